@@ -1,0 +1,443 @@
+//! The structured intermediate representation: nested blocks of flat, one-operation statements.
+//!
+//! In: nothing (plain data). Out: what `syntax/` builds and `infer/` executes. Never: positions inside statements (they are in
+//! [`Func::spans`]), lifetimes, or names of frameworks. Next: `annotation.rs`, then `syntax/lower`.
+//!
+//! Invariants:
+//! 1. owned, no lifetimes;
+//! 2. no positions inside statements, all in the side table `Func::spans`;
+//! 3. locals are slots; a name that is not local is [`Operand::Global`], resolved by `infer/` against the module and the builtins;
+//! 4. lowering never fails: what it does not understand becomes [`Rvalue::Opaque`] and an approximation;
+//! 5. every tensor-producing step is one statement with one id and one span.
+
+pub mod annotation;
+
+use crate::source::{IndexVec, Name, Span};
+
+crate::define_id!(
+    /// A function (or module body, class body, lambda) of one file.
+    FuncId
+);
+crate::define_id!(
+    /// A class of one file.
+    ClassId
+);
+crate::define_id!(
+    /// A statement of one function; indexes `Func::spans`.
+    StmtId
+);
+crate::define_id!(
+    /// A local variable or temporary of one function.
+    LocalId
+);
+
+/// One lowered file.
+#[derive(Clone, Debug, Default)]
+pub struct FileIr {
+    /// `funcs[0]` is the module body.
+    pub funcs: IndexVec<FuncId, Func>,
+    pub classes: IndexVec<ClassId, Class>,
+    /// File-level annotation clauses (mesh, alias, group, flag, assume, extern, mode).
+    pub directives: Vec<annotation::Annotation>,
+    pub suppressions: Vec<annotation::Suppression>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FuncKind {
+    Module,
+    /// Executed when its class statement is; its named locals become class attributes.
+    ClassBody,
+    Function,
+    Lambda,
+}
+
+#[derive(Clone, Debug)]
+pub struct Func {
+    pub name: Name,
+    /// `Class.method`, `outer.<locals>.inner`; `<module>` for the module body.
+    pub qualname: Name,
+    pub kind: FuncKind,
+    /// The class whose body defines it directly.
+    pub class: Option<ClassId>,
+    pub parent: Option<FuncId>,
+    pub params: Vec<Param>,
+    pub locals: IndexVec<LocalId, Local>,
+    /// Variables of enclosing functions that this one reads or writes: (the enclosing function's local, this function's local).
+    pub captures: Vec<(LocalId, LocalId)>,
+    pub body: Block,
+    pub spans: IndexVec<StmtId, StmtSpan>,
+    /// `# spmd:` comments on the signature.
+    pub signature: Vec<annotation::Annotation>,
+    /// `# spmd:` comments on statements, in order of statement: the id is the last statement of the logical line, after which
+    /// the claim must hold.
+    pub claims: Vec<Claim>,
+    /// The whole definition, decorators excluded.
+    pub span: Span,
+    /// The name in the `def` line.
+    pub name_span: Span,
+    pub is_async: bool,
+    pub is_generator: bool,
+    pub docstring: Option<Name>,
+}
+
+/// An annotation comment on a statement.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub stmt: StmtId,
+    pub annotation: annotation::Annotation,
+    /// On the line of the statement (rather than on its own line above).
+    pub trailing: bool,
+    /// Locals and attributes that the logical line assigns, in order, for the bare form.
+    pub targets: Vec<ClaimTarget>,
+}
+
+#[derive(Clone, Debug)]
+pub enum ClaimTarget {
+    Local(LocalId),
+    /// `self.name = ...`
+    Attr(Operand, Name),
+    /// Something else (an item, a starred target): nothing can be claimed of it.
+    Other,
+}
+
+#[derive(Clone, Debug)]
+pub struct Local {
+    pub name: Name,
+    pub kind: LocalKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalKind {
+    /// A variable of the user, used in this function alone.
+    Plain,
+    /// A variable of the user that a nested function reads or writes: it lives in a cell.
+    Cell,
+    /// A variable of an enclosing function (the inner end of a capture).
+    Captured,
+    /// A temporary of lowering.
+    Temp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    PositionalOnly,
+    Normal,
+    VarArgs,
+    KeywordOnly,
+    KwArgs,
+}
+
+#[derive(Clone, Debug)]
+pub struct Param {
+    pub local: LocalId,
+    pub name: Name,
+    pub kind: ParamKind,
+    pub has_default: bool,
+    /// Source text of the Python annotation, spaces removed: `torch.Tensor`, `Optional[int]`.
+    pub hint: Option<Name>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Class {
+    pub name: Name,
+    pub qualname: Name,
+    pub body: FuncId,
+    pub span: Span,
+    pub name_span: Span,
+    /// Methods defined directly in the body, last definition of a name wins.
+    pub methods: Vec<(Name, FuncId)>,
+}
+
+/// Where a statement and its parts are.
+#[derive(Clone, Debug, Default)]
+pub struct StmtSpan {
+    /// The expression or statement itself.
+    pub span: Span,
+    /// Operand spans, in the order of the operands of the statement (see each variant).
+    pub parts: Box<[Span]>,
+}
+
+pub type Block = Vec<Node>;
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub id: StmtId,
+    pub stmt: Stmt,
+}
+
+#[derive(Clone, Debug)]
+pub enum Stmt {
+    /// Parts: those of the value.
+    Assign {
+        dst: LocalId,
+        value: Rvalue,
+    },
+    /// A name declared `global`. Parts: value.
+    SetGlobal {
+        name: Name,
+        value: Operand,
+    },
+    /// Parts: base, value. The span is the target `base.name`.
+    SetAttr {
+        base: Operand,
+        name: Name,
+        value: Operand,
+    },
+    /// Parts: base, index, value. The span is the target `base[index]`.
+    SetItem {
+        base: Operand,
+        index: Operand,
+        value: Operand,
+    },
+    /// Tuple unpacking into slots; nested targets go through temporaries. Parts: value, then each target.
+    Unpack {
+        value: Operand,
+        before: Vec<LocalId>,
+        star: Option<LocalId>,
+        after: Vec<LocalId>,
+    },
+    /// Parts: test.
+    If {
+        test: Operand,
+        then: Block,
+        orelse: Block,
+    },
+    /// Parts: iterated expression, target. `dst` is a slot; tuple targets are unpacked by the first statement of the body.
+    For {
+        dst: LocalId,
+        iter: Operand,
+        body: Block,
+        orelse: Block,
+    },
+    /// `head` computes `test` before every round. Parts: test.
+    While {
+        head: Block,
+        test: Operand,
+        body: Block,
+        orelse: Block,
+    },
+    /// One context manager (several are nested). Parts: context expression.
+    With {
+        context: Operand,
+        bind: Option<LocalId>,
+        body: Block,
+    },
+    Try {
+        body: Block,
+        handlers: Vec<Block>,
+        orelse: Block,
+        finally: Block,
+    },
+    /// Parts: test.
+    Assert {
+        test: Operand,
+    },
+    /// Parts: value.
+    Return {
+        value: Operand,
+    },
+    Raise,
+    Break,
+    Continue,
+    /// A `def`: defaults are evaluated here, decorators applied innermost (last) first. Parts: decorators.
+    Def {
+        dst: LocalId,
+        func: FuncId,
+        defaults: Vec<(u32, Operand)>,
+        decorators: Vec<Operand>,
+    },
+    /// Parts: bases, then decorators.
+    Class {
+        dst: LocalId,
+        class: ClassId,
+        bases: Vec<Operand>,
+        keywords: Vec<(Name, Operand)>,
+        decorators: Vec<Operand>,
+    },
+    /// `import a.b` binds `a` (`path` = `a`, `loads` = `a.b`); `import a.b as c` binds `c` to `a.b`;
+    /// `from a import b as c` binds `c` with `path` = `a`, `member` = `b`. `level` counts leading dots.
+    Import {
+        dst: LocalId,
+        path: Name,
+        member: Option<Name>,
+        level: u32,
+        loads: Name,
+    },
+    ImportStar {
+        path: Name,
+        level: u32,
+    },
+    /// Adds an element to the list, set or dict under construction by a comprehension. Parts: value.
+    Append {
+        collection: LocalId,
+        key: Option<Operand>,
+        value: Operand,
+    },
+    Delete {
+        local: LocalId,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Const {
+    None,
+    Bool(bool),
+    Int(i64),
+    /// An integer beyond 64 bits, a float or a complex number; bits of the float where there is one.
+    Float(u64),
+    Str(Name),
+    Ellipsis,
+}
+
+#[derive(Clone, Debug)]
+pub enum Operand {
+    Local(LocalId),
+    Global(Name),
+    Const(Const),
+}
+
+#[derive(Clone, Debug)]
+pub struct Arg {
+    pub kind: ArgKind,
+    pub value: Operand,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    Positional,
+    Keyword(Name),
+    /// `*value`
+    Star,
+    /// `**value`
+    DoubleStar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinOp {
+    Add,
+    Sub,
+    Mul,
+    MatMul,
+    Div,
+    FloorDiv,
+    Mod,
+    Pow,
+    LShift,
+    RShift,
+    BitAnd,
+    BitOr,
+    BitXor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnOp {
+    Neg,
+    Pos,
+    Invert,
+    Not,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CmpOp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Is,
+    IsNot,
+    In,
+    NotIn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildKind {
+    Tuple,
+    List,
+    Set,
+    /// Items alternate key, value; a `**d` entry is `Star(d)`.
+    Dict,
+    /// Three items: start, stop, step (`None` constants where absent).
+    Slice,
+    /// An f-string or a concatenation of strings.
+    Str,
+}
+
+#[derive(Clone, Debug)]
+pub enum Item {
+    One(Operand),
+    /// `*x`, or `**x` in a dict.
+    Star(Operand),
+}
+
+#[derive(Clone, Debug)]
+pub enum Rvalue {
+    /// Parts: operand.
+    Use(Operand),
+    /// Parts: base.
+    Attr {
+        base: Operand,
+        name: Name,
+    },
+    /// Parts: base, index.
+    Item {
+        base: Operand,
+        index: Operand,
+    },
+    /// Parts: callee, then arguments in order.
+    Call {
+        callee: Operand,
+        args: Vec<Arg>,
+    },
+    /// `base.name(args)`. Parts: base, then arguments in order.
+    CallMethod {
+        base: Operand,
+        name: Name,
+        args: Vec<Arg>,
+    },
+    /// Parts: operand.
+    Unary {
+        op: UnOp,
+        operand: Operand,
+    },
+    /// Parts: left, right.
+    Binary {
+        op: BinOp,
+        left: Operand,
+        right: Operand,
+    },
+    /// `left op= right`: mutates a tensor on the left, otherwise as `Binary`. Parts: left, right.
+    InPlace {
+        op: BinOp,
+        left: Operand,
+        right: Operand,
+    },
+    /// Parts: left, right. Chains are conjunctions.
+    Compare {
+        op: CmpOp,
+        left: Operand,
+        right: Operand,
+    },
+    /// `and` / `or` of operands without side effects (others become `If`). Parts: operands.
+    Bool {
+        and: bool,
+        operands: Vec<Operand>,
+    },
+    /// Parts: items.
+    Build {
+        kind: BuildKind,
+        items: Vec<Item>,
+    },
+    /// A lambda; defaults as in `Def`.
+    Closure {
+        func: FuncId,
+        defaults: Vec<(u32, Operand)>,
+    },
+    /// `yield`, `await`: the operand, where there is one.
+    Yield(Operand),
+    Await(Operand),
+    /// What lowering does not understand.
+    Opaque,
+}

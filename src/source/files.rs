@@ -1,0 +1,118 @@
+//! The source files of one run, in memory. In: paths and text. Out: ids, text, line and column positions.
+//! Never: reading from disk. Next: `span.rs`.
+
+use super::{Idx, IndexVec, Span};
+use std::sync::OnceLock;
+
+crate::define_id!(
+    /// A file of this run.
+    FileId
+);
+
+/// A file: where it is, its text (decoded to UTF-8), and the name shown to people.
+#[derive(Debug)]
+pub struct File {
+    /// Path as it is shown, with `/` separators.
+    pub path: String,
+    /// Text after decoding; a leading byte order mark is kept out of it.
+    pub text: String,
+    /// Whether findings in this file are reported (all files are loaded).
+    pub reported: bool,
+    lines: OnceLock<LineIndex>,
+}
+
+impl File {
+    pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        File { path: path.into(), text: text.into(), reported: true, lines: OnceLock::new() }
+    }
+    pub fn lines(&self) -> &LineIndex {
+        self.lines.get_or_init(|| LineIndex::new(&self.text))
+    }
+    /// The text under a span; empty when the span does not fit.
+    pub fn slice(&self, span: Span) -> &str {
+        self.text.get(span.start as usize..span.end as usize).unwrap_or("")
+    }
+    pub fn position(&self, offset: u32) -> Position {
+        self.lines().position(&self.text, offset)
+    }
+}
+
+/// All files of a run, in a fixed order.
+#[derive(Debug, Default)]
+pub struct Files {
+    files: IndexVec<FileId, File>,
+}
+
+impl Files {
+    pub fn add(&mut self, file: File) -> FileId {
+        self.files.push(file)
+    }
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (FileId, &File)> {
+        self.files.iter_enumerated()
+    }
+    pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
+        (0..self.files.len()).map(FileId::from_index)
+    }
+}
+
+impl std::ops::Index<FileId> for Files {
+    type Output = File;
+    fn index(&self, id: FileId) -> &File {
+        &self.files[id]
+    }
+}
+
+/// A line and a column, both from 1; the column counts characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub line: u32,
+    pub column: u32,
+}
+
+/// Byte offsets of line starts. `\n`, `\r\n` and a lone `\r` end a line, as in Python.
+#[derive(Debug)]
+pub struct LineIndex {
+    starts: Vec<u32>,
+}
+
+impl LineIndex {
+    pub fn new(text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let mut starts = vec![0];
+        for (i, &b) in bytes.iter().enumerate() {
+            let lone_cr = b == b'\r' && bytes.get(i + 1) != Some(&b'\n');
+            if b == b'\n' || lone_cr {
+                starts.push(u32::try_from(i + 1).unwrap_or(u32::MAX));
+            }
+        }
+        LineIndex { starts }
+    }
+    /// The line of an offset, from 0.
+    pub fn line(&self, offset: u32) -> u32 {
+        let n = self.starts.partition_point(|&s| s <= offset);
+        u32::try_from(n.saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+    pub fn count(&self) -> usize {
+        self.starts.len()
+    }
+    /// Byte range of a line (from 0), with its line ending.
+    pub fn range(&self, line: u32, text: &str) -> Span {
+        let end = text.len() as u32;
+        let start = self.starts.get(line as usize).copied().unwrap_or(end);
+        let next = self.starts.get(line as usize + 1).copied().unwrap_or(end);
+        Span::new(start, next)
+    }
+    pub fn position(&self, text: &str, offset: u32) -> Position {
+        let line = self.line(offset);
+        let start = self.starts[line as usize] as usize;
+        let end = (offset as usize).clamp(start, text.len());
+        let column = text.get(start..end).map_or(end - start, |s| s.chars().count());
+        Position { line: line + 1, column: column as u32 + 1 }
+    }
+}
