@@ -1,4 +1,6 @@
 //! spmd-check: a static type checker for distributed (SPMD) PyTorch training code.
 
 pub mod ir;
+pub mod rules;
 pub mod source;
+pub mod types;

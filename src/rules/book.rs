@@ -1,0 +1,224 @@
+//! The compiled rules, by qualified name. In: entries from `load.rs`. Out: lookups. Never: iteration in hash order near output.
+//! Next: `infer/call.rs`, which asks.
+
+use super::collective::CollectiveRule;
+use super::operator::Kind;
+use super::shapes::ShapeRule;
+use super::signature::Signature;
+use crate::source::Name;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What a tensor operation does apart from linearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpClass {
+    /// Types flow by linearity.
+    Plain(Kind),
+    /// Any type is allowed; the result is no tensor.
+    Metadata,
+    /// Equal values on all ranks.
+    Equal,
+    /// Values may differ between ranks.
+    UnknownValues,
+    /// The receiver takes the other's values.
+    CopyInto,
+    /// The receiver is filled with values that do not depend on it.
+    Fill,
+    /// Nothing is known.
+    Opaque,
+}
+
+/// What an operation returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultForm {
+    Tensor,
+    List,
+    Tuple(u8),
+    ValuesIndices,
+    /// Values and indices if a `dim` is given, else one tensor.
+    ValuesIndicesIfDim,
+    Number,
+    Bool,
+    /// The sizes of the tensor.
+    Shape,
+    None,
+}
+
+/// A torch operation.
+#[derive(Clone, Debug)]
+pub struct OpRule {
+    pub name: Name,
+    pub args: Signature,
+    pub class: OpClass,
+    pub tensors: Vec<usize>,
+    pub index: Vec<usize>,
+    pub divisor: Vec<usize>,
+    pub shape: ShapeRule,
+    pub result: ResultForm,
+    pub nondiff: bool,
+    pub fresh_grad: bool,
+    pub identity: bool,
+    /// Mutates its receiver.
+    pub in_place: bool,
+    pub dims: Option<Name>,
+    /// What the run-time checker takes it for, inside `typecheck()`.
+    pub typecheck: Typecheck,
+    pub source: Name,
+}
+
+/// How the run-time checker classes an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typecheck {
+    /// Not in its table: non-linear in every tensor argument.
+    Default,
+    Kind(Kind),
+    /// A deterministic factory: R on the current mesh.
+    Factory,
+    /// Not intercepted.
+    Passthrough,
+}
+
+/// A `torch.nn` module.
+#[derive(Clone, Debug)]
+pub struct ModuleRule {
+    pub name: Name,
+    pub args: Signature,
+    pub call: Option<Name>,
+    /// Parameter name → sizes by constructor argument.
+    pub params: Vec<(Name, Vec<Name>)>,
+    pub source: Name,
+}
+
+/// A function with a meaning of its own.
+#[derive(Clone, Debug)]
+pub struct IntrinsicRule {
+    pub name: Name,
+    pub does: Name,
+    pub args: Signature,
+    pub group: Option<usize>,
+    pub default_group: Vec<Name>,
+    pub source: Name,
+}
+
+/// What a group expression gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    Group,
+    Rank,
+    Size,
+}
+
+/// A getter, global or attribute that denotes a process group, its rank or its size.
+#[derive(Clone, Debug)]
+pub struct GroupRule {
+    pub name: Name,
+    pub axes: Vec<Name>,
+    pub with: Vec<(Name, Vec<Name>)>,
+    pub gives: Gives,
+    pub source: Name,
+}
+
+/// A rule of any sort.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    Op(Arc<OpRule>),
+    Module(Arc<ModuleRule>),
+    Collective(Arc<CollectiveRule>),
+    Intrinsic(Arc<IntrinsicRule>),
+    Group(Arc<GroupRule>),
+}
+
+/// All rules of a run.
+#[derive(Clone, Debug, Default)]
+pub struct RuleBook {
+    by_name: FxHashMap<Name, Entry>,
+    /// Rules whose package is open (`*.mappings.f`): last component → (suffix, entry).
+    by_suffix: FxHashMap<Name, Vec<(Name, Entry)>>,
+    /// Prefixes that stand for another: (from, to).
+    aliases: Vec<(Name, Name)>,
+    /// Names in order of definition, for listings.
+    order: Vec<Name>,
+}
+
+impl RuleBook {
+    pub(super) fn insert(&mut self, name: Name, entry: Entry) {
+        self.order.push(name.clone());
+        match name.strip_prefix("*.") {
+            Some(suffix) => {
+                let last = Name::from(suffix.rsplit('.').next().unwrap_or(suffix));
+                self.by_suffix.entry(last).or_default().push((Name::from(suffix), entry));
+            }
+            None => {
+                self.by_name.insert(name, entry);
+            }
+        }
+    }
+    pub(super) fn insert_alias(&mut self, from: Name, to: Name) {
+        self.aliases.push((from, to));
+    }
+
+    /// The rule of a qualified name: exact, then through an alias of its package, then by open package.
+    pub fn get(&self, path: &str) -> Option<&Entry> {
+        if let Some(entry) = self.by_name.get(path) {
+            return Some(entry);
+        }
+        for (from, to) in &self.aliases {
+            if let Some(rest) = path.strip_prefix(from.as_str())
+                && rest.starts_with('.')
+                && let Some(entry) = self.by_name.get(format!("{to}{rest}").as_str())
+            {
+                return Some(entry);
+            }
+        }
+        let last = path.rsplit('.').next()?;
+        let candidates = self.by_suffix.get(last)?;
+        candidates
+            .iter()
+            .find(|(suffix, _)| {
+                path == suffix.as_str() || path.strip_suffix(suffix.as_str()).is_some_and(|head| head.ends_with('.'))
+            })
+            .map(|(_, entry)| entry)
+    }
+
+    pub fn op(&self, path: &str) -> Option<&Arc<OpRule>> {
+        match self.by_name.get(path) {
+            Some(Entry::Op(rule)) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// A method or property of tensors.
+    pub fn tensor_method(&self, name: &str) -> Option<&Arc<OpRule>> {
+        self.op(&format!("torch.Tensor.{name}"))
+    }
+
+    /// The attribute of any object that denotes a group: `.tp_group`.
+    pub fn group_attribute(&self, name: &str) -> Option<&Arc<GroupRule>> {
+        match self.by_name.get(format!(".{name}").as_str()) {
+            Some(Entry::Group(rule)) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// Every rule with its name, in order of definition.
+    pub fn entries(&self) -> impl Iterator<Item = (&Name, &Entry)> {
+        self.order.iter().filter_map(|name| {
+            let entry = match name.strip_prefix("*.") {
+                None => self.by_name.get(name),
+                Some(suffix) => {
+                    let last = suffix.rsplit('.').next()?;
+                    self.by_suffix.get(last)?.iter().find(|(s, _)| s == suffix).map(|(_, e)| e)
+                }
+            };
+            entry.map(|e| (name, e))
+        })
+    }
+
+    /// Collectives whose repair text belongs to this vocabulary (the module that the file imports).
+    pub fn collectives(&self) -> impl Iterator<Item = &Arc<CollectiveRule>> {
+        self.entries().filter_map(|(_, e)| match e {
+            Entry::Collective(rule) => Some(rule),
+            _ => None,
+        })
+    }
+}

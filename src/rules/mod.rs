@@ -1,0 +1,21 @@
+//! Typing rules: TOML tables compiled to a [`RuleBook`], and the transfer functions that the tables name.
+//!
+//! In: `rules/**/*.toml` (built in) and a project's own tables. Out: rules by qualified name, and pure functions from types of
+//! operands to the type of a result or a violation. Never: the IR, spans of user code, words for people. Next: `schema.rs` for the
+//! format, `operator.rs` for what operators do to R, I, V and P.
+
+mod book;
+mod builtin;
+pub mod collective;
+mod load;
+pub mod operator;
+mod schema;
+pub mod shapes;
+pub mod signature;
+
+pub use book::{Entry, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck};
+pub use builtin::builtin;
+pub use collective::{CollectiveRule, Form, Pattern, Transition};
+pub use load::{RuleProblem, load};
+pub use operator::{Arg, Kind, Role, Violation, apply};
+pub use signature::{Bound, Signature};

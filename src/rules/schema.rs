@@ -1,0 +1,173 @@
+//! The TOML format of rule files, as written. In: text. Out: serde structs with spans where mistakes are likely.
+//! Never: expansion or checks, see `load.rs`. The format is described in `rules/README.md`. Next: `load.rs`.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+/// A rule file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleFile {
+    /// Default source of the entries.
+    pub source: Option<String>,
+    #[serde(default)]
+    pub op: Vec<Op>,
+    #[serde(default)]
+    pub module: Vec<Module>,
+    #[serde(default)]
+    pub collective: Vec<Collective>,
+    #[serde(default)]
+    pub intrinsic: Vec<Intrinsic>,
+    #[serde(default)]
+    pub group: Vec<Group>,
+    #[serde(default)]
+    pub alias: Vec<Alias>,
+    /// Functions of the frameworks that need nothing but "what comes in goes out" or "nothing is known".
+    #[serde(default)]
+    pub typecheck: Option<Typecheck>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Op {
+    pub names: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub spell: Vec<Spanned<String>>,
+    pub args: Spanned<String>,
+    pub kind: Spanned<String>,
+    #[serde(default)]
+    pub tensors: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub index: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub divisor: Vec<Spanned<String>>,
+    pub shape: Option<Spanned<String>>,
+    pub result: Option<Spanned<String>>,
+    #[serde(default)]
+    pub nondiff: bool,
+    #[serde(default)]
+    pub fresh_grad: bool,
+    #[serde(default)]
+    pub identity: bool,
+    #[serde(default)]
+    pub elementwise_scale: bool,
+    pub dims: Option<String>,
+    pub whole: Option<toml::Value>,
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Module {
+    pub names: Vec<Spanned<String>>,
+    pub call: Option<Spanned<String>>,
+    pub args: Option<Spanned<String>>,
+    #[serde(default)]
+    pub params: BTreeMap<String, toml::Value>,
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Collective {
+    pub names: Vec<Spanned<String>>,
+    /// Modules that export the bare names; a leading `*.` matches any package.
+    #[serde(default)]
+    pub modules: Vec<String>,
+    pub args: Spanned<String>,
+    pub op: String,
+    pub form: Option<Spanned<String>>,
+    pub input: Spanned<String>,
+    pub output: Option<Spanned<String>>,
+    pub group: Option<Spanned<String>>,
+    #[serde(default)]
+    pub default_group: Vec<String>,
+    /// `P|V -> I`
+    #[serde(rename = "type")]
+    pub transition: Option<Spanned<String>>,
+    /// Types under a condition on an argument; the first that holds is taken before `type`.
+    #[serde(default)]
+    pub when: Vec<When>,
+    #[serde(default)]
+    pub legal: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub expert: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub moves_shard: bool,
+    pub reduce_op: Option<Spanned<String>>,
+    #[serde(default)]
+    pub differentiable: Option<bool>,
+    pub repair: Option<String>,
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct When {
+    pub arg: Spanned<String>,
+    /// The value as written in Python: `False`, `None`, `"mean"`.
+    pub is: String,
+    #[serde(rename = "type")]
+    pub transition: Spanned<String>,
+}
+
+/// A function with a meaning of its own in the checker (`assert_type`, `no_grad`, `get_rank`, ...).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Intrinsic {
+    pub names: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub modules: Vec<String>,
+    pub does: Spanned<String>,
+    pub args: Option<Spanned<String>>,
+    pub group: Option<String>,
+    #[serde(default)]
+    pub default_group: Vec<String>,
+    pub source: Option<String>,
+}
+
+/// Expressions that denote a process group.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Getters and globals by qualified name; attributes as `.tp_group`.
+    pub names: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub modules: Vec<String>,
+    pub axes: Vec<String>,
+    /// Axes when a keyword argument is true: `with_context_parallel = ["dp", "cp"]`.
+    #[serde(default)]
+    pub with: BTreeMap<String, Vec<String>>,
+    /// What the name gives: `group` (default), `rank`, `size`.
+    pub gives: Option<Spanned<String>>,
+    pub source: Option<String>,
+}
+
+/// Another path of the same thing: `megatron.mpu` for `megatron.core.parallel_state`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alias {
+    pub from: String,
+    pub to: String,
+}
+
+/// The operator table of the run-time checker, which is stricter than the mathematics; it holds inside `typecheck()`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Typecheck {
+    #[serde(default)]
+    pub linear: Vec<String>,
+    #[serde(default)]
+    pub multilinear: Vec<String>,
+    #[serde(default)]
+    pub division: Vec<String>,
+    #[serde(default)]
+    pub affine: Vec<String>,
+    /// Deterministic factories.
+    #[serde(default)]
+    pub factories: Vec<String>,
+    /// Not intercepted: metadata, bookkeeping, properties.
+    #[serde(default)]
+    pub passthrough: Vec<String>,
+}

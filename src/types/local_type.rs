@@ -1,0 +1,154 @@
+//! A tensor's local SPMD type: for every mesh axis a set of types, with the shard dim where a varying value is known to be split.
+//!
+//! In: axis states. Out: [`LocalType`] with join, meet and order, pointwise by axis; `rest` speaks for every axis not listed.
+//! Never: rules. Source: DESIGN.md section 2. Next: `tensor.rs`.
+
+use super::{Axis, AxisType, Origin, Spmd};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What is known on one axis.
+#[derive(Clone, Debug)]
+pub struct AxisState {
+    pub set: AxisType,
+    /// For a varying value: the tensor dim that is split over the axis, from 0; forgotten when the value may be anything else.
+    pub shard: Option<u8>,
+    /// The place that decided the type.
+    pub origin: Option<Arc<Origin>>,
+}
+
+/// Equality ignores provenance: two values that type alike are alike.
+impl PartialEq for AxisState {
+    fn eq(&self, other: &AxisState) -> bool {
+        self.set == other.set && self.shard == other.shard
+    }
+}
+impl Eq for AxisState {}
+
+impl AxisState {
+    pub const UNKNOWN: AxisState = AxisState { set: AxisType::ALL, shard: None, origin: None };
+
+    pub fn new(set: impl Into<AxisType>) -> AxisState {
+        AxisState { set: set.into(), shard: None, origin: None }
+    }
+    pub fn shard(dim: u8) -> AxisState {
+        AxisState { set: AxisType::V, shard: Some(dim), origin: None }
+    }
+    #[must_use]
+    pub fn from(mut self, origin: &Arc<Origin>) -> AxisState {
+        self.origin = Some(origin.clone());
+        self
+    }
+    pub fn known(&self) -> Option<Spmd> {
+        self.set.known()
+    }
+
+    /// Least upper bound; unequal shard dims are forgotten.
+    #[must_use]
+    pub fn join(&self, other: &AxisState) -> AxisState {
+        let shard = match (self.set.is_empty(), other.set.is_empty()) {
+            (true, _) => other.shard,
+            (_, true) => self.shard,
+            _ if self.shard == other.shard => self.shard,
+            _ => None,
+        };
+        let origin = self.origin.clone().or_else(|| other.origin.clone());
+        AxisState { set: self.set.join(other.set), shard, origin }
+    }
+
+    /// Order: a smaller set, and at least as refined.
+    pub fn leq(&self, other: &AxisState) -> bool {
+        self.set.is_empty() || (self.set.leq(other.set) && (other.shard.is_none() || self.shard == other.shard))
+    }
+
+    /// The notation of one axis: `R`, `S(0)`, `R|V`.
+    pub fn notation(&self) -> String {
+        match self.shard {
+            Some(dim) if self.set == AxisType::V => format!("S({dim})"),
+            _ => self.set.to_string(),
+        }
+    }
+}
+
+/// Local SPMD type: mesh axis → state; `rest` for all axes not listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalType {
+    axes: SmallVec<[(Axis, AxisState); 2]>,
+    pub rest: AxisState,
+}
+
+impl LocalType {
+    pub fn unknown() -> LocalType {
+        LocalType::everywhere(AxisState::UNKNOWN)
+    }
+    /// The same state on every axis.
+    pub fn everywhere(state: AxisState) -> LocalType {
+        LocalType { axes: SmallVec::new(), rest: state }
+    }
+    pub fn is_unknown(&self) -> bool {
+        self.rest.set.is_unknown() && self.axes.iter().all(|(_, s)| s.set.is_unknown())
+    }
+    /// The listed axes, in order of name.
+    pub fn listed(&self) -> impl Iterator<Item = (&Axis, &AxisState)> {
+        self.axes.iter().map(|(a, s)| (a, s))
+    }
+    pub fn get(&self, axis: &Axis) -> &AxisState {
+        match self.axes.binary_search_by(|(a, _)| a.cmp(axis)) {
+            Ok(i) => &self.axes[i].1,
+            Err(_) => &self.rest,
+        }
+    }
+    /// Whether the axis is listed, or `rest` speaks for it.
+    pub fn has(&self, axis: &Axis) -> bool {
+        !self.get(axis).set.is_unknown()
+    }
+    pub fn set(&mut self, axis: &Axis, state: AxisState) {
+        match self.axes.binary_search_by(|(a, _)| a.cmp(axis)) {
+            Ok(i) => self.axes[i].1 = state,
+            Err(i) => self.axes.insert(i, (axis.clone(), state)),
+        }
+    }
+    #[must_use]
+    pub fn with(mut self, axis: &Axis, state: AxisState) -> LocalType {
+        self.set(axis, state);
+        self
+    }
+    /// All axes that either type lists, in order.
+    pub fn axes_of<'a>(types: impl IntoIterator<Item = &'a LocalType>) -> Vec<Axis> {
+        let mut all: Vec<Axis> = Vec::new();
+        for t in types {
+            for (axis, _) in t.listed() {
+                if let Err(i) = all.binary_search(axis) {
+                    all.insert(i, axis.clone());
+                }
+            }
+        }
+        all
+    }
+    #[must_use]
+    pub fn join(&self, other: &LocalType) -> LocalType {
+        let mut out = LocalType::everywhere(self.rest.join(&other.rest));
+        for axis in LocalType::axes_of([self, other]) {
+            let state = self.get(&axis).join(other.get(&axis));
+            out.set(&axis, state);
+        }
+        out
+    }
+    pub fn leq(&self, other: &LocalType) -> bool {
+        self.rest.leq(&other.rest) && LocalType::axes_of([self, other]).iter().all(|a| self.get(a).leq(other.get(a)))
+    }
+    /// Forgets on which tensor dim the value is split: the dims were rearranged in a way that is not followed.
+    pub fn forget_shards(&mut self) {
+        self.rest.shard = None;
+        for (_, state) in &mut self.axes {
+            state.shard = None;
+        }
+    }
+    /// Rewrites every shard dim; `None` forgets it.
+    pub fn map_shards(&mut self, f: impl Fn(u8) -> Option<u8>) {
+        self.rest.shard = self.rest.shard.and_then(&f);
+        for (_, state) in &mut self.axes {
+            state.shard = state.shard.and_then(&f);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Mesh axes, sets of them, and meshes. In: names and sizes. Out: [`Axis`], [`AxisSet`] (what a process group denotes), [`Mesh`].
+//! Never: how an expression names a group, which is `infer/groups.rs`. Next: `local_type.rs`.
+
+use crate::source::Name;
+use smallvec::SmallVec;
+use std::fmt;
+
+/// A mesh axis, by name. A group that nothing resolves is an axis of its own (its name begins with `?`), equal only to itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Axis(pub Name);
+
+impl Axis {
+    pub fn new(name: impl Into<Name>) -> Axis {
+        Axis(name.into())
+    }
+    /// A group variable: an axis known only as the value of a parameter or expression.
+    pub fn variable(name: &str) -> Axis {
+        Axis(Name::from(format!("?{name}")))
+    }
+    pub fn is_variable(&self) -> bool {
+        self.0.starts_with('?')
+    }
+    /// The name without the mark of a variable.
+    pub fn name(&self) -> &str {
+        self.0.strip_prefix('?').unwrap_or(&self.0)
+    }
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The mesh axes over which the ranks of a process group extend; sorted, without duplicates.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct AxisSet(SmallVec<[Axis; 2]>);
+
+impl AxisSet {
+    pub fn one(axis: Axis) -> AxisSet {
+        AxisSet(SmallVec::from_iter([axis]))
+    }
+    pub fn iter(&self) -> std::slice::Iter<'_, Axis> {
+        self.0.iter()
+    }
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub fn contains(&self, axis: &Axis) -> bool {
+        self.0.contains(axis)
+    }
+    /// The only axis, if there is exactly one.
+    pub fn single(&self) -> Option<&Axis> {
+        match self.0.as_slice() {
+            [axis] => Some(axis),
+            _ => None,
+        }
+    }
+}
+
+impl FromIterator<Axis> for AxisSet {
+    fn from_iter<T: IntoIterator<Item = Axis>>(iter: T) -> AxisSet {
+        let mut axes: SmallVec<[Axis; 2]> = iter.into_iter().collect();
+        axes.sort();
+        axes.dedup();
+        AxisSet(axes)
+    }
+}
+
+impl fmt::Display for AxisSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, axis) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{axis}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Named dimensions of the device mesh, in order, with sizes where the source shows them.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Mesh {
+    pub axes: Vec<(Axis, Option<u64>)>,
+}
+
+impl Mesh {
+    pub fn axis_set(&self) -> AxisSet {
+        self.axes.iter().map(|(axis, _)| axis.clone()).collect()
+    }
+    pub fn position(&self, axis: &Axis) -> Option<usize> {
+        self.axes.iter().position(|(a, _)| a == axis)
+    }
+    pub fn size(&self, axis: &Axis) -> Option<u64> {
+        self.axes.iter().find(|(a, _)| a == axis).and_then(|(_, size)| *size)
+    }
+}

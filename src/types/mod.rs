@@ -1,0 +1,18 @@
+//! The domain: what the checker knows of a tensor on every mesh axis.
+//!
+//! In: nothing but `source/`. Out: [`AxisType`] (a set of local SPMD types), [`LocalType`], [`TensorType`], [`AxisSet`], [`Mesh`]
+//! and their lattice. Never: rules of operators (those are in `rules/`) or Python values (`infer/`). Next: `axis_type.rs`.
+
+mod axis_type;
+mod local_type;
+mod mesh;
+mod origin;
+mod shape;
+mod tensor;
+
+pub use axis_type::{AxisType, Spmd};
+pub use local_type::{AxisState, LocalType};
+pub use mesh::{Axis, AxisSet, Mesh};
+pub use origin::{Origin, Reason};
+pub use shape::{Dim, Shape, normalize as normalize_dim};
+pub use tensor::{TensorType, Tri};

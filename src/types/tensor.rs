@@ -1,0 +1,60 @@
+//! All that is known of one tensor. In: local type, gradient, shape. Out: [`TensorType`] with its join.
+//! Never: identity or aliasing, which are `infer/heap.rs`. Next: `rules/`.
+
+use super::{LocalType, Shape};
+
+/// Yes, no, or not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tri {
+    No,
+    Yes,
+    Unknown,
+}
+
+impl Tri {
+    #[must_use]
+    pub fn join(self, other: Tri) -> Tri {
+        if self == other { self } else { Tri::Unknown }
+    }
+    /// Logical or.
+    #[must_use]
+    pub fn or(self, other: Tri) -> Tri {
+        match (self, other) {
+            (Tri::Yes, _) | (_, Tri::Yes) => Tri::Yes,
+            (Tri::No, Tri::No) => Tri::No,
+            _ => Tri::Unknown,
+        }
+    }
+    pub fn from_bool(b: bool) -> Tri {
+        if b { Tri::Yes } else { Tri::No }
+    }
+}
+
+/// What is known of one tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorType {
+    pub local: LocalType,
+    /// Whether the tensor requires a gradient.
+    pub grad: Tri,
+    pub shape: Option<Shape>,
+}
+
+impl TensorType {
+    pub fn unknown() -> TensorType {
+        TensorType { local: LocalType::unknown(), grad: Tri::Unknown, shape: None }
+    }
+    pub fn of(local: LocalType, grad: Tri) -> TensorType {
+        TensorType { local, grad, shape: None }
+    }
+    pub fn rank(&self) -> Option<usize> {
+        self.shape.as_ref().map(Shape::rank)
+    }
+    #[must_use]
+    pub fn join(&self, other: &TensorType) -> TensorType {
+        let shape = match (&self.shape, &other.shape) {
+            (Some(a), Some(b)) => a.join(b),
+            _ => None,
+        };
+        TensorType { local: self.local.join(&other.local), grad: self.grad.join(other.grad), shape }
+    }
+}
