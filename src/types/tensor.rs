@@ -37,14 +37,16 @@ pub struct TensorType {
     /// Whether the tensor requires a gradient.
     pub grad: Tri,
     pub shape: Option<Shape>,
+    /// The checker lost track of the tensor: an axis that is missing here may be there at run time.
+    pub untracked: bool,
 }
 
 impl TensorType {
     pub fn unknown() -> TensorType {
-        TensorType { local: LocalType::unknown(), grad: Tri::Unknown, shape: None }
+        TensorType { local: LocalType::unknown(), grad: Tri::Unknown, shape: None, untracked: true }
     }
     pub fn of(local: LocalType, grad: Tri) -> TensorType {
-        TensorType { local, grad, shape: None }
+        TensorType { local, grad, shape: None, untracked: false }
     }
     pub fn rank(&self) -> Option<usize> {
         self.shape.as_ref().map(Shape::rank)
@@ -55,6 +57,6 @@ impl TensorType {
             (Some(a), Some(b)) => a.join(b),
             _ => None,
         };
-        TensorType { local: self.local.join(&other.local), grad: self.grad.join(other.grad), shape }
+        TensorType { local: self.local.join(&other.local), grad: self.grad.join(other.grad), shape, untracked: self.untracked || other.untracked }
     }
 }

@@ -1,0 +1,399 @@
+//! Calls: who is called, with which arguments, and what comes back. In: a callee and arguments. Out: values by world.
+//! Never: typing of external functions, which `external.rs` looks up in the rules. Source: DESIGN.md section 5. Next: `external.rs`.
+
+use super::expr::{CallArg, CallArgs};
+use super::heap::{Cell, DictCell, ListCell, ObjectCell, ObjectClass};
+use super::limits::{MAX_CALL_DEPTH, MAX_RECURSION};
+use super::machine::{Activation, Eval, Machine};
+use super::output::Reason;
+use super::value::{Closure, Flavour, Method, Value};
+use super::world::{Flow, Frame, World};
+use crate::ir::{Func, ParamKind, StmtId};
+use crate::project::ClassRef;
+use crate::source::Name;
+use std::sync::Arc;
+
+impl Machine<'_> {
+    /// `callee(args)`
+    pub fn call(&mut self, id: StmtId, callee: &Value, args: &CallArgs) -> Eval {
+        match callee {
+            Value::Closure(closure) => {
+                let closure = closure.clone();
+                self.call_function(id, &closure, args)
+            }
+            Value::Bound(bound) => {
+                let bound = bound.clone();
+                match &bound.method {
+                    Method::Closure(closure) => self.call_function(id, closure, &args.with_first(bound.receiver.clone())),
+                    Method::Named(name) => self.call_method(id, &bound.receiver, name, args),
+                }
+            }
+            Value::Partial(app) => {
+                let mut all = CallArgs { args: Vec::new(), open: args.open };
+                all.args.extend(app.args.iter().map(|v| CallArg { keyword: None, value: v.clone(), part: 0 }));
+                all.args.extend(args.args.iter().cloned());
+                let given: Vec<Name> = args.args.iter().filter_map(|a| a.keyword.clone()).collect();
+                all.args.extend(app.keywords.iter().filter(|(k, _)| !given.contains(k)).map(|(k, v)| CallArg {
+                    keyword: Some(k.clone()),
+                    value: v.clone(),
+                    part: 0,
+                }));
+                let callee = app.callee.clone();
+                self.call(id, &callee, &all)
+            }
+            Value::Class(class) => self.construct(id, *class, args),
+            Value::Path(path) => {
+                let path = path.clone();
+                self.call_external(id, &path, args)
+            }
+            Value::Object(_) => self.call_object(id, callee, args),
+            Value::Sym(path) => {
+                let path = path.clone();
+                self.call_symbol(id, &path, args)
+            }
+            _ => {
+                self.unresolved(args, "value");
+                Eval::One(Value::Unknown)
+            }
+        }
+    }
+
+    /// `base.name(args)`
+    pub fn call_method(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Eval {
+        match base {
+            Value::Tensor(_) => Eval::One(self.tensor_method(id, base, name, args)),
+            Value::Sym(path) => {
+                if let Some(eval) = self.symbol_method(id, path, name, args) {
+                    return eval;
+                }
+                let callee = self.attr_quietly(base, name);
+                self.call(id, &callee, args)
+            }
+            Value::List(_) | Value::Dict(_) | Value::Tuple(_) | Value::Const(_) => {
+                Eval::One(self.container_method(base, name, args))
+            }
+            Value::Mesh(mesh) => {
+                let mesh = mesh.clone();
+                Eval::One(self.mesh_method(&mesh, name, args))
+            }
+            Value::Group(axes) => Eval::One(group_method(axes, name)),
+            Value::Object(_) | Value::Super(_) => match self.object_attr(base, name) {
+                Some(Value::Bound(bound)) if matches!(&bound.method, Method::Named(_)) => {
+                    let receiver = bound.receiver.clone();
+                    self.external_method(id, &receiver, name, args)
+                }
+                Some(callee) => self.call(id, &callee, args),
+                None => {
+                    if matches!(base, Value::Super(_)) {
+                        return Eval::One(Value::NONE);
+                    }
+                    self.unresolved(args, name);
+                    Eval::One(Value::Unknown)
+                }
+            },
+            Value::Unknown | Value::Unset => {
+                if let Some(value) = self.method_of_unknown(id, base, name, args) {
+                    return Eval::One(value);
+                }
+                self.unresolved(args, name);
+                Eval::One(Value::Unknown)
+            }
+            Value::Class(class) => match self.class_attr(*class, name, None) {
+                Some(callee) => self.call(id, &callee, args),
+                None => self.external_class_method(id, *class, name, args),
+            },
+            _ => {
+                let callee = self.attr_quietly(base, name);
+                match &callee {
+                    Value::Bound(bound) if matches!(&bound.method, Method::Named(_)) => {
+                        self.unresolved(args, name);
+                        Eval::One(Value::Unknown)
+                    }
+                    _ => self.call(id, &callee, args),
+                }
+            }
+        }
+    }
+
+    /// A special method of an object, unknown if its class has none.
+    pub fn call_dunder(&mut self, id: StmtId, base: &Value, name: &str, args: Vec<Value>) -> Eval {
+        match self.object_attr(base, &Name::from(name)) {
+            Some(Value::Bound(bound)) => self.call(id, &Value::Bound(bound), &CallArgs::of(args)),
+            _ => Eval::One(Value::Unknown),
+        }
+    }
+
+    /// A module is called: `__call__` of its class, else `forward`.
+    fn call_object(&mut self, id: StmtId, object: &Value, args: &CallArgs) -> Eval {
+        let class = match object {
+            Value::Object(at) => self.w.heap.object(*at).map(|o| o.class.clone()),
+            _ => None,
+        };
+        if let Some(ObjectClass::External(path)) = class {
+            return self.call_external_object(id, object, &path, args);
+        }
+        for name in ["__call__", "forward"] {
+            if let Some(callee @ Value::Bound(_)) = self.object_attr(object, &Name::from(name)) {
+                return self.call(id, &callee, args);
+            }
+        }
+        self.unresolved(args, "object");
+        Eval::One(Value::Unknown)
+    }
+
+    /// A function of the project: by its rule or declared signature if it has one, else its body is executed.
+    fn call_function(&mut self, id: StmtId, closure: &Arc<Closure>, args: &CallArgs) -> Eval {
+        let path = self.project.qualified(closure.func);
+        if self.rules.get(&path).is_some() {
+            return self.call_external(id, &path, args);
+        }
+        if let Some(value) = self.declared_call(id, closure, args) {
+            return Eval::One(value);
+        }
+        self.call_closure(id, closure, args)
+    }
+
+    /// Executes a function's body with these arguments.
+    pub fn call_closure(&mut self, id: StmtId, closure: &Arc<Closure>, args: &CallArgs) -> Eval {
+        let func = self.project.func(closure.func);
+        let depth = self.stack.iter().filter(|a| a.func == closure.func).count();
+        if func.is_generator || func.is_async || depth >= MAX_RECURSION || self.stack.len() >= MAX_CALL_DEPTH {
+            self.lose(Reason::Budget, "call depth");
+            self.forget(args);
+            return Eval::One(Value::Unknown);
+        }
+        let call = self.place(id);
+        let grad = self.w.modes.grad;
+        self.enter(closure, func, args, call);
+        if closure.flavour == Flavour::NoGrad {
+            self.w.modes.grad = false;
+        }
+        self.entered(closure.func);
+        let paths = self.block(&func.body);
+        self.stack.pop();
+        let mut outcomes: Vec<(World, Value)> = Vec::new();
+        for path in paths {
+            let value = match path.flow {
+                Flow::Return(value) => value,
+                Flow::Next => Value::NONE,
+                Flow::Raise | Flow::Break | Flow::Continue => continue,
+            };
+            let mut world = path.world;
+            world.frames.pop();
+            world.modes.grad = grad;
+            outcomes.push((world, value));
+        }
+        self.exits(outcomes)
+    }
+
+    /// The outcomes of a call: worlds that differ in nothing but dead facts merge.
+    fn exits(&mut self, outcomes: Vec<(World, Value)>) -> Eval {
+        let mut kept: Vec<(World, Value)> = Vec::new();
+        for (world, value) in outcomes {
+            let twin = kept.iter().position(|(w, v)| {
+                super::join::alike(w, &world)
+                    && super::join::same_value(&w.heap, v, &world.heap, &value, super::limits::MAX_VALUE_DEPTH)
+            });
+            match twin {
+                Some(at) => {
+                    let (w, v) = kept.remove(at);
+                    let merged = super::join::Joiner::new(&mut self.next_id, None).worlds(w, &world);
+                    kept.insert(at, (merged, v));
+                }
+                None => kept.push((world, value)),
+            }
+        }
+        while kept.len() > super::limits::MAX_WORLDS {
+            self.lose(Reason::Budget, "worlds");
+            let (b, vb) = kept.pop().expect("more outcomes than the cap");
+            let (a, va) = kept.pop().expect("more outcomes than the cap");
+            let mut joiner = super::join::Joiner::new(&mut self.next_id, None);
+            let mut world = joiner.worlds(a, &b);
+            let value = joiner.values(&mut world.heap, &va, &vb, super::limits::MAX_VALUE_DEPTH);
+            kept.push((world, value));
+        }
+        match kept.len() {
+            0 => {
+                // Every path raises: what follows is not reached, but a wrong guess here would hide the rest of the caller.
+                Eval::Many(Vec::new())
+            }
+            1 => {
+                let (world, value) = kept.pop().expect("one outcome");
+                self.w = world;
+                Eval::One(value)
+            }
+            _ => Eval::Many(kept),
+        }
+    }
+
+    /// Pushes a frame with the parameters bound.
+    fn enter(&mut self, closure: &Arc<Closure>, func: &Func, args: &CallArgs, call: crate::source::Place) {
+        let bound = self.bind_params(closure, func, args);
+        self.stack.push(Activation { func: closure.func, call: Some(call) });
+        self.w.frames.push(Frame::new(closure.func, func.locals.len()));
+        for ((_, inner), cell) in func.captures.iter().zip(&closure.cells) {
+            self.w.frame_mut().set(*inner, Value::Tensor(*cell));
+        }
+        for (param, value) in func.params.iter().zip(bound) {
+            self.set_local(param.local, value);
+        }
+        self.record_params(func);
+    }
+
+    fn record_params(&mut self, func: &Func) {
+        let place = self.place_of(func.name_span);
+        for param in &func.params {
+            let value = self.local(param.local);
+            self.record_at(place, &param.name, &value);
+        }
+    }
+
+    /// The value of each parameter: the argument, the default, or unknown.
+    fn bind_params(&mut self, closure: &Arc<Closure>, func: &Func, args: &CallArgs) -> Vec<Value> {
+        let mut values: Vec<Option<Value>> = vec![None; func.params.len()];
+        let mut rest = Vec::new();
+        let mut next = 0;
+        for arg in args.args.iter().filter(|a| a.keyword.is_none()) {
+            let takes = |p: &crate::ir::Param| matches!(p.kind, ParamKind::PositionalOnly | ParamKind::Normal);
+            if func.params.get(next).is_some_and(takes) {
+                values[next] = Some(arg.value.clone());
+                next += 1;
+            } else {
+                rest.push(arg.value.clone());
+            }
+        }
+        let mut extra = DictCell { entries: Vec::new(), open: args.open };
+        for arg in &args.args {
+            let Some(keyword) = &arg.keyword else { continue };
+            match func.params.iter().position(|p| p.name == *keyword && !matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs)) {
+                Some(at) => values[at] = Some(arg.value.clone()),
+                None => extra.set(Value::str(keyword.clone()), arg.value.clone()),
+            }
+        }
+        let mut out = Vec::with_capacity(values.len());
+        for (i, (param, value)) in func.params.iter().zip(values).enumerate() {
+            let default = || closure.defaults.iter().find(|(at, _)| *at as usize == i).map(|(_, v)| v.clone());
+            let value = match (param.kind, value) {
+                (ParamKind::VarArgs, _) if args.open => {
+                    Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(Value::Unknown) })))
+                }
+                (ParamKind::VarArgs, _) => Value::tuple(std::mem::take(&mut rest)),
+                (ParamKind::KwArgs, _) => Value::Dict(self.fresh(Cell::Dict(extra.clone()))),
+                (_, Some(value)) => value,
+                (_, None) if args.open => Value::Unknown,
+                (_, None) => default().unwrap_or(Value::Unknown),
+            };
+            out.push(value);
+        }
+        out
+    }
+
+    /// A new object of a class: `__init__` runs with these arguments.
+    fn construct(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
+        let path = Name::from(format!("{}.{}", self.project.modules[class.module].name, self.project.class(class).qualname));
+        if self.rules.get(&path).is_some() {
+            return self.call_external(id, &path, args);
+        }
+        let cell = ObjectCell { class: ObjectClass::Project(class), path: Name::from("self"), attrs: Vec::new() };
+        let object = Value::Object(self.fresh(Cell::Object(cell)));
+        if let Some(fields) = self.settings.dataclass_fields(self.project, class) {
+            self.fill_dataclass(&object, &fields, args);
+            return Eval::One(object);
+        }
+        let Some(init @ Value::Bound(_)) = self.class_attr(class, &Name::from("__init__"), Some(object.clone())) else {
+            return Eval::One(object);
+        };
+        match self.call(id, &init, args) {
+            Eval::One(_) => Eval::One(object),
+            Eval::Many(outcomes) => Eval::Many(outcomes.into_iter().map(|(w, _)| (w, object.clone())).collect()),
+        }
+    }
+
+    /// Fields of a dataclass by position and keyword.
+    fn fill_dataclass(&mut self, object: &Value, fields: &[(Name, Option<Value>)], args: &CallArgs) {
+        let Value::Object(id) = object else { return };
+        let mut cell = match self.w.heap.object(*id) {
+            Some(cell) => cell.clone(),
+            None => return,
+        };
+        for (i, (name, default)) in fields.iter().enumerate() {
+            if let Some(value) = args.get(i, name).cloned().or_else(|| default.clone()) {
+                cell.set(name, value);
+            }
+        }
+        self.w.heap.insert(*id, Cell::Object(cell));
+    }
+
+    /// A call that nothing resolves: counted, and what it may have changed is forgotten.
+    pub fn unresolved(&mut self, args: &CallArgs, what: &str) {
+        self.lose(Reason::UnresolvedCall, what);
+        self.forget(args);
+    }
+
+    /// Forgets what an unknown function may do to its arguments: reduce a pending or varying value, change a container.
+    pub fn forget(&mut self, args: &CallArgs) {
+        for arg in &args.args {
+            let value = arg.value.clone();
+            self.forget_value(&value, 3);
+        }
+    }
+
+    fn forget_value(&mut self, value: &Value, depth: usize) {
+        if depth == 0 {
+            return;
+        }
+        match value {
+            Value::Tensor(id) => self.forget_tensor(*id),
+            Value::Sym(path) => {
+                if let Some(id) = self.w.symbols.get(path).copied() {
+                    self.forget_tensor(id);
+                }
+            }
+            Value::Tuple(items) => {
+                for item in items.iter() {
+                    self.forget_value(item, depth - 1);
+                }
+            }
+            Value::List(id) => {
+                if let Some(cell) = self.list_cell(*id) {
+                    for item in cell.items.iter().chain(&cell.rest) {
+                        self.forget_value(item, depth - 1);
+                    }
+                    self.w.heap.insert(*id, Cell::List(ListCell { items: Vec::new(), rest: Some(Value::Unknown) }));
+                }
+            }
+            Value::Dict(id) => {
+                if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*id) {
+                    cell.open = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn forget_tensor(&mut self, id: super::value::ObjId) {
+        use crate::types::{AxisState, AxisType};
+        let Some(mut t) = self.w.heap.tensor(id).cloned() else { return };
+        if t.grad == crate::types::Tri::Yes && t.local.listed().all(|(_, s)| s.set.leq(AxisType::EQUAL)) {
+            return;
+        }
+        let movable = AxisType::V.join(AxisType::P);
+        let axes: Vec<_> = t.local.listed().filter(|(_, s)| !s.set.meet(movable).is_empty()).map(|(a, _)| a.clone()).collect();
+        for axis in axes {
+            t.local.set(&axis, AxisState::UNKNOWN);
+        }
+        if !t.local.rest.set.meet(movable).is_empty() {
+            t.local.rest = AxisState::UNKNOWN;
+        }
+        self.retype(id, t);
+    }
+}
+
+/// Methods of a process group.
+fn group_method(axes: &crate::types::AxisSet, name: &str) -> Value {
+    match name {
+        "size" => Value::Size(axes.clone()),
+        "rank" => Value::Rank(axes.clone()),
+        _ => Value::Unknown,
+    }
+}

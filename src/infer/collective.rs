@@ -1,0 +1,597 @@
+//! Collectives and conversions. In: a collective's rule and a call. Out: the typed result or effect, or a finding.
+//! Never: resolution of groups (`groups.rs`). Source: DESIGN.md section 4; each row of `rules/collectives` and `rules/models`.
+//! Next: `intrinsics.rs`.
+
+use super::expr::CallArgs;
+use super::finding::{ArgumentProblem, FindingKind, OperandAt};
+use super::machine::Machine;
+use super::output::Reason;
+use super::value::{ObjId, Value};
+use crate::ir::annotation::Atom;
+use crate::ir::{Const, StmtId};
+use crate::rules::collective::DimRef;
+use crate::rules::{Bound, CollectiveRule, Form, Pattern, Transition};
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri};
+use std::sync::Arc;
+
+/// A collective call with its arguments bound.
+struct Call<'r> {
+    rule: &'r CollectiveRule,
+    bound: Bound,
+    axes: AxisSet,
+    input: ObjId,
+    /// Part of the statement that is the input.
+    part: usize,
+}
+
+/// A side of a transition, with the shard dim as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Side {
+    set: AxisType,
+    shard: Option<i64>,
+}
+
+impl Machine<'_> {
+    /// A call of a collective or conversion.
+    pub fn collective(&mut self, id: StmtId, rule: &Arc<CollectiveRule>, args: &CallArgs) -> Value {
+        let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let bound = rule.args.bind(&keywords);
+        let place = self.place(id);
+        self.out.coverage.collectives.entry(place).or_insert(false);
+        let argument = |param: usize| bound.first(param).map(|i| &args.args[i]);
+        let Some(input_arg) = argument(rule.input) else { return Value::Unknown };
+        let (part, input_value) = (input_arg.part, input_arg.value.clone());
+        let group = rule.group.and_then(|g| argument(g)).map(|a| a.value.clone());
+        if let (Value::List(_) | Value::Tuple(_), Form::InPlace) = (&input_value, rule.form) {
+            self.forget(args);
+            return Value::Unknown;
+        }
+        let Some(input) = self.as_tensor(&input_value) else {
+            self.lose(Reason::UnknownOperand, &rule.op);
+            self.forget_outputs(rule, &bound, args);
+            return self.unknown_result(rule);
+        };
+        let Some(axes) = self.group_axes(group.as_ref(), rule) else {
+            self.lose(Reason::UnresolvedGroup, &rule.op);
+            self.forget(args);
+            return self.unknown_result(rule);
+        };
+        if !self.w.heap.tensor(input).is_some_and(|t| t.local.is_unknown()) {
+            self.out.coverage.collectives.insert(place, true);
+        }
+        let call = Call { rule, bound, axes, input, part };
+        let outcome = match rule.form {
+            Form::SrcDst => self.converted(id, &call, args),
+            Form::Result => self.transitioned(id, &call, args),
+            Form::InPlace => self.reduced_in_place(id, &call, args),
+            Form::IntoOutput | Form::IntoList => self.written_out(id, &call, args),
+        };
+        match outcome {
+            Ok(value) => value,
+            Err(()) => self.new_tensor(TensorType::unknown()),
+        }
+    }
+
+    fn unknown_result(&mut self, rule: &CollectiveRule) -> Value {
+        match rule.form {
+            Form::SrcDst | Form::Result => self.new_tensor(TensorType::unknown()),
+            Form::InPlace | Form::IntoOutput | Form::IntoList => Value::Unknown,
+        }
+    }
+
+    fn forget_outputs(&mut self, rule: &CollectiveRule, bound: &Bound, args: &CallArgs) {
+        if let Some(at) = rule.output.and_then(|o| bound.first(o)) {
+            let one = CallArgs { args: vec![args.args[at].clone()], open: false };
+            self.forget(&one);
+        }
+    }
+
+    /// The argument of a parameter, or its default if that is an SPMD type.
+    fn type_argument(&mut self, call: &Call<'_>, args: &CallArgs, name: &str) -> Option<Value> {
+        let param = call.rule.args.index(name)?;
+        match call.bound.first(param) {
+            Some(at) => Some(args.args[at].value.clone()),
+            None => match call.rule.args.params[param].default.as_deref()? {
+                "R" => Some(Value::Atom(Atom::Replicate)),
+                "I" => Some(Value::Atom(Atom::Invariant)),
+                "V" => Some(Value::Atom(Atom::Varying)),
+                "P" => Some(Value::Atom(Atom::Partial)),
+                _ => None,
+            },
+        }
+    }
+
+    fn int_argument(&self, call: &Call<'_>, args: &CallArgs, name: &str) -> Option<i64> {
+        let param = call.rule.args.index(name)?;
+        match call.bound.first(param) {
+            Some(at) => args.args[at].value.as_int(),
+            None => call.rule.args.params[param].default.as_deref()?.parse().ok(),
+        }
+    }
+
+    /// `src=`, `dst=`: the pair must be legal, and the value must have the source type.
+    fn converted(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs) -> Result<Value, ()> {
+        let (source, result) = match (self.type_argument(call, args, "src"), self.type_argument(call, args, "dst")) {
+            (s, d) if call.rule.args.index("src").is_none() => {
+                let fixed = call.rule.legal.first().map(|t| (t.source.set, t.result.set));
+                let _ = (s, d);
+                match fixed {
+                    Some((s, d)) => (Side { set: s, shard: None }, Side { set: d, shard: None }),
+                    None => return Ok(self.new_tensor(TensorType::unknown())),
+                }
+            }
+            (Some(Value::Atom(s)), Some(Value::Atom(d))) => (side(s), side(d)),
+            (None, _) => return self.bad_arguments(id, call, ArgumentProblem::MissingSource),
+            (_, None) => return self.bad_arguments(id, call, ArgumentProblem::MissingResult),
+            (Some(s), Some(d)) => {
+                let known = |v: &Value| !matches!(v, Value::Atom(_) | Value::Unknown | Value::Sym(_) | Value::Cond(_));
+                if known(&s) || known(&d) {
+                    return self.bad_arguments(id, call, ArgumentProblem::NotAType);
+                }
+                return Ok(self.new_tensor(TensorType::unknown()));
+            }
+        };
+        let rank = self.w.heap.tensor(call.input).and_then(TensorType::rank);
+        let source = self.in_range(id, call, source, rank)?;
+        let result = self.in_range(id, call, result, rank)?;
+        self.check_pair(id, call, args, source, result)?;
+        self.check_dims(id, call, args, source, result)?;
+        self.check_even(id, call, source, result)?;
+        self.apply_transition(id, call, source, result)
+    }
+
+    fn bad_arguments<T>(&mut self, id: StmtId, call: &Call<'_>, problem: ArgumentProblem) -> Result<T, ()> {
+        let kind = FindingKind::BadArguments { name: short(&call.rule.name), problem };
+        self.report(self.place(id), kind);
+        Err(())
+    }
+
+    /// A shard dim counted from 0; out of range is a finding.
+    fn in_range(&mut self, id: StmtId, call: &Call<'_>, side: Side, rank: Option<usize>) -> Result<Side, ()> {
+        let (Some(dim), Some(rank)) = (side.shard, rank) else { return Ok(side) };
+        match crate::types::normalize_dim(dim, rank) {
+            Some(at) => Ok(Side { shard: i64::try_from(at).ok(), ..side }),
+            None => {
+                let operand = self.input_at(id, call, None);
+                self.report(self.place(id), FindingKind::ShardOutOfRange { dim, rank, operand: Some(operand) });
+                Err(())
+            }
+        }
+    }
+
+    /// The pair of types against the function's table.
+    fn check_pair(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs, source: Side, result: Side) -> Result<(), ()> {
+        let fits = |p: &Pattern, s: Side| {
+            p.set == s.set && (s.set != AxisType::V || p.any_shard == s.shard.is_some())
+        };
+        let listed = |table: &[Transition]| table.iter().any(|t| fits(&t.source, source) && fits(&t.result, result));
+        let moved = matches!((source.shard, result.shard), (Some(a), Some(b)) if a != b);
+        if listed(&call.rule.legal) && (!moved || call.rule.moves_shard) {
+            return Ok(());
+        }
+        let expert = listed(&call.rule.expert);
+        let given = call.rule.args.index("expert_mode").and_then(|p| call.bound.first(p)).map(|i| &args.args[i].value);
+        match given {
+            Some(Value::Const(Const::Bool(true))) if expert => return Ok(()),
+            Some(Value::Const(_)) | None => {}
+            Some(_) if expert => return Ok(()),
+            Some(_) => {}
+        }
+        let kind = FindingKind::IllegalConversion {
+            name: short(&call.rule.name),
+            source: show(source),
+            result: show(result),
+            expert,
+        };
+        self.report(self.place(id), kind);
+        Err(())
+    }
+
+    /// Explicit dims that contradict `S(i)`.
+    fn check_dims(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs, source: Side, result: Side) -> Result<(), ()> {
+        let both = source.shard.is_some() && result.shard.is_some();
+        let expected = [
+            ("gather_dim", source.shard),
+            ("scatter_dim", result.shard),
+            ("split_dim", if both { result.shard } else { source.shard }),
+            ("concat_dim", if both { source.shard } else { result.shard }),
+        ];
+        for (name, shard) in expected {
+            let (Some(given), Some(shard)) = (self.int_argument(call, args, name), shard) else { continue };
+            if given != shard {
+                let kind = FindingKind::DimConflict { name: short(&call.rule.name), argument: Name::from(name), given, shard };
+                self.report(self.place(id), kind);
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
+    /// A dim that is split must be divisible by the number of ranks.
+    fn check_even(&mut self, id: StmtId, call: &Call<'_>, source: Side, result: Side) -> Result<(), ()> {
+        let Some(dim) = result.shard.and_then(|d| usize::try_from(d).ok()) else { return Ok(()) };
+        let splits = source.shard.is_none_or(|s| Some(s) != result.shard) && source.set != AxisType::V || source.shard.is_some();
+        let (Some(axis), true) = (call.axes.single(), splits && source.shard != result.shard) else { return Ok(()) };
+        let size = self.w.heap.tensor(call.input).and_then(|t| t.shape.as_ref()).and_then(|s| s.0.get(dim).copied()).flatten();
+        let ranks = self.axis_size(axis);
+        if let (Some(size), Some(ranks)) = (size, ranks)
+            && size % i64::try_from(ranks).unwrap_or(1) != 0
+        {
+            let kind = FindingKind::UnevenShard { name: short(&call.rule.name), axis: axis.clone(), dim, size, ranks };
+            self.report(self.place(id), kind);
+            return Err(());
+        }
+        Ok(())
+    }
+
+    pub fn axis_size(&self, axis: &Axis) -> Option<u64> {
+        self.w.modes.mesh.as_ref().and_then(|m| m.size(axis)).or_else(|| self.settings.axis_size(axis))
+    }
+
+    /// A collective with fixed types.
+    fn transitioned(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs) -> Result<Value, ()> {
+        let Some(transition) = self.chosen_transition(call, args) else {
+            return Ok(self.new_tensor(TensorType::unknown()));
+        };
+        let (source, result) = self.sides(call, args, &transition);
+        let rank = self.w.heap.tensor(call.input).and_then(TensorType::rank);
+        let source = self.in_range(id, call, source, rank)?;
+        let result = self.in_range(id, call, result, rank)?;
+        self.apply_transition(id, call, source, result)
+    }
+
+    /// The transition whose condition on an argument holds; none if that is not known.
+    fn chosen_transition(&mut self, call: &Call<'_>, args: &CallArgs) -> Option<Transition> {
+        for (condition, transition) in &call.rule.transitions {
+            let Some((param, expected)) = condition else { return Some(transition.clone()) };
+            let written = match call.bound.first(*param) {
+                None => call.rule.args.params[*param].default.clone(),
+                Some(at) => {
+                    let value = args.args[at].value.clone();
+                    let value = self.decided(&value);
+                    match &value {
+                        Value::Const(Const::Bool(true)) => Some(Name::from("True")),
+                        Value::Const(Const::Bool(false)) => Some(Name::from("False")),
+                        Value::Const(Const::None) => Some(Name::from("None")),
+                        Value::Const(Const::Int(n)) => Some(Name::from(n.to_string())),
+                        Value::Const(Const::Str(s)) => Some(s.clone()),
+                        _ => return self.undecided(call, transition),
+                    }
+                }
+            };
+            if written.as_ref() == Some(expected) {
+                return Some(transition.clone());
+            }
+        }
+        None
+    }
+
+    /// Both outcomes of a condition that is not known: their join.
+    fn undecided(&self, call: &Call<'_>, transition: &Transition) -> Option<Transition> {
+        let other = call.rule.transitions.iter().find(|(c, _)| c.is_none()).map(|(_, t)| t)?;
+        let join = |a: &Pattern, b: &Pattern| Pattern {
+            set: a.set.join(b.set),
+            shard: if a.shard == b.shard { a.shard.clone() } else { None },
+            any_shard: false,
+        };
+        Some(Transition { source: join(&transition.source, &other.source), result: join(&transition.result, &other.result) })
+    }
+
+    /// A flag that the world knows, as a constant.
+    fn decided(&mut self, value: &Value) -> Value {
+        match value {
+            Value::Sym(_) | Value::Cond(_) => {
+                let formula = self.formula(value);
+                match formula.eval(&self.w.facts) {
+                    super::formula::Outcome::Decided(b) => Value::Const(Const::Bool(b)),
+                    super::formula::Outcome::Open(_) => value.clone(),
+                }
+            }
+            _ => value.clone(),
+        }
+    }
+
+    fn sides(&mut self, call: &Call<'_>, args: &CallArgs, transition: &Transition) -> (Side, Side) {
+        let dim = |p: &Pattern| match &p.shard {
+            Some(DimRef::At(n)) => Some(i64::from(*n)),
+            Some(DimRef::Argument(name)) => self.int_argument(call, args, name),
+            None => None,
+        };
+        let source = Side { set: transition.source.set, shard: dim(&transition.source) };
+        let result = Side { set: transition.result.set, shard: dim(&transition.result) };
+        (source, result)
+    }
+
+    /// Checks the input on every axis of the group and makes the result.
+    fn apply_transition(&mut self, id: StmtId, call: &Call<'_>, source: Side, result: Side) -> Result<Value, ()> {
+        let input = self.w.heap.tensor(call.input).cloned().unwrap_or_else(TensorType::unknown);
+        let mut local = input.local.clone();
+        let no_grad = !self.w.modes.grad || input.grad == Tri::No;
+        for axis in call.axes.iter() {
+            self.check_source(id, call, axis, &input, source, no_grad)?;
+            local.set(axis, self.result_state(id, call, &input, axis, result));
+        }
+        self.passed(self.place(id));
+        let place = self.place(id);
+        self.out.coverage.collectives.insert(place, true);
+        let grad = if self.w.modes.grad { input.grad } else { Tri::No };
+        let shape = self.moved_shape(call, &input, source, result);
+        Ok(self.new_tensor(TensorType { local, grad, shape, untracked: input.untracked }))
+    }
+
+    fn result_state(&self, id: StmtId, call: &Call<'_>, input: &TensorType, axis: &Axis, result: Side) -> AxisState {
+        let before = input.local.get(axis);
+        let origin = Arc::new(Origin {
+            place: self.place(id),
+            reason: Why::Collective(short(&call.rule.name)),
+            decided: result.set.known(),
+            from: before.origin.clone(),
+        });
+        let tracked = self.w.modes.typecheck.is_none() || self.w.modes.global;
+        let shard = result.shard.filter(|_| tracked && result.set == AxisType::V).and_then(|d| u8::try_from(d).ok());
+        AxisState { set: result.set, shard, origin: Some(origin) }
+    }
+
+    /// The input must have the source type; an unknown input is narrowed to it.
+    fn check_source(&mut self, id: StmtId, call: &Call<'_>, axis: &Axis, input: &TensorType, source: Side, no_grad: bool) -> Result<(), ()> {
+        let state = input.local.get(axis);
+        let mut accepted = source.set;
+        if accepted == AxisType::P {
+            // A varying value is taken as the pending sum that it is about to be.
+            accepted = accepted.join(AxisType::V);
+        }
+        if no_grad && !accepted.meet(AxisType::EQUAL).is_empty() {
+            accepted = accepted.join(AxisType::EQUAL);
+        }
+        let meet = state.set.meet(accepted);
+        let shards_differ = matches!((source.shard, state.shard), (Some(a), Some(b)) if a != i64::from(b) && state.set == AxisType::V);
+        let strict = self.w.modes.typecheck == Some(true);
+        if strict && state.set.is_unknown() && !input.untracked {
+            return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
+        }
+        if (meet.is_empty() && !self.rank_restricted.contains(axis)) || (shards_differ && self.w.modes.typecheck.is_none()) {
+            let mut operand = self.input_at(id, call, Some(axis));
+            operand.state = state.clone();
+            let repairs = self.collective_repairs(id, call.rule, axis, call.input, source.set);
+            let kind = FindingKind::CollectiveSource {
+                op: call.rule.op.clone(),
+                name: short(&call.rule.name),
+                axis: axis.clone(),
+                expected: source.set,
+                operand,
+            };
+            self.report_with(self.place(id), kind, repairs);
+            return Err(());
+        }
+        if meet != state.set && !meet.is_empty() && self.w.modes.typecheck.is_none() {
+            let origin = Origin::new(self.part(id, call.part), Why::Narrowed(short(&call.rule.name)), meet.known());
+            let mut t = input.clone();
+            t.local.set(axis, AxisState { set: meet, shard: state.shard, origin: Some(origin) });
+            self.retype_quietly(call.input, t);
+        }
+        Ok(())
+    }
+
+    fn input_at(&self, id: StmtId, call: &Call<'_>, axis: Option<&Axis>) -> OperandAt {
+        let state = match (axis, self.w.heap.tensor(call.input)) {
+            (Some(axis), Some(t)) => t.local.get(axis).clone(),
+            _ => AxisState::UNKNOWN,
+        };
+        OperandAt { place: Some(self.part(id, call.part)), state, is_number: false, is_divisor: false }
+    }
+
+    /// A raw in-place reduction: the input takes on the result type.
+    fn reduced_in_place(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs) -> Result<Value, ()> {
+        let input = self.w.heap.tensor(call.input).cloned().unwrap_or_else(TensorType::unknown);
+        let checked = self.w.modes.typecheck.is_some();
+        let Some(transition) = self.chosen_transition(call, args) else { return Ok(Value::Unknown) };
+        let (mut source, mut result) = self.sides(call, args, &transition);
+        if checked {
+            (source.set, result.set) = (AxisType::P, AxisType::R);
+        } else if self.is_extremum(call, args) {
+            source.set = AxisType::ALL;
+        } else if input.grad == Tri::Yes && self.w.modes.grad {
+            result.set = AxisType::I;
+        }
+        let mut local = input.local.clone();
+        for axis in call.axes.iter() {
+            if checked {
+                self.check_raw_source(id, call, axis, &input, AxisType::P)?;
+            } else {
+                self.check_source(id, call, axis, &input, source, true)
+                    .inspect_err(|()| self.lose_type(call.input))?;
+            }
+            local.set(axis, self.result_state(id, call, &input, axis, result));
+        }
+        self.passed(self.place(id));
+        self.out.coverage.collectives.insert(self.place(id), true);
+        self.retype(call.input, TensorType { local, ..input });
+        Ok(Value::Unknown)
+    }
+
+    fn lose_type(&mut self, id: ObjId) {
+        if let Some(t) = self.w.heap.tensor(id).cloned() {
+            self.retype(id, TensorType { local: LocalType::unknown(), ..t });
+        }
+    }
+
+    /// A reduction by maximum or minimum, or one that is not known: of equal values too it gives an equal value.
+    fn is_extremum(&self, call: &Call<'_>, args: &CallArgs) -> bool {
+        let Some(param) = call.rule.reduce_op else { return false };
+        match call.bound.first(param).map(|i| &args.args[i].value) {
+            None => false,
+            Some(Value::ReduceOp(name)) => !matches!(name.as_str(), "SUM" | "sum"),
+            Some(Value::Const(Const::Str(name))) => name != "sum",
+            Some(_) => true,
+        }
+    }
+
+    /// A raw collective inside `typecheck()`: exactly the source type.
+    fn check_raw_source(&mut self, id: StmtId, call: &Call<'_>, axis: &Axis, input: &TensorType, source: AxisType) -> Result<(), ()> {
+        let state = input.local.get(axis);
+        if state.set == source || (state.set.is_unknown() && (input.untracked || self.w.modes.typecheck == Some(false))) {
+            return Ok(());
+        }
+        if state.set.is_unknown() {
+            return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
+        }
+        let kind = FindingKind::CollectiveSource {
+            op: call.rule.op.clone(),
+            name: short(&call.rule.name),
+            axis: axis.clone(),
+            expected: source,
+            operand: self.input_at(id, call, Some(axis)),
+        };
+        let repairs = self.collective_repairs(id, call.rule, axis, call.input, source);
+        self.report_with(self.place(id), kind, repairs);
+        Err(())
+    }
+
+    /// A raw collective into a buffer: the buffer takes on the result type; autograd does not see it.
+    fn written_out(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs) -> Result<Value, ()> {
+        let input = self.w.heap.tensor(call.input).cloned().unwrap_or_else(TensorType::unknown);
+        let checked = self.w.modes.typecheck.is_some();
+        let Some(transition) = self.chosen_transition(call, args) else { return Ok(Value::Unknown) };
+        let (mut source, result) = self.sides(call, args, &transition);
+        if !checked && self.is_extremum(call, args) {
+            source.set = AxisType::ALL;
+        }
+        for axis in call.axes.iter() {
+            if checked {
+                let raw = if source.set.contains(Spmd::Partial) { AxisType::P } else { source.set };
+                self.check_raw_source(id, call, axis, &input, raw)?;
+            } else {
+                self.check_source(id, call, axis, &input, source, true)?;
+            }
+        }
+        self.passed(self.place(id));
+        self.out.coverage.collectives.insert(self.place(id), true);
+        let Some(at) = call.rule.output.and_then(|o| call.bound.first(o)) else { return Ok(Value::Unknown) };
+        let (output, part) = (args.args[at].value.clone(), args.args[at].part);
+        let targets = self.output_tensors(&output);
+        for target in targets {
+            let Some(mut t) = self.w.heap.tensor(target).cloned() else { continue };
+            for axis in call.axes.iter() {
+                if checked {
+                    self.check_output(id, call, axis, &t, result.set, self.part(id, part))?;
+                } else {
+                    t.local.set(axis, self.result_state(id, call, &input, axis, result));
+                }
+            }
+            if !checked {
+                for axis in LocalType::axes_of([&input.local]) {
+                    if !call.axes.contains(&axis) {
+                        t.local.set(&axis, input.local.get(&axis).clone());
+                    }
+                }
+                t.local.rest = input.local.rest.clone();
+                self.retype(target, t);
+            }
+        }
+        Ok(Value::Unknown)
+    }
+
+    fn check_output(&mut self, id: StmtId, call: &Call<'_>, axis: &Axis, t: &TensorType, expected: AxisType, place: Place) -> Result<(), ()> {
+        let state = t.local.get(axis);
+        if state.set.is_unknown() {
+            if t.untracked || self.w.modes.typecheck == Some(false) {
+                return Ok(());
+            }
+            return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
+        }
+        if state.set.leq(expected) {
+            return Ok(());
+        }
+        let operand = OperandAt { place: Some(place), state: state.clone(), is_number: false, is_divisor: false };
+        let kind = FindingKind::CollectiveOutput { name: short(&call.rule.name), axis: axis.clone(), expected, operand };
+        self.report(self.place(id), kind);
+        Err(())
+    }
+
+    /// The tensors of an output argument.
+    fn output_tensors(&mut self, output: &Value) -> Vec<ObjId> {
+        match output {
+            Value::Tuple(_) | Value::List(_) => match self.literal_items(output) {
+                Some(items) => items.iter().filter_map(|v| self.as_tensor(v)).collect(),
+                None => {
+                    if let Value::List(id) = output
+                        && let Some(cell) = self.list_cell(*id)
+                    {
+                        return cell.items.iter().chain(&cell.rest).filter_map(|v| self.as_tensor(v)).collect();
+                    }
+                    Vec::new()
+                }
+            },
+            other => self.as_tensor(other).into_iter().collect(),
+        }
+    }
+
+    /// The shape of the result: gathered, scattered, stacked or unstacked dims.
+    fn moved_shape(&self, call: &Call<'_>, input: &TensorType, source: Side, result: Side) -> Option<Shape> {
+        let mut shape = input.shape.clone()?;
+        let n = call.axes.single().and_then(|a| self.axis_size(a)).and_then(|n| i64::try_from(n).ok());
+        let scale = |shape: &mut Shape, dim: Option<i64>, grow: bool| {
+            if let Some(at) = dim.and_then(|d| usize::try_from(d).ok()).filter(|d| *d < shape.rank()) {
+                shape.0[at] = match (shape.0[at], n) {
+                    (Some(size), Some(n)) if grow => size.checked_mul(n),
+                    (Some(size), Some(n)) if size % n == 0 => Some(size / n),
+                    _ => None,
+                };
+            }
+        };
+        let equal = |set: AxisType| set.leq(AxisType::EQUAL.join(AxisType::P));
+        match (source.set == AxisType::V, result.set == AxisType::V) {
+            (true, false) if result.set == AxisType::P && call.rule.op != "all_reduce" => {
+                if source.shard.is_some() {
+                    scale(&mut shape, source.shard, true);
+                } else if call.rule.op == "convert" || call.rule.op == "redistribute" {
+                    shape.0.insert(0, n);
+                }
+            }
+            (true, false) if call.rule.op == "all_gather" || call.rule.op == "redistribute" => match source.shard {
+                Some(_) => scale(&mut shape, source.shard, true),
+                None => shape.0.insert(0, n),
+            },
+            (_, true) if equal(source.set) && call.rule.op != "reinterpret" => match result.shard {
+                Some(_) => scale(&mut shape, result.shard, false),
+                None if shape.rank() > 0 => {
+                    shape.0.remove(0);
+                }
+                None => return None,
+            },
+            (true, true) if call.rule.op == "all_to_all" || call.rule.op == "redistribute" => {
+                if source.shard.is_some() && result.shard.is_some() && source.shard != result.shard {
+                    scale(&mut shape, source.shard, true);
+                    scale(&mut shape, result.shard, false);
+                } else if source.shard.is_none() != result.shard.is_none() {
+                    return Some(Shape(vec![None; shape.rank()]));
+                }
+            }
+            _ => {}
+        }
+        Some(shape)
+    }
+}
+
+fn side(atom: Atom) -> Side {
+    match atom {
+        Atom::Replicate => Side { set: AxisType::R, shard: None },
+        Atom::Invariant => Side { set: AxisType::I, shard: None },
+        Atom::Varying => Side { set: AxisType::V, shard: None },
+        Atom::Partial => Side { set: AxisType::P, shard: None },
+        Atom::Shard(dim) => Side { set: AxisType::V, shard: Some(i64::from(dim)) },
+    }
+}
+
+fn show(side: Side) -> String {
+    match side.shard {
+        Some(dim) => format!("S({dim})"),
+        None => side.set.to_string(),
+    }
+}
+
+/// The last part of a qualified name.
+pub fn short(name: &str) -> Name {
+    Name::from(name.rsplit('.').next().unwrap_or(name))
+}

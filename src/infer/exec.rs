@@ -1,0 +1,512 @@
+//! Execution of blocks and statements in worlds. In: a block and the current world. Out: the worlds that leave it, and how.
+//! Never: typing of operations (`ops.rs`, `collective.rs`) or resolution of calls (`call.rs`). Source: DESIGN.md section 5.
+//! Next: `expr.rs`.
+
+use super::formula::{Formula, Outcome};
+use super::join::{Joiner, alike};
+use super::limits::{MAX_LOOP_ROUNDS, MAX_STEPS, MAX_UNROLLED, MAX_WORLDS};
+use super::machine::{Eval, Machine};
+use super::output::Reason;
+use super::value::Value;
+use super::world::{Flow, Path, World};
+use crate::ir::{Block, ClaimTarget, Const, LocalKind, Node, Operand, Stmt, StmtId};
+use crate::source::Name;
+use crate::types::AxisSet;
+
+/// How two sides of a branch come together again.
+#[derive(Clone, Debug)]
+enum Meeting {
+    /// They stay apart, each with its fact, unless nothing distinguishes them.
+    Worlds,
+    /// They are joined: nothing tells which was taken.
+    Join,
+    /// They are joined: each rank of these axes takes one of them.
+    Ranks(AxisSet),
+}
+
+impl Machine<'_> {
+    /// Executes a block from the current world; the current world is unspecified afterwards.
+    pub fn block(&mut self, block: &Block) -> Vec<Path> {
+        let mut live = vec![std::mem::take(&mut self.w)];
+        let mut done: Vec<Path> = Vec::new();
+        for node in block {
+            let mut next = Vec::with_capacity(live.len());
+            for world in live {
+                self.w = world;
+                self.step(node, &mut next, &mut done);
+            }
+            live = self.limit(next);
+            if live.is_empty() {
+                break;
+            }
+        }
+        done.extend(live.into_iter().map(|world| Path { world, flow: Flow::Next }));
+        done
+    }
+
+    /// One statement: worlds that go on are pushed to `next`, the others to `done`.
+    fn step(&mut self, node: &Node, next: &mut Vec<World>, done: &mut Vec<Path>) {
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            self.lose(Reason::Budget, "steps");
+            done.push(Path { world: std::mem::take(&mut self.w), flow: Flow::Raise });
+            return;
+        }
+        let changed_before = self.changed.len();
+        let mut paths = self.statement(node);
+        for path in &mut paths {
+            if !matches!(node.stmt, Stmt::If { .. } | Stmt::For { .. } | Stmt::While { .. } | Stmt::With { .. } | Stmt::Try { .. }) {
+                std::mem::swap(&mut self.w, &mut path.world);
+                self.after(node, changed_before);
+                std::mem::swap(&mut self.w, &mut path.world);
+            }
+        }
+        for path in paths {
+            match path.flow {
+                Flow::Next => next.push(path.world),
+                Flow::Return(_) | Flow::Break | Flow::Continue | Flow::Raise => done.push(path),
+            }
+        }
+    }
+
+    /// After a simple statement: the claims of its line, and the types that the line changed.
+    fn after(&mut self, node: &Node, changed_before: usize) {
+        self.claims_after(node.id);
+        if self.changed.len() > changed_before {
+            let ids: Vec<_> = self.changed[changed_before..].to_vec();
+            self.record_changed(node.id, &ids);
+        }
+    }
+
+    /// Merges worlds that do not differ, and joins the last ones above the cap.
+    pub fn limit(&mut self, worlds: Vec<World>) -> Vec<World> {
+        if worlds.len() < 2 {
+            return worlds;
+        }
+        let mut kept: Vec<World> = Vec::new();
+        for world in worlds {
+            match kept.iter().position(|k| alike(k, &world)) {
+                Some(at) => {
+                    let twin = kept.remove(at);
+                    let merged = Joiner::new(&mut self.next_id, None).worlds(twin, &world);
+                    kept.insert(at, merged);
+                }
+                None => kept.push(world),
+            }
+        }
+        while kept.len() > MAX_WORLDS {
+            self.lose(Reason::Budget, "worlds");
+            let last = kept.pop().expect("more worlds than the cap");
+            let other = kept.pop().expect("more worlds than the cap");
+            kept.push(Joiner::new(&mut self.next_id, None).worlds(other, &last));
+        }
+        kept
+    }
+
+    fn statement(&mut self, node: &Node) -> Vec<Path> {
+        match &node.stmt {
+            Stmt::Assign { dst, value } => {
+                let eval = self.rvalue(node.id, value);
+                self.bind_eval(eval, |m, v| m.assign(node.id, *dst, v))
+            }
+            Stmt::If { test, then, orelse } => self.branch(node.id, test, then, orelse),
+            Stmt::For { dst, iter, body, orelse } => {
+                let iterated = self.operand(iter);
+                self.for_loop(node.id, *dst, &iterated, body, orelse)
+            }
+            Stmt::While { head, test, body, orelse } => self.while_loop(node.id, head, test, body, orelse),
+            Stmt::With { context, bind, body } => {
+                let context = self.operand(context);
+                self.with(node.id, &context, *bind, body)
+            }
+            Stmt::Try { body, handlers, orelse, finally } => self.try_block(body, handlers, orelse, finally),
+            Stmt::Assert { test } => {
+                let test = self.operand(test);
+                self.assume(&test)
+            }
+            Stmt::Return { value } => {
+                let value = self.operand(value);
+                self.returned(node.id, &value);
+                self.leave(Flow::Return(value))
+            }
+            Stmt::Raise => self.leave(Flow::Raise),
+            Stmt::Break => self.leave(Flow::Break),
+            Stmt::Continue => self.leave(Flow::Continue),
+            Stmt::SetGlobal { name, value } => {
+                let value = self.operand(value);
+                self.set_global(name, value);
+                self.go_on()
+            }
+            Stmt::SetAttr { base, name, value } => {
+                let (base, value) = (self.operand(base), self.operand(value));
+                self.set_attr(node.id, &base, name, value);
+                self.go_on()
+            }
+            Stmt::SetItem { base, index, value } => {
+                let (base, index, value) = (self.operand(base), self.operand(index), self.operand(value));
+                self.set_item(node.id, &base, &index, value);
+                self.go_on()
+            }
+            Stmt::Unpack { value, before, star, after } => {
+                let value = self.operand(value);
+                self.unpack(node.id, &value, before, *star, after);
+                self.go_on()
+            }
+            Stmt::Def { dst, func, defaults, decorators } => {
+                let value = self.define(*func, defaults, decorators);
+                self.assign(node.id, *dst, value);
+                self.go_on()
+            }
+            Stmt::Class { dst, class, bases, keywords: _, decorators } => {
+                let value = self.define_class(*class, bases, decorators);
+                self.assign(node.id, *dst, value);
+                self.go_on()
+            }
+            Stmt::Import { dst, path, member, level, loads: _ } => {
+                let value = self.import(path, member.as_ref(), *level);
+                self.assign(node.id, *dst, value);
+                self.go_on()
+            }
+            Stmt::ImportStar { .. } => self.go_on(),
+            Stmt::Append { collection, key, value } => {
+                let (key, value) = (key.as_ref().map(|k| self.operand(k)), self.operand(value));
+                let collection = self.local(*collection);
+                self.append(&collection, key, value);
+                self.go_on()
+            }
+            Stmt::Delete { local } => {
+                self.set_local(*local, Value::Unset);
+                self.go_on()
+            }
+        }
+    }
+
+    fn go_on(&mut self) -> Vec<Path> {
+        self.leave(Flow::Next)
+    }
+
+    fn leave(&mut self, flow: Flow) -> Vec<Path> {
+        vec![Path { world: std::mem::take(&mut self.w), flow }]
+    }
+
+    /// Continues with the value of an evaluation in each of its worlds.
+    fn bind_eval(&mut self, eval: Eval, mut then: impl FnMut(&mut Self, Value)) -> Vec<Path> {
+        match eval {
+            Eval::One(value) => {
+                then(self, value);
+                self.go_on()
+            }
+            Eval::Many(outcomes) => outcomes
+                .into_iter()
+                .map(|(world, value)| {
+                    self.w = world;
+                    then(self, value);
+                    Path { world: std::mem::take(&mut self.w), flow: Flow::Next }
+                })
+                .collect(),
+        }
+    }
+
+    /// An assertion: worlds in which it is false end here.
+    fn assume(&mut self, test: &Value) -> Vec<Path> {
+        let formula = self.formula(test);
+        if is_opaque(&formula) {
+            return self.go_on();
+        }
+        let mut worlds = Vec::new();
+        self.split(&formula, std::mem::take(&mut self.w), &mut |_, world, truth| {
+            if truth != Some(false) {
+                worlds.push(world);
+            }
+        });
+        worlds.into_iter().map(|world| Path { world, flow: Flow::Next }).collect()
+    }
+
+    /// Splits a world until the formula is decided or cannot be; `None` means that nothing tells.
+    fn split(&mut self, formula: &Formula, world: World, then: &mut dyn FnMut(&mut Self, World, Option<bool>)) {
+        match formula.eval(&world.facts) {
+            Outcome::Decided(b) => then(self, world, Some(b)),
+            Outcome::Open(atom) => {
+                if self.flag_is_fixed(&atom).is_some() || world.facts.iter().count() >= MAX_WORLDS {
+                    match self.flag_is_fixed(&atom) {
+                        Some(value) => {
+                            let facts = world.facts.with(atom, value);
+                            self.split(formula, World { facts, ..world }, then);
+                        }
+                        None => then(self, world, None),
+                    }
+                    return;
+                }
+                for value in [true, false] {
+                    let mut side = world.clone();
+                    side.facts = side.facts.with(atom.clone(), value);
+                    self.split(formula, side, then);
+                }
+            }
+        }
+    }
+
+    fn branch(&mut self, id: StmtId, test: &Operand, then: &Block, orelse: &Block) -> Vec<Path> {
+        let test = self.operand(test);
+        if let Value::RankCond(axes) = &test {
+            let (world, axes) = (std::mem::take(&mut self.w), axes.clone());
+            return self.both(id, world, then, orelse, Meeting::Ranks(axes));
+        }
+        if matches!(test, Value::Unknown | Value::Number(_)) || self.is_data_test(&test) {
+            let world = std::mem::take(&mut self.w);
+            return self.both(id, world, then, orelse, Meeting::Join);
+        }
+        let formula = self.formula(&test);
+        if is_opaque(&formula) {
+            let world = std::mem::take(&mut self.w);
+            return self.both(id, world, then, orelse, Meeting::Join);
+        }
+        let mut sides: Vec<(World, Option<bool>)> = Vec::new();
+        self.split(&formula, std::mem::take(&mut self.w), &mut |_, world, truth| sides.push((world, truth)));
+        let mut out = Vec::new();
+        for (world, truth) in sides {
+            match truth {
+                Some(b) => {
+                    self.w = world;
+                    out.extend(self.block(if b { then } else { orelse }));
+                }
+                None => out.extend(self.both(id, world, then, orelse, Meeting::Join)),
+            }
+        }
+        self.meet(out, &Meeting::Worlds)
+    }
+
+    fn both(&mut self, _id: StmtId, world: World, then: &Block, orelse: &Block, meeting: Meeting) -> Vec<Path> {
+        let restricted = self.rank_restricted.clone();
+        if let Meeting::Ranks(axes) = &meeting {
+            self.rank_restricted = restricted.iter().chain(axes.iter()).cloned().collect();
+        }
+        self.w = world.clone();
+        let mut paths = self.block(then);
+        self.w = world;
+        paths.extend(self.block(orelse));
+        self.rank_restricted = restricted;
+        self.meet(paths, &meeting)
+    }
+
+    /// Brings the paths that go on together.
+    fn meet(&mut self, paths: Vec<Path>, meeting: &Meeting) -> Vec<Path> {
+        let (on, mut out): (Vec<Path>, Vec<Path>) = paths.into_iter().partition(|p| p.flow == Flow::Next);
+        let worlds: Vec<World> = on.into_iter().map(|p| p.world).collect();
+        let worlds = match meeting {
+            Meeting::Worlds => self.limit(worlds),
+            Meeting::Join => self.join_all(worlds, None),
+            Meeting::Ranks(axes) => self.join_all(worlds, Some(axes)),
+        };
+        out.extend(worlds.into_iter().map(|world| Path { world, flow: Flow::Next }));
+        out
+    }
+
+    /// One world that covers all; worlds with different facts stay apart where both sides of a branch keep them.
+    pub fn join_all(&mut self, worlds: Vec<World>, ranks: Option<&AxisSet>) -> Vec<World> {
+        let mut kept: Vec<World> = Vec::new();
+        for world in worlds {
+            match kept.iter().position(|k| k.facts == world.facts) {
+                Some(at) => {
+                    let other = kept.remove(at);
+                    let joined = Joiner::new(&mut self.next_id, ranks.cloned()).worlds(other, &world);
+                    kept.insert(at, joined);
+                }
+                None => kept.push(world),
+            }
+        }
+        self.limit(kept)
+    }
+
+    fn for_loop(
+        &mut self,
+        id: StmtId,
+        dst: crate::ir::LocalId,
+        iterated: &Value,
+        body: &Block,
+        orelse: &Block,
+    ) -> Vec<Path> {
+        if let Some(items) = self.literal_items(iterated).filter(|items| items.len() <= MAX_UNROLLED) {
+            return self.unrolled(id, dst, &items, body, orelse);
+        }
+        let element = self.element_of(iterated);
+        self.rounds(orelse, &mut |m: &mut Self| {
+            m.assign(id, dst, element.clone());
+            m.block(body)
+        })
+    }
+
+    /// Visits the elements of a literal sequence one by one.
+    fn unrolled(&mut self, id: StmtId, dst: crate::ir::LocalId, items: &[Value], body: &Block, orelse: &Block) -> Vec<Path> {
+        let mut live = vec![std::mem::take(&mut self.w)];
+        let (mut out, mut broken) = (Vec::new(), Vec::new());
+        for item in items {
+            let mut next = Vec::new();
+            for world in live {
+                self.w = world;
+                self.assign(id, dst, item.clone());
+                for path in self.block(body) {
+                    match path.flow {
+                        Flow::Next | Flow::Continue => next.push(path.world),
+                        Flow::Break => broken.push(path.world),
+                        Flow::Return(_) | Flow::Raise => out.push(path),
+                    }
+                }
+            }
+            live = self.limit(next);
+        }
+        for world in live {
+            self.w = world;
+            out.extend(self.block(orelse));
+        }
+        out.extend(broken.into_iter().map(|world| Path { world, flow: Flow::Next }));
+        self.meet(out, &Meeting::Worlds)
+    }
+
+    fn while_loop(&mut self, id: StmtId, head: &Block, test: &Operand, body: &Block, orelse: &Block) -> Vec<Path> {
+        let _ = id;
+        self.rounds(orelse, &mut |m: &mut Self| {
+            let mut out = Vec::new();
+            for path in m.block(head) {
+                if path.flow != Flow::Next {
+                    out.push(path);
+                    continue;
+                }
+                m.w = path.world;
+                let test = m.operand(test);
+                if test == Value::FALSE {
+                    out.push(Path { world: std::mem::take(&mut m.w), flow: Flow::Break });
+                } else {
+                    out.extend(m.block(body));
+                }
+            }
+            out
+        })
+    }
+
+    /// A loop to its fixpoint: each round starts from the join of the rounds before.
+    fn rounds(&mut self, orelse: &Block, round: &mut dyn FnMut(&mut Self) -> Vec<Path>) -> Vec<Path> {
+        let mut state = std::mem::take(&mut self.w);
+        let mut out = Vec::new();
+        let mut broken: Vec<World> = Vec::new();
+        for n in 0..=MAX_LOOP_ROUNDS {
+            self.w = state.clone();
+            let mut ends = vec![state.clone()];
+            for path in round(self) {
+                match path.flow {
+                    Flow::Next | Flow::Continue => ends.push(path.world),
+                    Flow::Break => broken.push(path.world),
+                    Flow::Return(_) | Flow::Raise => {
+                        if n == 0 {
+                            out.push(path);
+                        }
+                    }
+                }
+            }
+            let joined = ends
+                .into_iter()
+                .reduce(|a, b| Joiner::new(&mut self.next_id, None).worlds(a, &b))
+                .expect("at least the state before the loop");
+            let stable = alike(&joined, &state);
+            state = joined;
+            if stable {
+                break;
+            }
+            if n == MAX_LOOP_ROUNDS {
+                self.lose(Reason::Budget, "loop rounds");
+            }
+        }
+        self.w = state;
+        out.extend(self.block(orelse));
+        out.extend(broken.into_iter().map(|world| Path { world, flow: Flow::Next }));
+        let (on, mut rest): (Vec<Path>, Vec<Path>) = out.into_iter().partition(|p| p.flow == Flow::Next);
+        let worlds: Vec<World> = on.into_iter().map(|p| p.world).collect();
+        let joined = worlds.into_iter().reduce(|a, b| Joiner::new(&mut self.next_id, None).worlds(a, &b));
+        rest.extend(joined.map(|world| Path { world, flow: Flow::Next }));
+        rest
+    }
+
+    /// A handler starts from the join of the states before and after the body: anything between may have raised.
+    fn try_block(&mut self, body: &Block, handlers: &[Block], orelse: &Block, finally: &Block) -> Vec<Path> {
+        let before = self.w.clone();
+        let (mut out, mut raised, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        for path in self.block(body) {
+            match path.flow {
+                Flow::Next => ended.push(path.world),
+                Flow::Raise => raised.push(path.world),
+                Flow::Return(_) | Flow::Break | Flow::Continue => out.push(path),
+            }
+        }
+        let mut start = before;
+        for world in ended.iter().chain(&raised) {
+            start = Joiner::new(&mut self.next_id, None).worlds(start, world);
+        }
+        for world in ended {
+            self.w = world;
+            out.extend(self.block(orelse));
+        }
+        for handler in handlers {
+            self.w = start.clone();
+            out.extend(self.block(handler));
+        }
+        if finally.is_empty() {
+            return self.meet(out, &Meeting::Join);
+        }
+        let mut after = Vec::new();
+        for path in self.meet(out, &Meeting::Join) {
+            self.w = path.world;
+            for ended in self.block(finally) {
+                let flow = if ended.flow == Flow::Next { path.flow.clone() } else { ended.flow };
+                after.push(Path { world: ended.world, flow });
+            }
+        }
+        after
+    }
+
+    /// Stores a value in a variable, and notes the type of a variable of the user.
+    pub fn assign(&mut self, id: StmtId, dst: crate::ir::LocalId, value: Value) {
+        let func = self.func();
+        let kind = func.locals[dst].kind;
+        let name: Option<Name> = (kind != LocalKind::Temp).then(|| func.locals[dst].name.clone());
+        self.set_local(dst, value.clone());
+        if let Some(name) = name {
+            self.record(id, &name, &value);
+        }
+    }
+
+    /// Whether a test reads data rather than configuration: a tensor, a container.
+    fn is_data_test(&self, test: &Value) -> bool {
+        matches!(test, Value::Tensor(_) | Value::Path(_))
+    }
+
+    /// The value of a claim's target.
+    pub fn claim_target(&mut self, target: &ClaimTarget) -> Option<Value> {
+        match target {
+            ClaimTarget::Local(local) => Some(self.local(*local)),
+            ClaimTarget::Attr(base, name) => {
+                let base = self.operand(base);
+                Some(self.attr_quietly(&base, name))
+            }
+            ClaimTarget::Other => None,
+        }
+    }
+
+    /// A constant as a value; the operands of statements.
+    pub fn operand(&mut self, operand: &Operand) -> Value {
+        match operand {
+            Operand::Local(local) => self.local(*local),
+            Operand::Global(name) => self.global(name),
+            Operand::Const(c) => Value::Const(Const::clone(c)),
+        }
+    }
+}
+
+/// A test that no other test can repeat: keeping its outcome apart would split for nothing.
+fn is_opaque(formula: &Formula) -> bool {
+    match formula {
+        Formula::Atom(super::formula::Atom::True(name)) => name.starts_with('?'),
+        Formula::Not(f) => is_opaque(f),
+        Formula::And(items) | Formula::Or(items) => items.iter().any(is_opaque),
+        Formula::Atom(_) | Formula::Const(_) => false,
+    }
+}

@@ -1,0 +1,575 @@
+//! Evaluation of the right-hand sides of statements. In: an [`Rvalue`] and the current world. Out: a value, or several worlds.
+//! Never: typing rules. Next: `names.rs`, `items.rs`, `call.rs`.
+
+use super::formula::{Atom, Formula};
+use super::heap::{Cell, DictCell, ListCell};
+use super::machine::{Eval, Machine};
+use super::output::Reason;
+use super::value::{Closure, Flavour, Method, Value};
+use crate::ir::{
+    Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp,
+};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::Name;
+use crate::types::AxisSet;
+use std::sync::Arc;
+
+/// An argument of a call, evaluated, with the index of its place among the parts of the statement.
+#[derive(Clone, Debug)]
+pub struct CallArg {
+    pub keyword: Option<Name>,
+    pub value: Value,
+    pub part: usize,
+}
+
+/// The arguments of a call. `open`: there may be more (`*args` or `**kwargs` that are not known).
+#[derive(Clone, Debug, Default)]
+pub struct CallArgs {
+    pub args: Vec<CallArg>,
+    pub open: bool,
+}
+
+impl CallArgs {
+    pub fn of(values: Vec<Value>) -> CallArgs {
+        let args = values.into_iter().map(|value| CallArg { keyword: None, value, part: 0 }).collect();
+        CallArgs { args, open: false }
+    }
+    pub fn positional(&self, n: usize) -> Option<&Value> {
+        self.args.iter().filter(|a| a.keyword.is_none()).nth(n).map(|a| &a.value)
+    }
+    pub fn keyword(&self, name: &str) -> Option<&Value> {
+        self.args.iter().find(|a| a.keyword.as_deref() == Some(name)).map(|a| &a.value)
+    }
+    /// An argument by position or name.
+    pub fn get(&self, n: usize, name: &str) -> Option<&Value> {
+        self.keyword(name).or_else(|| self.positional(n))
+    }
+    #[must_use]
+    pub fn with_first(&self, value: Value) -> CallArgs {
+        let mut args = vec![CallArg { keyword: None, value, part: 0 }];
+        args.extend(self.args.iter().cloned());
+        CallArgs { args, open: self.open }
+    }
+    #[must_use]
+    pub fn skip_first(&self) -> CallArgs {
+        let at = self.args.iter().position(|a| a.keyword.is_none());
+        let args = self.args.iter().enumerate().filter(|(i, _)| Some(*i) != at).map(|(_, a)| a.clone()).collect();
+        CallArgs { args, open: self.open }
+    }
+}
+
+impl Machine<'_> {
+    pub fn rvalue(&mut self, id: StmtId, value: &Rvalue) -> Eval {
+        let value = match value {
+            Rvalue::Use(operand) | Rvalue::Await(operand) => self.operand(operand),
+            Rvalue::Yield(_) => Value::Unknown,
+            Rvalue::Attr { base, name } => {
+                let base = self.operand(base);
+                return self.attr(id, &base, name);
+            }
+            Rvalue::Item { base, index } => {
+                let (base, index) = (self.operand(base), self.operand(index));
+                return self.item(id, &base, &index);
+            }
+            Rvalue::Call { callee, args } => {
+                let callee = self.operand(callee);
+                let args = self.arguments(args);
+                return self.call(id, &callee, &args);
+            }
+            Rvalue::CallMethod { base, name, args } => {
+                let base = self.operand(base);
+                let args = self.arguments(args);
+                return self.call_method(id, &base, name, &args);
+            }
+            Rvalue::Unary { op, operand } => {
+                let operand = self.operand(operand);
+                self.unary(id, *op, &operand)
+            }
+            Rvalue::Binary { op, left, right } => {
+                let (left, right) = (self.operand(left), self.operand(right));
+                self.binary(id, *op, &left, &right, false)
+            }
+            Rvalue::InPlace { op, left, right } => {
+                let (left, right) = (self.operand(left), self.operand(right));
+                self.binary(id, *op, &left, &right, true)
+            }
+            Rvalue::Compare { op, left, right } => {
+                let (left, right) = (self.operand(left), self.operand(right));
+                self.compare(id, *op, &left, &right)
+            }
+            Rvalue::Bool { and, operands } => {
+                let values: Vec<Value> = operands.iter().map(|o| self.operand(o)).collect();
+                self.boolean(*and, &values)
+            }
+            Rvalue::Build { kind, items } => self.build(*kind, items),
+            Rvalue::Closure { func, defaults } => self.closure(*func, defaults, Flavour::Plain),
+            Rvalue::Opaque => {
+                self.lose(Reason::Opaque, "expression");
+                Value::Unknown
+            }
+        };
+        Eval::One(value)
+    }
+
+    /// Evaluates arguments; known sequences and dicts are spread.
+    pub fn arguments(&mut self, args: &[Arg]) -> CallArgs {
+        let mut out = CallArgs::default();
+        for (i, arg) in args.iter().enumerate() {
+            let value = self.operand(&arg.value);
+            let part = i + 1;
+            match &arg.kind {
+                ArgKind::Positional => out.args.push(CallArg { keyword: None, value, part }),
+                ArgKind::Keyword(name) => out.args.push(CallArg { keyword: Some(name.clone()), value, part }),
+                ArgKind::Star => match self.literal_items(&value) {
+                    Some(items) => {
+                        out.args.extend(items.into_iter().map(|value| CallArg { keyword: None, value, part }));
+                    }
+                    None => out.open = true,
+                },
+                ArgKind::DoubleStar => self.spread_dict(&value, part, &mut out),
+            }
+        }
+        out
+    }
+
+    fn spread_dict(&mut self, value: &Value, part: usize, out: &mut CallArgs) {
+        let Value::Dict(id) = value else {
+            out.open = true;
+            return;
+        };
+        let Some(Cell::Dict(dict)) = self.w.heap.get(*id) else { return };
+        out.open |= dict.open;
+        for (key, value) in &dict.entries {
+            match key.as_str() {
+                Some(name) => out.args.push(CallArg { keyword: Some(name.clone()), value: value.clone(), part }),
+                None => out.open = true,
+            }
+        }
+    }
+
+    fn unary(&mut self, id: StmtId, op: UnOp, operand: &Value) -> Value {
+        match (op, operand) {
+            (UnOp::Not, Value::RankCond(axes)) => Value::RankCond(axes.clone()),
+            (UnOp::Not, Value::Unknown | Value::Tensor(_) | Value::Number(_)) => Value::Unknown,
+            (UnOp::Not, value) => {
+                let formula = self.formula(value).negate();
+                cond(formula)
+            }
+            (UnOp::Neg, Value::Const(Const::Int(n))) => Value::int(n.wrapping_neg()),
+            (UnOp::Neg, Value::Const(Const::Float(bits))) => Value::Const(Const::Float((-f64::from_bits(*bits)).to_bits())),
+            (_, value) if value.is_number() => self.arithmetic(value, &Value::int(0)),
+            (UnOp::Neg, _) => self.operator(id, "neg", &[operand.clone()]),
+            (UnOp::Pos, _) => self.operator(id, "pos", &[operand.clone()]),
+            (UnOp::Invert, _) => self.operator(id, "invert", &[operand.clone()]),
+        }
+    }
+
+    fn binary(&mut self, id: StmtId, op: BinOp, left: &Value, right: &Value, in_place: bool) -> Value {
+        if let Some(value) = self.python_binary(op, left, right) {
+            return value;
+        }
+        let name = operator_name(op);
+        if in_place && self.is_tensor_like(left) {
+            return self.operator(id, &format!("i{name}"), &[left.clone(), right.clone()]);
+        }
+        if self.is_tensor_like(left) || left.is_opaque() && !right.is_number() {
+            return self.operator(id, name, &[left.clone(), right.clone()]);
+        }
+        if self.is_tensor_like(right) {
+            return self.operator(id, &format!("r{name}"), &[right.clone(), left.clone()]);
+        }
+        Value::Unknown
+    }
+
+    /// Whether a value is a tensor, or may be one and has an identity.
+    pub fn is_tensor_like(&self, value: &Value) -> bool {
+        match value {
+            Value::Tensor(_) => true,
+            Value::Sym(path) => self.w.symbols.contains_key(path) || !self.settings.is_config(path),
+            _ => false,
+        }
+    }
+
+    /// Operators of Python on numbers, strings and sequences.
+    fn python_binary(&mut self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
+        match (op, left, right) {
+            (_, Value::Const(Const::Int(a)), Value::Const(Const::Int(b))) => Some(int_binary(op, *a, *b)),
+            (BinOp::Add, Value::Const(Const::Str(a)), Value::Const(Const::Str(b))) => Some(Value::str(format!("{a}{b}"))),
+            (BinOp::Add, Value::Tuple(a), Value::Tuple(b)) => {
+                Some(Value::tuple(a.iter().chain(b.iter()).cloned().collect()))
+            }
+            (BinOp::Add, Value::List(a), Value::List(b)) => {
+                let (a, b) = (self.list_cell(*a)?, self.list_cell(*b)?);
+                let items = a.items.iter().chain(&b.items).cloned().collect();
+                let rest = a.rest.or(b.rest);
+                Some(Value::List(self.fresh(Cell::List(ListCell { items, rest }))))
+            }
+            (BinOp::Mul, Value::List(a), Value::Const(Const::Int(n))) => {
+                let a = self.list_cell(*a)?;
+                let n = usize::try_from(*n).ok().filter(|n| a.rest.is_none() && n * a.items.len() <= super::limits::MAX_LIST)?;
+                let items = std::iter::repeat_n(a.items, n).flatten().collect();
+                Some(Value::List(self.fresh(Cell::List(ListCell { items, rest: None }))))
+            }
+            (BinOp::Mul, Value::List(a), _) => {
+                let a = self.list_cell(*a)?;
+                let rest = a.items.first().cloned().or(a.rest);
+                Some(Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest }))))
+            }
+            (_, a, b) if a.is_number() && b.is_number() => Some(self.arithmetic(a, b)),
+            (BinOp::BitAnd | BinOp::BitOr | BinOp::BitXor, a, b) if is_truth(a) && is_truth(b) => {
+                Some(self.boolean(op == BinOp::BitAnd, &[a.clone(), b.clone()]))
+            }
+            (BinOp::Mod, Value::Const(Const::Str(_)), _) => Some(Value::Unknown),
+            _ => None,
+        }
+    }
+
+    pub fn list_cell(&self, id: super::value::ObjId) -> Option<ListCell> {
+        match self.w.heap.get(id) {
+            Some(Cell::List(list)) => Some(list.clone()),
+            _ => None,
+        }
+    }
+
+    /// A number computed from numbers: it differs by rank where an operand does.
+    pub fn arithmetic(&mut self, a: &Value, b: &Value) -> Value {
+        let ranks = |v: &Value| match v {
+            Value::Rank(axes) => Some(axes.clone()),
+            _ => None,
+        };
+        let types = |v: &Value| match v {
+            Value::Number(Some(t)) => Some(t.clone()),
+            _ => None,
+        };
+        let axes: AxisSet = ranks(a).iter().chain(&ranks(b)).flat_map(|s| s.iter().cloned()).collect();
+        let mut known: Option<crate::types::LocalType> = None;
+        for t in [types(a), types(b)].into_iter().flatten() {
+            known = Some(match known {
+                Some(k) => k.join(&t),
+                None => t.as_ref().clone(),
+            });
+        }
+        if !axes.is_empty() {
+            let mut t = known.unwrap_or_else(|| {
+                crate::types::LocalType::everywhere(crate::types::AxisState::new(crate::types::AxisType::R))
+            });
+            for axis in axes.iter() {
+                t.set(axis, crate::types::AxisState::new(crate::types::AxisType::V));
+            }
+            known = Some(t);
+        }
+        Value::Number(known.map(Arc::new))
+    }
+
+    fn compare(&mut self, id: StmtId, op: CmpOp, left: &Value, right: &Value) -> Value {
+        if let Some(value) = self.python_compare(op, left, right) {
+            return value;
+        }
+        let name = match op {
+            CmpOp::Eq => "eq",
+            CmpOp::Ne => "ne",
+            CmpOp::Lt => "lt",
+            CmpOp::Le => "le",
+            CmpOp::Gt => "gt",
+            CmpOp::Ge => "ge",
+            CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => return Value::Unknown,
+        };
+        if matches!(left, Value::Tensor(_)) {
+            return self.operator(id, name, &[left.clone(), right.clone()]);
+        }
+        if matches!(right, Value::Tensor(_)) {
+            return self.operator(id, mirrored(name), &[right.clone(), left.clone()]);
+        }
+        Value::Unknown
+    }
+
+    fn python_compare(&mut self, op: CmpOp, left: &Value, right: &Value) -> Option<Value> {
+        let equal = matches!(op, CmpOp::Eq | CmpOp::Is);
+        let negated = matches!(op, CmpOp::Ne | CmpOp::IsNot);
+        match (left, right) {
+            (Value::Const(Const::Int(a)), Value::Const(Const::Int(b))) => int_compare(op, *a, *b).map(|b| Value::Const(Const::Bool(b))),
+            (Value::Const(a), Value::Const(b)) if equal || negated => Some(Value::Const(Const::Bool((a == b) == equal))),
+            (Value::Size(_), Value::Const(Const::Int(n))) => size_compare(op, *n),
+            (Value::Const(Const::Int(n)), Value::Size(_)) => size_compare(flip(op), *n),
+            (Value::Rank(axes), _) | (_, Value::Rank(axes)) => Some(Value::RankCond(axes.clone())),
+            (Value::Number(Some(t)), _) | (_, Value::Number(Some(t))) => {
+                let axes: AxisSet = t
+                    .listed()
+                    .filter(|(_, s)| s.set.contains(crate::types::Spmd::Varying))
+                    .map(|(a, _)| a.clone())
+                    .collect();
+                Some(if axes.is_empty() { Value::Unknown } else { Value::RankCond(axes) })
+            }
+            (Value::Sym(path), Value::Const(Const::None)) if equal || negated => {
+                let name = self.flag_name(path);
+                let f = Formula::Atom(Atom::IsNone(name));
+                Some(cond(if equal { f } else { f.negate() }))
+            }
+            (Value::Sym(path), Value::Const(c)) | (Value::Const(c), Value::Sym(path)) if equal || negated => {
+                let name = self.flag_name(path);
+                let f = match c {
+                    Const::Bool(b) if *b => Formula::Atom(Atom::True(name)),
+                    Const::Bool(_) => Formula::Atom(Atom::True(name)).negate(),
+                    c => Formula::Atom(Atom::Equals(name, c.clone())),
+                };
+                Some(cond(if equal { f } else { f.negate() }))
+            }
+            (Value::Sym(path), Value::Path(member)) | (Value::Path(member), Value::Sym(path)) if equal || negated => {
+                let name = self.flag_name(path);
+                let f = Formula::Atom(Atom::Equals(name, Const::Str(member.clone())));
+                Some(cond(if equal { f } else { f.negate() }))
+            }
+            (Value::Sym(path), Value::Const(Const::Int(n))) => {
+                // A degree of parallelism compared with 1: axes are checked as if they had several ranks.
+                let last = path.rsplit('.').next().unwrap_or(path);
+                if self.settings.is_degree(last) { size_compare(op, *n) } else { None }
+            }
+            (value, Value::Const(Const::None)) if equal || negated => {
+                let known_some = !matches!(value, Value::Unknown | Value::Unset | Value::Sym(_) | Value::Cond(_));
+                known_some.then_some(Value::Const(Const::Bool(negated)))
+            }
+            _ => None,
+        }
+    }
+
+    fn boolean(&mut self, and: bool, values: &[Value]) -> Value {
+        let mut axes: Vec<crate::types::Axis> = Vec::new();
+        for v in values {
+            if let Value::RankCond(a) = v {
+                axes.extend(a.iter().cloned());
+            }
+        }
+        let decided = values.iter().any(|v| matches!(v, Value::Const(c) if super::formula::truth(c) == Some(!and)));
+        if decided {
+            // `x and None`: the first operand that decides is the value.
+            let at = values.iter().find(|v| matches!(v, Value::Const(c) if super::formula::truth(c) == Some(!and)));
+            if values.iter().all(is_truth) {
+                return at.cloned().unwrap_or(Value::Unknown);
+            }
+        }
+        if !axes.is_empty() {
+            return Value::RankCond(axes.into_iter().collect());
+        }
+        if !values.iter().all(|v| is_truth(v) || matches!(v, Value::Sym(_))) {
+            return self.chosen(and, values);
+        }
+        let items = values.iter().map(|v| self.formula(v)).collect();
+        cond(if and { Formula::And(items) } else { Formula::Or(items) })
+    }
+
+    /// `x or y` on values that are no booleans: known if the first decides.
+    fn chosen(&mut self, and: bool, values: &[Value]) -> Value {
+        let mut values = values.iter();
+        let Some(mut value) = values.next() else { return Value::Unknown };
+        for next in values {
+            let truth = match self.formula(value) {
+                Formula::Const(b) => b,
+                _ => return Value::Unknown,
+            };
+            if truth != and {
+                return value.clone();
+            }
+            value = next;
+        }
+        value.clone()
+    }
+
+    fn build(&mut self, kind: BuildKind, items: &[Item]) -> Value {
+        match kind {
+            BuildKind::Slice => {
+                let mut parts = [Value::NONE, Value::NONE, Value::NONE];
+                for (slot, item) in parts.iter_mut().zip(items) {
+                    if let Item::One(operand) = item {
+                        *slot = self.operand(operand);
+                    }
+                }
+                Value::Slice(Arc::new(parts))
+            }
+            BuildKind::Str => Value::Unknown,
+            BuildKind::Dict => self.build_dict(items),
+            BuildKind::Tuple | BuildKind::List | BuildKind::Set => {
+                let mut cell = ListCell::default();
+                for item in items {
+                    match item {
+                        Item::One(operand) => cell.items.push(self.operand(operand)),
+                        Item::Star(operand) => {
+                            let value = self.operand(operand);
+                            match self.literal_items(&value) {
+                                Some(more) => cell.items.extend(more),
+                                None => cell.rest = Some(self.element_of(&value)),
+                            }
+                        }
+                    }
+                }
+                match (kind, &cell.rest) {
+                    (BuildKind::Tuple, None) => Value::tuple(cell.items),
+                    (BuildKind::Tuple, Some(_)) => Value::Unknown,
+                    _ => Value::List(self.fresh(Cell::List(cell))),
+                }
+            }
+        }
+    }
+
+    fn build_dict(&mut self, items: &[Item]) -> Value {
+        let mut dict = DictCell::default();
+        let mut key = None;
+        for item in items {
+            match item {
+                Item::One(operand) => {
+                    let value = self.operand(operand);
+                    match key.take() {
+                        None => key = Some(value),
+                        Some(k) => dict.set(k, value),
+                    }
+                }
+                Item::Star(operand) => {
+                    let value = self.operand(operand);
+                    let other = match &value {
+                        Value::Dict(id) => self.w.heap.get(*id).cloned(),
+                        _ => None,
+                    };
+                    match other {
+                        Some(Cell::Dict(other)) => {
+                            dict.open |= other.open;
+                            for (k, v) in other.entries {
+                                dict.set(k, v);
+                            }
+                        }
+                        _ => dict.open = true,
+                    }
+                }
+            }
+        }
+        Value::Dict(self.fresh(Cell::Dict(dict)))
+    }
+
+    /// A function value with its captured variables.
+    pub fn closure(&mut self, func: FuncId, defaults: &[(u32, Operand)], flavour: Flavour) -> Value {
+        let module = self.activation().module;
+        let func = FuncRef { module, func };
+        let captures = self.project.func(func).captures.clone();
+        let cells = captures.iter().map(|(outer, _)| self.cell_of(*outer)).collect();
+        let defaults = defaults.iter().map(|(i, o)| (*i, self.operand(o))).collect();
+        Value::Closure(Arc::new(Closure { func, cells, defaults, flavour }))
+    }
+
+    /// A `def` statement: decorators that are known to be transparent leave the function, others make it unknown.
+    pub fn define(&mut self, func: FuncId, defaults: &[(u32, Operand)], decorators: &[Operand]) -> Value {
+        let mut flavour = Flavour::Plain;
+        let mut transparent = true;
+        for decorator in decorators.iter().rev() {
+            let value = self.operand(decorator);
+            match self.decorator(&value) {
+                Some(Flavour::Plain) => {}
+                Some(f) => flavour = f,
+                None => transparent = false,
+            }
+        }
+        let value = self.closure(func, defaults, flavour);
+        if transparent { value } else { Value::Unknown }
+    }
+
+    pub fn define_class(&mut self, class: crate::ir::ClassId, bases: &[Operand], decorators: &[Operand]) -> Value {
+        for operand in bases.iter().chain(decorators) {
+            self.operand(operand);
+        }
+        Value::Class(ClassRef { module: self.activation().module, class })
+    }
+
+    pub fn named_method(receiver: Value, name: &Name) -> Value {
+        Value::Bound(Arc::new(super::value::Bound { receiver, method: Method::Named(name.clone()) }))
+    }
+}
+
+/// A formula as a value; a decided one is a constant.
+pub fn cond(formula: Formula) -> Value {
+    match formula {
+        Formula::Const(b) => Value::Const(Const::Bool(b)),
+        f => Value::Cond(Arc::new(f)),
+    }
+}
+
+fn is_truth(v: &Value) -> bool {
+    matches!(v, Value::Const(Const::Bool(_) | Const::None) | Value::Cond(_) | Value::RankCond(_))
+}
+
+/// The Python name of a binary operator, without underscores.
+fn operator_name(op: BinOp) -> &'static str {
+    match op {
+        BinOp::Add => "add",
+        BinOp::Sub => "sub",
+        BinOp::Mul => "mul",
+        BinOp::MatMul => "matmul",
+        BinOp::Div => "truediv",
+        BinOp::FloorDiv => "floordiv",
+        BinOp::Mod => "mod",
+        BinOp::Pow => "pow",
+        BinOp::LShift => "lshift",
+        BinOp::RShift => "rshift",
+        BinOp::BitAnd => "and",
+        BinOp::BitOr => "or",
+        BinOp::BitXor => "xor",
+    }
+}
+
+fn mirrored(name: &'static str) -> &'static str {
+    match name {
+        "lt" => "gt",
+        "le" => "ge",
+        "gt" => "lt",
+        "ge" => "le",
+        other => other,
+    }
+}
+
+fn flip(op: CmpOp) -> CmpOp {
+    match op {
+        CmpOp::Lt => CmpOp::Gt,
+        CmpOp::Le => CmpOp::Ge,
+        CmpOp::Gt => CmpOp::Lt,
+        CmpOp::Ge => CmpOp::Le,
+        CmpOp::Eq | CmpOp::Ne | CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => op,
+    }
+}
+
+fn int_compare(op: CmpOp, a: i64, b: i64) -> Option<bool> {
+    Some(match op {
+        CmpOp::Eq | CmpOp::Is => a == b,
+        CmpOp::Ne | CmpOp::IsNot => a != b,
+        CmpOp::Lt => a < b,
+        CmpOp::Le => a <= b,
+        CmpOp::Gt => a > b,
+        CmpOp::Ge => a >= b,
+        CmpOp::In | CmpOp::NotIn => return None,
+    })
+}
+
+/// The number of ranks of a group compared with a constant, known only to be more than one.
+fn size_compare(op: CmpOp, n: i64) -> Option<Value> {
+    let truth = match (op, n) {
+        (CmpOp::Gt, ..=1) | (CmpOp::Ge, ..=2) | (CmpOp::Ne, ..=1) => Some(true),
+        (CmpOp::Eq | CmpOp::Le, ..=1) | (CmpOp::Lt, ..=2) => Some(false),
+        _ => None,
+    };
+    Some(truth.map_or(Value::Unknown, |b| Value::Const(Const::Bool(b))))
+}
+
+fn int_binary(op: BinOp, a: i64, b: i64) -> Value {
+    let float = |x: f64| Value::Const(Const::Float(x.to_bits()));
+    let checked = |n: Option<i64>| n.map_or(Value::Number(None), Value::int);
+    match op {
+        BinOp::Add => checked(a.checked_add(b)),
+        BinOp::Sub => checked(a.checked_sub(b)),
+        BinOp::Mul => checked(a.checked_mul(b)),
+        BinOp::Div if b != 0 => float(a as f64 / b as f64),
+        BinOp::FloorDiv if b != 0 => checked(a.checked_div_euclid(b)),
+        BinOp::Mod if b != 0 => checked(a.checked_rem_euclid(b)),
+        BinOp::Pow => checked(u32::try_from(b).ok().and_then(|b| a.checked_pow(b))),
+        BinOp::LShift => checked(u32::try_from(b).ok().and_then(|b| a.checked_shl(b))),
+        BinOp::RShift => checked(u32::try_from(b).ok().and_then(|b| a.checked_shr(b))),
+        BinOp::BitAnd => Value::int(a & b),
+        BinOp::BitOr => Value::int(a | b),
+        BinOp::BitXor => Value::int(a ^ b),
+        BinOp::MatMul | BinOp::Div | BinOp::FloorDiv | BinOp::Mod => Value::Number(None),
+    }
+}

@@ -1,0 +1,127 @@
+//! What the inference found wrong, as data. In: nothing. Out: [`Finding`], one variant for each kind of mistake, with places, types and
+//! the flags it depends on. Never: prose; `diagnostics/` chooses the words. Next: `diagnostics/`.
+
+use super::formula::Facts;
+use crate::rules::Violation;
+use crate::source::{Name, Place};
+use crate::types::{AxisState, AxisSet, Axis, AxisType, Spmd};
+
+/// An operand of a finding: where it is written and what it is on the axis concerned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperandAt {
+    /// The source text, or empty for a value without text of its own.
+    pub place: Option<Place>,
+    pub state: AxisState,
+    pub is_number: bool,
+    pub is_divisor: bool,
+}
+
+/// A step of the call chain that led to the place of a finding: where the call is, and what it calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallStep {
+    pub place: Place,
+    pub callee: Name,
+}
+
+/// A repair that was tried and types.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repair {
+    /// What to write, for `help`.
+    pub text: String,
+    /// The edit that does it, where it is a local one.
+    pub edit: Option<(Place, String)>,
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    pub kind: FindingKind,
+    pub place: Place,
+    /// The worlds in which it was found.
+    pub worlds: Vec<Facts>,
+    /// The worlds that reached the place without it.
+    pub silent_worlds: Vec<Facts>,
+    pub calls: Vec<CallStep>,
+    pub repairs: Vec<Repair>,
+    /// The group of the axis is a guess from an identifier: the finding is a warning.
+    pub rests_on_hint: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum FindingKind {
+    /// An operator on types that cannot meet.
+    Operator { violation: Violation, axis: Axis, op: Name, operands: Vec<OperandAt>, symbol: bool },
+    /// A tensor without a type on an axis of the mesh, in strict checking.
+    MissingAxis { axis: Axis, operand: OperandAt, op: Name },
+    /// An in-place or `out=` operation that would change the type of what it writes.
+    InPlaceChange { axis: Axis, op: Name, target: OperandAt, result: AxisType },
+    /// A collective on a value of another type than it takes.
+    CollectiveSource { op: Name, name: Name, axis: Axis, expected: AxisType, operand: OperandAt },
+    /// An output buffer of another type than the collective gives.
+    CollectiveOutput { name: Name, axis: Axis, expected: AxisType, operand: OperandAt },
+    /// A pair of source and result types that the function refuses.
+    IllegalConversion { name: Name, source: String, result: String, expert: bool },
+    /// `S(i)` of a tensor with fewer dims.
+    ShardOutOfRange { dim: i64, rank: usize, operand: Option<OperandAt> },
+    /// Two arguments that name different dims.
+    DimConflict { name: Name, argument: Name, given: i64, shard: i64 },
+    /// A dim that the ranks of the axis do not divide.
+    UnevenShard { name: Name, axis: Axis, dim: usize, size: i64, ranks: u64 },
+    /// `backward()` of a loss that is Replicate or Varying.
+    BackwardLoss { axis: Axis, operand: OperandAt },
+    /// A declared type that the value does not have.
+    DeclaredMismatch { axis: Axis, what: Declared, declared: AxisState, found: OperandAt, declared_at: Place },
+    /// `mutate_type` or a call with arguments that it refuses.
+    BadArguments { name: Name, problem: ArgumentProblem },
+    /// An annotation names something that is not there.
+    UnknownInAnnotation { what: AnnotationName, name: Name, near: Option<Name> },
+    /// An annotation that does not fit its place.
+    AnnotationMisfit { problem: AnnotationProblem },
+    /// An unregistered autograd function under strict checking.
+    UnregisteredFunction { name: Name },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// A comment on a variable.
+    Comment,
+    /// A call in the code.
+    Assertion,
+    /// A parameter of a function with a declared signature.
+    Argument,
+    Return,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgumentProblem {
+    /// A value that is no SPMD type where one is required.
+    NotAType,
+    /// An axis that the current mesh does not have.
+    NotInMesh(AxisSet),
+    MissingSource,
+    MissingResult,
+    /// Several axes shard one dim and no order is given.
+    UnorderedShards(u8),
+    /// The tensor has no type on the axis.
+    NoType(Axis),
+    /// Sharding claimed for a value of another type.
+    ShardOf(Spmd),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationName {
+    Axis,
+    Variable,
+    Flag,
+    Parameter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationProblem {
+    /// More types than targets.
+    TooManyTypes,
+    /// A spec with another number of entries than the tensor has dims.
+    WrongRank { entries: usize, rank: usize },
+    /// An axis twice in one spec.
+    RepeatedAxis,
+}

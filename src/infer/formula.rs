@@ -1,0 +1,164 @@
+//! Boolean expressions over flags, and what a world knows of them. In: atoms. Out: [`Formula`] (evaluated under [`Facts`] to true,
+//! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
+
+use crate::ir::Const;
+use crate::source::Name;
+use std::fmt;
+
+/// A test of a flag.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Atom {
+    /// The flag is true.
+    True(Name),
+    /// The value is `None`.
+    IsNone(Name),
+    /// The value equals a constant.
+    Equals(Name, Const),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Formula {
+    Const(bool),
+    Atom(Atom),
+    Not(Box<Formula>),
+    And(Vec<Formula>),
+    Or(Vec<Formula>),
+}
+
+/// The outcome of a test in one world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Decided(bool),
+    /// Depends on this atom, which the world does not know.
+    Open(Atom),
+}
+
+/// What one world knows: atoms with their truth, in the order in which they were met.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Facts(Vec<(Atom, bool)>);
+
+impl Facts {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (&Atom, bool)> {
+        self.0.iter().map(|(a, v)| (a, *v))
+    }
+    /// The truth of an atom, by itself or by what it excludes.
+    pub fn get(&self, atom: &Atom) -> Option<bool> {
+        self.0.iter().find_map(|(known, value)| implied(known, *value, atom))
+    }
+    #[must_use]
+    pub fn with(&self, atom: Atom, value: bool) -> Facts {
+        let mut facts = self.0.clone();
+        facts.push((atom, value));
+        Facts(facts)
+    }
+    /// What both worlds know alike.
+    #[must_use]
+    pub fn common(&self, other: &Facts) -> Facts {
+        Facts(self.0.iter().filter(|f| other.0.contains(f)).cloned().collect())
+    }
+    #[must_use]
+    pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
+        Facts(self.0.iter().filter(|(a, _)| keep(a)).cloned().collect())
+    }
+}
+
+/// What a known atom says of another one.
+fn implied(known: &Atom, value: bool, asked: &Atom) -> Option<bool> {
+    match (known, asked) {
+        _ if known == asked => Some(value),
+        (Atom::Equals(a, x), Atom::Equals(b, y)) if a == b && value && x != y => Some(false),
+        (Atom::Equals(a, x), Atom::IsNone(b)) if a == b && value => Some(*x == Const::None),
+        (Atom::IsNone(a), Atom::Equals(b, y)) if a == b && value => Some(*y == Const::None),
+        (Atom::IsNone(a), Atom::True(b)) if a == b && value => Some(false),
+        (Atom::True(a), Atom::IsNone(b)) if a == b && value => Some(false),
+        (Atom::Equals(a, x), Atom::True(b)) if a == b && value => truth(x),
+        _ => None,
+    }
+}
+
+/// The truth of a constant.
+pub fn truth(c: &Const) -> Option<bool> {
+    Some(match c {
+        Const::None => false,
+        Const::Bool(b) => *b,
+        Const::Int(n) => *n != 0,
+        Const::Float(bits) => f64::from_bits(*bits) != 0.0,
+        Const::Str(s) => !s.is_empty(),
+        Const::Ellipsis => true,
+    })
+}
+
+impl Formula {
+    #[must_use]
+    pub fn negate(self) -> Formula {
+        match self {
+            Formula::Const(b) => Formula::Const(!b),
+            Formula::Not(f) => *f,
+            f => Formula::Not(Box::new(f)),
+        }
+    }
+
+    /// The truth of the formula under the facts, or the first atom that decides.
+    pub fn eval(&self, facts: &Facts) -> Outcome {
+        match self {
+            Formula::Const(b) => Outcome::Decided(*b),
+            Formula::Atom(atom) => match facts.get(atom) {
+                Some(value) => Outcome::Decided(value),
+                None => Outcome::Open(atom.clone()),
+            },
+            Formula::Not(f) => match f.eval(facts) {
+                Outcome::Decided(b) => Outcome::Decided(!b),
+                open => open,
+            },
+            Formula::And(items) => eval_all(items, facts, false),
+            Formula::Or(items) => eval_all(items, facts, true),
+        }
+    }
+}
+
+/// Conjunction (`stop` = false) or disjunction (`stop` = true).
+fn eval_all(items: &[Formula], facts: &Facts, stop: bool) -> Outcome {
+    let mut open = None;
+    for item in items {
+        match item.eval(facts) {
+            Outcome::Decided(b) if b == stop => return Outcome::Decided(stop),
+            Outcome::Decided(_) => {}
+            Outcome::Open(atom) => open = open.or(Some(atom)),
+        }
+    }
+    open.map_or(Outcome::Decided(!stop), Outcome::Open)
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Atom::True(name) => write!(f, "`{name}` is true"),
+            Atom::IsNone(name) => write!(f, "`{name}` is None"),
+            Atom::Equals(name, c) => write!(f, "`{name}` is {}", show_const(c)),
+        }
+    }
+}
+
+/// An atom with its truth, for people.
+pub fn show_fact(atom: &Atom, value: bool) -> String {
+    match (atom, value) {
+        (_, true) => atom.to_string(),
+        (Atom::True(name), false) => format!("`{name}` is false"),
+        (Atom::IsNone(name), false) => format!("`{name}` is not None"),
+        (Atom::Equals(name, c), false) => format!("`{name}` is not {}", show_const(c)),
+    }
+}
+
+fn show_const(c: &Const) -> String {
+    match c {
+        Const::None => "None".to_string(),
+        Const::Bool(b) => if *b { "True" } else { "False" }.to_string(),
+        Const::Int(n) => n.to_string(),
+        Const::Float(bits) => f64::from_bits(*bits).to_string(),
+        Const::Str(s) => format!("{s:?}"),
+        Const::Ellipsis => "...".to_string(),
+    }
+}

@@ -1,0 +1,90 @@
+//! What a group expression denotes. In: a value. Out: mesh axes. Never: guesses that lead to errors: a group that nothing resolves is
+//! a variable of its own, equal only to itself. Source: DESIGN.md section 5, order of resolution. Next: `intrinsics.rs`.
+
+use super::expr::CallArgs;
+use super::items::mesh_group;
+use super::machine::Machine;
+use super::value::Value;
+use crate::ir::Const;
+use crate::rules::CollectiveRule;
+use crate::source::Name;
+use crate::types::{Axis, AxisSet, Mesh};
+use std::sync::Arc;
+
+impl Machine<'_> {
+    /// The axes of the group argument of a collective.
+    pub fn group_axes(&mut self, group: Option<&Value>, rule: &CollectiveRule) -> Option<AxisSet> {
+        match group {
+            None | Some(Value::Const(Const::None)) => self.default_axes(&rule.default_group),
+            Some(value) => self.axes_of_value(value),
+        }
+    }
+
+    /// The axes of an absent group: those of the rule, or all of the mesh.
+    pub fn default_axes(&mut self, default: &[Name]) -> Option<AxisSet> {
+        if default.is_empty() {
+            return self.whole_mesh();
+        }
+        Some(default.iter().map(|a| self.settings.canonical(a)).collect())
+    }
+
+    /// Every axis of the mesh in force, if there is one.
+    pub fn whole_mesh(&self) -> Option<AxisSet> {
+        let mesh = self.w.modes.mesh.clone().or_else(|| self.settings.mesh_of(self.activation().module))?;
+        Some(mesh.axis_set())
+    }
+
+    /// The axes that a value denotes.
+    pub fn axes_of_value(&mut self, value: &Value) -> Option<AxisSet> {
+        match value {
+            Value::Group(axes) => Some(axes.clone()),
+            Value::Mesh(mesh) => Some(mesh_group(mesh)),
+            Value::Const(Const::Str(name)) => Some(self.settings.axes_named(name).unwrap_or_else(|| AxisSet::one(Axis::new(name.clone())))),
+            Value::Tuple(items) => {
+                let mut all = Vec::new();
+                for item in items.iter() {
+                    all.extend(self.axes_of_value(item)?.iter().cloned());
+                }
+                Some(all.into_iter().collect())
+            }
+            Value::Sym(path) => Some(match self.settings.group_named(path) {
+                Some(axes) => axes,
+                None => AxisSet::one(Axis::variable(path)),
+            }),
+            _ => None,
+        }
+    }
+
+    /// An attribute of a mesh.
+    pub fn mesh_attr(&mut self, mesh: &Arc<Mesh>, name: &Name) -> Option<Value> {
+        match name.as_str() {
+            "ndim" => Some(Value::int(mesh.axes.len() as i64)),
+            "mesh_dim_names" => Some(Value::tuple(mesh.axes.iter().map(|(a, _)| Value::str(a.0.clone())).collect())),
+            _ => None,
+        }
+    }
+
+    /// A method of a mesh: its groups, sizes and ranks.
+    pub fn mesh_method(&mut self, mesh: &Arc<Mesh>, name: &Name, args: &CallArgs) -> Value {
+        let axes = match args.get(0, "mesh_dim").or_else(|| args.keyword("mesh_dim_name")) {
+            None | Some(Value::Const(Const::None)) => Some(mesh.axis_set()),
+            Some(Value::Const(Const::Str(axis))) => {
+                mesh.axes.iter().find(|(a, _)| a.name() == axis.as_str()).map(|(a, _)| AxisSet::one(a.clone()))
+            }
+            Some(Value::Const(Const::Int(n))) => {
+                usize::try_from(*n).ok().and_then(|n| mesh.axes.get(n)).map(|(a, _)| AxisSet::one(a.clone()))
+            }
+            Some(_) => None,
+        };
+        match (name.as_str(), axes) {
+            ("get_group", Some(axes)) => Value::Group(axes),
+            ("size", Some(axes)) => Value::Size(axes),
+            ("get_local_rank" | "get_rank" | "get_coordinate", Some(axes)) => Value::Rank(axes),
+            ("_flatten", _) => match args.get(0, "mesh_dim_name").and_then(Value::as_str) {
+                // The flattened mesh has one axis that stands for all of them.
+                Some(_) | None => Value::Mesh(mesh.clone()),
+            },
+            _ => Value::Unknown,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Subscripts, unpacking and containers. In: containers and keys. Out: elements. Never: typing of tensor indexing, which is an
+//! operation like any other. Next: `call.rs`.
+
+use super::heap::{Cell, DictCell, ListCell};
+use super::join::Joiner;
+use super::limits::MAX_VALUE_DEPTH;
+use super::machine::{Eval, Machine};
+use super::value::Value;
+use crate::ir::{Const, LocalId, StmtId};
+use crate::types::{AxisSet, Mesh};
+use std::sync::Arc;
+
+impl Machine<'_> {
+    /// `base[index]`
+    pub fn item(&mut self, id: StmtId, base: &Value, index: &Value) -> Eval {
+        let value = match base {
+            Value::Tuple(items) => self.sequence_item(items, index),
+            Value::List(list) => match self.list_cell(*list) {
+                Some(cell) => self.list_item(&cell, index),
+                None => Value::Unknown,
+            },
+            Value::Dict(dict) => match self.w.heap.get(*dict) {
+                Some(Cell::Dict(cell)) => cell.get(index).cloned().unwrap_or(Value::Unknown),
+                _ => Value::Unknown,
+            },
+            Value::Mesh(mesh) => mesh_slice(mesh, index).unwrap_or(Value::Unknown),
+            Value::Tensor(_) => self.operator(id, "getitem", &[base.clone(), index.clone()]),
+            Value::Sym(path) => {
+                if self.w.symbols.contains_key(path) || self.indexes_tensor(index) {
+                    self.operator(id, "getitem", &[base.clone(), index.clone()])
+                } else {
+                    self.symbol_item(path, index)
+                }
+            }
+            Value::Object(_) => {
+                return self.call_dunder(id, base, "__getitem__", vec![index.clone()]);
+            }
+            _ => Value::Unknown,
+        };
+        Eval::One(value)
+    }
+
+    /// An item of an unknown value keeps an identity if the key is a constant.
+    fn symbol_item(&mut self, path: &crate::source::Name, index: &Value) -> Value {
+        let key = match index {
+            Value::Const(Const::Int(n)) => n.to_string(),
+            Value::Const(Const::Str(s)) => format!("{s:?}"),
+            _ => return Value::Unknown,
+        };
+        let full = format!("{path}[{key}]");
+        match self.settings.group_named(&full) {
+            Some(axes) => Value::Group(axes),
+            None => Value::Sym(full.into()),
+        }
+    }
+
+    /// Whether an index makes sense for a tensor only: slices, tuples with them, ellipsis, `None`.
+    fn indexes_tensor(&self, index: &Value) -> bool {
+        match index {
+            Value::Slice(_) | Value::Const(Const::Ellipsis) | Value::Tensor(_) => true,
+            Value::Tuple(items) => items.iter().any(|i| self.indexes_tensor(i)),
+            _ => false,
+        }
+    }
+
+    fn sequence_item(&mut self, items: &[Value], index: &Value) -> Value {
+        match index {
+            Value::Const(Const::Int(n)) => at(items, *n).cloned().unwrap_or(Value::Unknown),
+            Value::Const(Const::Bool(b)) => items.get(usize::from(*b)).cloned().unwrap_or(Value::Unknown),
+            Value::Slice(parts) => match slice_range(parts, items.len()) {
+                Some((start, stop)) => Value::tuple(items[start..stop].to_vec()),
+                None => Value::Unknown,
+            },
+            _ => self.join_values(items),
+        }
+    }
+
+    fn list_item(&mut self, cell: &ListCell, index: &Value) -> Value {
+        match (index, &cell.rest) {
+            (Value::Const(Const::Int(n)), None) => at(&cell.items, *n).cloned().unwrap_or(Value::Unknown),
+            (Value::Const(Const::Int(n)), Some(_)) if *n >= 0 && (*n as usize) < cell.items.len() => {
+                cell.items[*n as usize].clone()
+            }
+            (Value::Slice(parts), None) => match slice_range(parts, cell.items.len()) {
+                Some((start, stop)) => {
+                    let items = cell.items[start..stop].to_vec();
+                    Value::List(self.fresh(Cell::List(ListCell { items, rest: None })))
+                }
+                None => Value::Unknown,
+            },
+            (Value::Slice(_), Some(_)) => Value::Unknown,
+            _ => {
+                let all: Vec<Value> = cell.items.iter().chain(&cell.rest).cloned().collect();
+                self.join_values(&all)
+            }
+        }
+    }
+
+    /// What any of these values may be.
+    pub fn join_values(&mut self, values: &[Value]) -> Value {
+        let mut out = Value::Unset;
+        let mut heap = std::mem::take(&mut self.w.heap);
+        let mut joiner = Joiner::new(&mut self.next_id, None);
+        for v in values {
+            out = joiner.values(&mut heap, &out, v, MAX_VALUE_DEPTH);
+        }
+        self.w.heap = heap;
+        if out == Value::Unset { Value::Unknown } else { out }
+    }
+
+    /// `base[index] = value`
+    pub fn set_item(&mut self, id: StmtId, base: &Value, index: &Value, value: Value) {
+        match base {
+            Value::Dict(dict) => {
+                if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*dict) {
+                    match index {
+                        Value::Const(_) | Value::Group(_) | Value::Path(_) => cell.set(index.clone(), value),
+                        _ => {
+                            cell.open = true;
+                            cell.entries.clear();
+                        }
+                    }
+                }
+            }
+            Value::List(list) => {
+                let Some(mut cell) = self.list_cell(*list) else { return };
+                match (index.as_int(), &cell.rest) {
+                    (Some(n), None) if at(&cell.items, n).is_some() => {
+                        let n = if n < 0 { n + cell.items.len() as i64 } else { n };
+                        cell.items[n as usize] = value;
+                    }
+                    _ => cell = ListCell { items: Vec::new(), rest: Some(Value::Unknown) },
+                }
+                self.w.heap.insert(*list, Cell::List(cell));
+            }
+            Value::Tensor(_) => self.store_slice(id, base, index, &value),
+            Value::Sym(path) if self.w.symbols.contains_key(path) => self.store_slice(id, base, index, &value),
+            _ => {}
+        }
+    }
+
+    /// Adds to the collection that a comprehension builds.
+    pub fn append(&mut self, collection: &Value, key: Option<Value>, value: Value) {
+        match collection {
+            Value::List(list) => {
+                let Some(mut cell) = self.list_cell(*list) else { return };
+                if cell.rest.is_none() && cell.items.len() < super::limits::MAX_LIST && self.unrolling() {
+                    cell.items.push(value);
+                } else {
+                    let all: Vec<Value> = cell.items.drain(..).chain(cell.rest.take()).chain([value]).collect();
+                    cell.rest = Some(self.join_values(&all));
+                }
+                self.w.heap.insert(*list, Cell::List(cell));
+            }
+            Value::Dict(dict) => {
+                if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*dict) {
+                    match key {
+                        Some(key @ (Value::Const(_) | Value::Group(_))) => cell.set(key, value),
+                        _ => cell.open = true,
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the loop under execution visits elements one by one.
+    fn unrolling(&self) -> bool {
+        self.loop_depth == 0
+    }
+
+    /// The elements of a sequence whose length is known.
+    pub fn literal_items(&self, value: &Value) -> Option<Vec<Value>> {
+        match value {
+            Value::Tuple(items) => Some(items.to_vec()),
+            Value::List(id) => match self.w.heap.get(*id) {
+                Some(Cell::List(ListCell { items, rest: None })) => Some(items.clone()),
+                _ => None,
+            },
+            Value::Dict(id) => match self.w.heap.get(*id) {
+                Some(Cell::Dict(DictCell { entries, open: false })) => {
+                    Some(entries.iter().map(|(k, _)| k.clone()).collect())
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Any element of an iterable.
+    pub fn element_of(&mut self, value: &Value) -> Value {
+        if let Some(items) = self.literal_items(value) {
+            return self.join_values(&items);
+        }
+        match value {
+            Value::List(id) => match self.list_cell(*id) {
+                Some(cell) => {
+                    let all: Vec<Value> = cell.items.into_iter().chain(cell.rest).collect();
+                    self.join_values(&all)
+                }
+                None => Value::Unknown,
+            },
+            Value::Number(_) => Value::Number(None),
+            _ => Value::Unknown,
+        }
+    }
+
+    /// `a, b, *c = value`
+    pub fn unpack(&mut self, id: StmtId, value: &Value, before: &[LocalId], star: Option<LocalId>, after: &[LocalId]) {
+        let needed = before.len() + after.len();
+        let items = match value {
+            Value::Mesh(_) => None,
+            value => self.literal_items(value),
+        };
+        match items.filter(|items| if star.is_some() { items.len() >= needed } else { items.len() == needed }) {
+            Some(items) => {
+                let tail = items.len() - after.len();
+                for (local, item) in before.iter().zip(&items) {
+                    self.assign(id, *local, item.clone());
+                }
+                if let Some(star) = star {
+                    let middle = items[before.len()..tail].to_vec();
+                    let list = Value::List(self.fresh(Cell::List(ListCell { items: middle, rest: None })));
+                    self.assign(id, star, list);
+                }
+                for (local, item) in after.iter().zip(&items[tail..]) {
+                    self.assign(id, *local, item.clone());
+                }
+            }
+            None => self.unpack_unknown(id, value, before, star, after),
+        }
+    }
+
+    fn unpack_unknown(&mut self, id: StmtId, value: &Value, before: &[LocalId], star: Option<LocalId>, after: &[LocalId]) {
+        for (i, local) in before.iter().enumerate() {
+            let item = match value {
+                Value::Sym(path) if self.w.symbols.contains_key(path) => {
+                    self.operator(id, "getitem", &[value.clone(), Value::int(i as i64)])
+                }
+                Value::Sym(path) => {
+                    let path = path.clone();
+                    self.symbol_item(&path, &Value::int(i as i64))
+                }
+                Value::Tensor(_) => self.operator(id, "getitem", &[value.clone(), Value::int(i as i64)]),
+                other => self.element_of(other),
+            };
+            self.assign(id, *local, item);
+        }
+        for local in star.iter().chain(after) {
+            self.assign(id, *local, Value::Unknown);
+        }
+    }
+}
+
+/// A part of a mesh by axis names, or the axis at a position.
+fn mesh_slice(mesh: &Mesh, index: &Value) -> Option<Value> {
+    let names: Vec<&str> = match index {
+        Value::Const(Const::Str(name)) => vec![name],
+        Value::Tuple(items) => items.iter().map(|v| v.as_str().map(|s| s.as_str())).collect::<Option<_>>()?,
+        _ => return None,
+    };
+    let axes = names
+        .iter()
+        .map(|name| mesh.axes.iter().find(|(a, _)| a.name() == *name).cloned())
+        .collect::<Option<Vec<_>>>()?;
+    Some(Value::Mesh(Arc::new(Mesh { axes })))
+}
+
+/// The element at a Python index.
+fn at(items: &[Value], n: i64) -> Option<&Value> {
+    let n = if n < 0 { n + items.len() as i64 } else { n };
+    usize::try_from(n).ok().and_then(|n| items.get(n))
+}
+
+/// The range of a slice with constant bounds and no step.
+fn slice_range(parts: &[Value; 3], len: usize) -> Option<(usize, usize)> {
+    if !parts[2].is_none() {
+        return None;
+    }
+    let bound = |v: &Value, default: usize| match v {
+        Value::Const(Const::None) => Some(default),
+        Value::Const(Const::Int(n)) => {
+            let n = if *n < 0 { n + len as i64 } else { *n };
+            Some(usize::try_from(n.max(0)).ok()?.min(len))
+        }
+        _ => None,
+    };
+    let (start, stop) = (bound(&parts[0], 0)?, bound(&parts[1], len)?);
+    Some((start, stop.max(start)))
+}
+
+/// The axes of a mesh as a group.
+pub fn mesh_group(mesh: &Mesh) -> AxisSet {
+    mesh.axis_set()
+}

@@ -1,0 +1,254 @@
+//! Join and equality of worlds: what remains known when paths meet. In: two worlds that share a past. Out: one world that covers both.
+//! Never: reporting. Source: DESIGN.md section 5. Next: `exec.rs`.
+
+use super::heap::{Cell, DictCell, Heap, ListCell, ObjectCell};
+use super::limits::MAX_VALUE_DEPTH;
+use super::value::{ObjId, Value};
+use super::world::World;
+use crate::ir::Const;
+use crate::types::{AxisSet, AxisState, AxisType, TensorType};
+
+/// Joins worlds; allocates ids for joined objects.
+pub struct Joiner<'a> {
+    pub next_id: &'a mut u32,
+    /// The paths are those of different ranks of these axes, not of different configurations: what differs between them varies.
+    pub ranks: Option<AxisSet>,
+    memo: Vec<((ObjId, ObjId), ObjId)>,
+}
+
+impl<'a> Joiner<'a> {
+    pub fn new(next_id: &'a mut u32, ranks: Option<AxisSet>) -> Joiner<'a> {
+        Joiner { next_id, ranks, memo: Vec::new() }
+    }
+
+    /// One world that covers both.
+    pub fn worlds(&mut self, a: World, b: &World) -> World {
+        let mut out = a;
+        out.facts = out.facts.common(&b.facts);
+        let (changed, added) = out.heap.differences(&b.heap);
+        for (id, cell) in added {
+            out.heap.insert_shared(id, cell);
+        }
+        for id in changed {
+            if let (Some(x), Some(y)) = (out.heap.get(id).cloned(), b.heap.get(id).cloned()) {
+                let joined = self.cells(&mut out.heap, &x, &y, MAX_VALUE_DEPTH);
+                out.heap.insert(id, joined);
+            }
+        }
+        for (i, frame) in b.frames.iter().enumerate() {
+            let Some(mine) = out.frames.get(i) else { continue };
+            if mine.shares(frame) || mine.func != frame.func {
+                continue;
+            }
+            let locals = mine.locals().to_vec();
+            let joined: Vec<Value> = locals
+                .iter()
+                .zip(frame.locals())
+                .map(|(x, y)| self.values(&mut out.heap, x, y, MAX_VALUE_DEPTH))
+                .collect();
+            out.frames[i].replace(joined);
+        }
+        for (path, id) in &b.symbols {
+            if !out.symbols.contains_key(path) {
+                out.symbols.insert(path.clone(), *id);
+            }
+        }
+        out
+    }
+
+    fn fresh(&mut self, heap: &mut Heap, cell: Cell) -> ObjId {
+        let id = ObjId(*self.next_id);
+        *self.next_id += 1;
+        heap.insert(id, cell);
+        id
+    }
+
+    /// The join of two values; both live in `heap`.
+    pub fn values(&mut self, heap: &mut Heap, a: &Value, b: &Value, depth: usize) -> Value {
+        if a == b {
+            return a.clone();
+        }
+        if depth == 0 {
+            return Value::Unknown;
+        }
+        match (a, b) {
+            (Value::Unset, x) | (x, Value::Unset) => x.clone(),
+            (Value::Tensor(x), Value::Tensor(y)) => self.objects(heap, *x, *y, depth, Value::Tensor),
+            (Value::List(x), Value::List(y)) => self.objects(heap, *x, *y, depth, Value::List),
+            (Value::Dict(x), Value::Dict(y)) => self.objects(heap, *x, *y, depth, Value::Dict),
+            (Value::Object(x), Value::Object(y)) => {
+                let same = match (heap.object(*x), heap.object(*y)) {
+                    (Some(x), Some(y)) => x.class == y.class,
+                    _ => false,
+                };
+                if same { self.objects(heap, *x, *y, depth, Value::Object) } else { Value::Unknown }
+            }
+            (Value::Tuple(x), Value::Tuple(y)) if x.len() == y.len() => {
+                let items: Vec<Value> =
+                    x.iter().zip(y.iter()).map(|(x, y)| self.values(heap, x, y, depth - 1)).collect();
+                Value::tuple(items)
+            }
+            (Value::Const(Const::Bool(_)), Value::Const(Const::Bool(_))) => match &self.ranks {
+                Some(ranks) => Value::RankCond(ranks.clone()),
+                None => Value::Unknown,
+            },
+            (x, y) if x.is_number() && y.is_number() => Value::Number(None),
+            _ => Value::Unknown,
+        }
+    }
+
+    fn objects(&mut self, heap: &mut Heap, x: ObjId, y: ObjId, depth: usize, make: fn(ObjId) -> Value) -> Value {
+        if let Some((_, id)) = self.memo.iter().find(|(pair, _)| *pair == (x, y)) {
+            return make(*id);
+        }
+        let (Some(a), Some(b)) = (heap.get(x).cloned(), heap.get(y).cloned()) else { return Value::Unknown };
+        if a == b && matches!(a, Cell::Tensor(_)) {
+            self.memo.push(((x, y), x));
+            return make(x);
+        }
+        let id = self.fresh(heap, Cell::Variable(Value::Unknown));
+        self.memo.push(((x, y), id));
+        let joined = self.cells(heap, &a, &b, depth);
+        heap.insert(id, joined);
+        make(id)
+    }
+
+    fn cells(&mut self, heap: &mut Heap, a: &Cell, b: &Cell, depth: usize) -> Cell {
+        let depth = depth.saturating_sub(1);
+        match (a, b) {
+            (Cell::Tensor(x), Cell::Tensor(y)) => Cell::Tensor(self.tensors(x, y)),
+            (Cell::List(x), Cell::List(y)) => Cell::List(self.lists(heap, x, y, depth)),
+            (Cell::Dict(x), Cell::Dict(y)) => Cell::Dict(self.dicts(heap, x, y, depth)),
+            (Cell::Object(x), Cell::Object(y)) if x.class == y.class => {
+                let mut out = ObjectCell { class: x.class.clone(), path: x.path.clone(), attrs: Vec::new() };
+                for (name, v) in &x.attrs {
+                    let joined = y.get(name).map_or(v.clone(), |w| self.values(heap, v, w, depth));
+                    out.attrs.push((name.clone(), joined));
+                }
+                for (name, w) in &y.attrs {
+                    if x.get(name).is_none() {
+                        out.attrs.push((name.clone(), w.clone()));
+                    }
+                }
+                Cell::Object(out)
+            }
+            (Cell::Variable(x), Cell::Variable(y)) => Cell::Variable(self.values(heap, x, y, depth)),
+            _ => Cell::Variable(Value::Unknown),
+        }
+    }
+
+    fn tensors(&self, x: &TensorType, y: &TensorType) -> TensorType {
+        let mut out = x.join(y);
+        let Some(ranks) = &self.ranks else { return out };
+        for axis in ranks.iter() {
+            let (a, b) = (x.local.get(axis), y.local.get(axis));
+            if a == b && x.local.get(axis).set.leq(AxisType::EQUAL) {
+                // Both sides computed an equal value, but not the same one: it differs by rank.
+                out.local.set(axis, AxisState { set: AxisType::V, shard: None, origin: a.origin.clone() });
+            } else {
+                let set = out.local.get(axis).set.without(AxisType::EQUAL).join(AxisType::V);
+                out.local.set(axis, AxisState { set, shard: None, origin: a.origin.clone() });
+            }
+        }
+        out
+    }
+
+    fn lists(&mut self, heap: &mut Heap, x: &ListCell, y: &ListCell, depth: usize) -> ListCell {
+        let rest = match (&x.rest, &y.rest) {
+            (Some(a), Some(b)) => Some(self.values(heap, a, b, depth)),
+            (Some(a), None) | (None, Some(a)) => Some(a.clone()),
+            (None, None) => None,
+        };
+        if x.items.len() == y.items.len() {
+            let items = x.items.iter().zip(&y.items).map(|(a, b)| self.values(heap, a, b, depth)).collect();
+            return ListCell { items, rest };
+        }
+        let mut summary = rest.unwrap_or(Value::Unset);
+        for item in x.items.iter().chain(&y.items) {
+            summary = self.values(heap, &summary, item, depth);
+        }
+        ListCell { items: Vec::new(), rest: Some(summary) }
+    }
+
+    fn dicts(&mut self, heap: &mut Heap, x: &DictCell, y: &DictCell, depth: usize) -> DictCell {
+        let mut out = DictCell { entries: Vec::new(), open: x.open || y.open };
+        for (key, v) in &x.entries {
+            let value = match y.get(key) {
+                Some(w) => self.values(heap, v, w, depth),
+                None => {
+                    out.open = true;
+                    v.clone()
+                }
+            };
+            out.entries.push((key.clone(), value));
+        }
+        for (key, w) in &y.entries {
+            if x.get(key).is_none() {
+                out.open = true;
+                out.entries.push((key.clone(), w.clone()));
+            }
+        }
+        out
+    }
+}
+
+/// Whether the checker behaves alike in both worlds, flags apart. A variable bound on one side only does not count.
+pub fn alike(a: &World, b: &World) -> bool {
+    if a.frames.len() != b.frames.len() || a.modes != b.modes {
+        return false;
+    }
+    let (changed, _) = a.heap.differences(&b.heap);
+    if !changed.is_empty() {
+        return false;
+    }
+    a.frames.iter().zip(&b.frames).all(|(x, y)| {
+        x.shares(y)
+            || x.locals().iter().zip(y.locals()).all(|(v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH))
+    })
+}
+
+/// Whether two values in two heaps are the same for the checker.
+pub fn same_value(ha: &Heap, a: &Value, hb: &Heap, b: &Value, depth: usize) -> bool {
+    if matches!(a, Value::Unset) || matches!(b, Value::Unset) {
+        return true;
+    }
+    let both = |x: ObjId, y: ObjId| match (ha.get(x), hb.get(y)) {
+        (Some(x), Some(y)) => same_cell(ha, x, hb, y, depth - 1),
+        _ => false,
+    };
+    match (a, b) {
+        _ if a == b => true,
+        _ if depth == 0 => false,
+        (Value::Tensor(x), Value::Tensor(y))
+        | (Value::List(x), Value::List(y))
+        | (Value::Dict(x), Value::Dict(y))
+        | (Value::Object(x), Value::Object(y)) => both(*x, *y),
+        (Value::Tuple(x), Value::Tuple(y)) => {
+            x.len() == y.len() && x.iter().zip(y.iter()).all(|(v, w)| same_value(ha, v, hb, w, depth - 1))
+        }
+        _ => false,
+    }
+}
+
+fn same_cell(ha: &Heap, a: &Cell, hb: &Heap, b: &Cell, depth: usize) -> bool {
+    match (a, b) {
+        (Cell::Tensor(x), Cell::Tensor(y)) => x == y,
+        (Cell::List(x), Cell::List(y)) => {
+            x.items.len() == y.items.len()
+                && x.rest.is_some() == y.rest.is_some()
+                && x.items.iter().chain(&x.rest).zip(y.items.iter().chain(&y.rest)).all(|(v, w)| same_value(ha, v, hb, w, depth))
+        }
+        (Cell::Dict(x), Cell::Dict(y)) => {
+            x.open == y.open
+                && x.entries.len() == y.entries.len()
+                && x.entries.iter().zip(&y.entries).all(|((k, v), (l, w))| k == l && same_value(ha, v, hb, w, depth))
+        }
+        (Cell::Object(x), Cell::Object(y)) => {
+            x.class == y.class
+                && x.attrs.len() == y.attrs.len()
+                && x.attrs.iter().all(|(n, v)| y.get(n).is_some_and(|w| same_value(ha, v, hb, w, depth)))
+        }
+        (Cell::Variable(x), Cell::Variable(y)) => same_value(ha, x, hb, y, depth),
+        _ => false,
+    }
+}

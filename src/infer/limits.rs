@@ -1,0 +1,21 @@
+//! Every cap of the inference, with what happens when it is hit. Hitting one degrades to unknown and is recorded as an
+//! approximation; it never leads to a guess. In and out: constants. Next: `world.rs`.
+
+/// Worlds kept apart at once; above it the last ones are joined and their flags forgotten.
+pub const MAX_WORLDS: usize = 16;
+/// Depth of calls executed within calls; deeper ones give unknown.
+pub const MAX_CALL_DEPTH: usize = 24;
+/// Times one function may be on the call stack; the next recursive call gives unknown.
+pub const MAX_RECURSION: usize = 2;
+/// Statements executed for one root; the rest of the root is not checked.
+pub const MAX_STEPS: u64 = 200_000;
+/// Rounds of a loop before its variables are given up.
+pub const MAX_LOOP_ROUNDS: usize = 3;
+/// Elements of a literal sequence that a loop visits one by one.
+pub const MAX_UNROLLED: usize = 8;
+/// Depth to which containers are compared and joined; deeper parts are unknown.
+pub const MAX_VALUE_DEPTH: usize = 6;
+/// Elements of a list that are followed one by one; a longer list keeps one summary.
+pub const MAX_LIST: usize = 256;
+/// Parts of the path of an unknown value (`self.config.x`); longer ones lose their identity.
+pub const MAX_PATH: usize = 8;

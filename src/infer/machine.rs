@@ -1,0 +1,290 @@
+//! The abstract machine: one root's execution. In: the project, the rules, the settings. Out: [`Output`]. Never: I/O, global state.
+//!
+//! The machine holds the *current world* `w`; a step that forks returns several worlds and leaves `w` unspecified.
+//! Next: `exec.rs` (statements), `expr.rs` (values), `call.rs` (calls), `ops.rs` (tensor operations).
+
+use super::finding::{CallStep, Finding, FindingKind, Repair};
+use super::formula::{Atom, Formula, truth};
+use super::heap::Cell;
+use super::output::{Output, Reason, Row};
+use super::settings::Settings;
+use super::value::{ObjId, Value};
+use super::world::World;
+use crate::ir::{Func, LocalId, LocalKind, StmtId};
+use crate::project::{FuncRef, Project};
+use crate::rules::RuleBook;
+use crate::source::{FileId, Name, Place, Span};
+use crate::types::{AxisSet, TensorType};
+
+/// The outcome of an evaluation: a value in the current world, or several worlds with a value each.
+pub enum Eval {
+    One(Value),
+    Many(Vec<(World, Value)>),
+}
+
+/// Where the machine is: a function under execution.
+#[derive(Clone, Debug)]
+pub struct Activation {
+    pub func: FuncRef,
+    /// Where it was called.
+    pub call: Option<Place>,
+}
+
+/// One root under execution.
+pub struct Machine<'a> {
+    pub project: &'a Project,
+    pub rules: &'a RuleBook,
+    pub settings: &'a Settings,
+    pub w: World,
+    pub next_id: u32,
+    pub steps: u64,
+    pub stack: Vec<Activation>,
+    pub out: Output,
+    /// Tensors whose type changed, in order; statements look at the part that grew while they ran.
+    pub changed: Vec<ObjId>,
+    /// Axes whose ranks are told apart by an enclosing condition: mixing of types on them is not judged.
+    pub rank_restricted: AxisSet,
+    /// Whether findings and rows are kept (not while a class is built only for its attributes).
+    pub quiet: bool,
+}
+
+impl<'a> Machine<'a> {
+    pub fn new(project: &'a Project, rules: &'a RuleBook, settings: &'a Settings) -> Machine<'a> {
+        Machine {
+            project,
+            rules,
+            settings,
+            w: World::default(),
+            next_id: 0,
+            steps: 0,
+            stack: Vec::new(),
+            out: Output::default(),
+            changed: Vec::new(),
+            rank_restricted: AxisSet::default(),
+            quiet: false,
+        }
+    }
+
+    pub fn activation(&self) -> FuncRef {
+        self.stack.last().expect("code runs inside an activation").func
+    }
+    /// The function under execution.
+    pub fn func(&self) -> &'a Func {
+        let project: &'a Project = self.project;
+        project.func(self.activation())
+    }
+    pub fn file(&self) -> FileId {
+        self.project.file(self.activation().module)
+    }
+    pub fn place_of(&self, span: Span) -> Place {
+        Place { file: self.file(), span }
+    }
+    /// The place of a statement of the function under execution.
+    pub fn place(&self, id: StmtId) -> Place {
+        self.place_of(self.func().spans[id].span)
+    }
+    /// The place of an operand of a statement; the statement itself if the operand has none.
+    pub fn part(&self, id: StmtId, index: usize) -> Place {
+        let spans = &self.func().spans[id];
+        self.place_of(spans.parts.get(index).copied().unwrap_or(spans.span))
+    }
+
+    pub fn fresh(&mut self, cell: Cell) -> ObjId {
+        let id = ObjId(self.next_id);
+        self.next_id += 1;
+        self.w.heap.insert(id, cell);
+        id
+    }
+    pub fn new_tensor(&mut self, t: TensorType) -> Value {
+        Value::Tensor(self.fresh(Cell::Tensor(t)))
+    }
+
+    pub fn local(&self, local: LocalId) -> Value {
+        let value = self.w.frame().get(local);
+        match self.func().locals[local].kind {
+            LocalKind::Plain | LocalKind::Temp => value.clone(),
+            LocalKind::Cell | LocalKind::Captured => match value {
+                Value::Tensor(id) => match self.w.heap.get(*id) {
+                    Some(Cell::Variable(inner)) => inner.clone(),
+                    _ => value.clone(),
+                },
+                _ => value.clone(),
+            },
+        }
+    }
+    pub fn set_local(&mut self, local: LocalId, value: Value) {
+        match self.func().locals[local].kind {
+            LocalKind::Plain | LocalKind::Temp => self.w.frame_mut().set(local, value),
+            LocalKind::Cell | LocalKind::Captured => {
+                let id = self.cell_of(local);
+                self.w.heap.insert(id, Cell::Variable(value));
+            }
+        }
+    }
+    /// The heap cell of a variable that nested functions share; made on first use. Its id is kept in the slot.
+    pub fn cell_of(&mut self, local: LocalId) -> ObjId {
+        match self.w.frame().get(local) {
+            Value::Tensor(id) if matches!(self.w.heap.get(*id), Some(Cell::Variable(_))) => *id,
+            _ => {
+                let id = self.fresh(Cell::Variable(Value::Unset));
+                self.w.frame_mut().set(local, Value::Tensor(id));
+                id
+            }
+        }
+    }
+
+    /// What is known of a tensor value, if it is one.
+    pub fn tensor(&self, value: &Value) -> Option<&TensorType> {
+        match value {
+            Value::Tensor(id) => self.w.heap.tensor(*id),
+            _ => None,
+        }
+    }
+    /// Replaces what is known of a tensor, and notes the change.
+    pub fn retype(&mut self, id: ObjId, t: TensorType) {
+        if let Some(known) = self.w.heap.tensor_mut(id)
+            && *known != t
+        {
+            *known = t;
+            self.changed.push(id);
+        }
+    }
+
+    /// The tensor that a value is; an unknown value that is used as a tensor becomes one, the same one each time.
+    pub fn as_tensor(&mut self, value: &Value) -> Option<ObjId> {
+        match value {
+            Value::Tensor(id) => Some(*id),
+            Value::Sym(path) => {
+                if let Some(id) = self.w.symbols.get(path) {
+                    return Some(*id);
+                }
+                let t = self.settings.declared_type(path).unwrap_or_else(TensorType::unknown);
+                let id = self.fresh(Cell::Tensor(t));
+                self.w.symbols.insert(path.clone(), id);
+                Some(id)
+            }
+            _ => None,
+        }
+    }
+
+    /// The truth of a value as a formula over flags; a value that is no flag is an atom nobody asks again.
+    pub fn formula(&mut self, value: &Value) -> Formula {
+        match value {
+            Value::Const(c) => truth(c).map_or(Formula::Const(true), Formula::Const),
+            Value::Cond(f) => f.as_ref().clone(),
+            Value::Sym(path) => Formula::Atom(Atom::True(self.flag_name(path))),
+            Value::Size(_)
+            | Value::Closure(_)
+            | Value::Class(_)
+            | Value::Module(_)
+            | Value::Group(_)
+            | Value::Mesh(_)
+            | Value::Object(_)
+            | Value::Bound(_) => Formula::Const(true),
+            Value::Tuple(items) => Formula::Const(!items.is_empty()),
+            Value::List(id) => match self.w.heap.get(*id) {
+                Some(Cell::List(list)) if list.rest.is_none() => Formula::Const(!list.items.is_empty()),
+                _ => self.opaque_atom(),
+            },
+            _ => self.opaque_atom(),
+        }
+    }
+
+    /// An atom of its own for a test that nothing else depends on.
+    pub fn opaque_atom(&mut self) -> Formula {
+        self.next_id += 1;
+        Formula::Atom(Atom::True(Name::from(format!("?{}", self.next_id))))
+    }
+
+    /// The name under which a flag is known: `self.config.f`, `config.f`, `args.f` and a parameter `f` are one flag.
+    pub fn flag_name(&self, path: &str) -> Name {
+        match path.rsplit_once('.') {
+            Some((base, last)) if self.settings.is_config(base) => Name::from(last),
+            _ => Name::from(path),
+        }
+    }
+
+    /// The value that the configuration fixes for a flag.
+    pub fn flag_is_fixed(&self, atom: &Atom) -> Option<bool> {
+        self.settings.flag(atom)
+    }
+
+    /// Records a loss of precision.
+    pub fn lose(&mut self, reason: Reason, what: &str) {
+        if !self.quiet {
+            *self.out.coverage.reasons.entry((reason, Name::from(what))).or_default() += 1;
+        }
+    }
+
+    /// Reports a mistake at a place, in the current world.
+    pub fn report(&mut self, place: Place, kind: FindingKind) {
+        self.report_with(place, kind, Vec::new());
+    }
+
+    pub fn report_with(&mut self, place: Place, kind: FindingKind, repairs: Vec<Repair>) {
+        if self.quiet {
+            return;
+        }
+        let calls = self
+            .stack
+            .iter()
+            .filter_map(|a| {
+                let place = a.call?;
+                Some(CallStep { place, callee: self.project.func(a.func).name.clone() })
+            })
+            .collect();
+        let worlds = vec![self.w.facts.clone()];
+        let finding =
+            Finding { kind, place, worlds, silent_worlds: Vec::new(), calls, repairs, rests_on_hint: false };
+        self.out.report(finding);
+    }
+
+    /// Notes that a check passed at a place.
+    pub fn passed(&mut self, place: Place) {
+        if !self.quiet {
+            let facts = self.w.facts.clone();
+            self.out.pass(place, &facts);
+        }
+    }
+
+    /// Records the type of a variable after a statement.
+    pub fn record(&mut self, id: StmtId, name: &Name, value: &Value) {
+        let place = self.place(id);
+        self.record_at(place, name, value);
+    }
+
+    pub fn record_at(&mut self, place: Place, name: &Name, value: &Value) {
+        if self.quiet || !self.settings.wants_types {
+            return;
+        }
+        let ty = match value {
+            Value::Tensor(_) => self.tensor(value).cloned(),
+            Value::Sym(path) => self.w.symbols.get(path).and_then(|id| self.w.heap.tensor(*id)).cloned(),
+            _ => None,
+        };
+        if let Some(ty) = ty {
+            let row = Row { func: self.activation(), place, variable: name.clone(), ty, facts: self.w.facts.clone() };
+            self.out.row(row);
+        }
+    }
+
+    /// Records every variable of the current frame that holds one of these tensors.
+    pub fn record_changed(&mut self, id: StmtId, ids: &[ObjId]) {
+        if self.quiet || !self.settings.wants_types {
+            return;
+        }
+        let func = self.func();
+        let place = self.place(id);
+        for (local, info) in func.locals.iter_enumerated() {
+            if info.kind == LocalKind::Temp {
+                continue;
+            }
+            let value = self.local(local);
+            if let Value::Tensor(held) = &value
+                && ids.contains(held)
+            {
+                self.record_at(place, &info.name, &value);
+            }
+        }
+    }
+}

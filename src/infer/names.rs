@@ -1,0 +1,330 @@
+//! Names, imports and attributes. In: a name or a base value. Out: what it denotes. Never: calls, apart from properties.
+//! Next: `items.rs`.
+
+use super::heap::ObjectClass;
+use super::limits::MAX_PATH;
+use super::machine::{Eval, Machine};
+use super::value::{Bound, Closure, Flavour, Method, Value};
+use crate::ir::annotation::Atom as SpmdAtom;
+use crate::ir::{Const, FuncKind, StmtId};
+use crate::project::{ClassRef, ModuleId, Resolved};
+use crate::rules::{Entry, Gives, IntrinsicRule};
+use crate::source::{Idx, Name};
+use crate::types::{Axis, AxisSet};
+use std::sync::Arc;
+
+/// Builtins of Python that the checker gives a meaning; other free names are unknown.
+const BUILTINS: &[&str] = &[
+    "abs", "all", "any", "bool", "callable", "classmethod", "dict", "enumerate", "filter", "float", "getattr", "hasattr", "id", "int",
+    "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min", "next", "object", "open", "print", "property", "range",
+    "repr", "reversed", "round", "set", "frozenset", "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple",
+    "type", "vars", "zip", "divmod", "hash", "input", "format", "delattr",
+];
+
+impl Machine<'_> {
+    /// A name that is no local: a variable of the module under execution, a binding of the module, a builtin.
+    pub fn global(&mut self, name: &Name) -> Value {
+        let module = self.activation().module;
+        if let Some(value) = self.live_global(module, name) {
+            return value;
+        }
+        match self.project.member(module, name) {
+            Some(resolved) => self.resolved(resolved),
+            None if BUILTINS.contains(&name.as_str()) => Value::Path(Name::from(format!("builtins.{name}"))),
+            None => self.settings.group_named(name).map_or(Value::Sym(name.clone()), Value::Group),
+        }
+    }
+
+    /// The variable of a module whose body is under execution in this world.
+    fn live_global(&mut self, module: ModuleId, name: &Name) -> Option<Value> {
+        let at = self.w.frames.iter().position(|f| f.func.module == module && f.func.func.index() == 0)?;
+        let func = self.project.func(self.w.frames[at].func);
+        let local = func.locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i)?;
+        match self.w.frames[at].get(local) {
+            Value::Unset => None,
+            value => Some(value.clone()),
+        }
+    }
+
+    pub fn set_global(&mut self, name: &Name, value: Value) {
+        let module = self.activation().module;
+        let Some(at) = self.w.frames.iter().position(|f| f.func.module == module && f.func.func.index() == 0) else {
+            return;
+        };
+        let func = self.project.func(self.w.frames[at].func);
+        if let Some((local, _)) = func.locals.iter_enumerated().find(|(_, l)| l.name == *name) {
+            self.w.frames[at].set(local, value);
+        }
+    }
+
+    /// The value at the end of a dotted path.
+    pub fn resolved(&mut self, resolved: Resolved) -> Value {
+        match resolved {
+            Resolved::Func(func) => {
+                let decorated = self.settings.static_flavour(self.project, self.rules, func);
+                match decorated {
+                    Some(flavour) => Value::Closure(Arc::new(Closure {
+                        func,
+                        cells: Vec::new(),
+                        defaults: self.settings.static_defaults(self.project, func),
+                        flavour,
+                    })),
+                    None => Value::Unknown,
+                }
+            }
+            Resolved::Class(class) => Value::Class(class),
+            Resolved::Module(module) => Value::Module(module),
+            Resolved::Package(name) => Value::Package(name),
+            Resolved::Value(module, name) => {
+                self.settings.export(module, &name).cloned().unwrap_or_else(|| self.unknown_global(module, &name))
+            }
+            Resolved::External(path) => self.external(&path),
+        }
+    }
+
+    fn unknown_global(&self, module: ModuleId, name: &Name) -> Value {
+        let path = format!("{}.{name}", self.project.modules[module].name);
+        match self.settings.group_named(name) {
+            Some(axes) => Value::Group(axes),
+            None if self.rules.get(&path).is_some() => Value::Path(Name::from(path)),
+            None => Value::Sym(Name::from(path)),
+        }
+    }
+
+    /// Something outside the project. A constant with a meaning becomes that meaning.
+    pub fn external(&mut self, path: &str) -> Value {
+        match self.rules.get(path) {
+            Some(Entry::Intrinsic(rule)) => intrinsic_constant(rule).unwrap_or_else(|| Value::Path(Name::from(path))),
+            _ => Value::Path(Name::from(path)),
+        }
+    }
+
+    pub fn import(&mut self, path: &Name, member: Option<&Name>, level: u32) -> Value {
+        let module = self.activation().module;
+        let base = self.project.absolute(module, path, level);
+        let full = match member {
+            Some(member) => format!("{base}.{member}"),
+            None => base,
+        };
+        let resolved = self.project.path(&full);
+        self.resolved(resolved)
+    }
+
+    /// `base.name`, which may run a property.
+    pub fn attr(&mut self, id: StmtId, base: &Value, name: &Name) -> Eval {
+        if let Value::Object(_) | Value::Super(_) = base
+            && let Some(Value::Bound(bound)) = self.object_attr(base, name)
+            && let Method::Closure(closure) = &bound.method
+            && closure.flavour == Flavour::Property
+        {
+            let args = super::expr::CallArgs::of(vec![bound.receiver.clone()]);
+            let closure = closure.clone();
+            return self.call_closure(id, &closure, &args);
+        }
+        if let Value::Tensor(_) = base {
+            return Eval::One(self.tensor_attr(id, base, name));
+        }
+        Eval::One(self.attr_quietly(base, name))
+    }
+
+    /// `base.name` without running anything.
+    pub fn attr_quietly(&mut self, base: &Value, name: &Name) -> Value {
+        match base {
+            Value::Sym(path) => self.symbol_attr(path, name),
+            Value::Path(path) => self.external(&format!("{path}.{name}")),
+            Value::Module(module) => match self.project.member(*module, name) {
+                Some(resolved) => {
+                    let module = *module;
+                    self.live_global(module, name).unwrap_or_else(|| self.resolved(resolved))
+                }
+                None => {
+                    let path = format!("{}.{name}", self.project.modules[*module].name);
+                    let resolved = self.project.path(&path);
+                    self.resolved(resolved)
+                }
+            },
+            Value::Package(package) => {
+                let resolved = self.project.path(&format!("{package}.{name}"));
+                self.resolved(resolved)
+            }
+            Value::Object(_) | Value::Super(_) => self.object_attr(base, name).unwrap_or(Value::Unknown),
+            Value::Class(class) => self.class_attr(*class, name, None).unwrap_or(Value::Unknown),
+            Value::Group(axes) if name == "WORLD" => Value::Group(axes.clone()),
+            Value::Atom(_) | Value::Const(_) | Value::Number(_) => Value::Unknown,
+            Value::Unknown | Value::Unset => Value::Unknown,
+            Value::Mesh(mesh) => self.mesh_attr(mesh, name).unwrap_or_else(|| Self::named_method(base.clone(), name)),
+            _ => Self::named_method(base.clone(), name),
+        }
+    }
+
+    /// An attribute of an unknown value: unknown too, with a path of its own; a group where the tables or the configuration say so.
+    fn symbol_attr(&mut self, path: &Name, name: &Name) -> Value {
+        let full = Name::from(format!("{path}.{name}"));
+        if let Some(id) = self.w.symbols.get(path) {
+            let tensor = Value::Tensor(*id);
+            if self.rules.tensor_method(name).is_some() {
+                return Self::named_method(tensor, name);
+            }
+        }
+        if let Some(value) = self.settings.fixed_value(&self.flag_name(&full)) {
+            return value;
+        }
+        if let Some(axes) = self.settings.group_named(&full).or_else(|| self.settings.group_named(name)) {
+            return Value::Group(axes);
+        }
+        if let Some(value) = self.group_rule(&full, name) {
+            return value;
+        }
+        if path.matches('.').count() + 1 >= MAX_PATH {
+            return Value::Unknown;
+        }
+        Value::Sym(full)
+    }
+
+    /// A group, rank or size that the tables give for a path or an attribute.
+    pub fn group_rule(&self, path: &str, attribute: &str) -> Option<Value> {
+        let rule = match self.rules.get(path) {
+            Some(Entry::Group(rule)) => rule.clone(),
+            _ => self.rules.group_attribute(attribute)?.clone(),
+        };
+        let axes: AxisSet = rule.axes.iter().map(|a| Axis::new(a.clone())).collect();
+        Some(given(rule.gives, axes))
+    }
+
+    /// An attribute of an object: its own, its class's, its bases'.
+    pub fn object_attr(&mut self, base: &Value, name: &Name) -> Option<Value> {
+        let (id, after) = match base {
+            Value::Object(id) => (*id, None),
+            Value::Super(at) => match &at.0 {
+                Value::Object(id) => (*id, Some(at.1)),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let object = self.w.heap.object(id)?.clone();
+        if after.is_none()
+            && let Some(value) = object.get(name)
+        {
+            return Some(value.clone());
+        }
+        let from_class = match (&object.class, after) {
+            (ObjectClass::Project(class), None) => self.class_attr(*class, name, Some(Value::Object(id))),
+            (ObjectClass::Project(class), Some(after)) => self.class_attr_after(*class, after, name, Value::Object(id)),
+            (ObjectClass::External(path), _) => {
+                let path = format!("{path}.{name}");
+                self.rules.get(&path).is_some().then(|| Self::named_method(Value::Object(id), name))
+            }
+        };
+        from_class.or_else(|| {
+            if name == "__class__" {
+                return None;
+            }
+            let path = Name::from(format!("{}.{name}", object.path));
+            if path.matches('.').count() >= MAX_PATH {
+                return Some(Value::Unknown);
+            }
+            let sym = self.symbol_attr(&object.path, name);
+            Some(match sym {
+                Value::Sym(_) => self.settings.declared_group(&path).map_or(Value::Sym(path), Value::Group),
+                other => other,
+            })
+        })
+    }
+
+    /// An attribute of a class, searched along its bases; bound to the receiver if there is one.
+    pub fn class_attr(&mut self, class: ClassRef, name: &Name, receiver: Option<Value>) -> Option<Value> {
+        let order = self.settings.linearized(self.project, class);
+        self.find_in(&order, name, receiver, class)
+    }
+
+    fn class_attr_after(&mut self, class: ClassRef, after: ClassRef, name: &Name, receiver: Value) -> Option<Value> {
+        let order = self.settings.linearized(self.project, class);
+        let at = order.iter().position(|c| *c == after).map_or(0, |i| i + 1);
+        self.find_in(&order[at..], name, Some(receiver), class)
+    }
+
+    fn find_in(&mut self, order: &[ClassRef], name: &Name, receiver: Option<Value>, class: ClassRef) -> Option<Value> {
+        for at in order {
+            let Some(value) = self.settings.class_member(self.project, self.rules, *at, name) else { continue };
+            return Some(match (value, receiver) {
+                (Value::Closure(closure), receiver) => bind_method(closure, receiver, class),
+                (value, _) => value,
+            });
+        }
+        None
+    }
+
+    /// Stores an attribute; what the object is known to hold changes for every alias.
+    pub fn set_attr(&mut self, id: StmtId, base: &Value, name: &Name, value: Value) {
+        match base {
+            Value::Object(object) => {
+                if let Some(super::heap::Cell::Object(cell)) = self.w.heap.get_mut(*object) {
+                    cell.set(name, value.clone());
+                }
+                self.record_attr(id, base, name, &value);
+            }
+            Value::Tensor(tensor) if name == "data" || name == "grad" => {
+                if name == "data"
+                    && let Some(t) = self.tensor(&value).cloned()
+                {
+                    let grad = self.w.heap.tensor(*tensor).map_or(t.grad, |old| old.grad);
+                    self.retype(*tensor, crate::types::TensorType { grad, ..t });
+                }
+            }
+            Value::Tensor(tensor) if name == "requires_grad" => {
+                if let (Some(b), Some(t)) = (value.as_bool(), self.w.heap.tensor(*tensor).cloned()) {
+                    self.retype(*tensor, crate::types::TensorType { grad: crate::types::Tri::from_bool(b), ..t });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn record_attr(&mut self, id: StmtId, base: &Value, name: &Name, value: &Value) {
+        if let Value::Object(object) = base
+            && let Some(cell) = self.w.heap.object(*object)
+        {
+            let variable = Name::from(format!("{}.{name}", cell.path));
+            self.record(id, &variable, value);
+        }
+    }
+
+    /// Whether the function under execution is a class body.
+    pub fn in_class_body(&self) -> bool {
+        self.func().kind == FuncKind::ClassBody
+    }
+}
+
+/// A function found in a class, as the receiver sees it.
+fn bind_method(closure: Arc<Closure>, receiver: Option<Value>, class: ClassRef) -> Value {
+    match (closure.flavour, receiver) {
+        (Flavour::Static, _) | (_, None) if closure.flavour != Flavour::ClassMethod => Value::Closure(closure),
+        (Flavour::ClassMethod, _) => {
+            Value::Bound(Arc::new(Bound { receiver: Value::Class(class), method: Method::Closure(closure) }))
+        }
+        (_, Some(receiver)) => Value::Bound(Arc::new(Bound { receiver, method: Method::Closure(closure) })),
+        (_, None) => Value::Closure(closure),
+    }
+}
+
+/// A group rule's value.
+pub fn given(gives: Gives, axes: AxisSet) -> Value {
+    match gives {
+        Gives::Group => Value::Group(axes),
+        Gives::Rank => Value::Rank(axes),
+        Gives::Size => Value::Size(axes),
+    }
+}
+
+/// Names that stand for a constant of the domain.
+fn intrinsic_constant(rule: &IntrinsicRule) -> Option<Value> {
+    Some(match rule.does.as_str() {
+        "atom-R" => Value::Atom(SpmdAtom::Replicate),
+        "atom-I" => Value::Atom(SpmdAtom::Invariant),
+        "atom-V" => Value::Atom(SpmdAtom::Varying),
+        "atom-P" => Value::Atom(SpmdAtom::Partial),
+        "reduce-op" => Value::ReduceOp(Name::from(rule.name.rsplit('.').next().unwrap_or(&rule.name))),
+        "true" => Value::Const(Const::Bool(true)),
+        _ => return None,
+    })
+}

@@ -1,0 +1,800 @@
+//! Tensor operations by rule. In: an operation's rule and its arguments. Out: the typed result, narrowed operands, or a finding.
+//! Never: collectives (`collective.rs`). Source: DESIGN.md section 4 and the tables in `rules/torch`. Next: `collective.rs`.
+
+use super::expr::{CallArg, CallArgs};
+use super::finding::{FindingKind, OperandAt};
+use super::heap::{Cell, ListCell};
+use super::machine::Machine;
+use super::output::Reason;
+use super::value::{ObjId, Value};
+use crate::ir::{Const, StmtId};
+use crate::rules::operator::Applied;
+use crate::rules::shapes::{self, Given, ShapeArgs, Shapes};
+use crate::rules::{Arg, Bound, Kind, OpClass, OpRule, ResultForm, Role, Typecheck, Violation, apply};
+use crate::source::Name;
+use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri};
+use std::sync::Arc;
+
+/// One operand that carries a type.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    /// The tensor, if the operand is one that can be narrowed.
+    pub id: Option<ObjId>,
+    pub ty: LocalType,
+    pub grad: Tri,
+    pub role: Role,
+    /// Index of its place among the parts of the statement.
+    pub part: usize,
+}
+
+/// What an operation computes with: its operands, bound arguments.
+struct OpCall<'r> {
+    rule: &'r OpRule,
+    bound: Bound,
+    operands: Vec<Operand>,
+}
+
+/// The axes of a step, and whether the axis listed is every other one.
+enum AxisRef {
+    Named(Axis),
+    Rest,
+}
+
+impl Machine<'_> {
+    /// A Python operator on tensors, by its name without underscores.
+    pub fn operator(&mut self, id: StmtId, name: &str, operands: &[Value]) -> Value {
+        let path = format!("torch.Tensor.__{name}__");
+        let Some(rule) = self.rules.op(&path).cloned() else {
+            self.lose(Reason::NoRule, &path);
+            return Value::Unknown;
+        };
+        // Parts of a binary statement are its operands, in the order of the source; of a subscript, base and index.
+        let swapped = name.starts_with('r') && operands.len() == 2 && !matches!(name, "rshift");
+        let args = operands
+            .iter()
+            .enumerate()
+            .map(|(i, value)| CallArg { keyword: None, value: value.clone(), part: if swapped { 1 - i } else { i } })
+            .collect();
+        self.apply_op(id, &rule, &CallArgs { args, open: false })
+    }
+
+    /// A method of a tensor.
+    pub fn tensor_method(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Value {
+        if name == "backward" {
+            self.backward(id, base, args);
+            return Value::NONE;
+        }
+        let all = args.with_first(base.clone());
+        match self.rules.tensor_method(name).cloned() {
+            Some(rule) => self.apply_op(id, &rule, &all),
+            None => {
+                let path = format!("torch.Tensor.{name}");
+                if self.rules.get(&path).is_some() {
+                    return match self.call_external(id, &Name::from(path), &all) {
+                        super::machine::Eval::One(value) => value,
+                        super::machine::Eval::Many(_) => Value::Unknown,
+                    };
+                }
+                self.lose(Reason::NoRule, &path);
+                self.forget(&all);
+                Value::Unknown
+            }
+        }
+    }
+
+    /// A property of a tensor, or one of its methods.
+    pub fn tensor_attr(&mut self, id: StmtId, base: &Value, name: &Name) -> Value {
+        match self.rules.tensor_method(name).cloned() {
+            Some(rule) if rule.args.params.len() <= 1 && is_property(name) => {
+                let args = CallArgs { args: vec![CallArg { keyword: None, value: base.clone(), part: 0 }], open: false };
+                self.apply_op(id, &rule, &args)
+            }
+            _ => Self::named_method(base.clone(), name),
+        }
+    }
+
+    /// A method on an unknown value with an identity: of a tensor if only tensors have it.
+    pub fn symbol_method(&mut self, id: StmtId, path: &Name, name: &Name, args: &CallArgs) -> Option<super::machine::Eval> {
+        let known = self.w.symbols.contains_key(path);
+        let rule = self.rules.tensor_method(name)?;
+        if !known && (self.settings.is_config(path) || is_ambiguous(name) || self.settings.hinted_other(path)) {
+            return None;
+        }
+        let _ = rule;
+        let tensor = Value::Tensor(self.as_tensor(&Value::Sym(path.clone()))?);
+        Some(super::machine::Eval::One(self.tensor_method(id, &tensor, name, args)))
+    }
+
+    /// A method on a value of which nothing is known: unknown, unless another argument carries a type.
+    pub fn method_of_unknown(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Option<Value> {
+        let rule = self.rules.tensor_method(name).cloned()?;
+        let typed = args.args.iter().any(|a| matches!(a.value, Value::Tensor(_)));
+        if !typed || is_ambiguous(name) || !matches!(rule.class, OpClass::Plain(_)) || rule.tensors.len() < 2 {
+            return matches!(rule.class, OpClass::Plain(_)).then_some(Value::Unknown).filter(|_| !is_ambiguous(name));
+        }
+        Some(self.apply_op(id, &rule, &args.with_first(base.clone())))
+    }
+
+    /// Applies an operation's rule.
+    pub fn apply_op(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
+        let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let bound = rule.args.bind(&keywords);
+        let checked = self.w.modes.typecheck.is_some();
+        let operands = if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
+        let call = OpCall { rule, bound, operands };
+        if checked && rule.typecheck == Typecheck::Passthrough {
+            return self.results(id, &call, args, None);
+        }
+        let ty = match self.result_type(id, &call, args) {
+            Ok(ty) => ty,
+            Err(()) => {
+                self.spoil(&call, args);
+                LocalType::unknown()
+            }
+        };
+        self.results(id, &call, args, Some(ty))
+    }
+
+    /// After a finding: what an in-place operation wrote is unknown.
+    fn spoil(&mut self, call: &OpCall<'_>, args: &CallArgs) {
+        if call.rule.in_place
+            && let Some(CallArg { value: Value::Tensor(id), .. }) = args.args.first()
+            && let Some(mut t) = self.w.heap.tensor(*id).cloned()
+        {
+            t.local = LocalType::unknown();
+            self.retype(*id, t);
+        }
+    }
+
+    /// The operands of a rule, by its table: tensors, divisors, indices and numbers.
+    fn operands(&mut self, rule: &OpRule, bound: &Bound, args: &CallArgs) -> Vec<Operand> {
+        let mut out = Vec::new();
+        for param in 0..rule.args.params.len() {
+            let role = if rule.divisor.contains(&param) {
+                Role::Divisor
+            } else if rule.tensors.contains(&param) {
+                Role::Term
+            } else if rule.index.contains(&param) {
+                Role::Index
+            } else {
+                continue;
+            };
+            for at in bound.all(param) {
+                let arg = &args.args[*at];
+                self.collect(&arg.value, role, arg.part, true, &mut out);
+            }
+        }
+        out
+    }
+
+    /// The operands as the run-time checker sees them: every tensor argument; numbers only where its table lists a tensor.
+    fn operands_checked(&mut self, rule: &OpRule, bound: &Bound, args: &CallArgs) -> Vec<Operand> {
+        let mut out = Vec::new();
+        let mut numbers: Vec<usize> = Vec::new();
+        let registered = matches!(rule.typecheck, Typecheck::Kind(_));
+        for (param, _) in rule.args.params.iter().enumerate() {
+            let named = rule.tensors.contains(&param) || rule.divisor.contains(&param);
+            if registered && named {
+                numbers.extend(bound.all(param));
+            }
+        }
+        for (i, arg) in args.args.iter().enumerate() {
+            if arg.keyword.as_deref() == Some("out") {
+                continue;
+            }
+            let divisor = rule.divisor.iter().any(|p| bound.all(*p).contains(&i));
+            let role = if divisor && registered { Role::Divisor } else { Role::Term };
+            self.collect(&arg.value, role, arg.part, numbers.contains(&i), &mut out);
+        }
+        if rule.typecheck == Typecheck::Kind(Kind::Affine) {
+            // Its decomposition rules do not look at gradients.
+            for operand in &mut out {
+                operand.grad = Tri::Yes;
+            }
+        }
+        out
+    }
+
+    /// Adds a value as operands; sequences contribute their elements.
+    pub fn collect(&mut self, value: &Value, role: Role, part: usize, numbers: bool, out: &mut Vec<Operand>) {
+        match value {
+            Value::Tensor(id) => self.collect_tensor(*id, role, part, out),
+            Value::Sym(path) if !self.settings.hinted_other(path) && !self.settings.is_config(path) => {
+                if let Some(id) = self.as_tensor(value) {
+                    self.collect_tensor(id, role, part, out);
+                }
+            }
+            Value::Number(Some(t)) => {
+                out.push(Operand { id: None, ty: t.as_ref().clone(), grad: Tri::No, role, part });
+            }
+            Value::Rank(axes) => {
+                let mut ty = LocalType::everywhere(AxisState::new(AxisType::R));
+                for axis in axes.iter() {
+                    ty.set(axis, AxisState::new(AxisType::V));
+                }
+                out.push(Operand { id: None, ty, grad: Tri::No, role, part });
+            }
+            Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Size(_) if numbers => {
+                let ty = LocalType::everywhere(AxisState::new(AxisType::R));
+                let role = if role == Role::Index { return } else { Role::Number };
+                out.push(Operand { id: None, ty, grad: Tri::No, role, part });
+            }
+            Value::Tuple(items) => {
+                for item in items.iter() {
+                    self.collect(item, role, part, numbers, out);
+                }
+            }
+            Value::List(id) => {
+                if let Some(cell) = self.list_cell(*id) {
+                    for item in cell.items.iter().chain(&cell.rest) {
+                        self.collect(item, role, part, numbers, out);
+                    }
+                }
+            }
+            Value::Slice(parts) => {
+                for item in parts.iter().filter(|v| matches!(v, Value::Number(Some(_)) | Value::Rank(_))) {
+                    self.collect(item, Role::Index, part, false, out);
+                }
+            }
+            Value::Unknown if role != Role::Index => {
+                out.push(Operand { id: None, ty: LocalType::unknown(), grad: Tri::Unknown, role, part });
+            }
+            _ => {}
+        }
+    }
+
+    fn collect_tensor(&self, id: ObjId, role: Role, part: usize, out: &mut Vec<Operand>) {
+        let Some(t) = self.w.heap.tensor(id) else { return };
+        let grad = if self.w.modes.grad { t.grad } else { Tri::No };
+        out.push(Operand { id: Some(id), ty: t.local.clone(), grad, role, part });
+    }
+
+    /// The type of the result on every axis.
+    ///
+    /// # Errors
+    /// A finding was reported.
+    fn result_type(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs) -> Result<LocalType, ()> {
+        let checked = self.w.modes.typecheck.is_some();
+        if checked && (call.rule.typecheck == Typecheck::Factory || call.operands.is_empty()) {
+            return Ok(self.factory_type(call.rule.typecheck == Typecheck::Factory, call, args));
+        }
+        let kind = match (call.rule.class, checked, call.rule.typecheck) {
+            (_, true, Typecheck::Kind(kind)) => kind,
+            (_, true, _) => Kind::Nonlinear,
+            (OpClass::Plain(kind), false, _) => kind,
+            (OpClass::Equal, false, _) => {
+                return Ok(LocalType::everywhere(
+                    AxisState::new(AxisType::R).from(&Origin::new(self.place(id), Why::Factory, Some(Spmd::Replicate))),
+                ));
+            }
+            (OpClass::CopyInto, false, _) => Kind::Linear,
+            (OpClass::Fill, false, _) => return Ok(call.operands.first().map_or_else(LocalType::unknown, |o| o.ty.clone())),
+            (OpClass::Metadata | OpClass::UnknownValues | OpClass::Opaque, false, _) => return Ok(LocalType::unknown()),
+        };
+        let operands: Vec<Operand> = match call.rule.class {
+            OpClass::CopyInto if !checked => call.operands.iter().skip(1).cloned().collect(),
+            _ => call.operands.clone(),
+        };
+        if operands.is_empty() {
+            return Ok(LocalType::unknown());
+        }
+        self.combine(id, kind, &call.rule.name, &operands)
+    }
+
+    /// A factory under the run-time checker: R on the mesh where it is deterministic, else nothing known.
+    fn factory_type(&self, deterministic: bool, call: &OpCall<'_>, _args: &CallArgs) -> LocalType {
+        let mut ty = LocalType::unknown();
+        if deterministic
+            && let Some(mesh) = &self.w.modes.mesh
+            && (call.operands.iter().all(|o| o.id.is_none()) || call.rule.name.contains(".new_") || true)
+        {
+            if call.operands.is_empty() || call.rule.name.contains(".new_") {
+                for (axis, _) in &mesh.axes {
+                    ty.set(axis, AxisState::new(AxisType::R));
+                }
+            } else {
+                ty = call.operands[0].ty.clone();
+            }
+        }
+        ty
+    }
+
+    /// Combines operands axis by axis; narrows them; reports the first violation.
+    ///
+    /// # Errors
+    /// A finding was reported.
+    pub fn combine(&mut self, id: StmtId, kind: Kind, op: &Name, operands: &[Operand]) -> Result<LocalType, ()> {
+        let mut axes: Vec<AxisRef> =
+            LocalType::axes_of(operands.iter().map(|o| &o.ty)).into_iter().map(AxisRef::Named).collect();
+        let strict = self.w.modes.typecheck == Some(true);
+        if self.w.modes.typecheck.is_some() {
+            if let Some(mesh) = self.w.modes.mesh.clone() {
+                for (axis, _) in &mesh.axes {
+                    if !axes.iter().any(|a| matches!(a, AxisRef::Named(b) if b == axis)) {
+                        axes.push(AxisRef::Named(axis.clone()));
+                    }
+                }
+                axes.sort_by(|a, b| axis_key(a).cmp(&axis_key(b)));
+            }
+        }
+        axes.push(AxisRef::Rest);
+        let mut out = LocalType::unknown();
+        for axis in &axes {
+            if strict {
+                self.check_present(id, axis, op, operands)?;
+            }
+            let state = self.combine_axis(id, kind, op, operands, axis)?;
+            match axis {
+                AxisRef::Named(axis) => out.set(axis, state),
+                AxisRef::Rest => out.rest = state,
+            }
+        }
+        self.passed(self.place(id));
+        Ok(out)
+    }
+
+    /// Under strict checking every operand has a type on every axis of the mesh.
+    fn check_present(&mut self, id: StmtId, axis: &AxisRef, op: &Name, operands: &[Operand]) -> Result<(), ()> {
+        let AxisRef::Named(axis) = axis else { return Ok(()) };
+        let Some(missing) = operands.iter().find(|o| o.role != Role::Number && !o.ty.has(axis)) else { return Ok(()) };
+        // A tensor that the checker lost track of is not known to lack the axis.
+        if missing.id.is_none() || self.lost_track(missing) {
+            return Ok(());
+        }
+        let operand = self.operand_at(id, missing, axis);
+        let kind = FindingKind::MissingAxis { axis: axis.clone(), operand, op: op.clone() };
+        self.report(self.place(id), kind);
+        Err(())
+    }
+
+    /// Whether the type of a tensor is unknown to the checker rather than missing in the program.
+    fn lost_track(&self, operand: &Operand) -> bool {
+        operand.id.is_some_and(|id| self.w.heap.tensor(id).is_some_and(|t| t.untracked))
+    }
+
+    fn combine_axis(&mut self, id: StmtId, kind: Kind, op: &Name, operands: &[Operand], axis: &AxisRef) -> Result<AxisState, ()> {
+        let state_of = |o: &Operand| match axis {
+            AxisRef::Named(a) => o.ty.get(a).clone(),
+            AxisRef::Rest => o.ty.rest.clone(),
+        };
+        let permissive_skip = self.w.modes.typecheck.is_some();
+        let states: Vec<AxisState> = operands.iter().map(state_of).collect();
+        if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
+            return Ok(AxisState::UNKNOWN);
+        }
+        let args: Vec<Arg> = operands
+            .iter()
+            .zip(&states)
+            .map(|(o, s)| Arg { set: if s.set.is_empty() { AxisType::ALL } else { s.set }, grad: o.grad, role: o.role })
+            .collect();
+        match apply(kind, &args) {
+            Ok(applied) => {
+                if !permissive_skip {
+                    self.narrow(id, op, operands, axis, &states, &applied);
+                }
+                Ok(self.result_state(id, operands, &states, &applied))
+            }
+            Err(violation) => {
+                let AxisRef::Named(name) = axis else { return self.violated_rest(id, violation, op, operands) };
+                if self.rank_restricted.contains(name) {
+                    let set = states.iter().fold(AxisType::EMPTY, |s, a| s.join(a.set));
+                    return Ok(AxisState::new(set));
+                }
+                self.violated(id, violation, name, op, operands);
+                Err(())
+            }
+        }
+    }
+
+    /// A violation on the axes that nobody names: shown on the axes of the mesh if there is one, else as "every axis".
+    fn violated_rest(&mut self, id: StmtId, violation: Violation, op: &Name, operands: &[Operand]) -> Result<AxisState, ()> {
+        let axis = self.settings.any_axis(self.activation().module);
+        self.violated(id, violation, &axis, op, operands);
+        Err(())
+    }
+
+    fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
+        let at: Vec<OperandAt> = operands.iter().map(|o| self.operand_at(id, o, axis)).collect();
+        let symbol = op.contains(".__");
+        let repairs = self.operator_repairs(id, violation, axis, operands);
+        let kind = FindingKind::Operator { violation, axis: axis.clone(), op: op.clone(), operands: at, symbol };
+        self.report_with(self.place(id), kind, repairs);
+    }
+
+    pub fn operand_at(&self, id: StmtId, operand: &Operand, axis: &Axis) -> OperandAt {
+        OperandAt {
+            place: Some(self.part(id, operand.part)),
+            state: operand.ty.get(axis).clone(),
+            is_number: operand.role == Role::Number,
+            is_divisor: operand.role == Role::Divisor,
+        }
+    }
+
+    /// Leaves an operand only the members that took part in a legal combination.
+    fn narrow(&mut self, id: StmtId, op: &Name, operands: &[Operand], axis: &AxisRef, states: &[AxisState], applied: &Applied) {
+        for ((operand, state), set) in operands.iter().zip(states).zip(&applied.narrowed) {
+            let Some(tensor) = operand.id else { continue };
+            if *set == state.set || set.is_empty() {
+                continue;
+            }
+            let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { continue };
+            let origin = Origin::new(self.part(id, operand.part), Why::Narrowed(op.clone()), set.known());
+            let narrowed = AxisState { set: *set, shard: state.shard, origin: Some(origin) };
+            match axis {
+                AxisRef::Named(a) => t.local.set(a, narrowed),
+                AxisRef::Rest => t.local.rest = narrowed,
+            }
+            self.retype_quietly(tensor, t);
+        }
+    }
+
+    fn result_state(&self, id: StmtId, operands: &[Operand], states: &[AxisState], applied: &Applied) -> AxisState {
+        let mut state = AxisState::new(applied.result);
+        if let Some(known) = applied.result.known() {
+            // The operand that decided: one with the same type, else any known one.
+            let decider = states.iter().find(|s| s.known() == Some(known)).or_else(|| states.iter().find(|s| s.origin.is_some()));
+            state.origin = Some(Arc::new(Origin {
+                place: self.place(id),
+                reason: Why::Computed,
+                decided: Some(known),
+                from: decider.and_then(|s| s.origin.clone()),
+            }));
+        }
+        if applied.result == AxisType::V {
+            // Elementwise on values split alike: the split survives when every varying operand agrees.
+            let mut shards = states.iter().zip(operands).filter(|(s, o)| s.set == AxisType::V && o.role == Role::Term);
+            if let Some((first, _)) = shards.next()
+                && shards.all(|(s, _)| s.shard == first.shard)
+            {
+                state.shard = first.shard;
+            }
+        }
+        state
+    }
+
+    /// Makes the results of an operation, and applies in-place effects.
+    fn results(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
+        let rule = call.rule;
+        if rule.in_place || args.keyword("out").is_some() {
+            return self.written(id, call, args, ty);
+        }
+        match rule.result {
+            ResultForm::Number => {
+                let unknown = call.operands.iter().all(|o| o.ty.is_unknown());
+                return match (&ty, unknown) {
+                    (Some(t), false) if rule.class != OpClass::Metadata => Value::Number(Some(Arc::new(t.clone()))),
+                    (None, false) | (Some(_), _) => self.number_of(call),
+                    (None, true) => Value::Number(None),
+                };
+            }
+            ResultForm::Bool | ResultForm::None => return Value::Unknown,
+            ResultForm::Shape => return self.shape_value(call, args),
+            _ => {}
+        }
+        let passthrough_input = call.operands.iter().find(|o| o.id.is_some()).map(|o| o.ty.clone());
+        let mut local = match ty {
+            Some(ty) => ty,
+            None if rule.class == OpClass::Metadata => return self.shape_value(call, args),
+            None => passthrough_input.unwrap_or_else(LocalType::unknown),
+        };
+        if !(rule.identity || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast)) {
+            self.move_shards(call, args, &mut local);
+        }
+        let grad = self.result_grad(call, args);
+        let untracked = rule.class == OpClass::Opaque;
+        let shapes = self.shapes(call, args);
+        let make = |shape: Option<Shape>, grad: Tri| TensorType { local: local.clone(), grad, shape, untracked };
+        match rule.result {
+            ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),
+            ResultForm::ValuesIndicesIfDim if self.has_dim(call, args) => self.pair(id, make, shapes, grad),
+            ResultForm::List => self.list_result(make, shapes, grad),
+            ResultForm::Tuple(n) => {
+                let items = (0..n).map(|_| self.new_tensor(make(None, grad))).collect();
+                Value::tuple(items)
+            }
+            _ => {
+                let shape = match shapes {
+                    Shapes::One(shape) => shape,
+                    Shapes::Many(..) => None,
+                };
+                self.new_tensor(make(shape, grad))
+            }
+        }
+    }
+
+    /// A number read off a tensor differs by rank where the tensor does.
+    fn number_of(&self, call: &OpCall<'_>) -> Value {
+        if call.rule.class == OpClass::Metadata {
+            return Value::Number(None);
+        }
+        match call.operands.first() {
+            Some(o) if !o.ty.is_unknown() => Value::Number(Some(Arc::new(o.ty.clone()))),
+            _ => Value::Number(None),
+        }
+    }
+
+    fn has_dim(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
+        let Some(at) = call.rule.args.index("dim") else { return false };
+        match call.bound.first(at).map(|i| &args.args[i].value) {
+            Some(Value::Tensor(_) | Value::Sym(_)) | None => false,
+            Some(value) => !value.is_none(),
+        }
+    }
+
+    fn pair(&mut self, _id: StmtId, make: impl Fn(Option<Shape>, Tri) -> TensorType, shapes: Shapes, grad: Tri) -> Value {
+        let shape = match shapes {
+            Shapes::One(shape) => shape,
+            Shapes::Many(..) => None,
+        };
+        let values = self.new_tensor(make(shape.clone(), grad));
+        let indices = self.new_tensor(make(shape, Tri::No));
+        Value::tuple(vec![values, indices])
+    }
+
+    fn list_result(&mut self, make: impl Fn(Option<Shape>, Tri) -> TensorType, shapes: Shapes, grad: Tri) -> Value {
+        let (count, shape) = match shapes {
+            Shapes::Many(count, shape) => (count, shape),
+            Shapes::One(shape) => (None, shape),
+        };
+        match count.filter(|n| *n <= super::limits::MAX_LIST) {
+            Some(n) => {
+                let items = (0..n).map(|_| self.new_tensor(make(shape.clone(), grad))).collect();
+                Value::tuple(items)
+            }
+            None => {
+                let item = self.new_tensor(make(shape, grad));
+                Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(item) })))
+            }
+        }
+    }
+
+    /// Whether the result requires a gradient.
+    fn result_grad(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Tri {
+        let rule = call.rule;
+        if rule.fresh_grad || matches!(rule.class, OpClass::Equal | OpClass::UnknownValues) {
+            return match args.keyword("requires_grad") {
+                Some(Value::Const(Const::Bool(b))) => Tri::from_bool(*b),
+                Some(_) => Tri::Unknown,
+                None => Tri::No,
+            };
+        }
+        if rule.nondiff || !self.w.modes.grad {
+            return Tri::No;
+        }
+        if rule.class == OpClass::Opaque {
+            return Tri::Unknown;
+        }
+        call.operands.iter().filter(|o| o.role != Role::Index).fold(Tri::No, |g, o| g.or(o.grad))
+    }
+
+    /// An in-place or `out=` operation: the type of what is written may not change.
+    fn written(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
+        let target = match args.keyword("out") {
+            Some(out) => out.clone(),
+            None => args.args.first().map_or(Value::Unknown, |a| a.value.clone()),
+        };
+        let Some(tensor) = self.as_tensor(&target) else { return target };
+        let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
+        let part = if args.keyword("out").is_some() { 0 } else { args.args.first().map_or(0, |a| a.part) };
+        let mut local = old.local.clone();
+        for axis in LocalType::axes_of([&old.local, &ty]) {
+            let (was, now) = (old.local.get(&axis).clone(), ty.get(&axis).clone());
+            let becomes_varying = old.grad != Tri::Yes && was.set.leq(AxisType::EQUAL) && now.set == AxisType::V;
+            if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {
+                let place = Some(self.part(id, part));
+                let operand = OperandAt { place, state: was, is_number: false, is_divisor: false };
+                let kind = FindingKind::InPlaceChange { axis: axis.clone(), op: call.rule.name.clone(), target: operand, result: now.set };
+                self.report(self.place(id), kind);
+                local = LocalType::unknown();
+                break;
+            }
+            local.set(&axis, if now.set.is_unknown() { was } else { now });
+        }
+        let grad = if self.w.modes.grad { old.grad.or(self.result_grad(call, args)) } else { old.grad };
+        self.retype(tensor, TensorType { local, grad, ..old });
+        target
+    }
+
+    /// `x[index] = value` on a tensor: a partial write keeps the rest, so the types must agree.
+    pub fn store_slice(&mut self, id: StmtId, base: &Value, index: &Value, value: &Value) {
+        let Some(rule) = self.rules.op("torch.Tensor.__setitem__").cloned() else { return };
+        let args = [base, index, value]
+            .into_iter()
+            .enumerate()
+            .map(|(part, v)| CallArg { keyword: None, value: v.clone(), part })
+            .collect();
+        let args = CallArgs { args, open: false };
+        if self.w.modes.typecheck.is_some() {
+            self.apply_op(id, &rule, &args);
+            return;
+        }
+        // In ordinary code a slice store into a fresh buffer is how shards and pending sums are assembled: the buffer takes on what
+        // is written, and is unknown where the two differ.
+        let (Some(buffer), Some(written)) = (self.as_tensor(base), self.as_tensor(value)) else { return };
+        let (Some(old), Some(new)) = (self.w.heap.tensor(buffer).cloned(), self.w.heap.tensor(written).cloned()) else { return };
+        let mut local = old.local.clone();
+        for axis in LocalType::axes_of([&old.local, &new.local]) {
+            let (a, b) = (old.local.get(&axis), new.local.get(&axis));
+            let state = if a.set == b.set { a.clone() } else { AxisState::UNKNOWN };
+            local.set(&axis, state);
+        }
+        if old.local.rest.set != new.local.rest.set {
+            local.rest = AxisState::UNKNOWN;
+        }
+        let grad = old.grad.or(if self.w.modes.grad { new.grad } else { Tri::No });
+        self.retype(buffer, TensorType { local, grad, ..old });
+    }
+
+    /// `.size()` and `.shape`: the sizes that are known.
+    fn shape_value(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Value {
+        let shape = args.args.first().and_then(|a| self.tensor(&a.value)).and_then(|t| t.shape.clone());
+        if call.rule.result != ResultForm::Shape {
+            return match (call.rule.name.rsplit('.').next(), shape) {
+                (Some("dim" | "ndim" | "ndimension"), Some(s)) => Value::int(s.rank() as i64),
+                (Some("numel" | "nelement"), _) => Value::Number(None),
+                _ if call.rule.result == ResultForm::Number => Value::Number(None),
+                _ => Value::Unknown,
+            };
+        }
+        let size = |d: &Option<i64>| d.map_or(Value::Number(None), Value::int);
+        match (shape, args.positional(1).and_then(Value::as_int)) {
+            (Some(s), Some(dim)) => s.dim(dim).map_or(Value::Number(None), |at| size(&s.0[at])),
+            (Some(s), None) => Value::tuple(s.0.iter().map(size).collect()),
+            (None, Some(_)) => Value::Number(None),
+            (None, None) => Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(Value::Number(None)) }))),
+        }
+    }
+
+    /// Shapes of the results.
+    fn shapes(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Shapes {
+        let given: Vec<Given> = (0..call.rule.args.params.len())
+            .map(|param| {
+                let variadic = call.rule.args.params[param].variadic;
+                let at = call.bound.all(param);
+                match (variadic, at) {
+                    (_, []) => Given::Absent,
+                    (true, many) if many.len() > 1 || !self.is_sequence(&args.args[many[0]].value) => {
+                        let values: Vec<Value> = many.iter().map(|i| args.args[*i].value.clone()).collect();
+                        self.given(&Value::tuple(values))
+                    }
+                    (_, [first, ..]) => self.given(&args.args[*first].value),
+                }
+            })
+            .collect();
+        if call.rule.name.ends_with("__getitem__") {
+            return Shapes::One(self.indexed_shape(args));
+        }
+        shapes::infer(call.rule.shape, &ShapeArgs { signature: &call.rule.args, given: &given, tensors: &call.rule.tensors })
+    }
+
+    fn is_sequence(&self, value: &Value) -> bool {
+        matches!(value, Value::Tuple(_) | Value::List(_))
+    }
+
+    /// A value as a shape rule sees it.
+    fn given(&mut self, value: &Value) -> Given {
+        match value {
+            Value::Const(Const::None) => Given::Nothing,
+            Value::Const(Const::Int(n)) => Given::Int(Some(*n)),
+            Value::Const(Const::Bool(b)) => Given::Bool(*b),
+            Value::Const(Const::Str(s)) => Given::Str(s.to_string()),
+            Value::Number(_) | Value::Size(_) | Value::Rank(_) => Given::Int(None),
+            Value::Tensor(_) => Given::Tensor(self.tensor(value).and_then(|t| t.shape.clone())),
+            Value::Sym(path) => match self.w.symbols.get(path) {
+                Some(id) => Given::Tensor(self.w.heap.tensor(*id).and_then(|t| t.shape.clone())),
+                None => Given::Unknown,
+            },
+            Value::Tuple(_) | Value::List(_) => match self.literal_items(value) {
+                Some(items) if items.iter().any(|v| matches!(v, Value::Tensor(_))) => {
+                    Given::Tensors(items.iter().map(|v| self.tensor(v).and_then(|t| t.shape.clone())).collect())
+                }
+                Some(items) => Given::Ints(items.iter().map(Value::as_int).collect()),
+                None => Given::Unknown,
+            },
+            _ => Given::Unknown,
+        }
+    }
+
+    /// The shape of `x[index]` for indices of integers, slices, `...` and `None`.
+    fn indexed_shape(&self, args: &CallArgs) -> Option<Shape> {
+        let shape = self.tensor(args.positional(0)?)?.shape.clone()?;
+        let index = args.positional(1)?;
+        let items: Vec<Value> = match index {
+            Value::Tuple(items) => items.to_vec(),
+            other => vec![other.clone()],
+        };
+        let taken = items.iter().filter(|v| !v.is_none() && !matches!(v, Value::Const(Const::Ellipsis))).count();
+        let mut rest = shape.0.as_slice();
+        let mut out = Vec::new();
+        for item in &items {
+            match item {
+                Value::Const(Const::None) => out.push(Some(1)),
+                Value::Const(Const::Ellipsis) => {
+                    let n = shape.rank().checked_sub(taken)?;
+                    let n = n.min(rest.len());
+                    out.extend_from_slice(&rest[..n]);
+                    rest = &rest[n..];
+                }
+                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Rank(_) => rest = rest.get(1..)?,
+                Value::Slice(parts) => {
+                    out.push(sliced(*rest.first()?, parts));
+                    rest = &rest[1..];
+                }
+                _ => return None,
+            }
+        }
+        out.extend_from_slice(rest);
+        Some(Shape(out))
+    }
+
+    /// Where a reshaping operation takes the split dim; forgotten when it is not followed.
+    fn move_shards(&mut self, call: &OpCall<'_>, args: &CallArgs, local: &mut LocalType) {
+        let rank = args.args.first().and_then(|a| self.tensor(&a.value)).and_then(TensorType::rank);
+        let int = |name: &str| {
+            let at = call.rule.args.index(name)?;
+            args.args[call.bound.first(at)?].value.as_int()
+        };
+        let norm = |d: Option<i64>| crate::types::normalize_dim(d?, rank?).and_then(|d| u8::try_from(d).ok());
+        match call.rule.shape {
+            shapes::ShapeRule::Transpose => {
+                let (Some(a), Some(b)) = (norm(int("dim0")), norm(int("dim1"))) else { return local.forget_shards() };
+                local.map_shards(|d| Some(if d == a { b } else if d == b { a } else { d }));
+            }
+            shapes::ShapeRule::T | shapes::ShapeRule::Mt if rank == Some(2) => local.map_shards(|d| (d < 2).then(|| 1 - d)),
+            shapes::ShapeRule::Unsqueeze => {
+                let at = int("dim").filter(|d| *d >= 0).and_then(|d| u8::try_from(d).ok());
+                let Some(at) = at else { return local.forget_shards() };
+                local.map_shards(|d| Some(if d >= at { d + 1 } else { d }));
+            }
+            _ => local.forget_shards(),
+        }
+    }
+
+    /// Changes a type by narrowing: what the program knows, not what it does.
+    pub fn retype_quietly(&mut self, id: ObjId, t: TensorType) {
+        if let Some(known) = self.w.heap.tensor_mut(id) {
+            *known = t;
+        }
+    }
+}
+
+fn axis_key(axis: &AxisRef) -> (bool, Option<&Axis>) {
+    match axis {
+        AxisRef::Named(a) => (false, Some(a)),
+        AxisRef::Rest => (true, None),
+    }
+}
+
+/// The size left by a slice with constant bounds.
+fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
+    let size = size?;
+    let bound = |v: &Value, default: i64| match v {
+        Value::Const(Const::None) => Some(default),
+        Value::Const(Const::Int(n)) => Some(if *n < 0 { n + size } else { *n }.clamp(0, size)),
+        _ => None,
+    };
+    if !parts[2].is_none() {
+        return None;
+    }
+    Some((bound(&parts[1], size)? - bound(&parts[0], 0)?).max(0))
+}
+
+/// Tensor attributes read without a call.
+fn is_property(name: &str) -> bool {
+    matches!(
+        name,
+        "T" | "mT" | "H" | "mH" | "real" | "imag" | "data" | "grad" | "shape" | "dtype" | "device" | "ndim" | "requires_grad"
+            | "is_cuda" | "itemsize" | "nbytes" | "is_leaf" | "grad_fn" | "layout" | "is_meta" | "is_sparse" | "is_cpu" | "names"
+    )
+}
+
+/// Methods that strings, dicts, lists and configurations have as well.
+fn is_ambiguous(name: &str) -> bool {
+    matches!(
+        name,
+        "split" | "copy_" | "index" | "count" | "sort" | "type" | "size" | "data" | "to" | "apply_" | "register_hook" | "float" | "half"
+            | "bfloat16" | "cuda" | "cpu" | "values" | "indices" | "name" | "names" | "share_memory_" | "requires_grad_" | "zero_" | "dim"
+            | "stride" | "numel" | "item" | "tolist" | "numpy" | "eq" | "max" | "min" | "sum" | "mean" | "any" | "all" | "is_shared"
+            | "double" | "type_as" | "state_dict"
+    )
+}

@@ -1,0 +1,133 @@
+//! What the inference of one root yields: findings, types of variables, coverage. In: facts recorded during execution.
+//! Out: [`Output`], merged over roots in order. Never: words. Next: `finding.rs`.
+
+use super::finding::{Finding, FindingKind};
+use super::formula::Facts;
+use crate::project::FuncRef;
+use crate::source::{Name, Place};
+use crate::types::TensorType;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Why something could not be typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// An operation without a rule.
+    NoRule,
+    /// A call that leads outside the project or to nothing known.
+    UnresolvedCall,
+    /// A collective whose operand has no known type.
+    UnknownOperand,
+    /// A group that nothing resolves.
+    UnresolvedGroup,
+    /// A cap of `limits.rs`.
+    Budget,
+    /// Code that the intermediate representation does not express.
+    Opaque,
+}
+
+/// A variable's type after a line.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub func: FuncRef,
+    pub place: Place,
+    pub variable: Name,
+    pub ty: TensorType,
+    pub facts: Facts,
+}
+
+/// Counts for `--coverage`.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// Collective call sites by place: whether source or result was ever known.
+    pub collectives: BTreeMap<Place, bool>,
+    pub reasons: BTreeMap<(Reason, Name), u64>,
+}
+
+/// All that one root yields.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    pub findings: Vec<Finding>,
+    index: FxHashMap<(Place, std::mem::Discriminant<FindingKind>), usize>,
+    pub rows: Vec<Row>,
+    row_index: FxHashMap<(FuncRef, Place, Name), usize>,
+    pub coverage: Coverage,
+    /// Worlds that passed a checked place without a finding.
+    passed: FxHashMap<Place, Vec<Facts>>,
+    /// Functions that were executed, with known arguments or without.
+    pub executed: std::collections::BTreeSet<FuncRef>,
+}
+
+impl Output {
+    /// Records a finding; the same kind at the same place is one finding that holds in several worlds.
+    pub fn report(&mut self, finding: Finding) {
+        let key = (finding.place, std::mem::discriminant(&finding.kind));
+        match self.index.get(&key) {
+            Some(at) => self.findings[*at].worlds.extend(finding.worlds),
+            None => {
+                self.index.insert(key, self.findings.len());
+                self.findings.push(finding);
+            }
+        }
+    }
+
+    /// Notes that a world passed a place where a finding was possible.
+    pub fn pass(&mut self, place: Place, facts: &Facts) {
+        let list = self.passed.entry(place).or_default();
+        if !list.contains(facts) {
+            list.push(facts.clone());
+        }
+    }
+
+    /// Records a type; several executions of a line join.
+    pub fn row(&mut self, row: Row) {
+        let key = (row.func, row.place, row.variable.clone());
+        match self.row_index.get(&key) {
+            Some(at) => {
+                let known = &mut self.rows[*at];
+                known.ty = known.ty.join(&row.ty);
+            }
+            None => {
+                self.row_index.insert(key, self.rows.len());
+                self.rows.push(row);
+            }
+        }
+    }
+
+    /// Fills in which worlds were silent where others were not.
+    pub fn finish(&mut self) {
+        for finding in &mut self.findings {
+            if let Some(passed) = self.passed.get(&finding.place) {
+                finding.silent_worlds = passed.iter().filter(|f| !finding.worlds.contains(f)).cloned().collect();
+            }
+        }
+    }
+
+    /// Adds what another root found; called in the order of roots.
+    pub fn merge(&mut self, other: Output) {
+        for finding in other.findings {
+            let key = (finding.place, std::mem::discriminant(&finding.kind));
+            match self.index.get(&key) {
+                Some(at) => {
+                    let known = &mut self.findings[*at];
+                    known.worlds.extend(finding.worlds);
+                    known.silent_worlds.extend(finding.silent_worlds);
+                }
+                None => {
+                    self.index.insert(key, self.findings.len());
+                    self.findings.push(finding);
+                }
+            }
+        }
+        for row in other.rows {
+            self.row(row);
+        }
+        for (place, known) in other.coverage.collectives {
+            *self.coverage.collectives.entry(place).or_default() |= known;
+        }
+        for (reason, n) in other.coverage.reasons {
+            *self.coverage.reasons.entry(reason).or_default() += n;
+        }
+        self.executed.extend(other.executed);
+    }
+}
