@@ -115,6 +115,15 @@ impl Machine<'_> {
         }
     }
 
+    /// A call of an unknown value: by rule if its path has one.
+    fn call_symbol(&mut self, id: StmtId, path: &Name, args: &CallArgs) -> Eval {
+        if self.rules.get(path).is_some() {
+            return self.call_external(id, path, args);
+        }
+        self.unresolved(args, path);
+        Eval::One(Value::Unknown)
+    }
+
     /// A special method of an object, unknown if its class has none.
     pub fn call_dunder(&mut self, id: StmtId, base: &Value, name: &str, args: Vec<Value>) -> Eval {
         match self.object_attr(base, &Name::from(name)) {
@@ -316,9 +325,16 @@ impl Machine<'_> {
             Some(cell) => cell.clone(),
             None => return,
         };
-        for (i, (name, default)) in fields.iter().enumerate() {
-            if let Some(value) = args.get(i, name).cloned().or_else(|| default.clone()) {
-                cell.set(name, value);
+        // Fields declared without a default are not in the list, so positions are not known: only keywords are followed.
+        let positional = args.open || args.args.iter().any(|a| a.keyword.is_none());
+        for (name, default) in fields {
+            if let (Some(value), false) = (default, positional) {
+                cell.set(name, value.clone());
+            }
+        }
+        for arg in &args.args {
+            if let Some(name) = &arg.keyword {
+                cell.set(name, arg.value.clone());
             }
         }
         self.w.heap.insert(*id, Cell::Object(cell));

@@ -310,7 +310,7 @@ impl Machine<'_> {
         let no_grad = !self.w.modes.grad || input.grad == Tri::No;
         for axis in call.axes.iter() {
             self.check_source(id, call, axis, &input, source, no_grad)?;
-            local.set(axis, self.result_state(id, call, &input, axis, result));
+            local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
         self.passed(self.place(id));
         let place = self.place(id);
@@ -320,7 +320,7 @@ impl Machine<'_> {
         Ok(self.new_tensor(TensorType { local, grad, shape, untracked: input.untracked }))
     }
 
-    fn result_state(&self, id: StmtId, call: &Call<'_>, input: &TensorType, axis: &Axis, result: Side) -> AxisState {
+    fn collective_state(&self, id: StmtId, call: &Call<'_>, input: &TensorType, axis: &Axis, result: Side) -> AxisState {
         let before = input.local.get(axis);
         let origin = Arc::new(Origin {
             place: self.place(id),
@@ -402,7 +402,7 @@ impl Machine<'_> {
                 self.check_source(id, call, axis, &input, source, true)
                     .inspect_err(|()| self.lose_type(call.input))?;
             }
-            local.set(axis, self.result_state(id, call, &input, axis, result));
+            local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
         self.passed(self.place(id));
         self.out.coverage.collectives.insert(self.place(id), true);
@@ -476,7 +476,7 @@ impl Machine<'_> {
                 if checked {
                     self.check_output(id, call, axis, &t, result.set, self.part(id, part))?;
                 } else {
-                    t.local.set(axis, self.result_state(id, call, &input, axis, result));
+                    t.local.set(axis, self.collective_state(id, call, &input, axis, result));
                 }
             }
             if !checked {

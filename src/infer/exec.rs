@@ -214,7 +214,8 @@ impl Machine<'_> {
             return self.go_on();
         }
         let mut worlds = Vec::new();
-        self.split(&formula, std::mem::take(&mut self.w), &mut |_, world, truth| {
+        let world = std::mem::take(&mut self.w);
+        self.split(&formula, world, &mut |_, world, truth| {
             if truth != Some(false) {
                 worlds.push(world);
             }
@@ -262,7 +263,8 @@ impl Machine<'_> {
             return self.both(id, world, then, orelse, Meeting::Join);
         }
         let mut sides: Vec<(World, Option<bool>)> = Vec::new();
-        self.split(&formula, std::mem::take(&mut self.w), &mut |_, world, truth| sides.push((world, truth)));
+        let world = std::mem::take(&mut self.w);
+        self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth)));
         let mut out = Vec::new();
         for (world, truth) in sides {
             match truth {
@@ -389,6 +391,7 @@ impl Machine<'_> {
         let mut state = std::mem::take(&mut self.w);
         let mut out = Vec::new();
         let mut broken: Vec<World> = Vec::new();
+        self.loop_depth += 1;
         for n in 0..=MAX_LOOP_ROUNDS {
             self.w = state.clone();
             let mut ends = vec![state.clone()];
@@ -416,6 +419,7 @@ impl Machine<'_> {
                 self.lose(Reason::Budget, "loop rounds");
             }
         }
+        self.loop_depth -= 1;
         self.w = state;
         out.extend(self.block(orelse));
         out.extend(broken.into_iter().map(|world| Path { world, flow: Flow::Next }));

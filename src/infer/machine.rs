@@ -13,7 +13,7 @@ use super::world::World;
 use crate::ir::{Func, LocalId, LocalKind, StmtId};
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
-use crate::source::{FileId, Name, Place, Span};
+use crate::source::{FileId, Files, Name, Place, Span};
 use crate::types::{AxisSet, TensorType};
 
 /// The outcome of an evaluation: a value in the current world, or several worlds with a value each.
@@ -34,6 +34,7 @@ pub struct Activation {
 pub struct Machine<'a> {
     pub project: &'a Project,
     pub rules: &'a RuleBook,
+    pub files: &'a Files,
     pub settings: &'a Settings,
     pub w: World,
     pub next_id: u32,
@@ -46,13 +47,18 @@ pub struct Machine<'a> {
     pub rank_restricted: AxisSet,
     /// Whether findings and rows are kept (not while a class is built only for its attributes).
     pub quiet: bool,
+    /// Enclosing loops that are run to a fixpoint rather than element by element.
+    pub loop_depth: usize,
+    /// Parameters of the root whose Python annotation says that they are no tensors.
+    pub non_tensors: std::collections::BTreeSet<Name>,
 }
 
 impl<'a> Machine<'a> {
-    pub fn new(project: &'a Project, rules: &'a RuleBook, settings: &'a Settings) -> Machine<'a> {
+    pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, settings: &'a Settings) -> Machine<'a> {
         Machine {
             project,
             rules,
+            files,
             settings,
             w: World::default(),
             next_id: 0,
@@ -62,6 +68,8 @@ impl<'a> Machine<'a> {
             changed: Vec::new(),
             rank_restricted: AxisSet::default(),
             quiet: false,
+            loop_depth: 0,
+            non_tensors: std::collections::BTreeSet::new(),
         }
     }
 
@@ -207,6 +215,11 @@ impl<'a> Machine<'a> {
     /// The value that the configuration fixes for a flag.
     pub fn flag_is_fixed(&self, atom: &Atom) -> Option<bool> {
         self.settings.flag(atom)
+    }
+
+    /// Whether an unknown value is known to be no tensor, by a Python annotation.
+    pub fn hinted_other(&self, path: &str) -> bool {
+        self.non_tensors.contains(path)
     }
 
     /// Records a loss of precision.

@@ -97,7 +97,7 @@ impl Machine<'_> {
     pub fn symbol_method(&mut self, id: StmtId, path: &Name, name: &Name, args: &CallArgs) -> Option<super::machine::Eval> {
         let known = self.w.symbols.contains_key(path);
         let rule = self.rules.tensor_method(name)?;
-        if !known && (self.settings.is_config(path) || is_ambiguous(name) || self.settings.hinted_other(path)) {
+        if !known && (self.settings.is_config(path) || is_ambiguous(name) || self.hinted_other(path)) {
             return None;
         }
         let _ = rule;
@@ -199,7 +199,7 @@ impl Machine<'_> {
     pub fn collect(&mut self, value: &Value, role: Role, part: usize, numbers: bool, out: &mut Vec<Operand>) {
         match value {
             Value::Tensor(id) => self.collect_tensor(*id, role, part, out),
-            Value::Sym(path) if !self.settings.hinted_other(path) && !self.settings.is_config(path) => {
+            Value::Sym(path) if !self.hinted_other(path) && !self.settings.is_config(path) => {
                 if let Some(id) = self.as_tensor(value) {
                     self.collect_tensor(id, role, part, out);
                 }

@@ -70,6 +70,10 @@ impl Project {
     pub fn class(&self, at: super::ClassRef) -> &Class {
         &self.modules[at.module].ir.classes[at.class]
     }
+    /// What the top level of a module binds, in no particular order.
+    pub fn bindings(&self, module: ModuleId) -> impl Iterator<Item = (&Name, &Binding)> {
+        self.modules[module].bindings.iter()
+    }
     pub fn file(&self, module: ModuleId) -> FileId {
         self.modules[module].file
     }

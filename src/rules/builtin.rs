@@ -5,7 +5,23 @@ use super::book::RuleBook;
 use super::load::load;
 
 /// Built-in rule files, in order: later ones override earlier ones.
-pub const FILES: &[(&str, &str)] = &[];
+pub const FILES: &[(&str, &str)] = &[
+    ("rules/python.toml", include_str!("../../rules/python.toml")),
+    ("rules/collectives/functional.toml", include_str!("../../rules/collectives/functional.toml")),
+    ("rules/collectives/spmd_types.toml", include_str!("../../rules/collectives/spmd_types.toml")),
+    ("rules/collectives/torch_distributed.toml", include_str!("../../rules/collectives/torch_distributed.toml")),
+    ("rules/models/colossalai.toml", include_str!("../../rules/models/colossalai.toml")),
+    ("rules/models/deepspeed.toml", include_str!("../../rules/models/deepspeed.toml")),
+    ("rules/models/fairscale.toml", include_str!("../../rules/models/fairscale.toml")),
+    ("rules/models/interevo.toml", include_str!("../../rules/models/interevo.toml")),
+    ("rules/models/megatron.toml", include_str!("../../rules/models/megatron.toml")),
+    ("rules/models/nanotron.toml", include_str!("../../rules/models/nanotron.toml")),
+    ("rules/models/neox.toml", include_str!("../../rules/models/neox.toml")),
+    ("rules/models/picotron.toml", include_str!("../../rules/models/picotron.toml")),
+    ("rules/models/torchtitan.toml", include_str!("../../rules/models/torchtitan.toml")),
+    ("rules/models/veomni.toml", include_str!("../../rules/models/veomni.toml")),
+    ("rules/models/verl.toml", include_str!("../../rules/models/verl.toml")),
+];
 
 /// The built-in rules.
 ///

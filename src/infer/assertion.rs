@@ -1,0 +1,453 @@
+//! Types stated in the code: `assert_type`, `mutate_type`, and annotation comments on statements. In: a value and a declared type.
+//! Out: the value so typed, or a finding that shows both. Never: parsing of comments (`syntax/`). Source: DESIGN.md section 3;
+//! spmd_types 0.3.1 `runtime.assert_type`. Next: `settings.rs`.
+
+use super::expr::CallArgs;
+use super::finding::{
+    AnnotationName, AnnotationProblem, ArgumentProblem, Declared, FindingKind, OperandAt,
+};
+use super::intrinsics::atom_set;
+use super::machine::Machine;
+use super::value::{ObjId, Value};
+use crate::ir::annotation::{Alt, Atom, AxisAtom, ClauseKind, Cond, Target, TypeExpr, TypedTarget};
+use crate::ir::{Claim, Const, StmtId};
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, TensorType};
+
+/// A declared type, resolved: axes with their atoms, in order; `rest` for a bare atom.
+#[derive(Clone, Debug, Default)]
+pub struct DeclaredType {
+    pub entries: Vec<(Axis, Atom)>,
+    pub rest: Option<Atom>,
+    /// Rank, if the notation shows it.
+    pub rank: Option<usize>,
+}
+
+impl Machine<'_> {
+    /// `assert_type(tensor, types, spec)`: checks what is known, and declares what is not.
+    pub fn assert_type(&mut self, id: StmtId, args: &CallArgs) -> Value {
+        let Some(target) = args.get(0, "tensor").cloned() else { return Value::Unknown };
+        if let Value::Tuple(items) = &target {
+            let items = items.clone();
+            for item in items.iter() {
+                let mut one = args.clone();
+                if let Some(first) = one.args.first_mut() {
+                    first.value = item.clone();
+                }
+                self.assert_type(id, &one);
+            }
+            return target;
+        }
+        let Some(tensor) = self.as_tensor(&target) else { return target };
+        let rank = self.w.heap.tensor(tensor).and_then(TensorType::rank);
+        let Some(declared) = self.declared_arguments(id, args, rank) else { return target };
+        let part = args.args.first().map_or(0, |a| a.part);
+        let place = self.place(id);
+        let at = self.part(id, part);
+        if self.declare(id, tensor, &declared, Declared::Assertion, place, at) {
+            self.changed.push(tensor);
+        }
+        target
+    }
+
+    /// The types and the partition spec given to an assertion; `None` after a finding or when they are not known.
+    fn declared_arguments(&mut self, id: StmtId, args: &CallArgs, rank: Option<usize>) -> Option<DeclaredType> {
+        let mut out = DeclaredType::default();
+        let mut shards: Vec<(u8, Axis)> = Vec::new();
+        let mut spec = None;
+        for arg in args.args.iter().skip(1) {
+            match &arg.value {
+                Value::Dict(_) => {
+                    let entries = self.type_dict(&arg.value)?;
+                    for (axes, atom) in entries {
+                        for axis in axes.iter() {
+                            let atom = self.canonical_atom(id, atom, rank)?;
+                            if let Atom::Shard(dim) = atom {
+                                let dim = u8::try_from(dim).ok()?;
+                                if shards.iter().any(|(d, _)| *d == dim) {
+                                    let name = Name::from("assert_type");
+                                    let kind = FindingKind::BadArguments { name, problem: ArgumentProblem::UnorderedShards(dim) };
+                                    self.report(self.place(id), kind);
+                                    return None;
+                                }
+                                shards.push((dim, axis.clone()));
+                            }
+                            out.entries.push((axis.clone(), atom));
+                        }
+                    }
+                }
+                Value::Atom(atom) => out.rest = Some(*atom),
+                Value::Spec(dims) => spec = Some(dims.clone()),
+                Value::Const(Const::None) => {}
+                _ => return None,
+            }
+        }
+        if let Some(dims) = spec {
+            self.add_spec(id, &dims, rank, &mut out)?;
+        }
+        Some(out)
+    }
+
+    fn add_spec(&mut self, id: StmtId, dims: &[Vec<Axis>], rank: Option<usize>, out: &mut DeclaredType) -> Option<()> {
+        if let Some(rank) = rank.filter(|r| *r != dims.len()) {
+            let problem = AnnotationProblem::WrongRank { entries: dims.len(), rank };
+            self.report(self.place(id), FindingKind::AnnotationMisfit { problem });
+            return None;
+        }
+        for (dim, axes) in dims.iter().enumerate() {
+            for axis in axes {
+                let stated = out.entries.iter().find(|(a, _)| a == axis).map(|(_, t)| *t);
+                match stated {
+                    None | Some(Atom::Varying) => {
+                        out.entries.retain(|(a, _)| a != axis);
+                        out.entries.push((axis.clone(), Atom::Shard(i32::try_from(dim).ok()?)));
+                    }
+                    Some(other) => {
+                        let problem = ArgumentProblem::ShardOf(super::intrinsics::atom_type(other));
+                        let kind = FindingKind::BadArguments { name: Name::from("assert_type"), problem };
+                        self.report(self.place(id), kind);
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// A shard dim counted from 0; a finding if the tensor has fewer dims.
+    fn canonical_atom(&mut self, id: StmtId, atom: Atom, rank: Option<usize>) -> Option<Atom> {
+        let (Atom::Shard(dim), Some(rank)) = (atom, rank) else { return Some(atom) };
+        match crate::types::normalize_dim(i64::from(dim), rank) {
+            Some(at) => i32::try_from(at).ok().map(Atom::Shard),
+            None => {
+                let kind = FindingKind::ShardOutOfRange { dim: i64::from(dim), rank, operand: None };
+                self.report(self.place(id), kind);
+                None
+            }
+        }
+    }
+
+    /// Checks a declared type against what is known of a tensor, and sets what is not. False after a finding.
+    pub fn declare(&mut self, id: StmtId, tensor: ObjId, declared: &DeclaredType, what: Declared, by: Place, at: Place) -> bool {
+        let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return true };
+        let checked = self.w.modes.typecheck.is_some() && what == Declared::Assertion;
+        let reason = if what == Declared::Assertion { Why::Asserted } else { Why::Declared };
+        let mut all = declared.entries.clone();
+        if let Some(rest) = declared.rest {
+            let named = self.whole_mesh().map(|set| set.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
+            all.extend(named.into_iter().filter(|a| !declared.entries.iter().any(|(b, _)| a == b)).map(|a| (a, rest)));
+        }
+        for (axis, atom) in &all {
+            let known = t.local.get(axis).clone();
+            let set = atom_set(*atom);
+            let shard = match atom {
+                Atom::Shard(dim) => u8::try_from(*dim).ok(),
+                _ => None,
+            };
+            // A varying value may be declared the pending sum that it is about to be.
+            let transmuted = known.set == AxisType::V && set == AxisType::P;
+            let adopted = !checked && t.grad == crate::types::Tri::No && known.set.leq(AxisType::EQUAL) && set.leq(AxisType::EQUAL);
+            let shards_differ = matches!((known.shard, shard), (Some(a), Some(b)) if a != b && known.set == AxisType::V);
+            if (known.set.meet(set).is_empty() && !transmuted && !adopted) || shards_differ {
+                let declared = AxisState { set, shard, origin: None };
+                let operand = OperandAt { place: Some(at), state: known, is_number: false, is_divisor: false };
+                let kind = FindingKind::DeclaredMismatch { axis: axis.clone(), what, declared, found: operand, declared_at: by };
+                self.report(at, kind);
+                self.forget_types(tensor);
+                return false;
+            }
+            let origin = Origin::new(by, reason.clone(), set.known());
+            let origin = if known.set == set { known.origin.unwrap_or(origin) } else { origin };
+            t.local.set(axis, AxisState { set, shard: shard.or(known.shard.filter(|_| set == AxisType::V)), origin: Some(origin) });
+        }
+        if let (Some(rest), true) = (declared.rest, t.local.rest.set.is_unknown()) {
+            t.local.rest = AxisState::new(atom_set(rest)).from(&Origin::new(by, reason, atom_set(rest).known()));
+        }
+        if let (Some(rank), None) = (declared.rank, &t.shape) {
+            t.shape = Some(Shape(vec![None; rank]));
+        }
+        let _ = id;
+        if self.w.heap.tensor(tensor) != Some(&t) {
+            self.retype(tensor, t);
+        }
+        true
+    }
+
+    fn forget_types(&mut self, tensor: ObjId) {
+        if let Some(t) = self.w.heap.tensor(tensor).cloned() {
+            self.retype(tensor, TensorType { local: crate::types::LocalType::unknown(), untracked: true, ..t });
+        }
+    }
+
+    /// `mutate_type(tensor, axis, src=, dst=)`
+    pub fn mutate_type(&mut self, id: StmtId, args: &CallArgs) -> Value {
+        let Some(target) = args.get(0, "tensor").cloned() else { return Value::Unknown };
+        let axis = args.get(1, "axis").cloned();
+        let (src, dst) = (args.keyword("src").cloned(), args.keyword("dst").cloned());
+        let (Some(tensor), Some(axis)) = (self.as_tensor(&target), axis) else { return target };
+        let (Some(Value::Atom(src)), Some(Value::Atom(dst)), Some(axes)) = (src, dst, self.axes_of_value(&axis)) else {
+            return target;
+        };
+        let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return target };
+        for axis in axes.iter() {
+            let known = t.local.get(axis).clone();
+            if known.set.meet(atom_set(src)).is_empty() {
+                let place = Some(self.part(id, 1));
+                let declared = AxisState::new(atom_set(src));
+                let found = OperandAt { place, state: known, is_number: false, is_divisor: false };
+                let at = self.place(id);
+                let kind =
+                    FindingKind::DeclaredMismatch { axis: axis.clone(), what: Declared::Assertion, declared, found, declared_at: at };
+                self.report(at, kind);
+                self.forget_types(tensor);
+                return target;
+            }
+            let state = self.asserted(id, dst);
+            t.local.set(axis, state);
+        }
+        self.retype(tensor, t);
+        target
+    }
+
+    /// The annotation comments whose logical line ends with this statement.
+    pub fn claims_after(&mut self, id: StmtId) {
+        let func = self.func();
+        let start = func.claims.partition_point(|c| c.stmt < id);
+        for claim in func.claims[start..].iter().take_while(|c| c.stmt == id) {
+            self.claim(id, claim);
+        }
+    }
+
+    fn claim(&mut self, id: StmtId, claim: &Claim) {
+        for clause in &claim.annotation.clauses {
+            match &clause.kind {
+                ClauseKind::Bare(types) => {
+                    if types.len() > claim.targets.len() && !claim.targets.is_empty() {
+                        let place = self.place_of(clause.span);
+                        self.report(place, FindingKind::AnnotationMisfit { problem: AnnotationProblem::TooManyTypes });
+                        continue;
+                    }
+                    for (target, ty) in claim.targets.iter().zip(types) {
+                        if let Some(value) = self.claim_target(target) {
+                            self.claim_value(id, &value, ty);
+                        }
+                    }
+                }
+                ClauseKind::Named(targets) => {
+                    for typed in targets {
+                        if let Some(value) = self.named_target(typed) {
+                            self.claim_value(id, &value, &typed.ty);
+                        }
+                    }
+                }
+                ClauseKind::Trust(targets) => {
+                    for typed in targets {
+                        if let Some(value) = self.named_target(typed) {
+                            if let Some(tensor) = self.as_tensor(&value) {
+                                self.forget_types(tensor);
+                            }
+                            self.claim_value(id, &value, &typed.ty);
+                        }
+                    }
+                }
+                ClauseKind::Param { target, ty, reduce: _ } => {
+                    let typed = TypedTarget { target: target.clone(), ty: ty.clone(), span: clause.span };
+                    if let Some(value) = self.named_target(&typed) {
+                        self.claim_value(id, &value, ty);
+                    }
+                }
+                ClauseKind::Assume(cond) => self.assume_cond(cond),
+                ClauseKind::Signature { .. }
+                | ClauseKind::Mesh { .. }
+                | ClauseKind::Alias { .. }
+                | ClauseKind::Group { .. }
+                | ClauseKind::Flag(_)
+                | ClauseKind::Mode(_)
+                | ClauseKind::Extern { .. } => {}
+            }
+        }
+    }
+
+    fn assume_cond(&mut self, cond: &Cond) {
+        let formula = super::settings::cond_formula(cond);
+        if let super::formula::Outcome::Open(atom) = formula.eval(&self.w.facts) {
+            let value = !matches!(formula, super::formula::Formula::Not(_));
+            self.w.facts = self.w.facts.with(atom, value);
+        }
+    }
+
+    /// The value that a named target means; a name that is not there is a finding.
+    pub fn named_target(&mut self, typed: &TypedTarget) -> Option<Value> {
+        let local = |m: &Self, name: &Name| m.func().locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i);
+        let base = match &typed.target {
+            Target::Name(name) | Target::Attr(name, _) | Target::Index(name, _) | Target::Key(name, _) => name,
+            Target::Return => return None,
+        };
+        let Some(at) = local(self, base) else {
+            let near = self.nearest_local(base);
+            let place = self.place_of(typed.span);
+            self.report(place, FindingKind::UnknownInAnnotation { what: AnnotationName::Variable, name: base.clone(), near });
+            return None;
+        };
+        let mut value = self.local(at);
+        match &typed.target {
+            Target::Attr(_, path) => {
+                for name in path {
+                    value = self.attr_quietly(&value, name);
+                }
+            }
+            Target::Index(_, n) => value = self.claim_item(&value, &Value::int(*n)),
+            Target::Key(_, key) => value = self.claim_item(&value, &Value::str(key.clone())),
+            Target::Name(_) | Target::Return => {}
+        }
+        Some(value)
+    }
+
+    fn claim_item(&mut self, base: &Value, key: &Value) -> Value {
+        match base {
+            Value::Tuple(items) => key.as_int().and_then(|n| items.get(usize::try_from(n).ok()?)).cloned().unwrap_or(Value::Unknown),
+            Value::Dict(_) | Value::List(_) => self
+                .literal_items(base)
+                .and_then(|items| key.as_int().and_then(|n| items.get(usize::try_from(n).ok()?).cloned()))
+                .or_else(|| match base {
+                    Value::Dict(id) => match self.w.heap.get(*id) {
+                        Some(super::heap::Cell::Dict(cell)) => cell.get(key).cloned(),
+                        _ => None,
+                    },
+                    _ => None,
+                })
+                .unwrap_or(Value::Unknown),
+            _ => Value::Unknown,
+        }
+    }
+
+    fn nearest_local(&self, name: &str) -> Option<Name> {
+        let candidates = self.func().locals.iter().map(|l| &l.name);
+        super::settings::nearest(name, candidates)
+    }
+
+    /// Checks or declares a value's type by a comment.
+    pub fn claim_value(&mut self, id: StmtId, value: &Value, ty: &TypeExpr) {
+        let Some(tensor) = self.as_tensor(value) else { return };
+        let rank = self.w.heap.tensor(tensor).and_then(TensorType::rank);
+        let Some(declared) = self.resolve_type(ty, rank) else { return };
+        let by = self.place_of(ty.span);
+        let at = self.place(id);
+        self.declare(id, tensor, &declared, Declared::Comment, by, at);
+        self.changed.push(tensor);
+    }
+
+    /// A written type in the present world; `None` if it says nothing here, or after a finding.
+    pub fn resolve_type(&mut self, ty: &TypeExpr, rank: Option<usize>) -> Option<DeclaredType> {
+        for (cond, alt) in &ty.alternatives {
+            let holds = match cond {
+                None => true,
+                Some(cond) => match super::settings::cond_formula(cond).eval(&self.w.facts) {
+                    super::formula::Outcome::Decided(b) => b,
+                    super::formula::Outcome::Open(_) => return None,
+                },
+            };
+            if holds {
+                return self.resolve_alt(ty, alt, rank);
+            }
+        }
+        None
+    }
+
+    fn resolve_alt(&mut self, ty: &TypeExpr, alt: &Alt, rank: Option<usize>) -> Option<DeclaredType> {
+        let mut out = DeclaredType::default();
+        match alt {
+            Alt::Unknown => return None,
+            Alt::Atom(atom) => out.rest = Some(*atom),
+            Alt::Map(entries) => self.add_map(entries, rank, &mut out)?,
+            Alt::Spec(dims) => {
+                let mut resolved = Vec::new();
+                for dim in dims {
+                    let mut axes = Vec::new();
+                    for name in dim {
+                        axes.extend(self.axis_in_annotation(name, ty)?.iter().cloned());
+                    }
+                    resolved.push(axes);
+                }
+                self.add_dims(ty, &resolved, rank, &mut out)?;
+            }
+            Alt::Dims { dims, map } => {
+                let mut resolved = Vec::new();
+                for dim in dims {
+                    let mut axes = Vec::new();
+                    for name in &dim.over {
+                        axes.extend(self.axis_in_annotation(name, ty)?.iter().cloned());
+                    }
+                    resolved.push(axes);
+                }
+                self.add_map(map, rank, &mut out)?;
+                self.add_dims(ty, &resolved, rank, &mut out)?;
+            }
+        }
+        Some(out)
+    }
+
+    fn add_dims(&mut self, ty: &TypeExpr, dims: &[Vec<Axis>], rank: Option<usize>, out: &mut DeclaredType) -> Option<()> {
+        let place = self.place_of(ty.span);
+        if let Some(rank) = rank.filter(|r| *r != dims.len()) {
+            let problem = AnnotationProblem::WrongRank { entries: dims.len(), rank };
+            self.report(place, FindingKind::AnnotationMisfit { problem });
+            return None;
+        }
+        out.rank = Some(dims.len());
+        for (dim, axes) in dims.iter().enumerate() {
+            for axis in axes {
+                if out.entries.iter().any(|(a, t)| a == axis && matches!(t, Atom::Shard(_))) {
+                    self.report(place, FindingKind::AnnotationMisfit { problem: AnnotationProblem::RepeatedAxis });
+                    return None;
+                }
+                out.entries.retain(|(a, _)| a != axis);
+                out.entries.push((axis.clone(), Atom::Shard(i32::try_from(dim).ok()?)));
+            }
+        }
+        Some(())
+    }
+
+    fn add_map(&mut self, entries: &[AxisAtom], rank: Option<usize>, out: &mut DeclaredType) -> Option<()> {
+        for entry in entries {
+            let mut atom = entry.atom;
+            if let (Atom::Shard(dim), Some(rank)) = (atom, rank) {
+                match crate::types::normalize_dim(i64::from(dim), rank) {
+                    Some(at) => atom = Atom::Shard(i32::try_from(at).ok()?),
+                    None => {
+                        let place = self.place_of(entry.span);
+                        self.report(place, FindingKind::ShardOutOfRange { dim: i64::from(dim), rank, operand: None });
+                        return None;
+                    }
+                }
+            }
+            for name in &entry.axes {
+                let ty = TypeExpr { span: entry.span, alternatives: Vec::new() };
+                for axis in self.axis_in_annotation(name, &ty)?.iter() {
+                    out.entries.push((axis.clone(), atom));
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// An axis, alias or group parameter named in an annotation; one that the mesh does not have is a finding.
+    fn axis_in_annotation(&mut self, name: &Name, ty: &TypeExpr) -> Option<crate::types::AxisSet> {
+        let module = self.activation().module;
+        let local = self.func().locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i);
+        if let Some(local) = local {
+            let value = self.local(local);
+            if let Some(axes) = self.axes_of_value(&value) {
+                return Some(axes);
+            }
+        }
+        match self.settings.axis_in(module, name) {
+            Ok(axes) => Some(axes),
+            Err(near) => {
+                let place = self.place_of(ty.span);
+                self.report(place, FindingKind::UnknownInAnnotation { what: AnnotationName::Axis, name: name.clone(), near });
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Calls of functions outside the project: by rule, as a builtin of Python, or unknown. In: a qualified path and arguments.
+//! Out: a value. Never: names of frameworks; what a path means is in `rules/`. Next: `intrinsics.rs`, `builtins.rs`.
+
+use super::expr::{CallArg, CallArgs};
+use super::heap::{Cell, ObjectCell, ObjectClass};
+use super::machine::{Eval, Machine};
+use super::output::Reason;
+use super::value::{Flavour, Value};
+use crate::ir::StmtId;
+use crate::project::ClassRef;
+use crate::rules::{Entry, ModuleRule};
+use crate::source::Name;
+use crate::types::{Axis, AxisSet, LocalType, TensorType, Tri};
+use std::sync::Arc;
+
+impl Machine<'_> {
+    /// A function outside the project.
+    pub fn call_external(&mut self, id: StmtId, path: &Name, args: &CallArgs) -> Eval {
+        match self.rules.get(path).cloned() {
+            Some(Entry::Op(rule)) => Eval::One(self.apply_op(id, &rule, args)),
+            Some(Entry::Collective(rule)) => Eval::One(self.collective(id, &rule, args)),
+            Some(Entry::Intrinsic(rule)) => self.intrinsic(id, &rule, args),
+            Some(Entry::Group(rule)) => {
+                let with = rule.with.iter().find(|(flag, _)| {
+                    matches!(args.keyword(flag), Some(Value::Const(crate::ir::Const::Bool(true))))
+                });
+                let open = rule.with.iter().any(|(flag, _)| {
+                    args.keyword(flag).is_some_and(|v| !matches!(v, Value::Const(_)))
+                });
+                if open {
+                    return Eval::One(Value::Unknown);
+                }
+                let axes: AxisSet = with.map_or(&rule.axes, |(_, axes)| axes).iter().map(|a| self.settings.canonical(a)).collect();
+                Eval::One(super::names::given(rule.gives, axes))
+            }
+            Some(Entry::Module(rule)) => {
+                let object = self.external_module(&rule, args);
+                Eval::One(object)
+            }
+            None => match path.strip_prefix("builtins.") {
+                Some(name) => self.builtin(id, name, args),
+                None => {
+                    self.unknown_external(path, args);
+                    Eval::One(Value::Unknown)
+                }
+            },
+        }
+    }
+
+    fn unknown_external(&mut self, path: &Name, args: &CallArgs) {
+        let reason = if path.starts_with("torch.") { Reason::NoRule } else { Reason::UnresolvedCall };
+        self.lose(reason, path);
+        self.forget(args);
+    }
+
+    /// An instance of a `torch.nn` module, with its parameters.
+    fn external_module(&mut self, rule: &Arc<ModuleRule>, args: &CallArgs) -> Value {
+        let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let bound = rule.args.bind(&keywords);
+        let mut cell = ObjectCell { class: ObjectClass::External(rule.name.clone()), path: rule.name.clone(), attrs: Vec::new() };
+        for (name, sizes) in &rule.params {
+            if name == "bias" && args.keyword("bias").and_then(Value::as_bool) == Some(false) {
+                cell.set(name, Value::NONE);
+                continue;
+            }
+            let shape: Option<Vec<Option<i64>>> = sizes
+                .iter()
+                .map(|s| {
+                    let at = rule.args.index(s)?;
+                    Some(bound.first(at).and_then(|i| args.args[i].value.as_int()))
+                })
+                .collect();
+            let t = TensorType {
+                local: LocalType::unknown(),
+                grad: Tri::Yes,
+                shape: shape.filter(|s| !s.is_empty()).map(crate::types::Shape),
+                untracked: true,
+            };
+            let tensor = self.new_tensor(t);
+            cell.set(name, tensor);
+        }
+        Value::Object(self.fresh(Cell::Object(cell)))
+    }
+
+    /// A call of an instance of an external class: a `torch.nn` module is its operation on the input and its parameters.
+    pub fn call_external_object(&mut self, id: StmtId, object: &Value, class: &Name, args: &CallArgs) -> Eval {
+        let rule = match self.rules.get(class) {
+            Some(Entry::Module(rule)) => rule.clone(),
+            _ => {
+                self.unresolved(args, class);
+                return Eval::One(Value::Unknown);
+            }
+        };
+        let Some(op) = rule.call.as_ref().and_then(|c| self.rules.op(c)).cloned() else {
+            self.unresolved(args, class);
+            return Eval::One(Value::Unknown);
+        };
+        let mut all = CallArgs { args: args.args.clone(), open: args.open };
+        let cell = match object {
+            Value::Object(at) => self.w.heap.object(*at).cloned(),
+            _ => None,
+        };
+        for (name, _) in &rule.params {
+            if let (Some(value), Some(_)) = (cell.as_ref().and_then(|c| c.get(name)), op.args.index(name)) {
+                all.args.push(CallArg { keyword: Some(name.clone()), value: value.clone(), part: 0 });
+            }
+        }
+        Eval::One(self.apply_op(id, &op, &all))
+    }
+
+    /// A method of an instance of an external class.
+    pub fn external_method(&mut self, id: StmtId, receiver: &Value, name: &Name, args: &CallArgs) -> Eval {
+        let class = match receiver {
+            Value::Object(at) => match self.w.heap.object(*at).map(|o| o.class.clone()) {
+                Some(ObjectClass::External(path)) => path,
+                _ => return Eval::One(Value::Unknown),
+            },
+            _ => return Eval::One(Value::Unknown),
+        };
+        let path = Name::from(format!("{class}.{name}"));
+        self.call_external(id, &path, &args.with_first(receiver.clone()))
+    }
+
+    /// A method that a class of the project inherits from outside: `apply` of an autograd function, and nothing else yet.
+    pub fn external_class_method(&mut self, _id: StmtId, class: ClassRef, name: &Name, args: &CallArgs) -> Eval {
+        let what = format!("{}.{name}", self.project.class(class).name);
+        self.unresolved(args, &what);
+        Eval::One(Value::Unknown)
+    }
+
+    /// What a decorator does to a function: `None` if that is not known.
+    pub fn decorator(&mut self, value: &Value) -> Option<Flavour> {
+        match value {
+            Value::Context(context) => match context.as_ref() {
+                super::value::Context::Grad(false) => Some(Flavour::NoGrad),
+                super::value::Context::Grad(true) | super::value::Context::Null => Some(Flavour::Plain),
+                _ => None,
+            },
+            Value::Path(path) => decorator_of_path(self.rules, path),
+            _ => None,
+        }
+    }
+
+    /// The axes of an optional group argument of an intrinsic.
+    pub fn optional_group(&mut self, group: Option<&Value>, default: &[Name]) -> Option<AxisSet> {
+        match group {
+            None | Some(Value::Const(crate::ir::Const::None)) => self.default_axes(default),
+            Some(value) => self.axes_of_value(value),
+        }
+    }
+
+    /// A list of mesh axes from names, in a fresh mesh.
+    pub fn axes_from_names(names: &[Name]) -> Vec<(Axis, Option<u64>)> {
+        names.iter().map(|n| (Axis::new(n.clone()), None)).collect()
+    }
+}
+
+/// What a decorator given by path does.
+pub fn decorator_of_path(rules: &crate::rules::RuleBook, path: &str) -> Option<Flavour> {
+    match path {
+        "builtins.staticmethod" => return Some(Flavour::Static),
+        "builtins.classmethod" => return Some(Flavour::ClassMethod),
+        "builtins.property" | "functools.cached_property" => return Some(Flavour::Property),
+        "abc.abstractmethod" | "typing.override" | "typing.overload" | "typing_extensions.override" => return Some(Flavour::Plain),
+        _ => {}
+    }
+    match rules.get(path) {
+        Some(Entry::Intrinsic(rule)) => match rule.does.as_str() {
+            "transparent" | "wraps" | "register-function" | "decorator-factory" | "null-context" | "enable-grad" | "identity" => {
+                Some(Flavour::Plain)
+            }
+            "no-grad" => Some(Flavour::NoGrad),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,317 @@
+//! Functions with a meaning of their own in the checker: statements about types, meshes, contexts, gradients. In: the rule's `does`
+//! and a call. Out: a value or an effect. Never: paths of frameworks. Source: `rules/README.md`, section on intrinsics.
+//! Next: `assertion.rs`.
+
+use super::expr::CallArgs;
+use super::finding::{FindingKind, OperandAt};
+use super::heap::Cell;
+use super::machine::{Eval, Machine};
+use super::output::Reason;
+use super::value::{Context, PartialApp, Value};
+use super::world::{Flow, Path};
+use crate::ir::annotation::Atom;
+use crate::ir::{Block, Const, LocalId, StmtId};
+use crate::rules::IntrinsicRule;
+use crate::source::Name;
+use crate::types::{Axis, AxisState, AxisType, LocalType, Mesh, Origin, Reason as Why, Spmd, TensorType, Tri};
+use std::sync::Arc;
+
+impl Machine<'_> {
+    pub fn intrinsic(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Eval {
+        let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let bound = rule.args.bind(&keywords);
+        let arg = |name: &str| {
+            let at = rule.args.index(name)?;
+            bound.first(at).map(|i| args.args[i].value.clone())
+        };
+        let first = args.positional(0).cloned();
+        let value = match rule.does.as_str() {
+            "assert-type" => self.assert_type(id, args),
+            "assert-type-like" => first.unwrap_or(Value::Unknown),
+            "mutate-type" => self.mutate_type(id, args),
+            "typecheck" => {
+                let strict = match arg("strict_mode") {
+                    Some(Value::Const(Const::Str(mode))) => Some(mode == "strict"),
+                    _ => None,
+                };
+                let local = arg("local").and_then(|v| v.as_bool());
+                Value::Context(Arc::new(Context::Typecheck { strict, local }))
+            }
+            "no-typecheck" => match first {
+                Some(_) => Value::Unknown,
+                None => Value::Context(Arc::new(Context::NoTypecheck)),
+            },
+            "set-current-mesh" => match first.and_then(|m| self.mesh_of_value(&m)) {
+                Some(mesh) => Value::Context(Arc::new(Context::Mesh(mesh))),
+                None => Value::Unknown,
+            },
+            "no-grad" => self.grad_context(first, false),
+            "enable-grad" => self.grad_context(first, true),
+            "set-grad-enabled" => match first.and_then(|v| v.as_bool()) {
+                Some(on) => Value::Context(Arc::new(Context::Grad(on))),
+                None => Value::Unknown,
+            },
+            "null-context" | "local" => Value::Context(Arc::new(Context::Null)),
+            "scalar" => self.scalar(args),
+            "shard-type" => match first.as_ref().and_then(Value::as_int).and_then(|n| i32::try_from(n).ok()) {
+                Some(n) => Value::Atom(Atom::Shard(n)),
+                None => Value::Unknown,
+            },
+            "partition-spec" => self.partition_spec(args),
+            "init-device-mesh" => self.device_mesh(arg("mesh_shape"), arg("mesh_dim_names")),
+            "device-mesh" => self.device_mesh(None, arg("mesh_dim_names")),
+            "world-group" => self.whole_mesh().map_or(Value::Unknown, Value::Group),
+            "get-rank" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
+                Some(axes) => Value::Rank(axes),
+                None => Value::Number(None),
+            },
+            "get-world-size" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
+                Some(axes) => Value::Size(axes),
+                None => Value::Size(crate::types::AxisSet::one(Axis::variable("world"))),
+            },
+            "group-or-default" => match first {
+                Some(Value::Const(Const::None)) | None => {
+                    self.default_axes(&rule.default_group).map_or(Value::Unknown, Value::Group)
+                }
+                Some(group) => group,
+            },
+            "parameter" => self.parameter(id, args),
+            "transparent" | "identity" | "copy" | "wraps" | "register-function" | "buffer" => match first {
+                Some(value) => value,
+                None => Value::Path(rule.name.clone()),
+            },
+            "decorator-factory" => Value::Path(rule.name.clone()),
+            "cast" => args.positional(1).cloned().unwrap_or(Value::Unknown),
+            "partial" => match first {
+                Some(callee) => self.partial(callee, args),
+                None => Value::Unknown,
+            },
+            "checkpoint" => return self.checkpoint(id, rule, args),
+            "pure" => Value::Unknown,
+            "barrier" | "init-process-group" => Value::NONE,
+            "new-group" => Value::Unknown,
+            "reduce-op" | "object-collective" | "rooted-collective" => {
+                self.forget(args);
+                Value::Unknown
+            }
+            other => {
+                self.lose(Reason::NoRule, other);
+                self.forget(args);
+                Value::Unknown
+            }
+        };
+        Eval::One(value)
+    }
+
+    /// `no_grad()` as a context or decorator; `no_grad(f)` is `f` without gradients, which only a decorator can say.
+    fn grad_context(&mut self, first: Option<Value>, on: bool) -> Value {
+        match first {
+            Some(Value::Closure(_) | Value::Unknown) => Value::Unknown,
+            Some(_) | None => Value::Context(Arc::new(Context::Grad(on))),
+        }
+    }
+
+    fn partial(&mut self, callee: Value, args: &CallArgs) -> Value {
+        let rest = args.skip_first();
+        let keywords = rest.args.iter().filter_map(|a| a.keyword.clone().map(|k| (k, a.value.clone()))).collect();
+        let args = rest.args.iter().filter(|a| a.keyword.is_none()).map(|a| a.value.clone()).collect();
+        Value::Partial(Arc::new(PartialApp { callee, args, keywords }))
+    }
+
+    /// `checkpoint(fn, ..., *args)` calls `fn(*args)`.
+    fn checkpoint(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Eval {
+        let Some(callee) = args.get(0, "function").cloned() else { return Eval::One(Value::Unknown) };
+        // Parameters between the function and `*args` are the checkpoint's own.
+        let own = rule.args.params.iter().position(|p| p.variadic).unwrap_or(1);
+        let own_names: Vec<Name> = rule.args.params.iter().map(|p| p.name.clone()).collect();
+        let mut seen = 0;
+        let passed: Vec<_> = args
+            .args
+            .iter()
+            .filter(|a| match &a.keyword {
+                Some(name) => !own_names.contains(name),
+                None => {
+                    seen += 1;
+                    seen > own
+                }
+            })
+            .cloned()
+            .collect();
+        self.call(id, &callee, &CallArgs { args: passed, open: args.open })
+    }
+
+    /// `Scalar(value, types)`: a number with a type.
+    fn scalar(&mut self, args: &CallArgs) -> Value {
+        let Some(types) = args.get(1, "spmd_type").cloned() else { return Value::Unknown };
+        let Some(entries) = self.type_dict(&types) else { return Value::Number(None) };
+        let mut local = LocalType::unknown();
+        for (axes, atom) in entries {
+            for axis in axes.iter() {
+                local.set(axis, AxisState::new(atom_set(atom)));
+            }
+        }
+        Value::Number(Some(Arc::new(local)))
+    }
+
+    /// `PartitionSpec(a, None, (b, c))`
+    fn partition_spec(&mut self, args: &CallArgs) -> Value {
+        let mut dims = Vec::new();
+        for arg in &args.args {
+            match &arg.value {
+                Value::Const(Const::None) => dims.push(Vec::new()),
+                Value::Tuple(items) => {
+                    let mut axes = Vec::new();
+                    for item in items.iter() {
+                        match self.axes_of_value(item) {
+                            Some(set) => axes.extend(set.iter().cloned()),
+                            None => return Value::Unknown,
+                        }
+                    }
+                    dims.push(axes);
+                }
+                value => match self.axes_of_value(value) {
+                    Some(set) => dims.push(set.iter().cloned().collect()),
+                    None => return Value::Unknown,
+                },
+            }
+        }
+        if args.open { Value::Unknown } else { Value::Spec(Arc::new(dims)) }
+    }
+
+    fn device_mesh(&mut self, shape: Option<Value>, names: Option<Value>) -> Value {
+        let Some(names) = names.and_then(|n| self.literal_items(&n)) else { return Value::Unknown };
+        let sizes = shape.and_then(|s| self.literal_items(&s)).unwrap_or_default();
+        let mut axes = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            let Some(name) = name.as_str() else { return Value::Unknown };
+            let size = sizes.get(i).and_then(Value::as_int).and_then(|n| u64::try_from(n).ok());
+            axes.push((self.settings.canonical(name), size));
+        }
+        Value::Mesh(Arc::new(Mesh { axes }))
+    }
+
+    pub fn mesh_of_value(&mut self, value: &Value) -> Option<Arc<Mesh>> {
+        match value {
+            Value::Mesh(mesh) => Some(mesh.clone()),
+            Value::Tuple(_) | Value::List(_) | Value::Group(_) => {
+                let items = self.literal_items(value).unwrap_or_else(|| vec![value.clone()]);
+                let mut axes = Vec::new();
+                for item in items {
+                    axes.extend(self.axes_of_value(&item)?.iter().map(|a| (a.clone(), self.settings.axis_size(a))));
+                }
+                Some(Arc::new(Mesh { axes }))
+            }
+            _ => None,
+        }
+    }
+
+    /// `nn.Parameter(data)`: a tensor of its own that requires a gradient.
+    fn parameter(&mut self, _id: StmtId, args: &CallArgs) -> Value {
+        let data = args.get(0, "data").cloned();
+        let grad = match args.get(1, "requires_grad") {
+            None => Tri::Yes,
+            Some(value) => value.as_bool().map_or(Tri::Unknown, Tri::from_bool),
+        };
+        let shape = data.as_ref().and_then(|d| self.tensor(d)).and_then(|t| t.shape.clone());
+        self.new_tensor(TensorType { local: LocalType::unknown(), grad, shape, untracked: true })
+    }
+
+    /// `with context: body`
+    pub fn with(&mut self, id: StmtId, context: &Value, bind: Option<LocalId>, body: &Block) -> Vec<Path> {
+        let saved = self.w.modes.clone();
+        if let Value::Context(context) = context {
+            self.enter_context(context);
+        }
+        if let Some(local) = bind {
+            self.assign(id, local, Value::Unknown);
+        }
+        let mut paths = self.block(body);
+        for path in &mut paths {
+            path.world.modes = saved.clone();
+        }
+        if paths.iter().all(|p| p.flow != Flow::Next) && matches!(context, Value::Unknown | Value::Sym(_)) {
+            // A context manager may swallow an exception; nothing after it is known to be unreachable.
+            return paths;
+        }
+        paths
+    }
+
+    fn enter_context(&mut self, context: &Context) {
+        let modes = &mut self.w.modes;
+        match context {
+            Context::Typecheck { strict, local } => {
+                let inherited = modes.typecheck.unwrap_or(true);
+                modes.typecheck = Some(strict.unwrap_or(inherited));
+                if let Some(local) = local {
+                    modes.global = !local;
+                }
+            }
+            Context::NoTypecheck => modes.typecheck = None,
+            Context::Mesh(mesh) => modes.mesh = Some(mesh.clone()),
+            Context::Grad(on) => modes.grad = *on,
+            Context::Null => {}
+        }
+    }
+
+    /// `loss.backward()`: the implicit gradient is 1 on every rank, which is right for I and P only.
+    pub fn backward(&mut self, id: StmtId, loss: &Value, args: &CallArgs) {
+        if args.get(0, "gradient").is_some_and(|g| !g.is_none()) {
+            return;
+        }
+        let Some(t) = self.tensor(loss).cloned() else { return };
+        let axes: Vec<Axis> = t.local.listed().map(|(a, _)| a.clone()).collect();
+        let allowed = AxisType::I.join(AxisType::P);
+        for axis in axes {
+            let state = t.local.get(&axis).clone();
+            if !state.set.meet(allowed).is_empty() || state.set.known().is_none() {
+                continue;
+            }
+            if self.w.modes.typecheck.is_none() && (t.grad == Tri::No || axis.is_variable()) {
+                continue;
+            }
+            let operand = OperandAt { place: Some(self.part(id, 0)), state, is_number: false, is_divisor: false };
+            self.report(self.place(id), FindingKind::BackwardLoss { axis, operand });
+            return;
+        }
+        self.passed(self.place(id));
+    }
+
+    /// The entries of a dict of types: axes and atom; `None` if the dict is not known.
+    pub fn type_dict(&mut self, value: &Value) -> Option<Vec<(crate::types::AxisSet, Atom)>> {
+        let entries = match value {
+            Value::Dict(id) => match self.w.heap.get(*id) {
+                Some(Cell::Dict(dict)) if !dict.open => dict.entries.clone(),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let mut out = Vec::new();
+        for (key, value) in entries {
+            let axes = self.axes_of_value(&key)?;
+            let Value::Atom(atom) = value else { return None };
+            out.push((axes, atom));
+        }
+        Some(out)
+    }
+
+    /// A state decided by an assertion here.
+    pub fn asserted(&self, id: StmtId, atom: Atom) -> AxisState {
+        let set = atom_set(atom);
+        AxisState::new(set).from(&Origin::new(self.place(id), Why::Asserted, set.known()))
+    }
+}
+
+/// The type of an atom, shards as varying.
+pub fn atom_set(atom: Atom) -> AxisType {
+    match atom {
+        Atom::Replicate => AxisType::R,
+        Atom::Invariant => AxisType::I,
+        Atom::Varying | Atom::Shard(_) => AxisType::V,
+        Atom::Partial => AxisType::P,
+    }
+}
+
+/// The single type of an atom.
+pub fn atom_type(atom: Atom) -> Spmd {
+    atom_set(atom).known().expect("an atom is one type")
+}

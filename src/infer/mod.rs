@@ -1,0 +1,36 @@
+//! Inference: abstract execution of modules and root functions. In: a project, rules and settings. Out: [`Output`]: findings, types of
+//! variables, coverage. Never: words, I/O. Source: DESIGN.md section 5.
+//!
+//! Reading order: `value.rs`, `heap.rs`, `world.rs`, `join.rs`; `exec.rs`, `expr.rs`, `call.rs`; `ops.rs`, `collective.rs`.
+
+mod assertion;
+mod builtins;
+mod call;
+mod collective;
+mod contract;
+mod exec;
+mod expr;
+mod external;
+pub mod finding;
+pub mod formula;
+mod groups;
+mod heap;
+mod intrinsics;
+mod items;
+mod join;
+pub mod limits;
+mod machine;
+mod names;
+mod ops;
+pub mod output;
+mod repair;
+mod root;
+pub mod settings;
+mod statics;
+mod value;
+mod vocabulary;
+mod world;
+
+pub use output::{Coverage, Output, Row};
+pub use root::infer;
+pub use settings::Settings;

@@ -1,0 +1,299 @@
+//! Roots: module bodies, and functions that no analysed call reaches. In: the project. Out: merged [`Output`].
+//! Never: dependence on the order of threads: roots are independent and merged in order. Source: DESIGN.md section 5. Next: `machine.rs`.
+
+use super::heap::{Cell, ObjectCell, ObjectClass};
+use super::machine::{Activation, Machine};
+use super::output::{Output, Reason};
+use super::settings::Settings;
+use super::statics::{Statics, module_body};
+use super::value::{Closure, Flavour, Method, Value};
+use super::world::{Flow, Frame, World};
+use crate::ir::{FuncKind, LocalKind, ParamKind};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
+use crate::rules::RuleBook;
+use crate::source::{Files, Name};
+use crate::types::Mesh;
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// Python annotations of parameters that are no tensors.
+const OTHER_HINTS: &[&str] = &["int", "bool", "str", "float", "Optional[int]", "Optional[bool]", "Optional[str]", "Optional[float]", "dict", "Dict", "Callable"];
+
+/// Executes every root. Module bodies first: what they leave is what functions see of them.
+pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
+    settings.statics = Statics::new(project, rules);
+    settings.add_directives(project);
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules
+        .par_iter()
+        .map(|module| guarded(project, rules, files, settings, |m| m.module_root(*module)).unwrap_or_default())
+        .collect();
+    let mut out = Output::default();
+    for (module, (output, exports)) in modules.iter().zip(bodies) {
+        out.merge(output);
+        for (name, value) in exports {
+            settings.statics.set_export(*module, name, value);
+        }
+    }
+    let roots = functions(project, &out);
+    run(project, rules, files, settings, &roots.0, &mut out);
+    let left: Vec<FuncRef> = roots.1.into_iter().filter(|f| !out.executed.contains(f)).collect();
+    run(project, rules, files, settings, &left, &mut out);
+    out
+}
+
+fn run(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, roots: &[FuncRef], out: &mut Output) {
+    let outputs: Vec<Output> = roots
+        .par_iter()
+        .map(|root| guarded(project, rules, files, settings, |m| m.function_root(*root)).unwrap_or_default())
+        .collect();
+    for output in outputs {
+        out.merge(output);
+    }
+}
+
+/// Runs one root; a failure of the checker itself is a lost root, not a lost run.
+fn guarded<T>(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, f: impl FnOnce(Machine<'_>) -> T) -> Option<T> {
+    let machine = Machine::new(project, rules, files, settings);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(machine))).ok()
+}
+
+/// Functions to execute: those that nothing in the project calls by name, then the others.
+fn functions(project: &Project, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
+    let mut called: rustc_hash::FxHashSet<&str> = rustc_hash::FxHashSet::default();
+    for module in project.modules.iter() {
+        for func in module.ir.funcs.iter() {
+            called_names(&func.body, func, &mut called);
+        }
+    }
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    for (module, m) in project.modules.iter_enumerated() {
+        for (func, f) in m.ir.funcs.iter_enumerated() {
+            let at = FuncRef { module, func };
+            // Nested functions run where they are defined; lambdas and class bodies have no callers of their own.
+            if f.kind != FuncKind::Function || !f.captures.is_empty() || done.executed.contains(&at) && f.signature.is_empty() {
+                continue;
+            }
+            if !f.signature.is_empty() || !called.contains(f.name.as_str()) || f.name == "forward" {
+                first.push(at);
+            } else {
+                rest.push(at);
+            }
+        }
+    }
+    (first, rest)
+}
+
+/// Names that are called, as functions or methods.
+pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, out: &mut rustc_hash::FxHashSet<&'a str>) {
+    use crate::ir::{Operand, Rvalue, Stmt};
+    for node in block {
+        match &node.stmt {
+            Stmt::Assign { value: Rvalue::CallMethod { name, .. }, .. } => {
+                out.insert(name.as_str());
+            }
+            Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => match callee {
+                Operand::Global(name) => {
+                    out.insert(name.as_str());
+                }
+                Operand::Local(local) => {
+                    out.insert(func.locals[*local].name.as_str());
+                }
+                Operand::Const(_) => {}
+            },
+            Stmt::If { then, orelse, .. } => {
+                called_names(then, func, out);
+                called_names(orelse, func, out);
+            }
+            Stmt::For { body, orelse, .. } => {
+                called_names(body, func, out);
+                called_names(orelse, func, out);
+            }
+            Stmt::While { head, body, orelse, .. } => {
+                for b in [head, body, orelse] {
+                    called_names(b, func, out);
+                }
+            }
+            Stmt::With { body, .. } => called_names(body, func, out),
+            Stmt::Try { body, handlers, orelse, finally } => {
+                for b in [body, orelse, finally].into_iter().chain(handlers) {
+                    called_names(b, func, out);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// Executes a module body; its exports are the names whose values need no heap.
+    fn module_root(mut self, module: ModuleId) -> (Output, Vec<(Name, Value)>) {
+        let at = module_body(module);
+        let func = self.project.func(at);
+        self.begin(at, func.locals.len());
+        let mut exports: Option<Vec<(Name, Value)>> = None;
+        for path in self.block(&func.body) {
+            let Some(frame) = path.world.frames.first() else { continue };
+            let named: Vec<(Name, Value)> = func
+                .locals
+                .iter()
+                .zip(frame.locals())
+                .filter(|(l, v)| l.kind != LocalKind::Temp && is_portable(v))
+                .map(|(l, v)| (l.name.clone(), v.clone()))
+                .collect();
+            exports = Some(match exports {
+                None => named,
+                Some(known) => known.into_iter().filter(|e| named.contains(e)).collect(),
+            });
+        }
+        self.out.finish();
+        (self.out, exports.unwrap_or_default())
+    }
+
+    /// Executes a function whose caller is not known.
+    fn function_root(mut self, root: FuncRef) -> Output {
+        let func = self.project.func(root);
+        let mut worlds = vec![World::default()];
+        let class = func.class.map(|class| ClassRef { module: root.module, class });
+        let is_static = matches!(self.settings.static_flavour(self.project, self.rules, root), Some(Flavour::Static));
+        let receiver = match class.filter(|_| !is_static && func.params.first().is_some()) {
+            Some(class) if func.name != "__init__" => {
+                let (object, states) = self.built(class);
+                worlds = states;
+                Some(object)
+            }
+            Some(class) => {
+                let object = self.bare(class);
+                worlds = vec![std::mem::take(&mut self.w)];
+                Some(object)
+            }
+            None => None,
+        };
+        for world in worlds {
+            self.w = world;
+            self.begin(root, func.locals.len());
+            for (i, param) in func.params.iter().enumerate() {
+                let value = match (&receiver, i) {
+                    (Some(object), 0) => object.clone(),
+                    _ => self.unknown_param(param),
+                };
+                self.set_local(param.local, value);
+            }
+            if self.settings.static_flavour(self.project, self.rules, root) == Some(Flavour::NoGrad) {
+                self.w.modes.grad = false;
+            }
+            self.entered(root);
+            self.entered_root(root);
+            let place = self.place_of(func.name_span);
+            let paths = self.block(&func.body);
+            for path in paths {
+                self.w = path.world;
+                for param in &func.params {
+                    let value = self.local(param.local);
+                    self.record_at(place, &param.name, &value);
+                }
+            }
+            self.stack.clear();
+        }
+        self.out.finish();
+        self.out
+    }
+
+    fn unknown_param(&mut self, param: &crate::ir::Param) -> Value {
+        let hint = param.hint.as_deref().unwrap_or("");
+        let bare = hint.split('|').next().unwrap_or(hint);
+        if OTHER_HINTS.contains(&hint) || OTHER_HINTS.contains(&bare) {
+            self.non_tensors.insert(param.name.clone());
+        }
+        match param.kind {
+            ParamKind::VarArgs | ParamKind::KwArgs => Value::Unknown,
+            _ => match self.settings.group_named(&param.name) {
+                Some(axes) => Value::Group(axes),
+                None => Value::Sym(param.name.clone()),
+            },
+        }
+    }
+
+    fn begin(&mut self, func: FuncRef, n_locals: usize) {
+        self.stack = vec![Activation { func, call: None }];
+        self.w.frames = vec![Frame::new(func, n_locals)];
+        self.w.modes.mesh = self.settings.mesh_of(func.module);
+    }
+
+    /// An object of a class, before its constructor.
+    fn bare(&mut self, class: ClassRef) -> Value {
+        let cell = ObjectCell { class: ObjectClass::Project(class), path: Name::from("self"), attrs: Vec::new() };
+        Value::Object(self.fresh(Cell::Object(cell)))
+    }
+
+    /// An object after its constructor, in the worlds that the constructor leaves.
+    fn built(&mut self, class: ClassRef) -> (Value, Vec<World>) {
+        let object = self.bare(class);
+        let init = self.class_attr(class, &Name::from("__init__"), Some(object.clone()));
+        let Some(Value::Bound(bound)) = init else { return (object, vec![std::mem::take(&mut self.w)]) };
+        let Method::Closure(closure) = &bound.method else { return (object, vec![std::mem::take(&mut self.w)]) };
+        let before = self.w.clone();
+        self.quiet = true;
+        let worlds = self.run_init(closure, &object);
+        self.quiet = false;
+        self.steps = 0;
+        if worlds.is_empty() {
+            return (object, vec![before]);
+        }
+        (object, worlds)
+    }
+
+    fn run_init(&mut self, closure: &Arc<Closure>, object: &Value) -> Vec<World> {
+        let func = self.project.func(closure.func);
+        self.begin(closure.func, func.locals.len());
+        for (i, param) in func.params.iter().enumerate() {
+            let value = if i == 0 { object.clone() } else { self.unknown_param(param) };
+            self.set_local(param.local, value);
+        }
+        let paths = self.block(&func.body);
+        self.stack.clear();
+        let mut worlds: Vec<World> = paths
+            .into_iter()
+            .filter(|p| matches!(p.flow, Flow::Next | Flow::Return(_)))
+            .map(|p| {
+                let mut world = p.world;
+                world.frames.clear();
+                world
+            })
+            .collect();
+        worlds = self.limit(worlds);
+        worlds.truncate(super::limits::MAX_WORLDS);
+        if worlds.len() > 1 && worlds.iter().all(|w| w.facts.is_empty()) {
+            self.lose(Reason::Budget, "constructor");
+        }
+        worlds
+    }
+}
+
+/// Whether a value means the same in every world: nothing in the heap, nothing mutable.
+fn is_portable(value: &Value) -> bool {
+    match value {
+        Value::Const(_)
+        | Value::Number(None)
+        | Value::Path(_)
+        | Value::Module(_)
+        | Value::Package(_)
+        | Value::Class(_)
+        | Value::Mesh(_)
+        | Value::Group(_)
+        | Value::Size(_)
+        | Value::Rank(_)
+        | Value::Atom(_)
+        | Value::Spec(_)
+        | Value::ReduceOp(_) => true,
+        Value::Closure(closure) => closure.cells.is_empty() && closure.defaults.iter().all(|(_, v)| is_portable(v)),
+        Value::Tuple(items) => items.iter().all(is_portable),
+        Value::Partial(app) => is_portable(&app.callee) && app.args.iter().chain(app.keywords.iter().map(|(_, v)| v)).all(is_portable),
+        _ => false,
+    }
+}
+
+/// Axes of a mesh given by configuration.
+pub fn mesh_from(axes: &[(Name, Option<u64>)]) -> Arc<Mesh> {
+    Arc::new(Mesh { axes: axes.iter().map(|(n, s)| (crate::types::Axis::new(n.clone()), *s)).collect() })
+}

@@ -1,0 +1,209 @@
+//! What is fixed for a whole run before execution: meshes, aliases, groups and flags from configuration and file directives, and
+//! static facts of modules and classes. In: configuration, directives, project. Out: look-ups. Never: execution. Next: `statics.rs`.
+
+use super::formula::{Atom, Formula, truth};
+use super::statics::Statics;
+use super::value::{Flavour, Value};
+use crate::ir::Const;
+use crate::ir::annotation::{ClauseKind, Cond};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
+use crate::rules::RuleBook;
+use crate::source::Name;
+use crate::types::{Axis, AxisSet, Mesh, TensorType};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Names under which code keeps its configuration.
+const CONFIG_NAMES: &[&str] = &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
+
+/// Look-ups fixed for a run.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// Mesh axes of the configuration, in order.
+    pub mesh: Option<Arc<Mesh>>,
+    /// Meshes of file directives, by module, and of packages by prefix.
+    module_meshes: FxHashMap<ModuleId, Arc<Mesh>>,
+    package_meshes: Vec<(Name, Arc<Mesh>)>,
+    /// `dp_cp` → dp, cp.
+    pub aliases: Vec<(Name, Vec<Name>)>,
+    /// Group expressions → axes.
+    pub groups: Vec<(Name, Vec<Name>)>,
+    /// Flags with a fixed value.
+    pub flags: Vec<(Name, Const)>,
+    pub wants_types: bool,
+    pub statics: Statics,
+}
+
+impl Settings {
+    /// Adds the directives of every module.
+    pub fn add_directives(&mut self, project: &Project) {
+        for (id, module) in project.modules.iter_enumerated() {
+            for clause in module.ir.directives.iter().flat_map(|a| &a.clauses) {
+                match &clause.kind {
+                    ClauseKind::Mesh { axes, .. } => {
+                        let axes = axes.iter().map(|a| (Axis::new(a.clone()), None)).collect();
+                        let mesh = Arc::new(Mesh { axes });
+                        if module.is_package {
+                            self.package_meshes.push((module.name.clone(), mesh.clone()));
+                        }
+                        self.module_meshes.entry(id).or_insert(mesh);
+                    }
+                    ClauseKind::Alias { name, parts } => self.aliases.push((name.clone(), parts.clone())),
+                    ClauseKind::Group { expr, axes } => self.groups.push((expr.clone(), axes.clone())),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The mesh declared for a module: by the file, its package, the configuration.
+    pub fn mesh_of(&self, module: ModuleId) -> Option<Arc<Mesh>> {
+        self.module_meshes.get(&module).cloned().or_else(|| self.mesh.clone())
+    }
+
+    pub fn mesh_of_named(&self, module: ModuleId, name: &str) -> Option<Arc<Mesh>> {
+        self.module_meshes.get(&module).cloned().or_else(|| {
+            let package = self.package_meshes.iter().filter(|(p, _)| name.starts_with(p.as_str()));
+            package.max_by_key(|(p, _)| p.len()).map(|(_, m)| m.clone()).or_else(|| self.mesh.clone())
+        })
+    }
+
+    pub fn axis_size(&self, axis: &Axis) -> Option<u64> {
+        self.mesh.as_ref().and_then(|m| m.size(axis)).filter(|n| *n > 0)
+    }
+
+    /// An axis by name.
+    pub fn canonical(&self, name: &str) -> Axis {
+        Axis::new(name)
+    }
+
+    /// An alias or axis of the configuration, by name.
+    pub fn axes_named(&self, name: &str) -> Option<AxisSet> {
+        self.aliases.iter().find(|(a, _)| a == name).map(|(_, parts)| parts.iter().map(|p| Axis::new(p.clone())).collect())
+    }
+
+    /// An axis named in an annotation of a module.
+    ///
+    /// # Errors
+    /// The name is not an axis of the declared mesh; the nearest one that is.
+    pub fn axis_in(&self, module: ModuleId, name: &Name) -> Result<AxisSet, Option<Name>> {
+        if let Some(axes) = self.axes_named(name) {
+            return Ok(axes);
+        }
+        match self.mesh_of(module) {
+            Some(mesh) if !mesh.axes.iter().any(|(a, _)| a.0 == *name) => {
+                Err(nearest(name, mesh.axes.iter().map(|(a, _)| &a.0)))
+            }
+            _ => Ok(AxisSet::one(Axis::new(name.clone()))),
+        }
+    }
+
+    /// The axis under which a finding on every axis is shown.
+    pub fn any_axis(&self, module: ModuleId) -> Axis {
+        self.mesh_of(module).and_then(|m| m.axes.first().map(|(a, _)| a.clone())).unwrap_or_else(|| Axis::new("any axis"))
+    }
+
+    /// The axes of a group expression that was declared.
+    pub fn group_named(&self, text: &str) -> Option<AxisSet> {
+        let (_, axes) = self.groups.iter().find(|(expr, _)| expr == text)?;
+        Some(axes.iter().flat_map(|a| self.axes_named(a).unwrap_or_else(|| AxisSet::one(Axis::new(a.clone()))).iter().cloned().collect::<Vec<_>>()).collect())
+    }
+    pub fn declared_group(&self, path: &str) -> Option<AxisSet> {
+        self.group_named(path)
+    }
+
+    /// The value that the configuration fixes for a flag.
+    pub fn flag(&self, atom: &Atom) -> Option<bool> {
+        match atom {
+            Atom::True(name) => self.fixed(name).and_then(truth),
+            Atom::IsNone(name) => self.fixed(name).map(|c| *c == Const::None),
+            Atom::Equals(name, c) => self.fixed(name).map(|known| known == c),
+        }
+    }
+    fn fixed(&self, name: &str) -> Option<&Const> {
+        self.flags.iter().find(|(n, _)| n == name).map(|(_, c)| c)
+    }
+    pub fn fixed_value(&self, name: &str) -> Option<Value> {
+        self.fixed(name).map(|c| Value::Const(c.clone()))
+    }
+
+    /// Whether an unknown value of this path is a configuration rather than a tensor.
+    pub fn is_config(&self, path: &str) -> bool {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        CONFIG_NAMES.contains(&path) || CONFIG_NAMES.contains(&last) || last.ends_with("_config") || last.ends_with("_args")
+            || path.rsplit_once('.').is_some_and(|(base, _)| base != "self" && self.is_config(base))
+    }
+
+    /// Whether a name is a degree of parallelism: `tensor_model_parallel_size`, `world_size`.
+    pub fn is_degree(&self, name: &str) -> bool {
+        name == "world_size" || name.ends_with("_world_size") || name.ends_with("parallel_size") || name.ends_with("_degree")
+            || matches!(name, "tp_size" | "cp_size" | "dp_size" | "ep_size" | "sp_size")
+    }
+
+    pub fn declared_type(&self, _path: &str) -> Option<TensorType> {
+        None
+    }
+
+    pub fn static_flavour(&self, _project: &Project, _rules: &RuleBook, func: FuncRef) -> Option<Flavour> {
+        self.statics.flavour(func)
+    }
+    pub fn static_defaults(&self, _project: &Project, func: FuncRef) -> Vec<(u32, Value)> {
+        self.statics.defaults(func)
+    }
+    pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
+        self.statics.export(module, name)
+    }
+    pub fn linearized(&self, _project: &Project, class: ClassRef) -> Vec<ClassRef> {
+        self.statics.linearized(class)
+    }
+    pub fn class_member(&self, _project: &Project, _rules: &RuleBook, class: ClassRef, name: &Name) -> Option<Value> {
+        self.statics.member(class, name)
+    }
+    pub fn dataclass_fields(&self, _project: &Project, class: ClassRef) -> Option<Vec<(Name, Option<Value>)>> {
+        self.statics.dataclass_fields(class)
+    }
+}
+
+/// A condition of an annotation as a formula.
+pub fn cond_formula(cond: &Cond) -> Formula {
+    match cond {
+        Cond::Flag(name) => {
+            let last = name.rsplit('.').next().unwrap_or(name);
+            Formula::Atom(Atom::True(Name::from(last)))
+        }
+        Cond::Not(c) => cond_formula(c).negate(),
+        Cond::And(items) => Formula::And(items.iter().map(cond_formula).collect()),
+        Cond::Or(items) => Formula::Or(items.iter().map(cond_formula).collect()),
+        Cond::Equals(name, c) => {
+            let last = name.rsplit('.').next().unwrap_or(name);
+            Formula::Atom(Atom::Equals(Name::from(last), c.clone()))
+        }
+        Cond::Const(b) => Formula::Const(*b),
+    }
+}
+
+/// The candidate with the fewest edits, if that is few enough to be a slip.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a Name>) -> Option<Name> {
+    candidates
+        .filter(|c| !c.is_empty())
+        .map(|c| (edits(name, c), c))
+        .min_by_key(|(n, c)| (*n, (*c).clone()))
+        .filter(|(n, c)| *n <= 1 + c.len() / 4)
+        .map(|(_, c)| c.clone())
+}
+
+/// Levenshtein distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = row[j + 1];
+            row[j + 1] = next;
+        }
+    }
+    row[b.len()]
+}

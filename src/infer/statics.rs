@@ -1,0 +1,316 @@
+//! Static facts of definitions: how methods bind, default values, class hierarchies, exported values. In: the project.
+//! Out: look-ups used by every root. Never: execution of bodies. Next: `mod.rs`.
+
+use super::external::decorator_of_path;
+use super::value::{Closure, Flavour, Value};
+use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
+use crate::rules::RuleBook;
+use crate::source::{Idx, Name};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What is known of a function or class from its definition alone.
+#[derive(Debug, Default)]
+pub struct Statics {
+    funcs: FxHashMap<FuncRef, FuncFacts>,
+    classes: FxHashMap<ClassRef, ClassFacts>,
+    exports: FxHashMap<(ModuleId, Name), Value>,
+}
+
+#[derive(Debug, Default)]
+struct FuncFacts {
+    /// `None`: decorated by something unknown.
+    flavour: Option<Flavour>,
+    defaults: Vec<(u32, Value)>,
+}
+
+#[derive(Debug, Default)]
+struct ClassFacts {
+    order: Vec<ClassRef>,
+    /// Qualified paths of bases outside the project.
+    external: Vec<Name>,
+    members: Vec<(Name, Value)>,
+    dataclass: bool,
+    fields: Vec<(Name, Option<Value>)>,
+}
+
+impl Statics {
+    pub fn new(project: &Project, rules: &RuleBook) -> Statics {
+        let mut out = Statics::default();
+        let mut bases: FxHashMap<ClassRef, Vec<ClassRef>> = FxHashMap::default();
+        for (module, m) in project.modules.iter_enumerated() {
+            for func in m.ir.funcs.iter() {
+                let scan = Scan { project, rules, module, func, temps: temps(&func.body) };
+                scan.block(&func.body, &mut out, &mut bases);
+            }
+        }
+        for (module, m) in project.modules.iter_enumerated() {
+            for class in m.ir.classes.ids() {
+                let at = ClassRef { module, class };
+                let order = linearize(at, &bases, 0);
+                let members = class_members(project, &out, at);
+                let facts = out.classes.entry(at).or_default();
+                facts.order = order;
+                facts.members = members.0;
+                facts.fields = members.1;
+            }
+        }
+        out
+    }
+
+    pub fn flavour(&self, func: FuncRef) -> Option<Flavour> {
+        self.funcs.get(&func).map_or(Some(Flavour::Plain), |f| f.flavour)
+    }
+    pub fn defaults(&self, func: FuncRef) -> Vec<(u32, Value)> {
+        self.funcs.get(&func).map_or_else(Vec::new, |f| f.defaults.clone())
+    }
+    pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
+        self.exports.get(&(module, name.clone()))
+    }
+    pub fn set_export(&mut self, module: ModuleId, name: Name, value: Value) {
+        self.exports.insert((module, name), value);
+    }
+    pub fn linearized(&self, class: ClassRef) -> Vec<ClassRef> {
+        self.classes.get(&class).map_or_else(|| vec![class], |c| c.order.clone())
+    }
+    pub fn external_bases(&self, class: ClassRef) -> impl Iterator<Item = &Name> {
+        self.linearized(class).into_iter().filter_map(|c| self.classes.get(&c)).flat_map(|c| &c.external)
+    }
+    pub fn member(&self, class: ClassRef, name: &Name) -> Option<Value> {
+        let facts = self.classes.get(&class)?;
+        facts.members.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.clone())
+    }
+    /// Fields of a dataclass and of its bases, in order.
+    pub fn dataclass_fields(&self, class: ClassRef) -> Option<Vec<(Name, Option<Value>)>> {
+        self.classes.get(&class).filter(|c| c.dataclass)?;
+        let mut out: Vec<(Name, Option<Value>)> = Vec::new();
+        for at in self.linearized(class).into_iter().rev() {
+            for (name, default) in self.classes.get(&at).map_or(&[][..], |c| &c.fields) {
+                match out.iter_mut().find(|(n, _)| n == name) {
+                    Some(field) => field.1 = default.clone(),
+                    None => out.push((name.clone(), default.clone())),
+                }
+            }
+        }
+        Some(out)
+    }
+}
+
+/// The first assignment of each temporary of a block and its nested blocks.
+fn temps(block: &Block) -> FxHashMap<LocalId, &Rvalue> {
+    let mut out = FxHashMap::default();
+    collect_temps(block, &mut out);
+    out
+}
+
+fn collect_temps<'a>(block: &'a Block, out: &mut FxHashMap<LocalId, &'a Rvalue>) {
+    for node in block {
+        match &node.stmt {
+            Stmt::Assign { dst, value } => {
+                out.entry(*dst).or_insert(value);
+            }
+            Stmt::If { then, orelse, .. } => {
+                collect_temps(then, out);
+                collect_temps(orelse, out);
+            }
+            Stmt::Try { body, .. } | Stmt::With { body, .. } => collect_temps(body, out),
+            _ => {}
+        }
+    }
+}
+
+struct Scan<'a> {
+    project: &'a Project,
+    rules: &'a RuleBook,
+    module: ModuleId,
+    func: &'a Func,
+    temps: FxHashMap<LocalId, &'a Rvalue>,
+}
+
+impl Scan<'_> {
+    fn block(&self, block: &Block, out: &mut Statics, bases: &mut FxHashMap<ClassRef, Vec<ClassRef>>) {
+        for node in block {
+            match &node.stmt {
+                Stmt::Def { func, defaults, decorators, .. } => {
+                    let facts = FuncFacts {
+                        flavour: self.flavour(*func, decorators),
+                        defaults: defaults.iter().map(|(i, o)| (*i, self.constant(o))).collect(),
+                    };
+                    out.funcs.insert(FuncRef { module: self.module, func: *func }, facts);
+                }
+                Stmt::Class { class, bases: operands, decorators, .. } => {
+                    self.class(*class, operands, decorators, out, bases);
+                }
+                Stmt::If { then, orelse, .. } => {
+                    self.block(then, out, bases);
+                    self.block(orelse, out, bases);
+                }
+                Stmt::Try { body, handlers, orelse, finally } => {
+                    for b in [body, orelse, finally].into_iter().chain(handlers) {
+                        self.block(b, out, bases);
+                    }
+                }
+                Stmt::With { body, .. } | Stmt::For { body, .. } | Stmt::While { body, .. } => self.block(body, out, bases),
+                _ => {}
+            }
+        }
+    }
+
+    fn class(
+        &self,
+        class: ClassId,
+        operands: &[Operand],
+        decorators: &[Operand],
+        out: &mut Statics,
+        bases: &mut FxHashMap<ClassRef, Vec<ClassRef>>,
+    ) {
+        let at = ClassRef { module: self.module, class };
+        let facts = out.classes.entry(at).or_default();
+        for operand in operands {
+            match self.path(operand).map(|p| self.project.path(&p)) {
+                Some(Resolved::Class(base)) => bases.entry(at).or_default().push(base),
+                Some(Resolved::External(path)) => facts.external.push(path),
+                _ => {}
+            }
+        }
+        facts.dataclass = decorators.iter().filter_map(|d| self.path(d)).any(|p| p == "dataclasses.dataclass");
+    }
+
+    fn flavour(&self, func: FuncId, decorators: &[Operand]) -> Option<Flavour> {
+        let mut flavour = if self.func.kind == crate::ir::FuncKind::ClassBody && self.implicit_static(func) {
+            Flavour::Static
+        } else {
+            Flavour::Plain
+        };
+        for decorator in decorators {
+            match decorator_of_path(self.rules, &self.path(decorator)?)? {
+                Flavour::Plain => {}
+                f => flavour = f,
+            }
+        }
+        Some(flavour)
+    }
+
+    /// `__new__` and its kin are static without saying so.
+    fn implicit_static(&self, func: FuncId) -> bool {
+        self.project.modules[self.module].ir.funcs[func].name == "__new__"
+    }
+
+    /// The qualified path of a name, attribute chain, or call of one.
+    fn path(&self, operand: &Operand) -> Option<String> {
+        match operand {
+            Operand::Global(name) => Some(self.global_path(name)),
+            Operand::Local(local) => match self.temps.get(local) {
+                Some(Rvalue::Attr { base, name }) => Some(format!("{}.{name}", self.path(base)?)),
+                Some(Rvalue::Call { callee, .. }) => self.path(callee),
+                Some(Rvalue::CallMethod { base, name, .. }) => Some(format!("{}.{name}", self.path(base)?)),
+                Some(Rvalue::Use(inner)) => self.path(inner),
+                Some(_) => None,
+                None => Some(self.global_path(&self.func.locals[*local].name)),
+            },
+            Operand::Const(_) => None,
+        }
+    }
+
+    fn global_path(&self, name: &str) -> String {
+        match self.project.member(self.module, name) {
+            Some(Resolved::External(path)) => path.to_string(),
+            Some(Resolved::Module(m)) => self.project.modules[m].name.to_string(),
+            Some(Resolved::Package(p)) => p.to_string(),
+            Some(Resolved::Func(f)) => self.project.qualified(f).to_string(),
+            Some(Resolved::Class(c)) => {
+                format!("{}.{}", self.project.modules[c.module].name, self.project.class(c).qualname)
+            }
+            Some(Resolved::Value(m, n)) => format!("{}.{n}", self.project.modules[m].name),
+            None => format!("builtins.{name}"),
+        }
+    }
+
+    fn constant(&self, operand: &Operand) -> Value {
+        match operand {
+            Operand::Const(c) => Value::Const(Const::clone(c)),
+            Operand::Local(_) | Operand::Global(_) => Value::Unknown,
+        }
+    }
+}
+
+/// A class and its bases in the order of lookup: depth first, a shared base last.
+fn linearize(class: ClassRef, bases: &FxHashMap<ClassRef, Vec<ClassRef>>, depth: usize) -> Vec<ClassRef> {
+    let mut out = vec![class];
+    if depth > super::limits::MAX_CALL_DEPTH {
+        return out;
+    }
+    for base in bases.get(&class).into_iter().flatten() {
+        if *base == class {
+            continue;
+        }
+        for c in linearize(*base, bases, depth + 1) {
+            out.retain(|known| *known != c || *known == class);
+            if c != class {
+                out.push(c);
+            }
+        }
+    }
+    out
+}
+
+type Members = (Vec<(Name, Value)>, Vec<(Name, Option<Value>)>);
+
+/// Methods and constant attributes of a class, and its fields if it is a dataclass.
+fn class_members(project: &Project, statics: &Statics, class: ClassRef) -> Members {
+    let module = class.module;
+    let definition = project.class(class);
+    let body = &project.modules[module].ir.funcs[definition.body];
+    let (mut members, mut fields) = (Vec::new(), Vec::new());
+    members_of(&body.body, body, module, statics, &mut members, &mut fields);
+    (members, fields)
+}
+
+fn members_of(
+    block: &Block,
+    body: &Func,
+    module: ModuleId,
+    statics: &Statics,
+    members: &mut Vec<(Name, Value)>,
+    fields: &mut Vec<(Name, Option<Value>)>,
+) {
+    for node in block {
+        match &node.stmt {
+            Stmt::Def { dst, func, .. } => {
+                let at = FuncRef { module, func: *func };
+                let name = body.locals[*dst].name.clone();
+                let value = match statics.flavour(at) {
+                    Some(flavour) => Value::Closure(Arc::new(Closure {
+                        func: at,
+                        cells: Vec::new(),
+                        defaults: statics.defaults(at),
+                        flavour,
+                    })),
+                    None => Value::Unknown,
+                };
+                members.push((name, value));
+            }
+            Stmt::Assign { dst, value } if body.locals[*dst].kind != crate::ir::LocalKind::Temp => {
+                let name = body.locals[*dst].name.clone();
+                let value = match value {
+                    Rvalue::Use(Operand::Const(c)) => Value::Const(c.clone()),
+                    _ => Value::Unknown,
+                };
+                fields.push((name.clone(), Some(value.clone())));
+                members.push((name, value));
+            }
+            Stmt::If { then, orelse, .. } => {
+                members_of(then, body, module, statics, members, fields);
+                members_of(orelse, body, module, statics, members, fields);
+            }
+            Stmt::Try { body: inner, .. } => members_of(inner, body, module, statics, members, fields),
+            _ => {}
+        }
+    }
+}
+
+/// The id of a module's body.
+pub fn module_body(module: ModuleId) -> FuncRef {
+    FuncRef { module, func: FuncId::from_index(0) }
+}
