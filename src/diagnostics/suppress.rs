@@ -1,0 +1,81 @@
+//! `# spmd: ignore[...]`: what is suppressed, and which suppressions are of no use. In: diagnostics of a file and its suppressions.
+//! Out: what is left, with unused and unknown suppressions reported. Never: suppression of a suppression's own mistakes.
+//! Next: `words/mod.rs`.
+
+use super::codes::{Code, UNKNOWN_CODE, UNUSED_SUPPRESSION, find};
+use crate::ir::annotation::{Suppression, SuppressionScope};
+use crate::source::{Applicability, Diagnostic, Edit, FileId, Fix, Place, Span};
+
+/// Removes what the file suppresses, and reports suppressions that name nothing or suppress nothing.
+pub fn suppress(file: FileId, suppressions: &[Suppression], diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    if suppressions.iter().any(|s| s.scope == SuppressionScope::Skip) {
+        return Vec::new();
+    }
+    let mut used: Vec<Vec<bool>> = suppressions.iter().map(|s| vec![false; s.codes.len()]).collect();
+    let mut out = Vec::new();
+    for diagnostic in diagnostics {
+        let mut hidden = false;
+        for (s, used) in suppressions.iter().zip(&mut used) {
+            for ((code, _), used) in s.codes.iter().zip(used.iter_mut()) {
+                if find(code).is_some_and(|c| c.code == diagnostic.code) && covers(s, &diagnostic) {
+                    *used = true;
+                    hidden = true;
+                }
+            }
+        }
+        if !hidden {
+            out.push(diagnostic);
+        }
+    }
+    for (s, used) in suppressions.iter().zip(&used) {
+        for ((code, span), used) in s.codes.iter().zip(used) {
+            match find(code) {
+                None => out.push(unknown(file, code, *span)),
+                Some(_) if !used => out.push(unused(file, code, *span, s.span)),
+                Some(_) => {}
+            }
+        }
+    }
+    out
+}
+
+fn covers(s: &Suppression, diagnostic: &Diagnostic) -> bool {
+    match s.scope {
+        SuppressionScope::Line(line) => {
+            let at = diagnostic.place.span;
+            line.start <= at.start && at.start < line.end.max(line.start + 1)
+        }
+        SuppressionScope::File => true,
+        SuppressionScope::Skip => false,
+    }
+}
+
+fn plain(code: &Code, place: Place, message: String) -> Diagnostic {
+    Diagnostic {
+        code: code.code,
+        name: code.name,
+        severity: code.severity,
+        message,
+        place,
+        primary: String::new(),
+        labels: Vec::new(),
+        notes: Vec::new(),
+        help: Vec::new(),
+        when: Vec::new(),
+        fix: None,
+    }
+}
+
+fn unknown(file: FileId, code: &str, span: Span) -> Diagnostic {
+    let mut d = plain(&UNKNOWN_CODE, Place { file, span }, format!("`{code}` is not a diagnostic: nothing is suppressed"));
+    d.help.push("`spmd-check explain` lists all codes and names".to_string());
+    d
+}
+
+fn unused(file: FileId, code: &str, span: Span, whole: Span) -> Diagnostic {
+    let mut d = plain(&UNUSED_SUPPRESSION, Place { file, span }, format!("`{code}` suppresses nothing here"));
+    d.help.push("remove it".to_string());
+    let edits = vec![Edit { place: Place { file, span: whole }, text: String::new() }];
+    d.fix = Some(Fix { applicability: Applicability::Unsafe, edits });
+    d
+}

@@ -1,0 +1,210 @@
+//! The words of each finding. In: a finding. Out: a diagnostic: what is wrong (title), why (labels, notes), what to do (help).
+//! Never: detection. Titles stand alone: the consequence in the user's names, axis in backticks, lowercase, no period.
+//! Next: `operator.rs`, `collective.rs`, `contract.rs`.
+
+mod collective;
+mod contract;
+mod operator;
+
+use super::codes::{self, Code};
+use super::when::conditions;
+use crate::infer::finding::{Finding, FindingKind, OperandAt};
+use crate::source::{Applicability, Diagnostic, Edit, Files, Fix, Label, Place, Severity, Span};
+use crate::syntax::{ProblemKind, SyntaxProblem};
+use crate::types::{AxisState, AxisType, Origin, Reason, Spmd};
+use std::sync::Arc;
+
+/// What a family of findings fills in.
+pub struct Draft {
+    pub code: &'static Code,
+    pub title: String,
+    /// Words under the primary span.
+    pub primary: String,
+    pub labels: Vec<Label>,
+    pub notes: Vec<String>,
+    pub help: Vec<String>,
+    /// The primary place, if it is not the place of the finding.
+    pub place: Option<Place>,
+}
+
+impl Draft {
+    pub fn new(code: &'static Code, title: String) -> Draft {
+        Draft { code, title, primary: String::new(), labels: Vec::new(), notes: Vec::new(), help: Vec::new(), place: None }
+    }
+}
+
+/// The diagnostic of a finding.
+pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
+    let words = Words { files };
+    let draft = match &finding.kind {
+        FindingKind::Operator { .. } | FindingKind::MissingAxis { .. } | FindingKind::InPlaceChange { .. } => words.operator(finding),
+        FindingKind::CollectiveSource { .. }
+        | FindingKind::CollectiveOutput { .. }
+        | FindingKind::IllegalConversion { .. }
+        | FindingKind::ShardOutOfRange { .. }
+        | FindingKind::DimConflict { .. }
+        | FindingKind::UnevenShard { .. }
+        | FindingKind::BackwardLoss { .. } => words.collective(finding),
+        FindingKind::DeclaredMismatch { .. }
+        | FindingKind::BadArguments { .. }
+        | FindingKind::UnknownInAnnotation { .. }
+        | FindingKind::AnnotationMisfit { .. }
+        | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
+    };
+    words.finish(finding, draft)
+}
+
+/// The diagnostic of a problem of syntax or of an annotation that does not parse.
+pub fn describe_syntax(file: crate::source::FileId, problem: &SyntaxProblem) -> Diagnostic {
+    let (code, title) = match problem.kind {
+        ProblemKind::SyntaxError => (&codes::SYNTAX_ERROR, format!("syntax error: {}", problem.detail)),
+        ProblemKind::TooDeep => (&codes::TOO_DEEP, problem.detail.clone()),
+        ProblemKind::BadAnnotation => (&codes::BAD_ANNOTATION, problem.detail.clone()),
+        ProblemKind::BadSuppression => (&codes::BAD_SUPPRESSION, problem.detail.clone()),
+    };
+    Diagnostic {
+        code: code.code,
+        name: code.name,
+        severity: code.severity,
+        message: title,
+        place: Place { file, span: problem.span },
+        primary: String::new(),
+        labels: Vec::new(),
+        notes: Vec::new(),
+        help: Vec::new(),
+        when: Vec::new(),
+        fix: None,
+    }
+}
+
+/// Access to the source text for names.
+pub struct Words<'a> {
+    files: &'a Files,
+}
+
+impl Words<'_> {
+    /// The source text of an operand in backticks, or a description.
+    pub fn name(&self, operand: &OperandAt) -> String {
+        let Some(place) = operand.place else { return "the value".to_string() };
+        self.named(place)
+    }
+
+    pub fn named(&self, place: Place) -> String {
+        let text = self.files[place.file].slice(place.span).trim();
+        let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if one_line.is_empty() {
+            return "the value".to_string();
+        }
+        if one_line.chars().count() > 40 {
+            let head: String = one_line.chars().take(37).collect();
+            return format!("`{head}...`");
+        }
+        format!("`{one_line}`")
+    }
+
+    fn finish(&self, finding: &Finding, draft: Draft) -> Diagnostic {
+        let mut labels = draft.labels;
+        let place = draft.place.unwrap_or(finding.place);
+        for step in finding.calls.iter().rev().take(3) {
+            if step.place != place {
+                labels.push(Label { place: step.place, message: format!("in this call of `{}`", step.callee) });
+            }
+        }
+        let when = conditions(&finding.worlds, &finding.silent_worlds);
+        let mut notes = draft.notes;
+        if !when.is_empty() {
+            notes.push(format!("this holds when {}", when.join(", or when ")));
+        }
+        let mut help = draft.help;
+        let mut fix = None;
+        for (i, repair) in finding.repairs.iter().enumerate() {
+            help.push(repair.text.clone());
+            if let (0, Some((at, text))) = (i, &repair.edit) {
+                let edits = vec![Edit { place: *at, text: text.clone() }];
+                fix = Some(Fix { applicability: Applicability::Unsafe, edits });
+            }
+        }
+        let severity = if finding.rests_on_hint { Severity::Warning } else { draft.code.severity };
+        let mut seen: Vec<(Place, String)> = Vec::new();
+        labels.retain(|l| {
+            let key = (l.place, l.message.clone());
+            let fresh = !seen.contains(&key);
+            seen.push(key);
+            fresh
+        });
+        Diagnostic {
+            code: draft.code.code,
+            name: draft.code.name,
+            severity,
+            message: draft.title,
+            place,
+            primary: draft.primary,
+            labels,
+            notes,
+            help,
+            when,
+            fix,
+        }
+    }
+
+    /// Labels that show where a state comes from: the deciding place first, then where it started.
+    pub fn provenance(&self, axis: &str, state: &AxisState, skip: Place, out: &mut Vec<Label>) {
+        let Some(origin) = &state.origin else { return };
+        let mut at: Option<&Arc<Origin>> = Some(origin);
+        let mut shown = 0;
+        while let Some(origin) = at {
+            let telling = !matches!(origin.reason, Reason::Computed) || origin.from.is_none();
+            if telling && origin.place != skip && shown < 3 {
+                out.push(Label { place: origin.place, message: reason(axis, origin) });
+                shown += 1;
+            }
+            at = origin.from.as_ref();
+        }
+    }
+}
+
+/// Why a type holds, under the place that decided it.
+fn reason(axis: &str, origin: &Origin) -> String {
+    let what = origin.decided.map_or("known", Spmd::word);
+    match &origin.reason {
+        Reason::Declared => format!("{what} on `{axis}`, declared here"),
+        Reason::Asserted => format!("{what} on `{axis}`, stated here"),
+        Reason::Collective(name) => format!("{what} on `{axis}` after `{name}`"),
+        Reason::Computed => format!("{what} on `{axis}`, computed here"),
+        Reason::Factory => "equal on every rank: made here".to_string(),
+        Reason::Parameter => format!("{what} on `{axis}`: partitioned here"),
+        Reason::Narrowed(name) => {
+            let last = name.rsplit('.').next().unwrap_or(name).trim_matches('_');
+            format!("must be {what} on `{axis}` for `{last}`")
+        }
+        Reason::RankDependent => format!("differs by rank of `{axis}`"),
+        Reason::Contract(name) => format!("{what} on `{axis}` by the contract of `{name}`"),
+    }
+}
+
+/// A state in words: `Replicate`, `Varying (dim 0 is split)`, `Replicate or Varying`.
+pub fn state_words(state: &AxisState) -> String {
+    match state.shard {
+        Some(dim) if state.set == AxisType::V => format!("Varying (dim {dim} is split)"),
+        _ => set_words(state.set),
+    }
+}
+
+pub fn set_words(set: AxisType) -> String {
+    let words: Vec<&str> = set.members().map(Spmd::word).collect();
+    match words.as_slice() {
+        [] => "nothing".to_string(),
+        [one] => (*one).to_string(),
+        [init @ .., last] => format!("{} or {last}", init.join(", ")),
+    }
+}
+
+/// A label on an operand.
+pub fn label(place: Option<Place>, message: String) -> Option<Label> {
+    place.map(|place| Label { place, message })
+}
+
+/// A span of nothing, for findings without a place of their own.
+pub fn nowhere(file: crate::source::FileId) -> Place {
+    Place { file, span: Span::default() }
+}

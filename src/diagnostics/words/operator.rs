@@ -1,0 +1,147 @@
+//! Words of family 1xx: operators. In: operator findings. Out: drafts. Never: detection. Next: `collective.rs`.
+
+use super::super::codes;
+use super::{Draft, Words, label, set_words, state_words};
+use crate::infer::finding::{Finding, FindingKind, OperandAt};
+use crate::rules::Violation;
+use crate::types::Spmd;
+
+impl Words<'_> {
+    pub fn operator(&self, finding: &Finding) -> Draft {
+        match &finding.kind {
+            FindingKind::Operator { violation, axis, op, operands, symbol } => {
+                let what = self.operation(op, *symbol, finding);
+                let mut draft = match violation {
+                    Violation::InvariantMixed => self.invariant_mixed(axis.name(), &what, operands),
+                    Violation::PartialWithVarying => self.partial_with_varying(axis.name(), &what, operands),
+                    Violation::PartialNonlinear => self.partial_nonlinear(axis.name(), &what, operands),
+                    Violation::PartialAffine => self.partial_affine(axis.name(), &what, operands),
+                    Violation::PartialTwice => self.partial_twice(axis.name(), &what, operands),
+                    Violation::PartialDivisor => self.partial_divisor(axis.name(), &what, operands),
+                };
+                for operand in operands.iter().filter(|o| !o.is_number) {
+                    let message = format!("{} on `{axis}`", state_words(&operand.state));
+                    if operand.place != Some(finding.place) {
+                        draft.labels.extend(label(operand.place, message));
+                    }
+                    self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                }
+                draft
+            }
+            FindingKind::MissingAxis { axis, operand, op } => {
+                let name = self.name(operand);
+                let title = format!("{name} has no type on `{axis}`, which strict checking of `{}` needs", short(op));
+                let mut draft = Draft::new(&codes::MISSING_AXIS, title);
+                draft.labels.extend(label(operand.place, format!("no type on `{axis}`")));
+                draft.notes.push("inside `typecheck()` every operand needs a type on every axis of the mesh".to_string());
+                draft.help.push(format!("state the type where the value is made: `assert_type(..., {{{axis}: ...}})`"));
+                draft
+            }
+            FindingKind::InPlaceChange { axis, op, target, result } => {
+                let name = self.name(target);
+                let title = format!("{name} is {} on `{axis}`, but `{}` would make it {} in place", state_words(&target.state), short(op), set_words(*result));
+                let mut draft = Draft::new(&codes::IN_PLACE_CHANGE, title);
+                self.provenance(axis.name(), &target.state, finding.place, &mut draft.labels);
+                draft.notes.push("other references to the tensor, and its gradient, still have the old type".to_string());
+                draft.help.push("use the out-of-place operation and bind its result to a new name".to_string());
+                draft
+            }
+            _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+        }
+    }
+
+    fn operation(&self, op: &str, symbol: bool, finding: &Finding) -> String {
+        if symbol { self.named(finding.place) } else { format!("`{}`", short(op)) }
+    }
+
+    fn invariant_mixed(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
+        let invariant = find(operands, Spmd::Invariant);
+        let other = operands.iter().find(|o| !o.is_number && o.state.known() != Some(Spmd::Invariant));
+        let (Some(invariant), Some(other)) = (invariant, other) else {
+            return Draft::new(&codes::INVARIANT_MIXED, format!("types that cannot meet on `{axis}` in {what}"));
+        };
+        let (a, b) = (self.name(invariant), self.name(other));
+        let state = state_words(&other.state);
+        let title = match other.state.known() {
+            Some(Spmd::Varying) => format!("{a} is Invariant on `{axis}` but meets {b}, which is Varying: nothing sums the gradient of {a}"),
+            Some(Spmd::Partial) => format!("{a} is Invariant on `{axis}` but meets {b}, whose sum over `{axis}` is still pending"),
+            Some(Spmd::Replicate) => {
+                format!("{a} is Invariant on `{axis}` but meets {b}, which is Replicate: one of their gradients has the wrong scale")
+            }
+            _ => format!("{a} is Invariant on `{axis}` but meets {b}, which is {state}"),
+        };
+        let mut draft = Draft::new(&codes::INVARIANT_MIXED, title);
+        draft.notes.push(match other.state.known() {
+            Some(Spmd::Varying) => {
+                format!("backward: each rank of `{axis}` computes a different part of the gradient of {a}; the sum over `{axis}` is missing")
+            }
+            Some(Spmd::Partial) => format!("forward: each rank of `{axis}` holds one term of {b}; {a} is the whole value on every rank"),
+            _ => format!("backward: the gradient of a Replicate value is summed over `{axis}`, that of an Invariant one is not"),
+        });
+        draft
+    }
+
+    fn partial_with_varying(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
+        let partial = find(operands, Spmd::Partial).map_or_else(|| "the pending sum".to_string(), |o| self.name(o));
+        let varying = find(operands, Spmd::Varying).map_or_else(|| "a varying value".to_string(), |o| self.name(o));
+        let title = format!("{partial} is a pending sum over `{axis}` but meets {varying}, which differs by rank, in {what}");
+        let mut draft = Draft::new(&codes::PARTIAL_WITH_VARYING, title);
+        draft.notes.push(format!("forward: the sum over `{axis}` of the results is not the result of the sum"));
+        draft.help.push(format!("reduce {partial} first: all-reduce it, or reduce-scatter it to shards"));
+        draft
+    }
+
+    fn partial_nonlinear(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
+        let partial = find(operands, Spmd::Partial).map_or_else(|| "a pending sum".to_string(), |o| self.name(o));
+        let title = format!("{partial} is still to be summed over `{axis}` when {what} is applied to it");
+        let mut draft = Draft::new(&codes::PARTIAL_NONLINEAR, title);
+        draft.notes.push(format!("forward: {what} is not linear, so its results on the ranks of `{axis}` do not add up to its result on the sum"));
+        draft.help.push(format!("reduce {partial} over `{axis}` before {what}"));
+        draft
+    }
+
+    fn partial_affine(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
+        let partial = find(operands, Spmd::Partial).map_or_else(|| "the pending sum".to_string(), |o| self.name(o));
+        let other = operands.iter().find(|o| o.state.known() != Some(Spmd::Partial));
+        let added = match other {
+            Some(o) if o.is_number => "a number".to_string(),
+            Some(o) => self.name(o),
+            None => "a value".to_string(),
+        };
+        let title = format!("{added} is counted once per rank of `{axis}`: it meets {partial}, which is still to be summed");
+        let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
+        draft.notes.push(format!("forward: after the sum over `{axis}`, the term {added} of {what} is there as many times as there are ranks"));
+        draft.help.push(format!("add {added} after the reduction of {partial}, or on one rank of `{axis}` only"));
+        draft
+    }
+
+    fn partial_twice(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
+        let names: Vec<String> =
+            operands.iter().filter(|o| o.state.known() == Some(Spmd::Partial)).map(|o| self.name(o)).take(2).collect();
+        let both = names.join(" and ");
+        let title = format!("{both} are both pending sums over `{axis}`: their product {what} loses the cross terms");
+        let mut draft = Draft::new(&codes::PARTIAL_TWICE, title);
+        draft.notes.push("forward: the sum of the products of the terms is not the product of the sums".to_string());
+        draft.help.push("reduce all factors but one before they are multiplied".to_string());
+        draft
+    }
+
+    fn partial_divisor(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
+        let divisor = operands.iter().find(|o| o.is_divisor).map_or_else(|| "the divisor".to_string(), |o| self.name(o));
+        let title = format!("{divisor} is still to be summed over `{axis}` when {what} divides by it");
+        let mut draft = Draft::new(&codes::PARTIAL_DIVISOR, title);
+        draft.notes.push("forward: a quotient is not linear in its divisor".to_string());
+        draft.help.push(format!("reduce {divisor} over `{axis}` before the division"));
+        draft
+    }
+}
+
+fn find(operands: &[OperandAt], t: Spmd) -> Option<&OperandAt> {
+    operands.iter().find(|o| !o.is_number && o.state.known() == Some(t))
+}
+
+/// The last part of a qualified name, without underscores of operators.
+pub fn short(op: &str) -> &str {
+    let last = op.rsplit('.').next().unwrap_or(op);
+    last.strip_prefix("__").and_then(|l| l.strip_suffix("__")).unwrap_or(last)
+}
