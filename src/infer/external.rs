@@ -59,7 +59,10 @@ impl Machine<'_> {
         let bound = rule.args.bind(&keywords);
         let mut cell = ObjectCell { class: ObjectClass::External(rule.name.clone()), path: rule.name.clone(), attrs: Vec::new() };
         for (name, sizes) in &rule.params {
-            if name == "bias" && args.keyword("bias").and_then(Value::as_bool) == Some(false) {
+            let absent = rule.params_when.iter().any(|(p, conditions)| {
+                p == name && conditions.iter().any(|c| args.keyword(c).and_then(Value::as_bool) == Some(false))
+            });
+            if absent {
                 cell.set(name, Value::NONE);
                 continue;
             }

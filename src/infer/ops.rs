@@ -262,6 +262,8 @@ impl Machine<'_> {
             (_, true, Typecheck::Kind(kind)) => kind,
             (_, true, _) => Kind::Nonlinear,
             (OpClass::Plain(kind), false, _) => kind,
+            (OpClass::Probe, false, _) => return Ok(probed(&call.operands)),
+            (OpClass::Equal, false, _) if !call.operands.is_empty() => Kind::Nonlinear,
             (OpClass::Equal, false, _) => {
                 return Ok(LocalType::everywhere(
                     AxisState::new(AxisType::R).from(&Origin::new(self.place(id), Why::Factory, Some(Spmd::Replicate))),
@@ -551,6 +553,9 @@ impl Machine<'_> {
     /// Whether the result requires a gradient.
     fn result_grad(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Tri {
         let rule = call.rule;
+        if rule.class == OpClass::Probe {
+            return Tri::No;
+        }
         if rule.fresh_grad || matches!(rule.class, OpClass::Equal | OpClass::UnknownValues) {
             return match args.keyword("requires_grad") {
                 Some(Value::Const(Const::Bool(b))) => Tri::from_bool(*b),
@@ -777,6 +782,29 @@ fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
         return None;
     }
     Some((bound(&parts[1], size)? - bound(&parts[0], 0)?).max(0))
+}
+
+/// What a rank sees of its own values: equal values stay equal, a term of a pending sum differs by rank.
+fn probed(operands: &[Operand]) -> LocalType {
+    let mut out = LocalType::everywhere(AxisState::new(AxisType::R));
+    let seen = |set: AxisType| {
+        let equal = set.meet(AxisType::EQUAL);
+        let differs = if set.leq(AxisType::EQUAL) { AxisType::EMPTY } else { AxisType::V };
+        equal.join(differs)
+    };
+    for operand in operands {
+        out.rest = AxisState::new(mixed(out.rest.set, seen(operand.ty.rest.set)));
+    }
+    for axis in LocalType::axes_of(operands.iter().map(|o| &o.ty)) {
+        let set = operands.iter().fold(AxisType::R, |s, o| mixed(s, seen(o.ty.get(&axis).set)));
+        out.set(&axis, AxisState::new(set));
+    }
+    out
+}
+
+/// Values without gradient that meet: different as soon as one is.
+fn mixed(a: AxisType, b: AxisType) -> AxisType {
+    if b == AxisType::V || a == AxisType::V { AxisType::V } else if b.leq(AxisType::EQUAL) && a.leq(AxisType::EQUAL) { a.join(b).meet(AxisType::R).join(if a == b { a } else { AxisType::R }) } else { a.join(b) }
 }
 
 /// Tensor attributes read without a call.

@@ -24,6 +24,8 @@ pub enum OpClass {
     CopyInto,
     /// The receiver is filled with values that do not depend on it.
     Fill,
+    /// A look at a rank's own values: any type, nothing receives a gradient; what was P is V.
+    Probe,
     /// Nothing is known.
     Opaque,
 }
@@ -60,6 +62,8 @@ pub struct OpRule {
     pub identity: bool,
     /// Mutates its receiver.
     pub in_place: bool,
+    /// The result is zero everywhere.
+    pub zero: bool,
     pub dims: Option<Name>,
     /// What the run-time checker takes it for, inside `typecheck()`.
     pub typecheck: Typecheck,
@@ -84,6 +88,10 @@ pub struct ModuleRule {
     pub name: Name,
     pub args: Signature,
     pub call: Option<Name>,
+    /// Parameters of a call of the module.
+    pub forward: Signature,
+    /// Parameters that exist only if these constructor arguments are true.
+    pub params_when: Vec<(Name, Vec<Name>)>,
     /// Parameter name → sizes by constructor argument.
     pub params: Vec<(Name, Vec<Name>)>,
     pub source: Name,

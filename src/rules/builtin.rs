@@ -6,6 +6,20 @@ use super::load::load;
 
 /// Built-in rule files, in order: later ones override earlier ones.
 pub const FILES: &[(&str, &str)] = &[
+    ("rules/torch/cast.toml", include_str!("../../rules/torch/cast.toml")),
+    ("rules/torch/compare.toml", include_str!("../../rules/torch/compare.toml")),
+    ("rules/torch/factory.toml", include_str!("../../rules/torch/factory.toml")),
+    ("rules/torch/functional.toml", include_str!("../../rules/torch/functional.toml")),
+    ("rules/torch/index.toml", include_str!("../../rules/torch/index.toml")),
+    ("rules/torch/inplace.toml", include_str!("../../rules/torch/inplace.toml")),
+    ("rules/torch/linalg.toml", include_str!("../../rules/torch/linalg.toml")),
+    ("rules/torch/loss.toml", include_str!("../../rules/torch/loss.toml")),
+    ("rules/torch/matmul.toml", include_str!("../../rules/torch/matmul.toml")),
+    ("rules/torch/metadata.toml", include_str!("../../rules/torch/metadata.toml")),
+    ("rules/torch/nn.toml", include_str!("../../rules/torch/nn.toml")),
+    ("rules/torch/pointwise.toml", include_str!("../../rules/torch/pointwise.toml")),
+    ("rules/torch/reduction.toml", include_str!("../../rules/torch/reduction.toml")),
+    ("rules/torch/view.toml", include_str!("../../rules/torch/view.toml")),
     ("rules/python.toml", include_str!("../../rules/python.toml")),
     ("rules/collectives/functional.toml", include_str!("../../rules/collectives/functional.toml")),
     ("rules/collectives/spmd_types.toml", include_str!("../../rules/collectives/spmd_types.toml")),

@@ -154,8 +154,9 @@ impl Loader {
         let mut divisor = self.params(&args, &op.divisor);
         let tensors = self.params(&args, &op.tensors);
         if class == OpClass::Plain(Kind::Division) && divisor.is_empty() {
-            divisor.extend(tensors.get(1));
+            divisor.extend(tensors.iter().skip(1));
         }
+        let mutates = op.mutates.as_ref().and_then(|m| self.param(&args, m));
         let rule = OpRule {
             name: Name::default(),
             class,
@@ -168,13 +169,15 @@ impl Loader {
             nondiff: op.nondiff,
             fresh_grad: op.fresh_grad,
             identity: op.identity,
-            in_place: false,
+            in_place: mutates.is_some(),
+            zero: op.zero,
             dims: op.dims.as_deref().map(Name::from),
             typecheck: Typecheck::Default,
             source: Name::from(op.source.as_deref().unwrap_or(source)),
         };
         for (path, in_place) in self.spellings(op) {
             let typecheck = self.table.get(&path).copied().unwrap_or(Typecheck::Default);
+            let in_place = in_place || rule.in_place || matches!(class, OpClass::CopyInto | OpClass::Fill);
             let rule = OpRule { name: path.clone(), in_place, typecheck, ..rule.clone() };
             self.book.insert(path, Entry::Op(Arc::new(rule)));
         }
@@ -227,10 +230,24 @@ impl Loader {
                 (Name::from(name.as_str()), sizes)
             })
             .collect();
+        let forward = match &module.forward {
+            Some(text) => self.signature(text),
+            None => Signature::parse("(input)").expect("a constant signature parses"),
+        };
+        let params_when: Vec<(Name, Vec<Name>)> = module
+            .params_when
+            .iter()
+            .map(|(name, conditions)| {
+                let list = conditions.as_array().map_or_else(Vec::new, |a| a.iter().filter_map(|c| c.as_str()).map(Name::from).collect());
+                (Name::from(name.as_str()), list)
+            })
+            .collect();
         for name in &module.names {
             let rule = ModuleRule {
                 name: Name::from(name.get_ref().as_str()),
                 args: args.clone(),
+                forward: forward.clone(),
+                params_when: params_when.clone(),
                 call: module.call.as_ref().map(|c| Name::from(c.get_ref().as_str())),
                 params: params.clone(),
                 source: Name::from(module.source.as_deref().unwrap_or(source)),
@@ -386,6 +403,7 @@ fn op_class(text: &str) -> Option<OpClass> {
         "unknown-values" => OpClass::UnknownValues,
         "copy-into" => OpClass::CopyInto,
         "fill" => OpClass::Fill,
+        "probe" => OpClass::Probe,
         "opaque" => OpClass::Opaque,
         _ => return None,
     })

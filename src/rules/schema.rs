@@ -53,18 +53,31 @@ pub struct Op {
     #[serde(default)]
     pub elementwise_scale: bool,
     pub dims: Option<String>,
+    /// Dims over which the operation couples elements; read by shard propagation.
     pub whole: Option<toml::Value>,
+    /// The argument that the operation writes.
+    pub mutates: Option<Spanned<String>>,
+    /// The result is zero everywhere, which is a legal pending sum too.
+    #[serde(default)]
+    pub zero: bool,
     pub source: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Module {
     pub names: Vec<Spanned<String>>,
     pub call: Option<Spanned<String>>,
     pub args: Option<Spanned<String>>,
     #[serde(default)]
     pub params: BTreeMap<String, toml::Value>,
+    /// Signature of a call of the module.
+    pub forward: Option<Spanned<String>>,
+    /// Parameters that exist only if these constructor arguments are true.
+    #[serde(default)]
+    pub params_when: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    pub buffers: BTreeMap<String, toml::Value>,
     pub source: Option<String>,
 }
 

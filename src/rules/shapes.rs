@@ -51,7 +51,7 @@ shape_rules! {
     Unbind = "unbind", Narrow = "narrow", Select = "select", IndexSelect = "index-select", Gather = "gather", Topk = "topk",
     Sort = "sort", Factory = "factory", New = "new", Like = "like", Arange = "arange", Full = "full", Tensor = "tensor",
     Embedding = "embedding", OneHot = "one-hot", Pad = "pad", Movedim = "movedim", Diagonal = "diagonal",
-    RepeatInterleave = "repeat-interleave", SameRank = "same-rank", LastDim = "last-dim", OneDim = "one-dim", None = "none",
+    RepeatInterleave = "repeat-interleave", SameRank = "same-rank", LastDim = "last-dim", OneDim = "one-dim", Getitem = "getitem", Loss = "loss", ClassLoss = "class-loss", None = "none",
 }
 
 /// The arguments of one call, by parameter.
@@ -151,7 +151,8 @@ fn single(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
         ShapeRule::Einsum => einsum(args),
         ShapeRule::Factory | ShapeRule::New | ShapeRule::Full => Some(Shape(args.any_sizes()?)),
         ShapeRule::Arange | ShapeRule::OneDim => Some(Shape(vec![None])),
-        ShapeRule::Tensor | ShapeRule::None => None,
+        ShapeRule::Loss => loss(args),
+        ShapeRule::Tensor | ShapeRule::Getitem | ShapeRule::ClassLoss | ShapeRule::None => None,
         ShapeRule::Pad | ShapeRule::SameRank => args.first().map(|s| Shape(vec![None; s.rank()])),
         ShapeRule::Embedding => {
             let s = args.shapes();
@@ -446,6 +447,16 @@ fn cat(shapes: &[Option<Shape>], dim: i64) -> Option<Shape> {
         out.0[at] = out.0[at].zip(size).map(|(a, b)| a + b);
     }
     Some(out)
+}
+
+/// A loss is a scalar unless it is told to keep its terms.
+fn loss(args: &ShapeArgs<'_>) -> Option<Shape> {
+    match args.named("reduction") {
+        Given::Absent => Some(Shape(vec![])),
+        Given::Str(s) if s != "none" => Some(Shape(vec![])),
+        Given::Str(_) => broadcast(&args.shapes()),
+        _ => None,
+    }
 }
 
 /// The shape of an einsum whose equation is a constant without an ellipsis.
