@@ -11,6 +11,8 @@
 //! 5. every tensor-producing step is one statement with one id and one span.
 
 pub mod annotation;
+pub mod display;
+mod display_annotation;
 
 use crate::source::{IndexVec, Name, Span};
 

@@ -1,0 +1,528 @@
+//! Types and conditions of the annotation grammar (DESIGN.md section 3).
+//!
+//! In: tokens. Out: [`TypeExpr`]s and [`Cond`]s. Never: knowing which axes or flags exist. Next: `clauses.rs`.
+
+use super::annotation_lexer::{Tok, Token, lex};
+use super::suggest::closest;
+use crate::ir::Const;
+use crate::ir::annotation::{Alt, Atom, AxisAtom, Cond, Dim, Target, TypeExpr, TypedTarget};
+use crate::source::{Name, Span};
+use smol_str::format_smolstr;
+
+/// What was wrong and where.
+pub(super) type Bad = (Span, String);
+pub(super) type Parse<T> = Result<T, Bad>;
+
+/// Conditions within the entries of one map multiply out; beyond this many alternatives something is wrong.
+const MAX_ALTERNATIVES: usize = 64;
+/// Nesting of parentheses in a type or condition.
+const MAX_NESTING: u32 = 50;
+
+type Alternatives<T> = Vec<(Option<Cond>, T)>;
+
+pub(super) fn parse_type_expr(text: &str) -> Result<TypeExpr, String> {
+    let mut parser = Parser::new(text, 0);
+    let whole = |parser: &mut Parser| {
+        let ty = parser.type_expr()?;
+        parser.expect_end()?;
+        Ok(ty)
+    };
+    whole(&mut parser).map_err(|(_, detail): Bad| detail)
+}
+
+pub(super) struct Parser<'a> {
+    text: &'a str,
+    base: u32,
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    nesting: u32,
+}
+
+impl<'a> Parser<'a> {
+    pub fn new(text: &'a str, base: u32) -> Self {
+        Parser { text, base, tokens: lex(text, base), at: 0, nesting: 0 }
+    }
+
+    pub fn peek(&self) -> Tok<'a> {
+        self.peek_at(0)
+    }
+
+    pub fn peek_at(&self, ahead: usize) -> Tok<'a> {
+        self.tokens.get(self.at + ahead).map_or(Tok::End, |t| t.tok)
+    }
+
+    /// Span of the next token.
+    pub fn span(&self) -> Span {
+        self.tokens[self.at.min(self.tokens.len() - 1)].span
+    }
+
+    /// From `start` to the end of the last token taken.
+    pub fn span_from(&self, start: Span) -> Span {
+        match self.at.checked_sub(1).and_then(|at| self.tokens.get(at)) {
+            Some(last) if last.span.end >= start.start => Span::new(start.start, last.span.end),
+            _ => start,
+        }
+    }
+
+    pub fn bump(&mut self) -> Token<'a> {
+        let token = self.tokens[self.at.min(self.tokens.len() - 1)];
+        if token.tok != Tok::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    pub fn rewind(&mut self, position: usize) {
+        self.at = position;
+    }
+
+    /// The text from the next token on, and where it starts in the file.
+    pub fn rest(&self) -> (&'a str, u32) {
+        let start = self.span().start;
+        (&self.text[(start - self.base) as usize..], start)
+    }
+
+    /// The text between two file offsets, without whitespace.
+    pub fn text_between(&self, start: u32, end: u32) -> Name {
+        let text = &self.text[(start - self.base) as usize..(end.max(start) - self.base) as usize];
+        text.chars().filter(|c| !c.is_whitespace()).collect()
+    }
+
+    pub fn is(&self, punct: &str) -> bool {
+        self.peek() == Tok::Punct(punct)
+    }
+
+    pub fn is_name(&self, name: &str) -> bool {
+        self.peek() == Tok::Name(name)
+    }
+
+    pub fn eat(&mut self, punct: &str) -> bool {
+        let found = self.is(punct);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    pub fn eat_name(&mut self, name: &str) -> bool {
+        let found = self.is_name(name);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    pub fn expect(&mut self, punct: &str) -> Parse<()> {
+        if self.eat(punct) { Ok(()) } else { Err(self.expected(&format!("`{punct}`"))) }
+    }
+
+    pub fn expect_end(&mut self) -> Parse<()> {
+        if self.peek() == Tok::End { Ok(()) } else { Err(self.expected("the end of the type")) }
+    }
+
+    pub fn name(&mut self, what: &str) -> Parse<&'a str> {
+        match self.peek() {
+            Tok::Name(name) => {
+                self.bump();
+                Ok(name)
+            }
+            Tok::Int(_) | Tok::Str(_) | Tok::Punct(_) | Tok::End => Err(self.expected(what)),
+        }
+    }
+
+    pub fn dotted(&mut self, what: &str) -> Parse<Name> {
+        let mut name = Name::new(self.name(what)?);
+        while self.is(".") && matches!(self.peek_at(1), Tok::Name(_)) {
+            self.bump();
+            name = format_smolstr!("{name}.{}", self.name(what)?);
+        }
+        Ok(name)
+    }
+
+    pub fn expected(&self, what: &str) -> Bad {
+        (self.span(), format!("expected {what}, found {}", self.found()))
+    }
+
+    fn found(&self) -> String {
+        match self.peek() {
+            Tok::Name(text) | Tok::Punct(text) => format!("`{text}`"),
+            Tok::Int(value) => format!("`{value}`"),
+            Tok::Str(text) => format!("the string `{text}`"),
+            Tok::End => "the end of the comment".to_string(),
+        }
+    }
+
+    fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+        if self.nesting >= MAX_NESTING {
+            return Err((self.span(), format!("nested more than {MAX_NESTING} deep")));
+        }
+        self.nesting += 1;
+        let value = f(self);
+        self.nesting -= 1;
+        value
+    }
+
+    pub fn type_expr(&mut self) -> Parse<TypeExpr> {
+        let start = self.span();
+        let alternatives = self.conditional(Self::alt)?;
+        Ok(TypeExpr { span: self.span_from(start), alternatives })
+    }
+
+    /// `item [if cond else conditional]`, parentheses allowed; the alternatives multiply out to a list.
+    fn conditional<T: Clone>(&mut self, item: fn(&mut Self) -> Parse<Alternatives<T>>) -> Parse<Alternatives<T>> {
+        self.nested(|this| {
+            let mut alternatives = if this.eat("(") {
+                let inner = this.conditional(item)?;
+                this.expect(")")?;
+                inner
+            } else {
+                item(this)?
+            };
+            if !this.eat_name("if") {
+                return Ok(alternatives);
+            }
+            let cond = this.cond()?;
+            if !this.eat_name("else") {
+                return Err(this.expected("`else` and the type that holds otherwise"));
+            }
+            for (inner, _) in &mut alternatives {
+                *inner = Some(and(Some(&cond), inner.as_ref()).unwrap_or(Cond::Const(true)));
+            }
+            alternatives.extend(this.conditional(item)?);
+            if alternatives.len() > MAX_ALTERNATIVES {
+                return Err((this.span(), format!("a type has more than {MAX_ALTERNATIVES} alternatives")));
+            }
+            Ok(alternatives)
+        })
+    }
+
+    fn alt(&mut self) -> Parse<Alternatives<Alt>> {
+        let one = |alt| vec![(None, alt)];
+        match self.peek() {
+            Tok::Name("_") => {
+                self.bump();
+                Ok(one(Alt::Unknown))
+            }
+            Tok::Name("spec") => {
+                self.bump();
+                Ok(one(Alt::Spec(self.spec()?)))
+            }
+            Tok::Punct("{") => Ok(self.map()?.into_iter().map(|(cond, map)| (cond, Alt::Map(map))).collect()),
+            Tok::Punct("[") => self.dims(),
+            Tok::Name(_) | Tok::Int(_) | Tok::Str(_) | Tok::Punct(_) | Tok::End => match self.atom()? {
+                Some(atom) => Ok(one(Alt::Atom(atom))),
+                None => Err(self.bad_type()),
+            },
+        }
+    }
+
+    fn atom(&mut self) -> Parse<Option<Atom>> {
+        let atom = match self.peek() {
+            Tok::Name("R") => Atom::Replicate,
+            Tok::Name("I") => Atom::Invariant,
+            Tok::Name("V") => Atom::Varying,
+            Tok::Name("P") => Atom::Partial,
+            Tok::Name("S") => {
+                self.bump();
+                self.expect("(")?;
+                let negative = self.eat("-");
+                let Tok::Int(dim) = self.peek() else { return Err(self.expected("a tensor dimension, as in `S(0)`")) };
+                let Ok(dim) = i32::try_from(if negative { -dim } else { dim }) else {
+                    return Err(self.expected("a small dimension"));
+                };
+                self.bump();
+                self.expect(")")?;
+                return Ok(Some(Atom::Shard(dim)));
+            }
+            Tok::Name(_) | Tok::Int(_) | Tok::Str(_) | Tok::Punct(_) | Tok::End => return Ok(None),
+        };
+        self.bump();
+        Ok(Some(atom))
+    }
+
+    fn bad_type(&self) -> Bad {
+        let (span, detail) = self.expected("a type (`R`, `I`, `V`, `P`, `S(i)`, `{axis: ...}`, `spec(...)`, `[...]` or `_`)");
+        let Tok::Name(word) = self.peek() else { return (span, detail) };
+        let meant = match word {
+            "Replicate" | "replicate" | "Replicated" | "r" => Some("R"),
+            "Invariant" | "invariant" | "i" => Some("I"),
+            "Varying" | "varying" | "v" => Some("V"),
+            "Partial" | "partial" | "p" => Some("P"),
+            "Shard" | "shard" | "s" => Some("S"),
+            "PartitionSpec" | "Spec" => Some("spec"),
+            other => closest(other, &["spec", "ignore"]),
+        };
+        match meant {
+            Some(meant) => (span, format!("`{word}` is not a type, did you mean `{meant}`?")),
+            None => (span, detail),
+        }
+    }
+
+    /// `{axis: atom, ...}`
+    fn map(&mut self) -> Parse<Alternatives<Vec<AxisAtom>>> {
+        self.expect("{")?;
+        let mut maps: Alternatives<Vec<AxisAtom>> = vec![(None, Vec::new())];
+        while !self.is("}") {
+            let start = self.span();
+            let axes = self.map_axes()?;
+            self.expect(":")?;
+            let entry = self.conditional(Self::map_atom)?;
+            let span = self.span_from(start);
+            if maps.len() * entry.len() > MAX_ALTERNATIVES {
+                return Err((span, format!("a type has more than {MAX_ALTERNATIVES} alternatives")));
+            }
+            let mut product = Vec::with_capacity(maps.len() * entry.len());
+            for (cond, map) in &maps {
+                for (inner, atom) in &entry {
+                    let mut map = map.clone();
+                    // An axis that is not mentioned is unknown.
+                    if let Some(atom) = atom {
+                        map.push(AxisAtom { axes: axes.clone(), atom: *atom, span });
+                    }
+                    product.push((and(cond.as_ref(), inner.as_ref()), map));
+                }
+            }
+            maps = product;
+            if !self.eat(",") {
+                break;
+            }
+        }
+        if self.eat("}") { Ok(maps) } else { Err(self.expected("`,` or `}`")) }
+    }
+
+    fn map_atom(&mut self) -> Parse<Alternatives<Option<Atom>>> {
+        if self.eat_name("_") {
+            return Ok(vec![(None, None)]);
+        }
+        match self.atom()? {
+            Some(atom) => Ok(vec![(None, Some(atom))]),
+            None => {
+                let (span, detail) = self.bad_type();
+                let in_map = self.expected("`R`, `I`, `V`, `P`, `S(i)` or `_`").1;
+                Err((span, if detail.starts_with("expected") { in_map } else { detail }))
+            }
+        }
+    }
+
+    fn map_axes(&mut self) -> Parse<Vec<Name>> {
+        if let Tok::Str(text) = self.peek() {
+            self.bump();
+            return Ok(vec![Name::new(text)]);
+        }
+        self.axes()
+    }
+
+    /// An axis or a parenthesized tuple of axes.
+    pub fn axes(&mut self) -> Parse<Vec<Name>> {
+        if !self.eat("(") {
+            return Ok(vec![self.dotted("the name of an axis")?]);
+        }
+        let mut axes = vec![self.dotted("the name of an axis")?];
+        while self.eat(",") && !self.is(")") {
+            axes.push(self.dotted("the name of an axis")?);
+        }
+        self.expect(")")?;
+        Ok(axes)
+    }
+
+    /// `(dp, None, (cp, tp))` after `spec`
+    fn spec(&mut self) -> Parse<Vec<Vec<Name>>> {
+        self.expect("(")?;
+        let mut dims = Vec::new();
+        while !self.is(")") {
+            if self.eat_name("None") {
+                dims.push(Vec::new());
+            } else {
+                dims.push(self.axes()?);
+            }
+            if !self.eat(",") {
+                break;
+            }
+        }
+        if self.eat(")") { Ok(dims) } else { Err(self.expected("`,` or `)`")) }
+    }
+
+    /// `[s/tp, b, h] @ {dp: V}`
+    fn dims(&mut self) -> Parse<Alternatives<Alt>> {
+        self.expect("[")?;
+        let mut dims = Vec::new();
+        while !self.is("]") {
+            dims.push(self.dim()?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        if !self.eat("]") {
+            return Err(self.expected("`,`, `/` or `]`"));
+        }
+        if !self.eat("@") {
+            return Ok(vec![(None, Alt::Dims { dims, map: Vec::new() })]);
+        }
+        let maps = self.map()?;
+        Ok(maps.into_iter().map(|(cond, map)| (cond, Alt::Dims { dims: dims.clone(), map })).collect())
+    }
+
+    fn dim(&mut self) -> Parse<Dim> {
+        let start = self.span();
+        loop {
+            match self.peek() {
+                Tok::Name(_) | Tok::Int(_) => self.bump(),
+                Tok::Str(_) | Tok::Punct(_) | Tok::End => {
+                    return Err(self.expected("the name of a tensor dimension, as in `[s/tp, b, h]`"));
+                }
+            };
+            if !self.eat("*") {
+                break;
+            }
+        }
+        let end = self.span_from(start).end;
+        let name = self.text_between(start.start, end);
+        let mut over = Vec::new();
+        while self.eat("/") {
+            over.extend(self.axes()?);
+        }
+        Ok(Dim { name, over })
+    }
+
+    pub fn cond(&mut self) -> Parse<Cond> {
+        self.nested(|this| {
+            let mut terms = vec![this.conjunction()?];
+            while this.eat_name("or") {
+                terms.push(this.conjunction()?);
+            }
+            Ok(if terms.len() == 1 { terms.swap_remove(0) } else { Cond::Or(terms) })
+        })
+    }
+
+    fn conjunction(&mut self) -> Parse<Cond> {
+        let mut terms = vec![self.negation()?];
+        while self.eat_name("and") {
+            terms.push(self.negation()?);
+        }
+        Ok(if terms.len() == 1 { terms.swap_remove(0) } else { Cond::And(terms) })
+    }
+
+    fn negation(&mut self) -> Parse<Cond> {
+        if self.eat_name("not") {
+            return self.nested(|this| Ok(Cond::Not(Box::new(this.negation()?))));
+        }
+        if self.eat("(") {
+            let cond = self.cond()?;
+            self.expect(")")?;
+            return Ok(cond);
+        }
+        if self.eat_name("True") {
+            return Ok(Cond::Const(true));
+        }
+        if self.eat_name("False") {
+            return Ok(Cond::Const(false));
+        }
+        let name = self.dotted("a flag, an attribute or a parameter")?;
+        if self.eat("==") {
+            return Ok(Cond::Equals(name, self.literal()?));
+        }
+        if self.eat("!=") {
+            return Ok(Cond::Not(Box::new(Cond::Equals(name, self.literal()?))));
+        }
+        if self.eat_name("is") {
+            let negated = self.eat_name("not");
+            let equals = Cond::Equals(name, self.literal()?);
+            return Ok(if negated { Cond::Not(Box::new(equals)) } else { equals });
+        }
+        match self.peek() {
+            Tok::Punct("<" | ">" | "+" | "-" | "*" | "/" | "%" | "(" | "[" | "=") | Tok::Name("in") => {
+                Err((self.span(), format!("conditions are names, `==`, `!=`, `not`, `and`, `or`; found {}", self.found())))
+            }
+            Tok::Name(_) | Tok::Int(_) | Tok::Str(_) | Tok::Punct(_) | Tok::End => Ok(Cond::Flag(name)),
+        }
+    }
+
+    fn literal(&mut self) -> Parse<Const> {
+        let negative = self.eat("-");
+        let value = match self.peek() {
+            Tok::Int(value) => Const::Int(if negative { -value } else { value }),
+            Tok::Str(text) if !negative => Const::Str(Name::new(text)),
+            Tok::Name("None") if !negative => Const::None,
+            Tok::Name("True") if !negative => Const::Bool(true),
+            Tok::Name("False") if !negative => Const::Bool(false),
+            Tok::Str(_) | Tok::Name(_) | Tok::Punct(_) | Tok::End => {
+                return Err(self.expected("a literal (a number, a string, `True`, `False` or `None`)"));
+            }
+        };
+        self.bump();
+        Ok(value)
+    }
+
+    /// `x`, `self.x`, `x[0]`, `x["k"]`, `return`, if a `:` follows; otherwise nothing is taken.
+    pub fn target_with_colon(&mut self) -> Option<(Target, Span)> {
+        let (position, start) = (self.position(), self.span());
+        let target = self.target();
+        let span = self.span_from(start);
+        if let Some(target) = target
+            && self.eat(":")
+        {
+            return Some((target, span));
+        }
+        self.rewind(position);
+        None
+    }
+
+    fn target(&mut self) -> Option<Target> {
+        // `*args` and `**kwargs` are known by their names.
+        while self.eat("*") {}
+        let name = Name::new(self.name("").ok()?);
+        if name == "return" {
+            return Some(Target::Return);
+        }
+        if self.eat("[") {
+            let target = match self.peek() {
+                Tok::Int(index) => Target::Index(name, index),
+                Tok::Str(key) => Target::Key(name, Name::new(key)),
+                Tok::Punct("-") => match self.peek_at(1) {
+                    Tok::Int(index) => {
+                        self.bump();
+                        Target::Index(name, -index)
+                    }
+                    Tok::Name(_) | Tok::Str(_) | Tok::Punct(_) | Tok::End => return None,
+                },
+                Tok::Name(_) | Tok::Punct(_) | Tok::End => return None,
+            };
+            self.bump();
+            return self.eat("]").then_some(target);
+        }
+        let mut path = Vec::new();
+        while self.eat(".") {
+            path.push(Name::new(self.name("").ok()?));
+        }
+        Some(if path.is_empty() { Target::Name(name) } else { Target::Attr(name, path) })
+    }
+
+    /// `target: type, ...` after the first `target:`.
+    pub fn typed_list(&mut self, first: (Target, Span)) -> Parse<Vec<TypedTarget>> {
+        let mut typed = Vec::new();
+        let mut next = first;
+        loop {
+            let (target, at) = next;
+            let ty = self.type_expr()?;
+            typed.push(TypedTarget { target, span: self.span_from(at), ty });
+            if !self.eat(",") {
+                return Ok(typed);
+            }
+            let Some(found) = self.target_with_colon() else { return Err(self.expected("`name: type`")) };
+            next = found;
+        }
+    }
+}
+
+/// The conjunction of two optional conditions.
+fn and(left: Option<&Cond>, right: Option<&Cond>) -> Option<Cond> {
+    match (left, right) {
+        (None, None) => None,
+        (Some(cond), None) | (None, Some(cond)) => Some(cond.clone()),
+        (Some(left), Some(right)) => Some(Cond::And(vec![left.clone(), right.clone()])),
+    }
+}

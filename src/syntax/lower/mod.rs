@@ -1,0 +1,244 @@
+//! The syntax tree to the intermediate representation, one function at a time, in evaluation order.
+//!
+//! In: the parser's tree, the comments of the file. Out: functions and classes of a [`crate::ir::FileIr`]. Never: failing: what
+//! is not understood becomes [`Rvalue::Opaque`]. Next: `scope.rs` (names), `stmt.rs`, `expr.rs`.
+
+mod chain;
+mod compound;
+mod comprehension;
+mod define;
+mod expr;
+mod literal;
+mod matching;
+mod scope;
+mod stmt;
+mod target;
+
+use crate::ir::{Block, Class, ClassId, Func, FuncId, FuncKind, Local, LocalId, LocalKind, Node, Operand, Rvalue};
+use crate::ir::{Param, Stmt, StmtId, StmtSpan};
+use crate::source::{Idx, IndexVec, Name, Span};
+use crate::syntax::attach::Claims;
+use ruff_python_ast::ModModule;
+use ruff_text_size::Ranged;
+use rustc_hash::FxHashMap;
+use scope::Binding;
+
+/// Nesting beyond this is not followed: expressions become opaque, blocks empty.
+const MAX_DEPTH: u32 = 1_000;
+
+pub(super) type Parts = Box<[Span]>;
+
+/// What lowering a module gives.
+pub(super) struct Lowered {
+    pub funcs: IndexVec<FuncId, Func>,
+    pub classes: IndexVec<ClassId, Class>,
+    /// Where nesting was first cut off.
+    pub too_deep: Option<Span>,
+    pub claims: Claims,
+}
+
+pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
+    let walrus = text.match_indices(":=").map(|(at, _)| at as u32).collect();
+    let mut lowerer = Lowerer {
+        text,
+        funcs: Vec::new(),
+        classes: Vec::new(),
+        stack: Vec::new(),
+        depth: 0,
+        too_deep: None,
+        walrus,
+        claims,
+    };
+    let span = Span::new(0, text.len() as u32);
+    let names = FuncNames { name: Name::new_static("<module>"), qualname: Name::new_static("<module>") };
+    lowerer.enter(FuncKind::Module, names, None, span, Span::new(0, 0));
+    lowerer.collect_bindings(&module.body);
+    lowerer.docstring(&module.body);
+    lowerer.stmts(&module.body);
+    lowerer.leave();
+    let mut lowered =
+        Lowered { funcs: IndexVec::default(), classes: IndexVec::default(), too_deep: lowerer.too_deep, claims: lowerer.claims };
+    for func in lowerer.funcs {
+        lowered.funcs.push(func.expect("every function that was entered was left"));
+    }
+    for class in lowerer.classes {
+        lowered.classes.push(class.expect("every class that was entered was left"));
+    }
+    lowered
+}
+
+pub(super) fn span(node: &impl Ranged) -> Span {
+    let range = node.range();
+    Span::new(range.start().to_u32(), range.end().to_u32())
+}
+
+struct FuncNames {
+    name: Name,
+    qualname: Name,
+}
+
+/// An expression after lowering: something to name, or an operation that still needs a slot.
+enum Value {
+    Operand(Operand),
+    Rvalue(Rvalue, Parts),
+}
+
+struct Lowerer<'a> {
+    text: &'a str,
+    /// By [`FuncId`]; `None` while being lowered.
+    funcs: Vec<Option<Func>>,
+    classes: Vec<Option<Class>>,
+    /// The functions being lowered, the module first.
+    stack: Vec<Builder<'a>>,
+    depth: u32,
+    too_deep: Option<Span>,
+    /// Offsets of `:=`, ascending: most functions have none, and then their expressions are not searched for bindings.
+    walrus: Vec<u32>,
+    claims: Claims,
+}
+
+/// A function under construction.
+struct Builder<'a> {
+    id: FuncId,
+    kind: FuncKind,
+    name: Name,
+    qualname: Name,
+    class: Option<ClassId>,
+    /// The class whose body this is, and its methods so far.
+    methods: Vec<(Name, FuncId)>,
+    params: Vec<Param>,
+    locals: IndexVec<LocalId, Local>,
+    captures: Vec<(LocalId, LocalId)>,
+    names: FxHashMap<&'a str, Binding>,
+    /// Variables of the comprehensions being lowered, innermost last.
+    comprehension: Vec<(&'a str, LocalId)>,
+    /// By local, in a module or class body: whether text above assigns it.
+    assigned: Vec<bool>,
+    loops: u32,
+    block: Block,
+    spans: IndexVec<StmtId, StmtSpan>,
+    span: Span,
+    name_span: Span,
+    is_async: bool,
+    is_generator: bool,
+    docstring: Option<Name>,
+}
+
+impl<'a> Lowerer<'a> {
+    fn enter(&mut self, kind: FuncKind, names: FuncNames, class: Option<ClassId>, span: Span, name_span: Span) -> FuncId {
+        let id = FuncId::from_index(self.funcs.len());
+        self.funcs.push(None);
+        self.stack.push(Builder {
+            id,
+            kind,
+            name: names.name,
+            qualname: names.qualname,
+            class,
+            methods: Vec::new(),
+            params: Vec::new(),
+            locals: IndexVec::default(),
+            captures: Vec::new(),
+            names: FxHashMap::default(),
+            comprehension: Vec::new(),
+            assigned: Vec::new(),
+            loops: 0,
+            block: Vec::new(),
+            spans: IndexVec::default(),
+            span,
+            name_span,
+            is_async: false,
+            is_generator: false,
+            docstring: None,
+        });
+        id
+    }
+
+    /// Ends the innermost function; returns its methods, if it is a class body.
+    fn leave(&mut self) -> Vec<(Name, FuncId)> {
+        let done = self.stack.pop().expect("a function is being lowered");
+        let func = Func {
+            name: done.name,
+            qualname: done.qualname,
+            kind: done.kind,
+            class: done.class,
+            parent: self.stack.last().map(|b| b.id),
+            params: done.params,
+            locals: done.locals,
+            captures: done.captures,
+            body: done.block,
+            spans: done.spans,
+            signature: Vec::new(),
+            claims: Vec::new(),
+            span: done.span,
+            name_span: done.name_span,
+            is_async: done.is_async,
+            is_generator: done.is_generator,
+            docstring: done.docstring,
+        };
+        self.funcs[done.id.index()] = Some(func);
+        done.methods
+    }
+
+    fn cur(&mut self) -> &mut Builder<'a> {
+        self.stack.last_mut().expect("a function is being lowered")
+    }
+
+    /// Qualified and plain name of something defined here under `name`.
+    fn names_for(&self, name: &str) -> FuncNames {
+        let here = self.stack.last().expect("a function is being lowered");
+        let qualname = match here.kind {
+            FuncKind::Module => Name::new(name),
+            FuncKind::ClassBody => Name::from(format!("{}.{name}", here.qualname)),
+            FuncKind::Function | FuncKind::Lambda => Name::from(format!("{}.<locals>.{name}", here.qualname)),
+        };
+        FuncNames { name: Name::new(name), qualname }
+    }
+
+    fn temp(&mut self) -> LocalId {
+        self.cur().locals.push(Local { name: Name::default(), kind: LocalKind::Temp })
+    }
+
+    /// Takes the next statement id, before the statement itself is complete.
+    fn reserve(&mut self, span: Span, parts: Parts) -> StmtId {
+        self.cur().spans.push(StmtSpan { span, parts })
+    }
+
+    fn push(&mut self, id: StmtId, stmt: Stmt) {
+        self.cur().block.push(Node { id, stmt });
+    }
+
+    fn emit(&mut self, stmt: Stmt, span: Span, parts: Parts) -> StmtId {
+        let id = self.reserve(span, parts);
+        self.push(id, stmt);
+        id
+    }
+
+    fn assign(&mut self, dst: LocalId, value: Rvalue, span: Span, parts: Parts) -> StmtId {
+        self.emit(Stmt::Assign { dst, value }, span, parts)
+    }
+
+    fn assign_temp(&mut self, value: Rvalue, span: Span, parts: Parts) -> Operand {
+        let dst = self.temp();
+        self.assign(dst, value, span, parts);
+        Operand::Local(dst)
+    }
+
+    /// What `f` emits, as a block of its own.
+    fn block(&mut self, f: impl FnOnce(&mut Self)) -> Block {
+        let outer = std::mem::take(&mut self.cur().block);
+        f(self);
+        std::mem::replace(&mut self.cur().block, outer)
+    }
+
+    /// Runs `f` one level deeper, or gives `None` where nesting is cut off.
+    fn deeper<T>(&mut self, at: Span, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if self.depth >= MAX_DEPTH {
+            self.too_deep.get_or_insert(at);
+            return None;
+        }
+        self.depth += 1;
+        let value = f(self);
+        self.depth -= 1;
+        Some(value)
+    }
+}
