@@ -3,10 +3,12 @@
 //! In: bytes read by `cli/` or `lsp/`. Out: [`Files`] and the vocabulary for saying *where*.
 //! Never: parsing, typing, or deciding what is wrong. Next: `ir/` for the shape of a program.
 
+pub mod decode;
 mod diagnostic;
 mod files;
 mod index_vec;
 mod span;
+pub mod walk;
 
 pub use diagnostic::{Applicability, Diagnostic, Edit, Fix, Label, Severity};
 pub use files::{File, FileId, Files, LineIndex, Position};
