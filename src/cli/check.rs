@@ -145,6 +145,9 @@ fn summary_line(findings: &[Diagnostic], known: usize, project: &Project) -> Str
         .map(|(count, noun)| output::plural(count, noun))
         .collect();
     let old = if known == 0 { String::new() } else { format!(", and {known} in the baseline") };
+    if project.reported == 0 {
+        return "no Python files to check".to_owned();
+    }
     if parts.is_empty() {
         return format!("no findings in {}{old}", output::plural(project.reported, "file"));
     }

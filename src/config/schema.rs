@@ -63,7 +63,12 @@ pub(super) fn read(
     for error in errors {
         let span = error.span().unwrap_or(0..0);
         let message = error.message().trim().replace('\n', ", ");
-        reader.report(INVALID_CONFIG, &span, format!("the configuration is not valid TOML: {message}"), "");
+        let key = text.get(span.clone()).unwrap_or("").trim();
+        let message = match message == "duplicate key" {
+            true => format!("`{key}` is set twice"),
+            false => format!("the configuration is not valid TOML: {message}"),
+        };
+        reader.report(INVALID_CONFIG, &span, message, "");
     }
     if let Some(table) = section_table(document.get_ref(), section, &mut reader) {
         for entry in entries(table) {
