@@ -1,4 +1,21 @@
 //! spmd-check: a static type checker for distributed (SPMD) PyTorch training code.
+//!
+//! ```text
+//!   files, stdin, editor buffers     spmd-check.toml        rules/**/*.toml
+//!             |                            |                      |
+//!      source/  Files               config/  Config         rules/  RuleBook      I/O ends here
+//!             |                            |                      |
+//!      syntax/  parse, comments, lower  ->  ir/                   |
+//!             |                            |                      |
+//!      project/ modules, names             |                      |
+//!             |                            |                      |
+//!      infer/   executes blocks in worlds; ops -> rules; yields findings and types   (types/ is the domain)
+//!             |
+//!      diagnostics/ words, suppression, order   ->   render/ text, json, ...   ->   cli/
+//! ```
+//!
+//! [`check`] is the whole of it as one pure function: same bytes in, same report out, on any number of threads.
+//! Modules are listed in reading order; a module uses only those above it, which `tests/tidy.rs` checks.
 
 pub mod source;
 pub mod types;
@@ -6,5 +23,11 @@ pub mod ir;
 pub mod syntax;
 pub mod project;
 pub mod rules;
+pub mod config;
 pub mod infer;
 pub mod diagnostics;
+mod check;
+pub mod render;
+pub mod cli;
+
+pub use check::{Report, TypeRow, Want, check};

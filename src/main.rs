@@ -1,1 +1,12 @@
-fn main() {}
+//! The program. In: the command line. Out: an exit code: 0 clean, 1 findings, 2 the run itself failed.
+//! Never: anything else. Next: `cli/mod.rs`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let command = match spmd_check::cli::parse(std::env::args_os()) {
+        Ok(command) => command,
+        Err(answered) => return answered,
+    };
+    spmd_check::cli::run(command)
+}

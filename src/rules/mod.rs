@@ -14,7 +14,7 @@ pub mod shapes;
 pub mod signature;
 
 pub use book::{Entry, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck};
-pub use builtin::builtin;
+pub use builtin::{FILES, builtin};
 pub use collective::{CollectiveRule, Form, Pattern, Transition};
 pub use load::{RuleProblem, load};
 pub use operator::{Arg, Kind, Role, Violation, apply};

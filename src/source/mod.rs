@@ -7,6 +7,7 @@ mod diagnostic;
 mod files;
 mod index_vec;
 mod span;
+pub mod walk;
 
 pub use diagnostic::{Applicability, Diagnostic, Edit, Fix, Label, Severity};
 pub use files::{File, FileId, Files, LineIndex, Position};

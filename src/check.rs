@@ -1,0 +1,188 @@
+//! The checker as one pure function. In: configuration, rules, files in memory. Out: [`Report`]. Never: I/O, or an order that depends
+//! on threads. Next: `infer/root.rs`.
+
+use crate::config::{Config, FlagValue};
+use crate::diagnostics::{self, conditions, describe, describe_syntax, suppress};
+use crate::infer::formula::Facts;
+use crate::infer::{Output, Row, Settings, infer};
+use crate::ir::{Const, FileIr};
+use crate::project::{FuncRef, Project};
+use crate::rules::RuleBook;
+use crate::source::{Diagnostic, FileId, Files, Name};
+use crate::syntax::{self, Parsed};
+use crate::types::{Axis, Mesh};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// What the caller needs; types of variables cost memory that findings do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    Findings,
+    Types,
+}
+
+/// The result of a run.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Sorted; suppressed ones removed; of reported files only.
+    pub diagnostics: Vec<Diagnostic>,
+    /// A label and a count.
+    pub coverage: Vec<(String, u64)>,
+    pub types: Vec<TypeRow>,
+}
+
+/// The type of a variable after a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeRow {
+    pub path: String,
+    pub function: String,
+    pub line: u32,
+    pub variable: String,
+    /// Axis and type; unknown axes are left out.
+    pub types: Vec<(String, String)>,
+    pub when: Vec<String>,
+}
+
+/// Checks a project.
+pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Report {
+    let ids: Vec<FileId> = files.ids().collect();
+    let parsed: Vec<Parsed> = ids.par_iter().map(|id| syntax::parse(&files[*id].text)).collect();
+    let mut diagnostics: Vec<Vec<Diagnostic>> = vec![Vec::new(); ids.len()];
+    let mut irs: Vec<(FileId, FileIr)> = Vec::with_capacity(ids.len());
+    for ((id, parsed), found) in ids.iter().zip(parsed).zip(&mut diagnostics) {
+        found.extend(parsed.problems.iter().map(|p| describe_syntax(*id, p)));
+        irs.push((*id, parsed.ir));
+    }
+    let roots: Vec<String> = config.src.iter().map(|p| shown_root(config, p)).collect();
+    let project = Project::new(files, irs, &roots);
+    let mut settings = settings(config, want);
+    let output = infer(&project, rules, files, &mut settings);
+    let mut coverage_rows = Vec::new();
+    coverage(&output, &mut coverage_rows);
+    for finding in &output.findings {
+        if !finding_is_reported(files, finding.place.file) {
+            continue;
+        }
+        let diagnostic = describe(files, finding);
+        diagnostics[file_index(&ids, diagnostic.place.file)].push(diagnostic);
+    }
+    let mut all = Vec::new();
+    for (module, found) in project.modules.iter().zip(diagnostics) {
+        if files[module.file].reported {
+            all.extend(suppress(module.file, &module.ir.suppressions, found));
+        }
+    }
+    diagnostics::sort(&mut all);
+    let types = if want == Want::Types { rows(&project, files, &output) } else { Vec::new() };
+    Report { diagnostics: all, coverage: coverage_rows, types }
+}
+
+fn finding_is_reported(files: &Files, file: FileId) -> bool {
+    files[file].reported
+}
+
+fn file_index(ids: &[FileId], id: FileId) -> usize {
+    ids.binary_search(&id).expect("every file of a finding is a file of the run")
+}
+
+/// A source root as files show their paths.
+fn shown_root(config: &Config, root: &std::path::Path) -> String {
+    let shown = root.strip_prefix(&config.cwd).unwrap_or(root).to_string_lossy().replace('\\', "/");
+    if shown.is_empty() || shown.ends_with('/') { shown } else { format!("{shown}/") }
+}
+
+/// What the configuration fixes for the inference.
+fn settings(config: &Config, want: Want) -> Settings {
+    let mut out = Settings::default();
+    out.wants_types = want == Want::Types;
+    if !config.mesh.is_empty() {
+        let axes = config.mesh.iter().map(|a| (Axis::new(a.name.as_str()), a.size)).collect();
+        out.mesh = Some(Arc::new(Mesh { axes }));
+    }
+    for group in &config.groups {
+        let expression: String = group.expression.chars().filter(|c| !c.is_whitespace()).collect();
+        out.groups.push((Name::from(expression), group.axes.iter().map(|a| Name::from(a.as_str())).collect()));
+    }
+    for flag in &config.flags {
+        if let [value] = flag.values.as_slice() {
+            let value = match value {
+                FlagValue::Bool(b) => Const::Bool(*b),
+                FlagValue::Int(n) => Const::Int(*n),
+                FlagValue::Str(s) => Const::Str(Name::from(s.as_str())),
+            };
+            out.flags.push((Name::from(flag.name.as_str()), value));
+        }
+    }
+    out
+}
+
+/// Counts of what was typed and what was not, and why.
+fn coverage(output: &Output, rows: &mut Vec<(String, u64)>) {
+    let sites = &output.coverage.collectives;
+    let known = sites.values().filter(|k| **k).count();
+    rows.push(("collective calls reached".to_string(), sites.len() as u64));
+    rows.push(("collective calls with a known source or result type".to_string(), known as u64));
+    let mut reasons: Vec<(String, u64)> = Vec::new();
+    for ((reason, what), n) in &output.coverage.reasons {
+        let text = match reason {
+            crate::infer::output::Reason::NoRule => format!("operations without a rule: {what}"),
+            crate::infer::output::Reason::UnresolvedCall => "calls that lead to nothing known".to_string(),
+            crate::infer::output::Reason::UnknownOperand => format!("collectives on values that are not followed: {what}"),
+            crate::infer::output::Reason::UnresolvedGroup => "collectives whose group is not resolved".to_string(),
+            crate::infer::output::Reason::Budget => format!("precision given up: {what}"),
+            crate::infer::output::Reason::Opaque => format!("not understood: {what}"),
+        };
+        match reasons.iter_mut().find(|(t, _)| *t == text) {
+            Some((_, count)) => *count += n,
+            None => reasons.push((text, *n)),
+        }
+    }
+    reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    rows.extend(reasons);
+}
+
+/// The rows of `types`, by file, function and line.
+fn rows(project: &Project, files: &Files, output: &Output) -> Vec<TypeRow> {
+    let mut rows: Vec<(FileId, u32, FuncRef, TypeRow)> = Vec::new();
+    for row in &output.rows {
+        let file = row.place.file;
+        if !files[file].reported {
+            continue;
+        }
+        let types = shown_types(row);
+        if types.is_empty() {
+            continue;
+        }
+        let line = files[file].position(row.place.span.start).line;
+        let function = project.func(row.func).qualname.to_string();
+        let when = conditions(std::slice::from_ref(&row.facts), &[Facts::default()]);
+        let shown = TypeRow {
+            path: files[file].path.clone(),
+            function,
+            line,
+            variable: row.variable.to_string(),
+            types,
+            when: if row.facts.is_empty() { Vec::new() } else { when },
+        };
+        rows.push((file, line, row.func, shown));
+    }
+    rows.sort_by(|a, b| (a.0, a.2, a.1, &a.3.variable).cmp(&(b.0, b.2, b.1, &b.3.variable)));
+    let mut out: Vec<TypeRow> = Vec::new();
+    for (_, _, _, row) in rows {
+        // Several steps of one line: the last one is what holds after it.
+        match out.last_mut() {
+            Some(last) if (&last.path, &last.function, last.line, &last.variable) == (&row.path, &row.function, row.line, &row.variable) => *last = row,
+            _ => out.push(row),
+        }
+    }
+    out
+}
+
+fn shown_types(row: &Row) -> Vec<(String, String)> {
+    row.ty
+        .local
+        .listed()
+        .filter(|(_, s)| !s.set.is_unknown() && !s.set.is_empty())
+        .map(|(a, s)| (a.name().to_string(), s.notation()))
+        .collect()
+}

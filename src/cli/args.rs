@@ -1,0 +1,167 @@
+//! Every option, typed. In: words. Out: [`Command`]. Never: reading anything but the words. Next: `check.rs`.
+
+use crate::render::Format;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// A static type checker for distributed (SPMD) PyTorch training code.
+#[derive(Debug, Parser)]
+#[command(name = "spmd-check", version, arg_required_else_help = true, subcommand_value_name = "COMMAND")]
+#[command(after_help = "Exit codes: 0 clean, 1 findings of level error, 2 usage, configuration or internal failure.")]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check files and folders
+    Check(CheckOptions),
+    /// Print the inferred types of functions and variables
+    Types(TypesOptions),
+    /// Explain a diagnostic, or list them all
+    Explain(ExplainOptions),
+    /// List the rule files in force
+    Rules(RulesOptions),
+    /// Write a commented spmd-check.toml
+    Init(InitOptions),
+    /// Print the lowered program
+    #[command(hide = true)]
+    DumpIr(DumpOptions),
+}
+
+#[derive(Debug, Args)]
+pub struct CheckOptions {
+    #[command(flatten)]
+    pub input: InputOptions,
+    #[command(flatten)]
+    pub config: ConfigOptions,
+    #[command(flatten)]
+    pub shared: SharedOptions,
+    /// How findings are written
+    #[arg(long, value_name = "FORMAT", default_value = "full", value_parser = format_parser())]
+    pub output_format: Format,
+    /// Report only these: codes, names or prefixes such as SPMD1, separated by commas
+    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    pub select: Vec<String>,
+    /// Leave these out, after --select
+    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    pub ignore: Vec<String>,
+    /// Report only what this file does not record
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Record the present findings in the baseline
+    #[arg(long, requires = "baseline")]
+    pub update_baseline: bool,
+    /// Count findings by code
+    #[arg(long)]
+    pub statistics: bool,
+    /// Count what could and could not be typed
+    #[arg(long)]
+    pub coverage: bool,
+    /// Exit with 0 even when there are findings
+    #[arg(long)]
+    pub exit_zero: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TypesOptions {
+    #[command(flatten)]
+    pub input: InputOptions,
+    #[command(flatten)]
+    pub config: ConfigOptions,
+    #[command(flatten)]
+    pub shared: SharedOptions,
+    /// How types are written
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub output_format: TypesFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TypesFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainOptions {
+    /// A code such as SPMD101, or a name such as invariant-mixed
+    pub code: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct RulesOptions {
+    #[command(flatten)]
+    pub config: ConfigOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct InitOptions {
+    /// The folder to write it in
+    #[arg(default_value = ".")]
+    pub folder: PathBuf,
+    /// Overwrite an existing file
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DumpOptions {
+    #[command(flatten)]
+    pub input: InputOptions,
+    #[command(flatten)]
+    pub config: ConfigOptions,
+    #[command(flatten)]
+    pub shared: SharedOptions,
+}
+
+/// What is read.
+#[derive(Debug, Args)]
+pub struct InputOptions {
+    /// Files and folders; `-` reads standard input [default: .]
+    pub paths: Vec<PathBuf>,
+    /// The name of the file that comes on standard input
+    #[arg(long, value_name = "FILE")]
+    pub stdin_filename: Option<PathBuf>,
+}
+
+/// Which configuration holds.
+#[derive(Debug, Args)]
+pub struct ConfigOptions {
+    /// Use this configuration file
+    #[arg(long, value_name = "FILE", conflicts_with = "isolated")]
+    pub config: Option<PathBuf>,
+    /// Use no configuration file
+    #[arg(long)]
+    pub isolated: bool,
+}
+
+/// How the run behaves.
+#[derive(Debug, Args)]
+pub struct SharedOptions {
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
+    /// Number of threads [default: one per core]
+    #[arg(short = 'j', long = "jobs", value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Findings only, no summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say what is read and how long it takes
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+fn format_parser() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.iter().map(|(name, _)| *name))
+        .map(|name| Format::from_name(&name).expect("only names of formats are accepted"))
+}

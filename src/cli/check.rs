@@ -1,0 +1,166 @@
+//! `spmd-check check`. In: options. Out: findings on standard output, a summary on standard error.
+//! Never: an order of its own; the report is already sorted. Next: `project.rs` for the input, `baseline.rs`.
+
+use super::args::CheckOptions;
+use super::baseline::Baseline;
+use super::engine::{self, Want};
+use super::failure::Failure;
+use super::project::{self, Input, Project};
+use super::{Outcome, output};
+use crate::config::suggest::closest;
+use crate::config::{Config, Diagnostics, resolve_codes};
+use crate::render::{self, Color, Format};
+use crate::source::{Diagnostic, Files, Severity};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::time::Instant;
+
+pub(super) fn run(options: &CheckOptions) -> Result<Outcome, Failure> {
+    let started = Instant::now();
+    let color = output::color(options.shared.color);
+    let input = Input::new(&options.input)?;
+    let mut config = project::configure(&input, &options.config, options.output_format, color)?;
+    select(options, &mut config)?;
+    let rules = engine::rule_book(&config).map_err(|found| invalid(found, options.output_format, color))?;
+    let pool = project::pool(&options.shared)?;
+    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
+    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Findings));
+    let findings = apply_levels(report.diagnostics, &config, &project.files);
+    let baseline = match &options.baseline {
+        Some(path) => Some(Baseline::open(path, &config, options.update_baseline)?),
+        None => None,
+    };
+    if let (Some(baseline), true) = (&baseline, options.update_baseline) {
+        let count = baseline.update(&findings, &project.files)?;
+        summary(options, &format!("baseline `{}` records {}", baseline.shown(), output::plural(count, "finding")));
+        return Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean });
+    }
+    let (findings, known) = match &baseline {
+        Some(baseline) => baseline.filter(findings, &project.files, |line| summary(options, line)),
+        None => (findings, 0),
+    };
+    print(options, &findings, &report.coverage, &project.files, color)?;
+    summary(options, &summary_line(&findings, known, &project));
+    if options.shared.verbose {
+        output::say(&format!("took {} ms", started.elapsed().as_millis()));
+    }
+    Ok(outcome(options, &findings, &project))
+}
+
+pub(super) fn invalid(found: Diagnostics, format: Format, color: Color) -> Failure {
+    Failure::Diagnostics { found, format, color }
+}
+
+/// Options win over the file: `--select` replaces, `--ignore` adds.
+fn select(options: &CheckOptions, config: &mut Config) -> Result<(), Failure> {
+    let select = codes("--select", &options.select)?;
+    if !select.is_empty() {
+        config.select = select;
+    }
+    config.ignore.extend(codes("--ignore", &options.ignore)?);
+    Ok(())
+}
+
+fn codes(option: &str, words: &[String]) -> Result<Vec<&'static str>, Failure> {
+    let mut out = Vec::new();
+    for word in words.iter().map(|word| word.trim()).filter(|word| !word.is_empty()) {
+        match resolve_codes(word, engine::CODES) {
+            Some(codes) => out.extend(codes),
+            None => return Err(unknown_code(word, &format!(" in `{option}`"))),
+        }
+    }
+    Ok(out)
+}
+
+/// The failure for a code nobody knows, with the nearest one.
+pub(super) fn unknown_code(word: &str, place: &str) -> Failure {
+    let known = engine::CODES.iter().map(|(_, name)| *name).chain(engine::CODES.iter().map(|(code, _)| *code));
+    let help = match closest(word, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`spmd-check explain` lists every code".to_owned(),
+    };
+    Failure::message(format!("unknown diagnostic `{word}`{place}")).with_help(help)
+}
+
+fn apply_levels(diagnostics: Vec<Diagnostic>, config: &Config, files: &Files) -> Vec<Diagnostic> {
+    let level = |found: &Diagnostic| config.severity(found.code, found.severity, &files[found.place.file].path);
+    diagnostics.into_iter().filter_map(|found| level(&found).map(|severity| Diagnostic { severity, ..found })).collect()
+}
+
+fn print(
+    options: &CheckOptions,
+    findings: &[Diagnostic],
+    coverage: &[(String, u64)],
+    files: &Files,
+    color: Color,
+) -> Result<(), Failure> {
+    let mut tables = Vec::new();
+    if options.statistics {
+        tables.push(statistics(findings));
+    }
+    if options.coverage {
+        tables.push(coverage.iter().map(|(label, count)| (count.to_string(), label.clone())).collect());
+    }
+    // A table in the middle of a JSON document helps nobody.
+    let readable = matches!(options.output_format, Format::Full | Format::Concise);
+    output::write(|out| {
+        render::render(options.output_format, findings, files, color, out)?;
+        if readable {
+            tables.iter().try_for_each(|table| write_table(table, out))?;
+        }
+        Ok(())
+    })?;
+    if !readable {
+        let _ = tables.iter().try_for_each(|table| write_table(table, &mut io::stderr().lock()));
+    }
+    Ok(())
+}
+
+fn statistics(findings: &[Diagnostic]) -> Vec<(String, String)> {
+    let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for finding in findings {
+        *counts.entry((finding.code, finding.name)).or_default() += 1;
+    }
+    counts.into_iter().map(|((code, name), count)| (count.to_string(), format!("{code} {name}"))).collect()
+}
+
+fn write_table(rows: &[(String, String)], out: &mut dyn Write) -> io::Result<()> {
+    let width = rows.iter().map(|(count, _)| count.len()).max().unwrap_or(0);
+    rows.iter().try_for_each(|(count, label)| writeln!(out, "{count:>width$}  {label}"))
+}
+
+fn summary(options: &CheckOptions, line: &str) {
+    if !options.shared.quiet {
+        output::say(line);
+    }
+}
+
+fn summary_line(findings: &[Diagnostic], known: usize, project: &Project) -> String {
+    let count = |severity| findings.iter().filter(|found| found.severity == severity).count();
+    let kinds = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")];
+    let parts: Vec<String> = kinds
+        .into_iter()
+        .map(|(severity, noun)| (count(severity), noun))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, noun)| output::plural(count, noun))
+        .collect();
+    let old = if known == 0 { String::new() } else { format!(", and {known} in the baseline") };
+    if project.reported == 0 {
+        return "no Python files to check".to_owned();
+    }
+    if parts.is_empty() {
+        return format!("no findings in {}{old}", output::plural(project.reported, "file"));
+    }
+    let files: BTreeSet<_> = findings.iter().map(|found| found.place.file).collect();
+    format!("found {} in {}{old}", parts.join(", "), output::plural(files.len(), "file"))
+}
+
+fn outcome(options: &CheckOptions, findings: &[Diagnostic], project: &Project) -> Outcome {
+    let ours = findings.iter().any(|found| found.name == "internal-error");
+    let errors = findings.iter().any(|found| found.severity == Severity::Error);
+    match (project.incomplete || ours, errors && !options.exit_zero) {
+        (true, _) => Outcome::Incomplete,
+        (false, true) => Outcome::Findings,
+        (false, false) => Outcome::Clean,
+    }
+}

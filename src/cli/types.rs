@@ -1,0 +1,52 @@
+//! `spmd-check types`. In: options. Out: the type of every variable that is known, by function.
+//! Never: findings. Next: `project.rs`.
+
+use super::args::{TypesFormat, TypesOptions};
+use super::check::invalid;
+use super::engine::{self, TypeRow, Want};
+use super::failure::Failure;
+use super::project::{self, Input};
+use super::{Outcome, output};
+use crate::render::Format;
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
+    let color = output::color(options.shared.color);
+    let input = Input::new(&options.input)?;
+    let config = project::configure(&input, &options.config, Format::Full, color)?;
+    let rules = engine::rule_book(&config).map_err(|found| invalid(found, Format::Full, color))?;
+    let pool = project::pool(&options.shared)?;
+    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
+    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
+    output::write(|out| match options.output_format {
+        TypesFormat::Text => text(&report.types, out),
+        TypesFormat::Json => array(&report.types, out),
+    })?;
+    Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+}
+
+fn text(rows: &[TypeRow], out: &mut dyn Write) -> io::Result<()> {
+    for row in rows {
+        let types: Vec<String> = row.types.iter().map(|(axis, known)| format!("{axis}: {known}")).collect();
+        let when = if row.when.is_empty() { String::new() } else { format!("  when {}", row.when.join(", ")) };
+        writeln!(out, "{}:{}: {}: {}: {{{}}}{when}", row.path, row.line, row.function, row.variable, types.join(", "))?;
+    }
+    Ok(())
+}
+
+fn array(rows: &[TypeRow], out: &mut dyn Write) -> io::Result<()> {
+    if rows.is_empty() {
+        return out.write_all(b"[]\n");
+    }
+    for (index, row) in rows.iter().enumerate() {
+        out.write_all(if index == 0 { b"[\n" } else { b",\n" })?;
+        let types: Map<String, Value> = row.types.iter().map(|(axis, known)| (axis.clone(), json!(known))).collect();
+        let object = json!({
+            "path": row.path, "function": row.function, "line": row.line, "variable": row.variable,
+            "type": types, "when": row.when,
+        });
+        serde_json::to_writer(&mut *out, &object)?;
+    }
+    out.write_all(b"\n]\n")
+}

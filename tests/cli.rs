@@ -1,0 +1,15 @@
+//! Sessions of the built program: what a user types, and what comes back. In: small trees written for each test. Out: exit
+//! codes, standard output, standard error. Never: calling into the library. Next: `cli/support.rs` for the harness.
+
+#[path = "cli/baseline.rs"]
+mod baseline;
+#[path = "cli/config.rs"]
+mod config;
+#[path = "cli/files.rs"]
+mod files;
+#[path = "cli/output.rs"]
+mod output;
+#[path = "cli/support.rs"]
+mod support;
+#[path = "cli/usage.rs"]
+mod usage;
