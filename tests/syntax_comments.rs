@@ -134,3 +134,10 @@ fn complaints() {
     complains("x = 1  # spmd: ignore[] why", BadSuppression, "[]", "empty");
     complains("x = 1  # spmd: ignore[a]", BadSuppression, "ignore[a]", "a reason is missing");
 }
+
+#[test]
+fn comments_without_a_statement() {
+    let text = "if a:\n    f()\nelse:  # spmd: x: R\n    g()\n";
+    complains(text, ProblemKind::BadAnnotation, "x: R", "belongs to no statement");
+    complains("# spmd: x: R\n", ProblemKind::BadAnnotation, "x: R", "belongs to no statement");
+}

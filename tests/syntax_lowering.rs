@@ -18,7 +18,7 @@ fn dedent(text: &str) -> String {
     let text = text.strip_prefix('\n').unwrap_or(text);
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let indent = |l: &&str| l.len() - l.trim_start().len();
-    let common = lines.iter().filter(|l| !l.trim().is_empty()).map(|l| indent(&l)).min().unwrap_or(0);
+    let common = lines.iter().filter(|l| !l.trim().is_empty()).map(indent).min().unwrap_or(0);
     lines.iter().map(|l| format!("{}\n", l.get(common..).unwrap_or(""))).collect()
 }
 

@@ -104,7 +104,8 @@ impl Collector<'_> {
                         Err(problem) => out.problems.push(problem),
                     }
                 }
-                let whole = Span::new(base, base + part[..end].trim_end().len() as u32);
+                let blank = (end - part[..end].trim_start().len()) as u32;
+                let whole = Span::new(base + blank, base + (part[..end].trim_end().len() as u32).max(blank));
                 let (directives, clauses): (Vec<_>, Vec<_>) = parsed.clauses.into_iter().partition(is_directive);
                 if !directives.is_empty() {
                     out.directives.push(Annotation { span: whole, clauses: directives });
