@@ -1,5 +1,5 @@
-//! Every Python file under the directories in `SPMD_SYNTAX_CORPUS` (separated by `:`) is parsed and dumped without a panic.
-//! Without the variable the test looks at nothing. In: a tree of files. Out: counts and times on standard error.
+//! Every Python file under the directories in `SPMD_SYNTAX_CORPUS` (separated by `:`) is parsed and dumped without a
+//! panic. Without the variable the test looks at nothing. In: a tree of files. Out: counts and times on standard error.
 
 use spmd_check::ir::display::dump;
 use spmd_check::syntax::{ProblemKind, decode, parse, run_on_big_stack};
@@ -57,5 +57,7 @@ fn check(directory: &str, files: &[PathBuf]) {
         dump(&parsed.ir);
     }
     let files = files.len();
-    eprintln!("{directory}: {files} files, {lines} lines, {funcs} functions, {stmts} statements, parsed in {parsing:?}");
+    eprintln!(
+        "{directory}: {files} files, {lines} lines, {funcs} functions, {stmts} statements, parsed in {parsing:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Inputs made to break a parser: each gets an answer or a problem, on a stack of 64 MiB. In: generated text. Out: nothing.
+//! Inputs made to break a parser: each gets an answer or a problem, on a stack of 64 MiB. In: generated text. Out:
+//! nothing.
 
 use spmd_check::ir::display::dump;
 use spmd_check::syntax::{Parsed, ProblemKind, parse, run_on_big_stack};
@@ -95,18 +96,87 @@ fn an_enormous_chain_is_refused() {
     assert!(too_deep(&survive(&format!("x = {}1", "~".repeat(1_000_000)))));
 }
 
+const BROKEN: &[&str] = &[
+    "",
+    "\n",
+    "\r",
+    "\r\n\r\n",
+    "\x0c",
+    "\t",
+    "\0",
+    "\u{feff}x = 1",
+    "x = \u{1f600}",
+    "é = 1",
+    "x = (",
+    "x = 'a",
+    "x = '''a",
+    "def",
+    "def f(",
+    "class",
+    "class A(",
+    "if",
+    "if a",
+    "for",
+    "for x in",
+    "with",
+    "with a as",
+    "try:",
+    "match x:",
+    "match x:\n case",
+    "lambda",
+    "x = lambda",
+    "@",
+    "@a",
+    "import",
+    "from",
+    "from . import",
+    "return",
+    "*a",
+    "x = *",
+    "a b c",
+    "1 = 2",
+    "f() = 3",
+    "x +=",
+    "x: ",
+    "del",
+    "global",
+    "nonlocal x",
+    "async",
+    "await",
+    "yield",
+    "print 'a'",
+    "exec 'a' in b",
+    "x = [a for",
+    "x = {a: b for",
+    "f'{",
+    "f'{a",
+    "f'{a:{",
+    "f'{a!'",
+    "x = a if b",
+    "  x = 1\n y = 2\n",
+    "\tx = 1\n        y = 2\n",
+    "if a:\nx = 1",
+    "def f():\n\treturn\n  x",
+    "x = 1 \\",
+    "x \\\n",
+    "a, *b, *c = d",
+    "*a = b",
+    "[a, *b] = c",
+    "(a := 1) = 2",
+    "def f(a, a): pass",
+    "def f(*): pass",
+    "def f(**a, b): pass",
+    "class A:\n    nonlocal x\n",
+    "global x\nx = 1\n",
+    "def f():\n    nonlocal y\n    y = 1\n",
+    "%magic",
+    "?x",
+    "x = $a",
+];
+
 #[test]
 fn broken_text_is_lowered_where_it_parses() {
-    for text in [
-        "", "\n", "\r", "\r\n\r\n", "\x0c", "\t", "\0", "\u{feff}x = 1", "x = \u{1f600}", "é = 1", "x = (", "x = 'a",
-        "x = '''a", "def", "def f(", "class", "class A(", "if", "if a", "for", "for x in", "with", "with a as", "try:",
-        "match x:", "match x:\n case", "lambda", "x = lambda", "@", "@a", "import", "from", "from . import", "return", "*a",
-        "x = *", "a b c", "1 = 2", "f() = 3", "x +=", "x: ", "del", "global", "nonlocal x", "async", "await", "yield",
-        "print 'a'", "exec 'a' in b", "x = [a for", "x = {a: b for", "f'{", "f'{a", "f'{a:{", "f'{a!'", "x = a if b",
-        "  x = 1\n y = 2\n", "\tx = 1\n        y = 2\n", "if a:\nx = 1", "def f():\n\treturn\n  x", "x = 1 \\", "x \\\n",
-        "a, *b, *c = d", "*a = b", "[a, *b] = c", "(a := 1) = 2", "def f(a, a): pass", "def f(*): pass", "def f(**a, b): pass",
-        "class A:\n    nonlocal x\n", "global x\nx = 1\n", "def f():\n    nonlocal y\n    y = 1\n", "%magic", "?x", "x = $a",
-    ] {
+    for text in BROKEN {
         survive(text);
     }
     let parsed = survive("def f(x):\n    return x\n\ndef g(:\n    pass\n\ny = f(1)\n");

@@ -1,10 +1,13 @@
 //! A lowered file as simplified Python, one statement a line.
 //!
-//! In: a [`FileIr`]. Out: text for the hidden `dump-ir` command and for tests: globals as `@name`, temporaries as `%3`, a second
-//! variable of the same name as `x'7`. Never: spans, and nothing that another program should parse. Next: `mod.rs`.
+//! In: a [`FileIr`]. Out: text for the hidden `dump-ir` command and for tests: globals as `@name`, temporaries as `%3`,
+//! a second variable of the same name as `x'7`. Never: spans, and nothing that another program should parse. Next:
+//! `mod.rs`.
 
 use super::annotation::Annotation;
-use super::{Arg, ArgKind, BinOp, Block, BuildKind, Class, CmpOp, Const, FileIr, Func, FuncId, FuncKind, Item, LocalId};
+use super::{
+    Arg, ArgKind, BinOp, Block, BuildKind, Class, CmpOp, Const, FileIr, Func, FuncId, FuncKind, Item, LocalId,
+};
 use super::{Claim, ClaimTarget, LocalKind, Operand, ParamKind, Rvalue, Stmt, StmtId, UnOp};
 use crate::source::{Idx, Name};
 use std::fmt::Write;

@@ -1,7 +1,9 @@
 //! Annotation comments back to text. In: clauses and types. Out: the notation of the grammar, normalized. Never: spans.
 //! Next: `annotation.rs`.
 
-use super::annotation::{Alt, Atom, AxisAtom, ClauseKind, Cond, Dim, ReduceKind, Result_, Target, TypeExpr, TypedTarget};
+use super::annotation::{
+    Alt, Atom, AxisAtom, ClauseKind, Cond, Dim, ReduceKind, Result_, Target, TypeExpr, TypedTarget,
+};
 use super::{Const, Name};
 use std::fmt::{Display, Formatter, Result};
 
@@ -93,7 +95,8 @@ impl Display for Alt {
             Alt::Atom(atom) => write!(f, "{atom}"),
             Alt::Map(map) => write!(f, "{{{}}}", list(map)),
             Alt::Spec(dims) => {
-                let dims: Vec<_> = dims.iter().map(|axes| if axes.is_empty() { "None".into() } else { axis(axes) }).collect();
+                let dims: Vec<_> =
+                    dims.iter().map(|axes| if axes.is_empty() { "None".into() } else { axis(axes) }).collect();
                 write!(f, "spec({})", dims.join(", "))
             }
             Alt::Dims { dims, map } if map.is_empty() => write!(f, "[{}]", list(dims)),

@@ -1,5 +1,5 @@
-//! Tokens of the annotation grammar. In: the text after `# spmd:` and its offset in the file. Out: tokens with file spans.
-//! Never: failing: a character that does not belong is a token too. Next: `annotation_parser.rs`.
+//! Tokens of the annotation grammar. In: the text after `# spmd:` and its offset in the file. Out: tokens with file
+//! spans. Never: failing: a character that does not belong is a token too. Next: `annotation_parser.rs`.
 
 use crate::source::Span;
 

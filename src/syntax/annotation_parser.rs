@@ -1,11 +1,10 @@
-//! Types and conditions of the annotation grammar (DESIGN.md section 3).
+//! Types of the annotation grammar (DESIGN.md section 3).
 //!
-//! In: tokens. Out: [`TypeExpr`]s and [`Cond`]s. Never: knowing which axes or flags exist. Next: `clauses.rs`.
+//! In: tokens. Out: [`TypeExpr`]s. Never: knowing which axes exist. Next: `conditions.rs`, `clauses.rs`.
 
 use super::annotation_lexer::{Tok, Token, lex};
 use super::suggest::closest;
-use crate::ir::Const;
-use crate::ir::annotation::{Alt, Atom, AxisAtom, Cond, Dim, Target, TypeExpr, TypedTarget};
+use crate::ir::annotation::{Alt, Atom, AxisAtom, Cond, Dim, TypeExpr};
 use crate::source::{Name, Span};
 use smol_str::format_smolstr;
 
@@ -147,7 +146,7 @@ impl<'a> Parser<'a> {
         (self.span(), format!("expected {what}, found {}", self.found()))
     }
 
-    fn found(&self) -> String {
+    pub fn found(&self) -> String {
         match self.peek() {
             Tok::Name(text) | Tok::Punct(text) => format!("`{text}`"),
             Tok::Int(value) => format!("`{value}`"),
@@ -156,7 +155,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+    pub fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         if self.nesting >= MAX_NESTING {
             return Err((self.span(), format!("nested more than {MAX_NESTING} deep")));
         }
@@ -245,7 +244,8 @@ impl<'a> Parser<'a> {
     }
 
     fn bad_type(&self) -> Bad {
-        let (span, detail) = self.expected("a type (`R`, `I`, `V`, `P`, `S(i)`, `{axis: ...}`, `spec(...)`, `[...]` or `_`)");
+        let (span, detail) =
+            self.expected("a type (`R`, `I`, `V`, `P`, `S(i)`, `{axis: ...}`, `spec(...)`, `[...]` or `_`)");
         let Tok::Name(word) = self.peek() else { return (span, detail) };
         let meant = match word {
             "Replicate" | "replicate" | "Replicated" | "r" => Some("R"),
@@ -386,135 +386,6 @@ impl<'a> Parser<'a> {
             over.extend(self.axes()?);
         }
         Ok(Dim { name, over })
-    }
-
-    pub fn cond(&mut self) -> Parse<Cond> {
-        self.nested(|this| {
-            let mut terms = vec![this.conjunction()?];
-            while this.eat_name("or") {
-                terms.push(this.conjunction()?);
-            }
-            Ok(if terms.len() == 1 { terms.swap_remove(0) } else { Cond::Or(terms) })
-        })
-    }
-
-    fn conjunction(&mut self) -> Parse<Cond> {
-        let mut terms = vec![self.negation()?];
-        while self.eat_name("and") {
-            terms.push(self.negation()?);
-        }
-        Ok(if terms.len() == 1 { terms.swap_remove(0) } else { Cond::And(terms) })
-    }
-
-    fn negation(&mut self) -> Parse<Cond> {
-        if self.eat_name("not") {
-            return self.nested(|this| Ok(Cond::Not(Box::new(this.negation()?))));
-        }
-        if self.eat("(") {
-            let cond = self.cond()?;
-            self.expect(")")?;
-            return Ok(cond);
-        }
-        if self.eat_name("True") {
-            return Ok(Cond::Const(true));
-        }
-        if self.eat_name("False") {
-            return Ok(Cond::Const(false));
-        }
-        let name = self.dotted("a flag, an attribute or a parameter")?;
-        if self.eat("==") {
-            return Ok(Cond::Equals(name, self.literal()?));
-        }
-        if self.eat("!=") {
-            return Ok(Cond::Not(Box::new(Cond::Equals(name, self.literal()?))));
-        }
-        if self.eat_name("is") {
-            let negated = self.eat_name("not");
-            let equals = Cond::Equals(name, self.literal()?);
-            return Ok(if negated { Cond::Not(Box::new(equals)) } else { equals });
-        }
-        match self.peek() {
-            Tok::Punct("<" | ">" | "+" | "-" | "*" | "/" | "%" | "(" | "[" | "=") | Tok::Name("in") => {
-                Err((self.span(), format!("conditions are names, `==`, `!=`, `not`, `and`, `or`; found {}", self.found())))
-            }
-            Tok::Name(_) | Tok::Int(_) | Tok::Str(_) | Tok::Punct(_) | Tok::End => Ok(Cond::Flag(name)),
-        }
-    }
-
-    fn literal(&mut self) -> Parse<Const> {
-        let negative = self.eat("-");
-        let value = match self.peek() {
-            Tok::Int(value) => Const::Int(if negative { -value } else { value }),
-            Tok::Str(text) if !negative => Const::Str(Name::new(text)),
-            Tok::Name("None") if !negative => Const::None,
-            Tok::Name("True") if !negative => Const::Bool(true),
-            Tok::Name("False") if !negative => Const::Bool(false),
-            Tok::Str(_) | Tok::Name(_) | Tok::Punct(_) | Tok::End => {
-                return Err(self.expected("a literal (a number, a string, `True`, `False` or `None`)"));
-            }
-        };
-        self.bump();
-        Ok(value)
-    }
-
-    /// `x`, `self.x`, `x[0]`, `x["k"]`, `return`, if a `:` follows; otherwise nothing is taken.
-    pub fn target_with_colon(&mut self) -> Option<(Target, Span)> {
-        let (position, start) = (self.position(), self.span());
-        let target = self.target();
-        let span = self.span_from(start);
-        if let Some(target) = target
-            && self.eat(":")
-        {
-            return Some((target, span));
-        }
-        self.rewind(position);
-        None
-    }
-
-    fn target(&mut self) -> Option<Target> {
-        // `*args` and `**kwargs` are known by their names.
-        while self.eat("*") {}
-        let name = Name::new(self.name("").ok()?);
-        if name == "return" {
-            return Some(Target::Return);
-        }
-        if self.eat("[") {
-            let target = match self.peek() {
-                Tok::Int(index) => Target::Index(name, index),
-                Tok::Str(key) => Target::Key(name, Name::new(key)),
-                Tok::Punct("-") => match self.peek_at(1) {
-                    Tok::Int(index) => {
-                        self.bump();
-                        Target::Index(name, -index)
-                    }
-                    Tok::Name(_) | Tok::Str(_) | Tok::Punct(_) | Tok::End => return None,
-                },
-                Tok::Name(_) | Tok::Punct(_) | Tok::End => return None,
-            };
-            self.bump();
-            return self.eat("]").then_some(target);
-        }
-        let mut path = Vec::new();
-        while self.eat(".") {
-            path.push(Name::new(self.name("").ok()?));
-        }
-        Some(if path.is_empty() { Target::Name(name) } else { Target::Attr(name, path) })
-    }
-
-    /// `target: type, ...` after the first `target:`.
-    pub fn typed_list(&mut self, first: (Target, Span)) -> Parse<Vec<TypedTarget>> {
-        let mut typed = Vec::new();
-        let mut next = first;
-        loop {
-            let (target, at) = next;
-            let ty = self.type_expr()?;
-            typed.push(TypedTarget { target, span: self.span_from(at), ty });
-            if !self.eat(",") {
-                return Ok(typed);
-            }
-            let Some(found) = self.target_with_colon() else { return Err(self.expected("`name: type`")) };
-            next = found;
-        }
     }
 }
 

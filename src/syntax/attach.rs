@@ -1,7 +1,8 @@
 //! Comments on their way to the statement or signature they belong to.
 //!
 //! In: comments placed on logical lines (`comments.rs`), and what lowering says it just emitted. Out: `Func::claims`,
-//! `Func::signature`, and complaints about comments that cannot stand where they do. Never: reading text. Next: `lower/stmt.rs`.
+//! `Func::signature`, and complaints about comments that cannot stand where they do. Never: reading text. Next:
+//! `lower/stmt.rs`.
 
 use super::{ProblemKind, SyntaxProblem};
 use crate::ir::annotation::{Annotation, Clause, ClauseKind, Target, TypedTarget};
@@ -78,7 +79,8 @@ impl Claims {
 
     fn between(&self, start: u32, end: u32) -> impl Iterator<Item = usize> + use<> {
         let first = self.by_line.partition_point(|&(line, _)| line < start);
-        let found: Vec<usize> = self.by_line[first..].iter().take_while(|&&(line, _)| line < end).map(|&(_, i)| i).collect();
+        let found: Vec<usize> =
+            self.by_line[first..].iter().take_while(|&&(line, _)| line < end).map(|&(_, i)| i).collect();
         found.into_iter()
     }
 
@@ -101,14 +103,16 @@ impl Claims {
         let last = self.by_line.partition_point(|&(line, _)| line < at).checked_sub(1)?;
         let (line, index) = self.by_line[last];
         let placed = &self.placed[index];
-        let same = placed.position == Position::Trailing && placed.signature_of.is_none() && at < placed.annotation.span.start;
+        let same =
+            placed.position == Position::Trailing && placed.signature_of.is_none() && at < placed.annotation.span.start;
         (same && placed.physical.start <= at).then_some(line)
     }
 
     /// Attaches what is due at `at` to a statement. A later statement of the same line takes over.
     pub fn attach(&mut self, at: u32, moment: Moment, kind: StmtKind, func: FuncId, stmt: StmtId) {
         let mut due: Vec<usize> = self.due(at, moment).collect();
-        if due.is_empty() && moment == Moment::OnLine
+        if due.is_empty()
+            && moment == Moment::OnLine
             && let Some(line) = self.continues(at)
         {
             due = self.due(line, moment).filter(|&i| self.placed[i].position == Position::Trailing).collect();
@@ -164,8 +168,8 @@ impl Claims {
                     targets: placed.targets,
                 }),
                 (None, None) => {
-                    let detail = "this comment belongs to no statement; put it on the line of an assignment, above a statement, \
-                                  or above a `def`";
+                    let detail = "this comment belongs to no statement; put it on the line of an assignment, \
+                                  above a statement, or above a `def`";
                     problems.push(SyntaxProblem::new(ProblemKind::BadAnnotation, placed.annotation.span, detail));
                 }
                 (Some(_), _) | (None, Some(_)) => {}
@@ -190,9 +194,9 @@ fn misplaced(clause: &Clause, position: Position, kind: StmtKind) -> Option<Stri
             Some("a `return` assigns nothing; write `# spmd: -> R` to type what is returned".to_string())
         }
         ClauseKind::Signature { params, .. } if params.is_empty() && trailing && kind == StmtKind::Return => None,
-        ClauseKind::Signature { .. } => {
-            Some("a signature must stand above a `def` or on its line; on other statements write `name: type`".to_string())
-        }
+        ClauseKind::Signature { .. } => Some(
+            "a signature must stand above a `def` or on its line; on other statements write `name: type`".to_string(),
+        ),
         ClauseKind::Bare(_)
         | ClauseKind::Named(_)
         | ClauseKind::Trust(_)
@@ -230,7 +234,9 @@ fn on_signature(clause: Clause, position: Position, physical: Span, header: &Hea
             Ok(Clause { span, kind: ClauseKind::Named(vec![typed]) })
         }
         ([name], Err(_)) => bad(format!("this line has one parameter, `{name}`, but the comment has several types")),
-        ([], _) => bad("no parameter stands on this line; name one as in `x: R`, or write `-> R` for the result".to_string()),
+        ([], _) => {
+            bad("no parameter stands on this line; name one as in `x: R`, or write `-> R` for the result".to_string())
+        }
         ([first, ..], _) => {
             bad(format!("several parameters stand on this line; name the one that is meant, as in `{first}: R`"))
         }

@@ -1,7 +1,7 @@
 //! Clauses of an annotation comment: signatures, named and bare types, directives.
 //!
-//! In: the text of one `# spmd:` part. Out: [`Clause`]s, suppressions and complaints. Never: deciding where a clause may
-//! stand, which is `attach.rs`'s. Next: `comments.rs`.
+//! In: the text of one `# spmd:` part. Out: [`Clause`]s, suppressions and complaints. Never: deciding where a clause
+//! may stand, which is `attach.rs`'s. Next: `comments.rs`.
 
 use super::annotation_lexer::Tok;
 use super::annotation_parser::{Bad, Parse, Parser};
@@ -11,7 +11,18 @@ use crate::source::{Name, Span};
 
 /// Words that open a clause of their own.
 const DIRECTIVES: [&str; 12] = [
-    "mesh", "alias", "group", "flag", "assume", "mode", "extern", "param", "trust", "ignore", "ignore-file", "skip-file",
+    "mesh",
+    "alias",
+    "group",
+    "flag",
+    "assume",
+    "mode",
+    "extern",
+    "param",
+    "trust",
+    "ignore",
+    "ignore-file",
+    "skip-file",
 ];
 
 /// What one part of a comment says.
@@ -188,8 +199,14 @@ fn axis_list(parser: &mut Parser) -> Parse<Vec<Name>> {
 
 fn group(parser: &mut Parser) -> Parse<ClauseKind> {
     let start = parser.span();
-    while !parser.is("=") && !parser.is(";") && parser.peek() != Tok::End {
-        parser.bump();
+    // An `=` in brackets belongs to the expression: `get_group(with_cp=True)`.
+    let mut depth = 0u32;
+    while (depth > 0 || !parser.is("=")) && !parser.is(";") && parser.peek() != Tok::End {
+        match parser.bump().tok {
+            Tok::Punct("(" | "[" | "{") => depth += 1,
+            Tok::Punct(")" | "]" | "}") => depth = depth.saturating_sub(1),
+            Tok::Punct(_) | Tok::Name(_) | Tok::Int(_) | Tok::Str(_) | Tok::End => {}
+        }
     }
     if !parser.is("=") {
         return Err(parser.expected("`=` and the axes of the group"));

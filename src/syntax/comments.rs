@@ -1,7 +1,7 @@
 //! Finds `# spmd:` comments and the logical line each of them is about.
 //!
-//! In: text and tokens. Out: directives, suppressions, and annotations placed on lines. Never: looking into strings; tokens
-//! tell comments from text. Next: `clauses.rs` (what they say), `attach.rs` (what they are about).
+//! In: text and tokens. Out: directives, suppressions, and annotations placed on lines. Never: looking into strings;
+//! tokens tell comments from text. Next: `clauses.rs` (what they say), `attach.rs` (what they are about).
 
 use super::attach::{Claims, Placed, Position};
 use super::clauses::parse_part;
@@ -104,7 +104,8 @@ impl Collector<'_> {
                         Err(problem) => out.problems.push(problem),
                     }
                 }
-                let whole = Span::new(base, base + part[..end].trim_end().len() as u32);
+                let blank = (end - part[..end].trim_start().len()) as u32;
+                let whole = Span::new(base + blank, base + (part[..end].trim_end().len() as u32).max(blank));
                 let (directives, clauses): (Vec<_>, Vec<_>) = parsed.clauses.into_iter().partition(is_directive);
                 if !directives.is_empty() {
                     out.directives.push(Annotation { span: whole, clauses: directives });
@@ -140,7 +141,8 @@ impl Collector<'_> {
         }
         // The last thing in its block.
         let before = self.lines[..comment.line.min(self.lines.len())].iter().rev();
-        let previous = before.copied().find(|line| self.column(line.start) <= column && !self.continues_statement(*line));
+        let previous =
+            before.copied().find(|line| self.column(line.start) <= column && !self.continues_statement(*line));
         (Position::After, previous)
     }
 
@@ -156,7 +158,10 @@ impl Collector<'_> {
     }
 
     fn physical_start(&self, offset: u32) -> u32 {
-        self.text.as_bytes()[..offset as usize].iter().rposition(|b| matches!(b, b'\n' | b'\r')).map_or(0, |i| i as u32 + 1)
+        self.text.as_bytes()[..offset as usize]
+            .iter()
+            .rposition(|b| matches!(b, b'\n' | b'\r'))
+            .map_or(0, |i| i as u32 + 1)
     }
 
     fn physical_line(&self, comment: Span) -> Span {

@@ -1,8 +1,8 @@
-//! A look at the raw text before the parser sees it. In: text. Out: where brackets or operators nest too deep, if they do.
-//! Never: rejecting a file over what stands in strings or comments. Next: `parse.rs`.
+//! A look at the raw text before the parser sees it. In: text. Out: where brackets or operators nest too deep, if they
+//! do. Never: rejecting a file over what stands in strings or comments. Next: `parse.rs`.
 //!
-//! The parser grows its stack on the heap, about 2 kB a level, and dropping its tree recurses, about 65 bytes a level. Both are
-//! bounded here. Ordinary files pay for one vectorized count of brackets.
+//! The parser grows its stack on the heap, about 2 kB a level, and dropping its tree recurses, about 65 bytes a level.
+//! Both are bounded here. Ordinary files pay for one vectorized count of brackets.
 
 use crate::source::Span;
 

@@ -1,14 +1,15 @@
 //! Python text to [`FileIr`]: the only module that knows the parser.
 //!
-//! In: bytes or text of one file. Out: its lowered form, and what was wrong with text and comments as [`SyntaxProblem`]s.
-//! Never: failing, reading files, or knowing what a type means. Next: `parse.rs` (the pipeline on one screen), `lower/`,
-//! `comments.rs`.
+//! In: bytes or text of one file. Out: its lowered form, and what was wrong with text and comments as
+//! [`SyntaxProblem`]s. Never: failing, reading files, or knowing what a type means. Next: `parse.rs` (the pipeline on
+//! one screen), `lower/`, `comments.rs`.
 
 mod annotation_lexer;
 mod annotation_parser;
 mod attach;
 mod clauses;
 mod comments;
+mod conditions;
 mod decode;
 mod depth;
 mod lower;
@@ -61,7 +62,8 @@ pub fn parse(text: &str) -> Parsed {
     parse::parse(text)
 }
 
-/// Parses a type of the annotation grammar (`{tp: P}`), for configuration files and rules. Spans count from the start of `text`.
+/// Parses a type of the annotation grammar (`{tp: P}`), for configuration files and rules. Spans count from the start
+/// of `text`.
 pub fn parse_type_expr(text: &str) -> Result<TypeExpr, String> {
     annotation_parser::parse_type_expr(text)
 }

@@ -1,6 +1,7 @@
 //! The pipeline of one file on one screen: depth check, parser, comments, lowering.
 //!
-//! In: text. Out: [`Parsed`]. Never: panicking: a failure of the parser is a problem of the file. Next: `comments.rs`, `lower/mod.rs`.
+//! In: text. Out: [`Parsed`]. Never: panicking: a failure of the parser is a problem of the file. Next: `comments.rs`,
+//! `lower/mod.rs`.
 
 use super::comments::{self, Comments};
 use super::{Parsed, ProblemKind, SyntaxProblem, depth, lower};
@@ -60,9 +61,7 @@ fn lowercase_first(message: &str) -> String {
     let message = message.trim_end_matches('.');
     let mut chars = message.chars();
     match (chars.next(), chars.clone().next()) {
-        (Some(first), second) if !second.is_some_and(char::is_uppercase) => {
-            first.to_lowercase().chain(chars).collect()
-        }
+        (Some(first), second) if !second.is_some_and(char::is_uppercase) => first.to_lowercase().chain(chars).collect(),
         _ => message.to_string(),
     }
 }

@@ -1,6 +1,7 @@
 //! `ignore[codes] reason`, `ignore-file[codes] reason`, `skip-file reason`.
 //!
-//! In: the text from the word on. Out: a [`Suppression`], or what it lacks. Never: knowing which codes exist. Next: `comments.rs`.
+//! In: the text from the word on. Out: a [`Suppression`], or what it lacks. Never: knowing which codes exist. Next:
+//! `comments.rs`.
 
 use super::{ProblemKind, SyntaxProblem};
 use crate::ir::annotation::{Suppression, SuppressionScope};
@@ -37,7 +38,10 @@ pub(super) fn parse(text: &str, base: u32, line: Span) -> Result<Suppression, Sy
         }
         if codes.is_empty() {
             let brackets = Span::new(start as u32 - 1, (start + close + 1) as u32);
-            return bad(brackets, "the list of codes is empty; name what to ignore, as in `ignore[invariant-mixed] reason`");
+            return bad(
+                brackets,
+                "the list of codes is empty; name what to ignore, as in `ignore[invariant-mixed] reason`",
+            );
         }
         rest = inner[close + 1..].trim_start();
     }

@@ -1,7 +1,7 @@
 //! Chains: calls, attributes and items after one another, binary operators, comparisons, `and` and `or`.
 //!
-//! In: the outermost expression of a chain. Out: a statement for each link but the last, which is returned. Never: recursing
-//! along the chain: a sum of a hundred thousand terms needs no stack. Next: `literal.rs`.
+//! In: the outermost expression of a chain. Out: a statement for each link but the last, which is returned. Never:
+//! recursing along the chain: a sum of a hundred thousand terms needs no stack. Next: `literal.rs`.
 
 use super::expr::parts2;
 use super::literal::{binary_op, compare_op};

@@ -1,7 +1,7 @@
 //! Comprehensions as loops that build a collection.
 //!
-//! In: list, set and dict comprehensions, generator expressions. Out: `Build`, `For`, `Append` in the enclosing function.
-//! Never: leaking the loop variables. Next: `define.rs`.
+//! In: list, set and dict comprehensions, generator expressions. Out: `Build`, `For`, `Append` in the enclosing
+//! function. Never: leaking the loop variables. Next: `define.rs`.
 
 use super::{Lowerer, Value, span};
 use crate::ir::{BuildKind, LocalId, Operand, Rvalue, Stmt};
@@ -40,7 +40,14 @@ impl<'a> Lowerer<'a> {
         Value::Operand(Operand::Local(dst))
     }
 
-    fn generator(&mut self, dst: LocalId, iter: Operand, generators: &'a [Comprehension], element: Element<'a>, whole: Span) {
+    fn generator(
+        &mut self,
+        dst: LocalId,
+        iter: Operand,
+        generators: &'a [Comprehension],
+        element: Element<'a>,
+        whole: Span,
+    ) {
         let Some((first, rest)) = generators.split_first() else { return };
         self.declare_fresh(&first.target);
         let item = match &first.target {

@@ -1,7 +1,7 @@
 //! Functions, lambdas, classes and imports.
 //!
-//! In: a definition. Out: the statement that binds it, and the nested function lowered in place. Never: resolving imports.
-//! Next: `scope.rs`.
+//! In: a definition. Out: the statement that binds it, and the nested function lowered in place. Never: resolving
+//! imports. Next: `scope.rs`.
 
 use super::{FuncNames, Lowerer, Value, span};
 use crate::ir::{Class, ClassId, FuncId, FuncKind, Operand, Param, ParamKind, Rvalue, Stmt};
@@ -111,7 +111,8 @@ impl<'a> Lowerer<'a> {
     fn defaults(&mut self, parameters: &'a ast::Parameters) -> Defaults {
         let mut defaults = Vec::new();
         let positional = parameters.posonlyargs.iter().chain(&parameters.args);
-        let first_keyword = parameters.posonlyargs.len() + parameters.args.len() + usize::from(parameters.vararg.is_some());
+        let first_keyword =
+            parameters.posonlyargs.len() + parameters.args.len() + usize::from(parameters.vararg.is_some());
         let positional = positional.enumerate();
         let keyword = parameters.kwonlyargs.iter().enumerate().map(|(i, p)| (first_keyword + i, p));
         for (index, parameter) in positional.chain(keyword) {
@@ -234,4 +235,3 @@ fn definition_start(text: &str, start: u32, last_decorator_end: Option<u32>) -> 
     }
     at as u32
 }
-

@@ -108,9 +108,10 @@ impl<'a> Lowerer<'a> {
 
     fn named(&mut self, node: &'a ast::ExprNamed) -> Value {
         let Expr::Name(name) = node.target.as_ref() else { return Value::Operand(self.expr(&node.value)) };
-        match self.slot(name.id.as_str()) {
+        match self.slot_before(name.id.as_str()) {
             Some(slot) => {
                 self.expr_into(slot, &node.value);
+                self.mark_assigned(slot);
                 Value::Operand(Operand::Local(slot))
             }
             None => {

@@ -1,5 +1,5 @@
-//! Constants and operators: tree values to IR values. In: literals. Out: [`Const`]s and operator enums. Never: emitting.
-//! Next: `expr.rs`.
+//! Constants and operators: tree values to IR values. In: literals. Out: [`Const`]s and operator enums. Never:
+//! emitting. Next: `expr.rs`.
 
 use crate::ir::{BinOp, CmpOp, Const, UnOp};
 use ruff_python_ast as ast;

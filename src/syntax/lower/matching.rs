@@ -1,7 +1,7 @@
 //! `match` as nested `If`s.
 //!
-//! In: subject and cases. Out: a comparison where the pattern is a constant, an opaque test otherwise; captures are opaque.
-//! Never: following the structure of a pattern. Next: `ir/mod.rs`.
+//! In: subject and cases. Out: a comparison where the pattern is a constant, an opaque test otherwise; captures are
+//! opaque. Never: following the structure of a pattern. Next: `ir/mod.rs`.
 
 use super::scope::pattern_names;
 use super::{Lowerer, span};
@@ -28,7 +28,8 @@ impl<'a> Lowerer<'a> {
             let mut test = this.pattern_test(subject, subject_span, &case.pattern);
             let mut test_span = at;
             if let Some(guard) = case.guard.as_deref() {
-                // Bound before the guard runs, as the guard reads them; a case that fails leaves them bound in Python too.
+                // Bound before the guard runs, as the guard reads them; a case that fails leaves them bound in Python
+                // too.
                 this.bind_captures(&case.pattern);
                 let guarded = this.expr(guard);
                 test_span = at.cover(span(guard));

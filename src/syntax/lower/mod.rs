@@ -1,7 +1,7 @@
 //! The syntax tree to the intermediate representation, one function at a time, in evaluation order.
 //!
-//! In: the parser's tree, the comments of the file. Out: functions and classes of a [`crate::ir::FileIr`]. Never: failing: what
-//! is not understood becomes [`Rvalue::Opaque`]. Next: `scope.rs` (names), `stmt.rs`, `expr.rs`.
+//! In: the parser's tree, the comments of the file. Out: functions and classes of a [`crate::ir::FileIr`]. Never:
+//! failing: what is not understood becomes [`Rvalue::Opaque`]. Next: `scope.rs` (names), `stmt.rs`, `expr.rs`.
 
 mod chain;
 mod compound;
@@ -56,8 +56,12 @@ pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
     lowerer.docstring(&module.body);
     lowerer.stmts(&module.body);
     lowerer.leave();
-    let mut lowered =
-        Lowered { funcs: IndexVec::default(), classes: IndexVec::default(), too_deep: lowerer.too_deep, claims: lowerer.claims };
+    let mut lowered = Lowered {
+        funcs: IndexVec::default(),
+        classes: IndexVec::default(),
+        too_deep: lowerer.too_deep,
+        claims: lowerer.claims,
+    };
     for func in lowerer.funcs {
         lowered.funcs.push(func.expect("every function that was entered was left"));
     }
@@ -125,7 +129,14 @@ struct Builder<'a> {
 }
 
 impl<'a> Lowerer<'a> {
-    fn enter(&mut self, kind: FuncKind, names: FuncNames, class: Option<ClassId>, span: Span, name_span: Span) -> FuncId {
+    fn enter(
+        &mut self,
+        kind: FuncKind,
+        names: FuncNames,
+        class: Option<ClassId>,
+        span: Span,
+        name_span: Span,
+    ) -> FuncId {
         let id = FuncId::from_index(self.funcs.len());
         self.funcs.push(None);
         self.stack.push(Builder {

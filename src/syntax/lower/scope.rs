@@ -1,6 +1,7 @@
 //! Which names of a function are its own, and what a name that is read or written refers to.
 //!
-//! In: the statements of a body. Out: slots, captures, globals. Never: names of other files. Next: `target.rs` (who binds).
+//! In: the statements of a body. Out: slots, captures, globals. Never: names of other files. Next: `target.rs` (who
+//! binds).
 
 use super::{Lowerer, span};
 use crate::ir::{FuncKind, Local, LocalId, LocalKind, Operand};
@@ -143,7 +144,8 @@ impl<'a> Lowerer<'a> {
         self.deeper(span(pattern), |this| pattern_names(pattern, &mut |name| this.declare(name)));
     }
 
-    /// Declares what `:=` binds in the expressions of a statement. The text is searched for `:=` once; most statements have none.
+    /// Declares what `:=` binds in the expressions of a statement. The text is searched for `:=` once; most statements
+    /// have none.
     fn collect_walrus(&mut self, stmt: &'a Stmt) {
         let range = span(stmt);
         let next = self.walrus.partition_point(|&at| at < range.start);
@@ -192,19 +194,29 @@ impl<'a> Lowerer<'a> {
 
     /// The slot a name is stored in; `None` if it is a global. Comprehension variables do not count: `:=` skips them.
     pub(super) fn slot(&mut self, name: &'a str) -> Option<LocalId> {
+        let slot = self.slot_before(name);
+        if let Some(id) = slot {
+            self.mark_assigned(id);
+        }
+        slot
+    }
+
+    /// Like `slot`, while the value is still to be evaluated: in `range = range` the value is not the slot.
+    pub(super) fn slot_before(&mut self, name: &'a str) -> Option<LocalId> {
         self.declare(name);
-        let here = self.cur();
-        match here.names.get(name) {
-            Some(&Binding::Local(id)) => {
-                if matches!(here.kind, FuncKind::Module | FuncKind::ClassBody) {
-                    if here.assigned.len() <= id.index() {
-                        here.assigned.resize(id.index() + 1, false);
-                    }
-                    here.assigned[id.index()] = true;
-                }
-                Some(id)
-            }
+        match self.cur().names.get(name) {
+            Some(&Binding::Local(id)) => Some(id),
             Some(Binding::Global) | None => None,
+        }
+    }
+
+    pub(super) fn mark_assigned(&mut self, id: LocalId) {
+        let here = self.cur();
+        if matches!(here.kind, FuncKind::Module | FuncKind::ClassBody) {
+            if here.assigned.len() <= id.index() {
+                here.assigned.resize(id.index() + 1, false);
+            }
+            here.assigned[id.index()] = true;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Statements without blocks, and the dispatch to those with blocks.
 //!
-//! In: statements. Out: nodes in the current block, claims attached. Never: deciding where a value is stored (`target.rs`).
-//! Next: `compound.rs`, `define.rs`.
+//! In: statements. Out: nodes in the current block, claims attached. Never: deciding where a value is stored
+//! (`target.rs`). Next: `compound.rs`, `define.rs`.
 
 use super::literal::binary_op;
 use super::{Lowerer, Value, span};
@@ -43,14 +43,18 @@ impl<'a> Lowerer<'a> {
         self.claim(at, Moment::After, kind, if has_blocks(stmt) { before } else { before.saturating_sub(1) });
     }
 
-    /// Attaches the comments of the logical line that starts at `at` to the last statement emitted; where none was emitted
-    /// since `before`, to one that does nothing.
+    /// Attaches the comments of the logical line that starts at `at` to the last statement emitted; where none was
+    /// emitted since `before`, to one that does nothing.
     pub(super) fn claim(&mut self, at: u32, moment: Moment, kind: StmtKind, before: usize) {
         if !self.claims.is_due(at, moment) {
             return;
         }
         if self.cur().spans.len() == before {
-            self.assign_temp(Rvalue::Use(Operand::Const(Const::None)), Span::new(at, at), Box::new([Span::new(at, at)]));
+            self.assign_temp(
+                Rvalue::Use(Operand::Const(Const::None)),
+                Span::new(at, at),
+                Box::new([Span::new(at, at)]),
+            );
         }
         let here = self.cur();
         let (func, last) = (here.id, crate::ir::StmtId::from_index(here.spans.len() - 1));
@@ -148,13 +152,14 @@ impl<'a> Lowerer<'a> {
         let value = node.value.as_ref();
         let mut targets = node.targets.iter();
         let first = match node.targets.first() {
-            Some(Expr::Name(name)) => self.slot(name.id.as_str()),
+            Some(Expr::Name(name)) => self.slot_before(name.id.as_str()),
             _ => None,
         };
         let operand = match first {
             Some(slot) => {
                 targets.next();
                 self.expr_into(slot, value);
+                self.mark_assigned(slot);
                 self.note_target(ClaimTarget::Local(slot));
                 // A constant or a name is assigned to each target as itself.
                 if targets.len() > 0 && is_atom(value) { self.expr(value) } else { Operand::Local(slot) }
@@ -168,9 +173,10 @@ impl<'a> Lowerer<'a> {
 
     fn ann_assign(&mut self, node: &'a ast::StmtAnnAssign) {
         match (node.value.as_deref(), node.target.as_ref()) {
-            (Some(value), Expr::Name(name)) => match self.slot(name.id.as_str()) {
+            (Some(value), Expr::Name(name)) => match self.slot_before(name.id.as_str()) {
                 Some(slot) => {
                     self.expr_into(slot, value);
+                    self.mark_assigned(slot);
                     self.note_target(ClaimTarget::Local(slot));
                 }
                 None => {
@@ -252,7 +258,6 @@ impl<'a> Lowerer<'a> {
             self.cur().docstring = Some(Name::new(text.value.to_str()));
         }
     }
-
 }
 
 fn has_blocks(stmt: &PyStmt) -> bool {

@@ -120,7 +120,11 @@ impl<'a> Lowerer<'a> {
         match then {
             After::Nothing => {}
             After::SetGlobal(name, span) => {
-                self.emit(Stmt::SetGlobal { name: Name::new(name), value: Operand::Local(slot) }, span, Box::new([span]));
+                self.emit(
+                    Stmt::SetGlobal { name: Name::new(name), value: Operand::Local(slot) },
+                    span,
+                    Box::new([span]),
+                );
             }
             After::Store(target) => self.store(target, Operand::Local(slot), at),
         }
