@@ -127,7 +127,9 @@ fn coverage(output: &Output, rows: &mut Vec<(String, u64)>) {
         let text = match reason {
             crate::infer::output::Reason::NoRule => format!("operations without a rule: {what}"),
             crate::infer::output::Reason::UnresolvedCall => "calls that lead to nothing known".to_string(),
-            crate::infer::output::Reason::UnknownOperand => format!("collectives on values that are not followed: {what}"),
+            crate::infer::output::Reason::UnknownOperand => {
+                format!("collectives on values that are not followed: {what}")
+            }
             crate::infer::output::Reason::UnresolvedGroup => "collectives whose group is not resolved".to_string(),
             crate::infer::output::Reason::Budget => format!("precision given up: {what}"),
             crate::infer::output::Reason::Opaque => format!("not understood: {what}"),
@@ -171,7 +173,12 @@ fn rows(project: &Project, files: &Files, output: &Output) -> Vec<TypeRow> {
     for (_, _, _, row) in rows {
         // Several steps of one line: the last one is what holds after it.
         match out.last_mut() {
-            Some(last) if (&last.path, &last.function, last.line, &last.variable) == (&row.path, &row.function, row.line, &row.variable) => *last = row,
+            Some(last)
+                if (&last.path, &last.function, last.line, &last.variable)
+                    == (&row.path, &row.function, row.line, &row.variable) =>
+            {
+                *last = row
+            }
             _ => out.push(row),
         }
     }

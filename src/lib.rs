@@ -17,17 +17,17 @@
 //! [`check`] is the whole of it as one pure function: same bytes in, same report out, on any number of threads.
 //! Modules are listed in reading order; a module uses only those above it, which `tests/tidy.rs` checks.
 
-pub mod source;
-pub mod types;
-pub mod ir;
-pub mod syntax;
-pub mod project;
-pub mod rules;
-pub mod config;
-pub mod infer;
-pub mod diagnostics;
 mod check;
-pub mod render;
 pub mod cli;
+pub mod config;
+pub mod diagnostics;
+pub mod infer;
+pub mod ir;
+pub mod project;
+pub mod render;
+pub mod rules;
+pub mod source;
+pub mod syntax;
+pub mod types;
 
 pub use check::{Report, TypeRow, Want, check};

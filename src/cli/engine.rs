@@ -43,7 +43,8 @@ pub(super) fn rule_book(config: &Config) -> Result<RuleBook, Diagnostics> {
         };
         let id = files.add(File::new(shown.clone(), text.clone()));
         if let Some(why) = error {
-            problems.push(invalid(Place { file: id, span: Default::default() }, format!("cannot read `{shown}`: {why}")));
+            problems
+                .push(invalid(Place { file: id, span: Default::default() }, format!("cannot read `{shown}`: {why}")));
         }
         texts.push((shown, text, id));
     }
@@ -51,7 +52,9 @@ pub(super) fn rule_book(config: &Config) -> Result<RuleBook, Diagnostics> {
     let all: Vec<(&str, &str)> = rules::FILES.iter().copied().chain(own).collect();
     let (book, found) = rules::load(&all);
     for problem in found {
-        let Some((_, _, id)) = problem.file.checked_sub(rules::FILES.len()).and_then(|i| texts.get(i)) else { continue };
+        let Some((_, _, id)) = problem.file.checked_sub(rules::FILES.len()).and_then(|i| texts.get(i)) else {
+            continue;
+        };
         problems.push(invalid(Place { file: *id, span: problem.span }, problem.message));
     }
     if problems.is_empty() { Ok(book) } else { Err(Diagnostics { files, problems }) }

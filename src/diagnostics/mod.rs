@@ -15,8 +15,6 @@ use crate::source::Diagnostic;
 
 /// The order of diagnostics: by place, then code, then text.
 pub fn sort(diagnostics: &mut Vec<Diagnostic>) {
-    diagnostics.sort_by(|a, b| {
-        (a.place, a.code, &a.message).cmp(&(b.place, b.code, &b.message))
-    });
+    diagnostics.sort_by(|a, b| (a.place, a.code, &a.message).cmp(&(b.place, b.code, &b.message)));
     diagnostics.dedup();
 }

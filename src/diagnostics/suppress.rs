@@ -67,7 +67,8 @@ fn plain(code: &Code, place: Place, message: String) -> Diagnostic {
 }
 
 fn unknown(file: FileId, code: &str, span: Span) -> Diagnostic {
-    let mut d = plain(&UNKNOWN_CODE, Place { file, span }, format!("`{code}` is not a diagnostic: nothing is suppressed"));
+    let mut d =
+        plain(&UNKNOWN_CODE, Place { file, span }, format!("`{code}` is not a diagnostic: nothing is suppressed"));
     d.help.push("`spmd-check explain` lists all codes and names".to_string());
     d
 }

@@ -33,7 +33,8 @@ fn needed(facts: &Facts, silent: &[Facts]) -> Vec<String> {
     while i < kept.len() {
         let mut without = kept.clone();
         without.remove(i);
-        let covers_silent = silent.iter().any(|s| without.iter().all(|(a, v)| s.get(a).is_none_or(|known| known == *v)));
+        let covers_silent =
+            silent.iter().any(|s| without.iter().all(|(a, v)| s.get(a).is_none_or(|known| known == *v)));
         if covers_silent {
             i += 1;
         } else {
@@ -46,6 +47,8 @@ fn needed(facts: &Facts, silent: &[Facts]) -> Vec<String> {
 /// Atoms that the checker made up for tests it does not follow.
 fn is_private(atom: &Atom) -> bool {
     match atom {
-        Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => name.starts_with('?') || name.starts_with("hasattr("),
+        Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => {
+            name.starts_with('?') || name.starts_with("hasattr(")
+        }
     }
 }

@@ -3,9 +3,7 @@
 //! spmd_types 0.3.1 `runtime.assert_type`. Next: `settings.rs`.
 
 use super::expr::CallArgs;
-use super::finding::{
-    AnnotationName, AnnotationProblem, ArgumentProblem, Declared, FindingKind, OperandAt,
-};
+use super::finding::{AnnotationName, AnnotationProblem, ArgumentProblem, Declared, FindingKind, OperandAt};
 use super::intrinsics::atom_set;
 use super::machine::Machine;
 use super::value::{ObjId, Value};
@@ -66,7 +64,10 @@ impl Machine<'_> {
                                 let dim = u8::try_from(dim).ok()?;
                                 if shards.iter().any(|(d, _)| *d == dim) {
                                     let name = Name::from("assert_type");
-                                    let kind = FindingKind::BadArguments { name, problem: ArgumentProblem::UnorderedShards(dim) };
+                                    let kind = FindingKind::BadArguments {
+                                        name,
+                                        problem: ArgumentProblem::UnorderedShards(dim),
+                                    };
                                     self.report(self.place(id), kind);
                                     return None;
                                 }
@@ -128,7 +129,15 @@ impl Machine<'_> {
     }
 
     /// Checks a declared type against what is known of a tensor, and sets what is not. False after a finding.
-    pub fn declare(&mut self, id: StmtId, tensor: ObjId, declared: &DeclaredType, what: Declared, by: Place, at: Place) -> bool {
+    pub fn declare(
+        &mut self,
+        id: StmtId,
+        tensor: ObjId,
+        declared: &DeclaredType,
+        what: Declared,
+        by: Place,
+        at: Place,
+    ) -> bool {
         let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return true };
         let checked = self.w.modes.typecheck.is_some() && what == Declared::Assertion;
         let reason = if what == Declared::Assertion { Why::Asserted } else { Why::Declared };
@@ -146,19 +155,32 @@ impl Machine<'_> {
             };
             // A varying value may be declared the pending sum that it is about to be.
             let transmuted = known.set == AxisType::V && set == AxisType::P;
-            let adopted = !checked && t.grad == crate::types::Tri::No && known.set.leq(AxisType::EQUAL) && set.leq(AxisType::EQUAL);
-            let shards_differ = matches!((known.shard, shard), (Some(a), Some(b)) if a != b && known.set == AxisType::V);
+            let adopted = !checked
+                && t.grad == crate::types::Tri::No
+                && known.set.leq(AxisType::EQUAL)
+                && set.leq(AxisType::EQUAL);
+            let shards_differ =
+                matches!((known.shard, shard), (Some(a), Some(b)) if a != b && known.set == AxisType::V);
             if (known.set.meet(set).is_empty() && !transmuted && !adopted) || shards_differ {
                 let declared = AxisState { set, shard, origin: None };
                 let operand = OperandAt { place: Some(at), state: known, is_number: false, is_divisor: false };
-                let kind = FindingKind::DeclaredMismatch { axis: axis.clone(), what, declared, found: operand, declared_at: by };
+                let kind = FindingKind::DeclaredMismatch {
+                    axis: axis.clone(),
+                    what,
+                    declared,
+                    found: operand,
+                    declared_at: by,
+                };
                 self.report(at, kind);
                 self.forget_types(tensor);
                 return false;
             }
             let origin = Origin::new(by, reason.clone(), set.known());
             let origin = if known.set == set { known.origin.unwrap_or(origin) } else { origin };
-            t.local.set(axis, AxisState { set, shard: shard.or(known.shard.filter(|_| set == AxisType::V)), origin: Some(origin) });
+            t.local.set(
+                axis,
+                AxisState { set, shard: shard.or(known.shard.filter(|_| set == AxisType::V)), origin: Some(origin) },
+            );
         }
         if let (Some(rest), true) = (declared.rest, t.local.rest.set.is_unknown()) {
             t.local.rest = AxisState::new(atom_set(rest)).from(&Origin::new(by, reason, atom_set(rest).known()));
@@ -196,8 +218,13 @@ impl Machine<'_> {
                 let declared = AxisState::new(atom_set(src));
                 let found = OperandAt { place, state: known, is_number: false, is_divisor: false };
                 let at = self.place(id);
-                let kind =
-                    FindingKind::DeclaredMismatch { axis: axis.clone(), what: Declared::Assertion, declared, found, declared_at: at };
+                let kind = FindingKind::DeclaredMismatch {
+                    axis: axis.clone(),
+                    what: Declared::Assertion,
+                    declared,
+                    found,
+                    declared_at: at,
+                };
                 self.report(at, kind);
                 self.forget_types(tensor);
                 return target;
@@ -278,7 +305,8 @@ impl Machine<'_> {
 
     /// The value that a named target means; a name that is not there is a finding.
     pub fn named_target(&mut self, typed: &TypedTarget) -> Option<Value> {
-        let local = |m: &Self, name: &Name| m.func().locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i);
+        let local =
+            |m: &Self, name: &Name| m.func().locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i);
         let base = match &typed.target {
             Target::Name(name) | Target::Attr(name, _) | Target::Index(name, _) | Target::Key(name, _) => name,
             Target::Return => return None,
@@ -286,7 +314,10 @@ impl Machine<'_> {
         let Some(at) = local(self, base) else {
             let near = self.nearest_local(base);
             let place = self.place_of(typed.span);
-            self.report(place, FindingKind::UnknownInAnnotation { what: AnnotationName::Variable, name: base.clone(), near });
+            self.report(
+                place,
+                FindingKind::UnknownInAnnotation { what: AnnotationName::Variable, name: base.clone(), near },
+            );
             return None;
         };
         let mut value = self.local(at);
@@ -305,7 +336,9 @@ impl Machine<'_> {
 
     fn claim_item(&mut self, base: &Value, key: &Value) -> Value {
         match base {
-            Value::Tuple(items) => key.as_int().and_then(|n| items.get(usize::try_from(n).ok()?)).cloned().unwrap_or(Value::Unknown),
+            Value::Tuple(items) => {
+                key.as_int().and_then(|n| items.get(usize::try_from(n).ok()?)).cloned().unwrap_or(Value::Unknown)
+            }
             Value::Dict(_) | Value::List(_) => self
                 .literal_items(base)
                 .and_then(|items| key.as_int().and_then(|n| items.get(usize::try_from(n).ok()?).cloned()))
@@ -387,7 +420,13 @@ impl Machine<'_> {
         Some(out)
     }
 
-    fn add_dims(&mut self, ty: &TypeExpr, dims: &[Vec<Axis>], rank: Option<usize>, out: &mut DeclaredType) -> Option<()> {
+    fn add_dims(
+        &mut self,
+        ty: &TypeExpr,
+        dims: &[Vec<Axis>],
+        rank: Option<usize>,
+        out: &mut DeclaredType,
+    ) -> Option<()> {
         let place = self.place_of(ty.span);
         if let Some(rank) = rank.filter(|r| *r != dims.len()) {
             let problem = AnnotationProblem::WrongRank { entries: dims.len(), rank };
@@ -445,7 +484,10 @@ impl Machine<'_> {
             Ok(axes) => Some(axes),
             Err(near) => {
                 let place = self.place_of(ty.span);
-                self.report(place, FindingKind::UnknownInAnnotation { what: AnnotationName::Axis, name: name.clone(), near });
+                self.report(
+                    place,
+                    FindingKind::UnknownInAnnotation { what: AnnotationName::Axis, name: name.clone(), near },
+                );
                 None
             }
         }

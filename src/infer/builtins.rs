@@ -42,7 +42,9 @@ impl Machine<'_> {
             "super" => self.super_value(args),
             "int" | "float" | "round" | "abs" | "divmod" => match first {
                 Some(v @ (Value::Const(_) | Value::Number(_) | Value::Rank(_) | Value::Size(_))) if name != "abs" => v,
-                Some(v @ (Value::Tensor(_) | Value::Sym(_))) if self.is_tensor_like(&v) && name == "abs" => self.operator(id, "abs", &[v]),
+                Some(v @ (Value::Tensor(_) | Value::Sym(_))) if self.is_tensor_like(&v) && name == "abs" => {
+                    self.operator(id, "abs", &[v])
+                }
                 _ => Value::Number(None),
             },
             "bool" => first.map_or(Value::FALSE, |v| match &v {
@@ -53,8 +55,8 @@ impl Machine<'_> {
                 }
             }),
             "max" | "min" | "sum" => self.extremum(id, name, args),
-            "any" | "all" | "callable" | "id" | "hash" | "str" | "repr" | "format" | "type" | "vars" | "open" | "input" | "print" | "slice"
-            | "object" | "property" | "delattr" => Value::Unknown,
+            "any" | "all" | "callable" | "id" | "hash" | "str" | "repr" | "format" | "type" | "vars" | "open"
+            | "input" | "print" | "slice" | "object" | "property" | "delattr" => Value::Unknown,
             "staticmethod" | "classmethod" => first.unwrap_or(Value::Unknown),
             _ => Value::Unknown,
         };
@@ -105,7 +107,9 @@ impl Machine<'_> {
             Value::List(_) if has("builtins.list") => answer(true),
             Value::Dict(_) if has("builtins.dict") => answer(true),
             Value::Tensor(_) if has("torch.Tensor") => answer(true),
-            Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::Const(_) if known && has("torch.Tensor") && names.len() == 1 => {
+            Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::Const(_)
+                if known && has("torch.Tensor") && names.len() == 1 =>
+            {
                 answer(false)
             }
             Value::Tensor(_) if known && names.iter().all(|n| n.starts_with("builtins.")) => answer(false),
@@ -141,7 +145,8 @@ impl Machine<'_> {
     }
 
     fn get_attr(&mut self, id: StmtId, args: &CallArgs) -> Eval {
-        let (Some(base), Some(Value::Const(Const::Str(name)))) = (args.positional(0).cloned(), args.positional(1)) else {
+        let (Some(base), Some(Value::Const(Const::Str(name)))) = (args.positional(0).cloned(), args.positional(1))
+        else {
             return Eval::One(Value::Unknown);
         };
         let name = name.clone();
@@ -195,7 +200,11 @@ impl Machine<'_> {
         let Some(value) = first else { return Value::Unknown };
         let cell = match self.literal_items(&value) {
             Some(items) => ListCell {
-                items: items.into_iter().enumerate().map(|(i, v)| Value::tuple(vec![Value::int(i as i64), v])).collect(),
+                items: items
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, v)| Value::tuple(vec![Value::int(i as i64), v]))
+                    .collect(),
                 rest: None,
             },
             None => {
@@ -266,7 +275,11 @@ impl Machine<'_> {
                 let value = if name == "insert" { args.positional(1).cloned() } else { first };
                 let Some(mut cell) = self.list_cell(*id) else { return Value::NONE };
                 let value = value.unwrap_or(Value::Unknown);
-                if name == "append" && cell.rest.is_none() && self.loop_depth == 0 && cell.items.len() < super::limits::MAX_LIST {
+                if name == "append"
+                    && cell.rest.is_none()
+                    && self.loop_depth == 0
+                    && cell.items.len() < super::limits::MAX_LIST
+                {
                     cell.items.push(value);
                 } else {
                     let all: Vec<Value> = cell.items.drain(..).chain(cell.rest.take()).chain([value]).collect();

@@ -24,7 +24,9 @@ impl Machine<'_> {
             Value::Bound(bound) => {
                 let bound = bound.clone();
                 match &bound.method {
-                    Method::Closure(closure) => self.call_function(id, closure, &args.with_first(bound.receiver.clone())),
+                    Method::Closure(closure) => {
+                        self.call_function(id, closure, &args.with_first(bound.receiver.clone()))
+                    }
                     Method::Named(name) => self.call_method(id, &bound.receiver, name, args),
                 }
             }
@@ -274,7 +276,11 @@ impl Machine<'_> {
         let mut extra = DictCell { entries: Vec::new(), open: args.open };
         for arg in &args.args {
             let Some(keyword) = &arg.keyword else { continue };
-            match func.params.iter().position(|p| p.name == *keyword && !matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs)) {
+            match func
+                .params
+                .iter()
+                .position(|p| p.name == *keyword && !matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs))
+            {
                 Some(at) => values[at] = Some(arg.value.clone()),
                 None => extra.set(Value::str(keyword.clone()), arg.value.clone()),
             }
@@ -299,7 +305,8 @@ impl Machine<'_> {
 
     /// A new object of a class: `__init__` runs with these arguments.
     fn construct(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
-        let path = Name::from(format!("{}.{}", self.project.modules[class.module].name, self.project.class(class).qualname));
+        let path =
+            Name::from(format!("{}.{}", self.project.modules[class.module].name, self.project.class(class).qualname));
         if self.rules.get(&path).is_some() {
             return self.call_external(id, &path, args);
         }
@@ -394,7 +401,8 @@ impl Machine<'_> {
             return;
         }
         let movable = AxisType::V.join(AxisType::P);
-        let axes: Vec<_> = t.local.listed().filter(|(_, s)| !s.set.meet(movable).is_empty()).map(|(a, _)| a.clone()).collect();
+        let axes: Vec<_> =
+            t.local.listed().filter(|(_, s)| !s.set.meet(movable).is_empty()).map(|(a, _)| a.clone()).collect();
         for axis in axes {
             t.local.set(&axis, AxisState::UNKNOWN);
         }

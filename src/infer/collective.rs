@@ -12,7 +12,9 @@ use crate::ir::{Const, StmtId};
 use crate::rules::collective::DimRef;
 use crate::rules::{Bound, CollectiveRule, Form, Pattern, Transition};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri};
+use crate::types::{
+    Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri,
+};
 use std::sync::Arc;
 
 /// A collective call with its arguments bound.
@@ -161,10 +163,15 @@ impl Machine<'_> {
     }
 
     /// The pair of types against the function's table.
-    fn check_pair(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs, source: Side, result: Side) -> Result<(), ()> {
-        let fits = |p: &Pattern, s: Side| {
-            p.set == s.set && (s.set != AxisType::V || p.any_shard == s.shard.is_some())
-        };
+    fn check_pair(
+        &mut self,
+        id: StmtId,
+        call: &Call<'_>,
+        args: &CallArgs,
+        source: Side,
+        result: Side,
+    ) -> Result<(), ()> {
+        let fits = |p: &Pattern, s: Side| p.set == s.set && (s.set != AxisType::V || p.any_shard == s.shard.is_some());
         let listed = |table: &[Transition]| table.iter().any(|t| fits(&t.source, source) && fits(&t.result, result));
         let moved = matches!((source.shard, result.shard), (Some(a), Some(b)) if a != b);
         if listed(&call.rule.legal) && (!moved || call.rule.moves_shard) {
@@ -189,7 +196,14 @@ impl Machine<'_> {
     }
 
     /// Explicit dims that contradict `S(i)`.
-    fn check_dims(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs, source: Side, result: Side) -> Result<(), ()> {
+    fn check_dims(
+        &mut self,
+        id: StmtId,
+        call: &Call<'_>,
+        args: &CallArgs,
+        source: Side,
+        result: Side,
+    ) -> Result<(), ()> {
         let both = source.shard.is_some() && result.shard.is_some();
         let expected = [
             ("gather_dim", source.shard),
@@ -200,7 +214,8 @@ impl Machine<'_> {
         for (name, shard) in expected {
             let (Some(given), Some(shard)) = (self.int_argument(call, args, name), shard) else { continue };
             if given != shard {
-                let kind = FindingKind::DimConflict { name: short(&call.rule.name), argument: Name::from(name), given, shard };
+                let kind =
+                    FindingKind::DimConflict { name: short(&call.rule.name), argument: Name::from(name), given, shard };
                 self.report(self.place(id), kind);
                 return Err(());
             }
@@ -208,12 +223,15 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A dim that is split must be divisible by the number of ranks.
+    /// An all-to-all splits one dim over the ranks, which must divide it.
     fn check_even(&mut self, id: StmtId, call: &Call<'_>, source: Side, result: Side) -> Result<(), ()> {
-        let Some(dim) = result.shard.and_then(|d| usize::try_from(d).ok()) else { return Ok(()) };
-        let splits = source.shard.is_none_or(|s| Some(s) != result.shard) && source.set != AxisType::V || source.shard.is_some();
-        let (Some(axis), true) = (call.axes.single(), splits && source.shard != result.shard) else { return Ok(()) };
-        let size = self.w.heap.tensor(call.input).and_then(|t| t.shape.as_ref()).and_then(|s| s.0.get(dim).copied()).flatten();
+        let (Some(from), Some(to)) = (source.shard, result.shard) else { return Ok(()) };
+        let (Some(axis), Ok(dim)) = (call.axes.single(), usize::try_from(to)) else { return Ok(()) };
+        if from == to {
+            return Ok(());
+        }
+        let size =
+            self.w.heap.tensor(call.input).and_then(|t| t.shape.as_ref()).and_then(|s| s.0.get(dim).copied()).flatten();
         let ranks = self.axis_size(axis);
         if let (Some(size), Some(ranks)) = (size, ranks)
             && size % i64::try_from(ranks).unwrap_or(1) != 0
@@ -275,7 +293,10 @@ impl Machine<'_> {
             shard: if a.shard == b.shard { a.shard.clone() } else { None },
             any_shard: false,
         };
-        Some(Transition { source: join(&transition.source, &other.source), result: join(&transition.result, &other.result) })
+        Some(Transition {
+            source: join(&transition.source, &other.source),
+            result: join(&transition.result, &other.result),
+        })
     }
 
     /// A flag that the world knows, as a constant.
@@ -320,7 +341,14 @@ impl Machine<'_> {
         Ok(self.new_tensor(TensorType { local, grad, shape, untracked: input.untracked }))
     }
 
-    fn collective_state(&self, id: StmtId, call: &Call<'_>, input: &TensorType, axis: &Axis, result: Side) -> AxisState {
+    fn collective_state(
+        &self,
+        id: StmtId,
+        call: &Call<'_>,
+        input: &TensorType,
+        axis: &Axis,
+        result: Side,
+    ) -> AxisState {
         let before = input.local.get(axis);
         let origin = Arc::new(Origin {
             place: self.place(id),
@@ -334,7 +362,15 @@ impl Machine<'_> {
     }
 
     /// The input must have the source type; an unknown input is narrowed to it.
-    fn check_source(&mut self, id: StmtId, call: &Call<'_>, axis: &Axis, input: &TensorType, source: Side, no_grad: bool) -> Result<(), ()> {
+    fn check_source(
+        &mut self,
+        id: StmtId,
+        call: &Call<'_>,
+        axis: &Axis,
+        input: &TensorType,
+        source: Side,
+        no_grad: bool,
+    ) -> Result<(), ()> {
         let state = input.local.get(axis);
         let mut accepted = source.set;
         if accepted == AxisType::P {
@@ -345,12 +381,15 @@ impl Machine<'_> {
             accepted = accepted.join(AxisType::EQUAL);
         }
         let meet = state.set.meet(accepted);
-        let shards_differ = matches!((source.shard, state.shard), (Some(a), Some(b)) if a != i64::from(b) && state.set == AxisType::V);
+        let shards_differ =
+            matches!((source.shard, state.shard), (Some(a), Some(b)) if a != i64::from(b) && state.set == AxisType::V);
         let strict = self.w.modes.typecheck == Some(true);
         if strict && state.set.is_unknown() && !input.untracked {
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
         }
-        if (meet.is_empty() && !self.rank_restricted.contains(axis)) || (shards_differ && self.w.modes.typecheck.is_none()) {
+        if (meet.is_empty() && !self.rank_restricted.contains(axis))
+            || (shards_differ && self.w.modes.typecheck.is_none())
+        {
             let mut operand = self.input_at(id, call, Some(axis));
             operand.state = state.clone();
             let repairs = self.collective_repairs(id, call.rule, axis, call.input, source.set);
@@ -399,8 +438,7 @@ impl Machine<'_> {
             if checked {
                 self.check_raw_source(id, call, axis, &input, AxisType::P)?;
             } else {
-                self.check_source(id, call, axis, &input, source, true)
-                    .inspect_err(|()| self.lose_type(call.input))?;
+                self.check_source(id, call, axis, &input, source, true).inspect_err(|()| self.lose_type(call.input))?;
             }
             local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
@@ -428,9 +466,17 @@ impl Machine<'_> {
     }
 
     /// A raw collective inside `typecheck()`: exactly the source type.
-    fn check_raw_source(&mut self, id: StmtId, call: &Call<'_>, axis: &Axis, input: &TensorType, source: AxisType) -> Result<(), ()> {
+    fn check_raw_source(
+        &mut self,
+        id: StmtId,
+        call: &Call<'_>,
+        axis: &Axis,
+        input: &TensorType,
+        source: AxisType,
+    ) -> Result<(), ()> {
         let state = input.local.get(axis);
-        if state.set == source || (state.set.is_unknown() && (input.untracked || self.w.modes.typecheck == Some(false))) {
+        if state.set == source || (state.set.is_unknown() && (input.untracked || self.w.modes.typecheck == Some(false)))
+        {
             return Ok(());
         }
         if state.set.is_unknown() {
@@ -492,7 +538,15 @@ impl Machine<'_> {
         Ok(Value::Unknown)
     }
 
-    fn check_output(&mut self, id: StmtId, call: &Call<'_>, axis: &Axis, t: &TensorType, expected: AxisType, place: Place) -> Result<(), ()> {
+    fn check_output(
+        &mut self,
+        id: StmtId,
+        call: &Call<'_>,
+        axis: &Axis,
+        t: &TensorType,
+        expected: AxisType,
+        place: Place,
+    ) -> Result<(), ()> {
         let state = t.local.get(axis);
         if state.set.is_unknown() {
             if t.untracked || self.w.modes.typecheck == Some(false) {
@@ -504,7 +558,8 @@ impl Machine<'_> {
             return Ok(());
         }
         let operand = OperandAt { place: Some(place), state: state.clone(), is_number: false, is_divisor: false };
-        let kind = FindingKind::CollectiveOutput { name: short(&call.rule.name), axis: axis.clone(), expected, operand };
+        let kind =
+            FindingKind::CollectiveOutput { name: short(&call.rule.name), axis: axis.clone(), expected, operand };
         self.report(self.place(id), kind);
         Err(())
     }

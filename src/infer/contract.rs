@@ -125,7 +125,10 @@ impl Machine<'_> {
         {
             let near = super::settings::nearest(name, func.params.iter().map(|p| &p.name));
             let place = self.place_of(typed.span);
-            self.report(place, FindingKind::UnknownInAnnotation { what: AnnotationName::Parameter, name: name.clone(), near });
+            self.report(
+                place,
+                FindingKind::UnknownInAnnotation { what: AnnotationName::Parameter, name: name.clone(), near },
+            );
             return None;
         }
         match &typed.target {

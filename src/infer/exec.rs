@@ -55,7 +55,10 @@ impl Machine<'_> {
         let changed_before = self.changed.len();
         let mut paths = self.statement(node);
         for path in &mut paths {
-            if !matches!(node.stmt, Stmt::If { .. } | Stmt::For { .. } | Stmt::While { .. } | Stmt::With { .. } | Stmt::Try { .. }) {
+            if !matches!(
+                node.stmt,
+                Stmt::If { .. } | Stmt::For { .. } | Stmt::While { .. } | Stmt::With { .. } | Stmt::Try { .. }
+            ) {
                 std::mem::swap(&mut self.w, &mut path.world);
                 self.after(node, changed_before);
                 std::mem::swap(&mut self.w, &mut path.world);
@@ -339,7 +342,14 @@ impl Machine<'_> {
     }
 
     /// Visits the elements of a literal sequence one by one.
-    fn unrolled(&mut self, id: StmtId, dst: crate::ir::LocalId, items: &[Value], body: &Block, orelse: &Block) -> Vec<Path> {
+    fn unrolled(
+        &mut self,
+        id: StmtId,
+        dst: crate::ir::LocalId,
+        items: &[Value],
+        body: &Block,
+        orelse: &Block,
+    ) -> Vec<Path> {
         let mut live = vec![std::mem::take(&mut self.w)];
         let (mut out, mut broken) = (Vec::new(), Vec::new());
         for item in items {

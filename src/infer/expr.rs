@@ -6,9 +6,7 @@ use super::heap::{Cell, DictCell, ListCell};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
 use super::value::{Closure, Flavour, Method, Value};
-use crate::ir::{
-    Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp,
-};
+use crate::ir::{Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 use crate::types::AxisSet;
@@ -156,7 +154,9 @@ impl Machine<'_> {
                 cond(formula)
             }
             (UnOp::Neg, Value::Const(Const::Int(n))) => Value::int(n.wrapping_neg()),
-            (UnOp::Neg, Value::Const(Const::Float(bits))) => Value::Const(Const::Float((-f64::from_bits(*bits)).to_bits())),
+            (UnOp::Neg, Value::Const(Const::Float(bits))) => {
+                Value::Const(Const::Float((-f64::from_bits(*bits)).to_bits()))
+            }
             (_, value) if value.is_number() => self.arithmetic(value, &Value::int(0)),
             (UnOp::Neg, _) => self.operator(id, "neg", &[operand.clone()]),
             (UnOp::Pos, _) => self.operator(id, "pos", &[operand.clone()]),
@@ -194,7 +194,9 @@ impl Machine<'_> {
     fn python_binary(&mut self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
         match (op, left, right) {
             (_, Value::Const(Const::Int(a)), Value::Const(Const::Int(b))) => Some(int_binary(op, *a, *b)),
-            (BinOp::Add, Value::Const(Const::Str(a)), Value::Const(Const::Str(b))) => Some(Value::str(format!("{a}{b}"))),
+            (BinOp::Add, Value::Const(Const::Str(a)), Value::Const(Const::Str(b))) => {
+                Some(Value::str(format!("{a}{b}")))
+            }
             (BinOp::Add, Value::Tuple(a), Value::Tuple(b)) => {
                 Some(Value::tuple(a.iter().chain(b.iter()).cloned().collect()))
             }
@@ -206,7 +208,9 @@ impl Machine<'_> {
             }
             (BinOp::Mul, Value::List(a), Value::Const(Const::Int(n))) => {
                 let a = self.list_cell(*a)?;
-                let n = usize::try_from(*n).ok().filter(|n| a.rest.is_none() && n * a.items.len() <= super::limits::MAX_LIST)?;
+                let n = usize::try_from(*n)
+                    .ok()
+                    .filter(|n| a.rest.is_none() && n * a.items.len() <= super::limits::MAX_LIST)?;
                 let items = std::iter::repeat_n(a.items, n).flatten().collect();
                 Some(Value::List(self.fresh(Cell::List(ListCell { items, rest: None }))))
             }
@@ -287,8 +291,12 @@ impl Machine<'_> {
         let equal = matches!(op, CmpOp::Eq | CmpOp::Is);
         let negated = matches!(op, CmpOp::Ne | CmpOp::IsNot);
         match (left, right) {
-            (Value::Const(Const::Int(a)), Value::Const(Const::Int(b))) => int_compare(op, *a, *b).map(|b| Value::Const(Const::Bool(b))),
-            (Value::Const(a), Value::Const(b)) if equal || negated => Some(Value::Const(Const::Bool((a == b) == equal))),
+            (Value::Const(Const::Int(a)), Value::Const(Const::Int(b))) => {
+                int_compare(op, *a, *b).map(|b| Value::Const(Const::Bool(b)))
+            }
+            (Value::Const(a), Value::Const(b)) if equal || negated => {
+                Some(Value::Const(Const::Bool((a == b) == equal)))
+            }
             (Value::Size(_), Value::Const(Const::Int(n))) => size_compare(op, *n),
             (Value::Const(Const::Int(n)), Value::Size(_)) => size_compare(flip(op), *n),
             (Value::Rank(axes), _) | (_, Value::Rank(axes)) => Some(Value::RankCond(axes.clone())),

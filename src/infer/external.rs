@@ -21,16 +21,17 @@ impl Machine<'_> {
             Some(Entry::Collective(rule)) => Eval::One(self.collective(id, &rule, args)),
             Some(Entry::Intrinsic(rule)) => self.intrinsic(id, &rule, args),
             Some(Entry::Group(rule)) => {
-                let with = rule.with.iter().find(|(flag, _)| {
-                    matches!(args.keyword(flag), Some(Value::Const(crate::ir::Const::Bool(true))))
-                });
-                let open = rule.with.iter().any(|(flag, _)| {
-                    args.keyword(flag).is_some_and(|v| !matches!(v, Value::Const(_)))
-                });
+                let with = rule
+                    .with
+                    .iter()
+                    .find(|(flag, _)| matches!(args.keyword(flag), Some(Value::Const(crate::ir::Const::Bool(true)))));
+                let open =
+                    rule.with.iter().any(|(flag, _)| args.keyword(flag).is_some_and(|v| !matches!(v, Value::Const(_))));
                 if open {
                     return Eval::One(Value::Unknown);
                 }
-                let axes: AxisSet = with.map_or(&rule.axes, |(_, axes)| axes).iter().map(|a| self.settings.canonical(a)).collect();
+                let axes: AxisSet =
+                    with.map_or(&rule.axes, |(_, axes)| axes).iter().map(|a| self.settings.canonical(a)).collect();
                 Eval::One(super::names::given(rule.gives, axes))
             }
             Some(Entry::Module(rule)) => {
@@ -57,7 +58,8 @@ impl Machine<'_> {
     fn external_module(&mut self, rule: &Arc<ModuleRule>, args: &CallArgs) -> Value {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);
-        let mut cell = ObjectCell { class: ObjectClass::External(rule.name.clone()), path: rule.name.clone(), attrs: Vec::new() };
+        let mut cell =
+            ObjectCell { class: ObjectClass::External(rule.name.clone()), path: rule.name.clone(), attrs: Vec::new() };
         for (name, sizes) in &rule.params {
             let absent = rule.params_when.iter().any(|(p, conditions)| {
                 p == name && conditions.iter().any(|c| args.keyword(c).and_then(Value::as_bool) == Some(false))
@@ -164,14 +166,15 @@ pub fn decorator_of_path(rules: &crate::rules::RuleBook, path: &str) -> Option<F
         "builtins.staticmethod" => return Some(Flavour::Static),
         "builtins.classmethod" => return Some(Flavour::ClassMethod),
         "builtins.property" | "functools.cached_property" => return Some(Flavour::Property),
-        "abc.abstractmethod" | "typing.override" | "typing.overload" | "typing_extensions.override" => return Some(Flavour::Plain),
+        "abc.abstractmethod" | "typing.override" | "typing.overload" | "typing_extensions.override" => {
+            return Some(Flavour::Plain);
+        }
         _ => {}
     }
     match rules.get(path) {
         Some(Entry::Intrinsic(rule)) => match rule.does.as_str() {
-            "transparent" | "wraps" | "register-function" | "decorator-factory" | "null-context" | "enable-grad" | "identity" => {
-                Some(Flavour::Plain)
-            }
+            "transparent" | "wraps" | "register-function" | "decorator-factory" | "null-context" | "enable-grad"
+            | "identity" => Some(Flavour::Plain),
             "no-grad" => Some(Flavour::NoGrad),
             _ => None,
         },

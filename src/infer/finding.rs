@@ -4,7 +4,7 @@
 use super::formula::Facts;
 use crate::rules::Violation;
 use crate::source::{Name, Place};
-use crate::types::{AxisState, AxisSet, Axis, AxisType, Spmd};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, Spmd};
 
 /// An operand of a finding: where it is written and what it is on the axis concerned.
 #[derive(Clone, Debug, PartialEq)]

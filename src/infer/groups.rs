@@ -39,7 +39,9 @@ impl Machine<'_> {
         match value {
             Value::Group(axes) => Some(axes.clone()),
             Value::Mesh(mesh) => Some(mesh_group(mesh)),
-            Value::Const(Const::Str(name)) => Some(self.settings.axes_named(name).unwrap_or_else(|| AxisSet::one(Axis::new(name.clone())))),
+            Value::Const(Const::Str(name)) => {
+                Some(self.settings.axes_named(name).unwrap_or_else(|| AxisSet::one(Axis::new(name.clone()))))
+            }
             Value::Tuple(items) => {
                 let mut all = Vec::new();
                 for item in items.iter() {

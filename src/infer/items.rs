@@ -231,7 +231,14 @@ impl Machine<'_> {
         }
     }
 
-    fn unpack_unknown(&mut self, id: StmtId, value: &Value, before: &[LocalId], star: Option<LocalId>, after: &[LocalId]) {
+    fn unpack_unknown(
+        &mut self,
+        id: StmtId,
+        value: &Value,
+        before: &[LocalId],
+        star: Option<LocalId>,
+        after: &[LocalId],
+    ) {
         for (i, local) in before.iter().enumerate() {
             let item = match value {
                 Value::Sym(path) if self.w.symbols.contains_key(path) => {

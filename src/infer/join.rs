@@ -236,7 +236,11 @@ fn same_cell(ha: &Heap, a: &Cell, hb: &Heap, b: &Cell, depth: usize) -> bool {
         (Cell::List(x), Cell::List(y)) => {
             x.items.len() == y.items.len()
                 && x.rest.is_some() == y.rest.is_some()
-                && x.items.iter().chain(&x.rest).zip(y.items.iter().chain(&y.rest)).all(|(v, w)| same_value(ha, v, hb, w, depth))
+                && x.items
+                    .iter()
+                    .chain(&x.rest)
+                    .zip(y.items.iter().chain(&y.rest))
+                    .all(|(v, w)| same_value(ha, v, hb, w, depth))
         }
         (Cell::Dict(x), Cell::Dict(y)) => {
             x.open == y.open

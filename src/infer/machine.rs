@@ -247,8 +247,7 @@ impl<'a> Machine<'a> {
             })
             .collect();
         let worlds = vec![self.w.facts.clone()];
-        let finding =
-            Finding { kind, place, worlds, silent_worlds: Vec::new(), calls, repairs, rests_on_hint: false };
+        let finding = Finding { kind, place, worlds, silent_worlds: Vec::new(), calls, repairs, rests_on_hint: false };
         self.out.report(finding);
     }
 

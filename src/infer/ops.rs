@@ -86,15 +86,32 @@ impl Machine<'_> {
     pub fn tensor_attr(&mut self, id: StmtId, base: &Value, name: &Name) -> Value {
         match self.rules.tensor_method(name).cloned() {
             Some(rule) if rule.args.params.len() <= 1 && is_property(name) => {
-                let args = CallArgs { args: vec![CallArg { keyword: None, value: base.clone(), part: 0 }], open: false };
+                let args =
+                    CallArgs { args: vec![CallArg { keyword: None, value: base.clone(), part: 0 }], open: false };
+                if self.w.modes.typecheck.is_some() && rule.typecheck == Typecheck::Default {
+                    return self.unseen_property(id, &rule, &args);
+                }
                 self.apply_op(id, &rule, &args)
             }
             _ => Self::named_method(base.clone(), name),
         }
     }
 
+    /// A property that the run-time checker does not see: its value has no type there.
+    fn unseen_property(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
+        let bound = rule.args.bind(&[None]);
+        let call = OpCall { rule, bound, operands: Vec::new() };
+        self.results(id, &call, args, Some(LocalType::unknown()))
+    }
+
     /// A method on an unknown value with an identity: of a tensor if only tensors have it.
-    pub fn symbol_method(&mut self, id: StmtId, path: &Name, name: &Name, args: &CallArgs) -> Option<super::machine::Eval> {
+    pub fn symbol_method(
+        &mut self,
+        id: StmtId,
+        path: &Name,
+        name: &Name,
+        args: &CallArgs,
+    ) -> Option<super::machine::Eval> {
         let known = self.w.symbols.contains_key(path);
         let rule = self.rules.tensor_method(name)?;
         if !known && (self.settings.is_config(path) || is_ambiguous(name) || self.hinted_other(path)) {
@@ -120,12 +137,13 @@ impl Machine<'_> {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);
         let checked = self.w.modes.typecheck.is_some();
-        let operands = if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
+        let operands =
+            if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let call = OpCall { rule, bound, operands };
         if checked && rule.typecheck == Typecheck::Passthrough {
             return self.results(id, &call, args, None);
         }
-        let ty = match self.result_type(id, &call, args) {
+        let ty = match self.result_type(id, &call) {
             Ok(ty) => ty,
             Err(()) => {
                 self.spoil(&call, args);
@@ -253,10 +271,11 @@ impl Machine<'_> {
     ///
     /// # Errors
     /// A finding was reported.
-    fn result_type(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs) -> Result<LocalType, ()> {
+    fn result_type(&mut self, id: StmtId, call: &OpCall<'_>) -> Result<LocalType, ()> {
         let checked = self.w.modes.typecheck.is_some();
-        if checked && (call.rule.typecheck == Typecheck::Factory || call.operands.is_empty()) {
-            return Ok(self.factory_type(call.rule.typecheck == Typecheck::Factory, call, args));
+        let fresh = call.operands.is_empty() || call.rule.name.contains(".new_");
+        if checked && fresh {
+            return Ok(self.factory_type(call.rule.typecheck == Typecheck::Factory));
         }
         let kind = match (call.rule.class, checked, call.rule.typecheck) {
             (_, true, Typecheck::Kind(kind)) => kind,
@@ -265,12 +284,16 @@ impl Machine<'_> {
             (OpClass::Probe, false, _) => return Ok(probed(&call.operands)),
             (OpClass::Equal, false, _) if !call.operands.is_empty() => Kind::Nonlinear,
             (OpClass::Equal, false, _) => {
-                return Ok(LocalType::everywhere(
-                    AxisState::new(AxisType::R).from(&Origin::new(self.place(id), Why::Factory, Some(Spmd::Replicate))),
-                ));
+                return Ok(LocalType::everywhere(AxisState::new(AxisType::R).from(&Origin::new(
+                    self.place(id),
+                    Why::Factory,
+                    Some(Spmd::Replicate),
+                ))));
             }
             (OpClass::CopyInto, false, _) => Kind::Linear,
-            (OpClass::Fill, false, _) => return Ok(call.operands.first().map_or_else(LocalType::unknown, |o| o.ty.clone())),
+            (OpClass::Fill, false, _) => {
+                return Ok(call.operands.first().map_or_else(LocalType::unknown, |o| o.ty.clone()));
+            }
             (OpClass::Metadata | OpClass::UnknownValues | OpClass::Opaque, false, _) => return Ok(LocalType::unknown()),
         };
         let operands: Vec<Operand> = match call.rule.class {
@@ -284,18 +307,11 @@ impl Machine<'_> {
     }
 
     /// A factory under the run-time checker: R on the mesh where it is deterministic, else nothing known.
-    fn factory_type(&self, deterministic: bool, call: &OpCall<'_>, _args: &CallArgs) -> LocalType {
+    fn factory_type(&self, deterministic: bool) -> LocalType {
         let mut ty = LocalType::unknown();
-        if deterministic
-            && let Some(mesh) = &self.w.modes.mesh
-            && (call.operands.iter().all(|o| o.id.is_none()) || call.rule.name.contains(".new_") || true)
-        {
-            if call.operands.is_empty() || call.rule.name.contains(".new_") {
-                for (axis, _) in &mesh.axes {
-                    ty.set(axis, AxisState::new(AxisType::R));
-                }
-            } else {
-                ty = call.operands[0].ty.clone();
+        if let (true, Some(mesh)) = (deterministic, &self.w.modes.mesh) {
+            for (axis, _) in &mesh.axes {
+                ty.set(axis, AxisState::new(AxisType::R));
             }
         }
         ty
@@ -354,7 +370,14 @@ impl Machine<'_> {
         operand.id.is_some_and(|id| self.w.heap.tensor(id).is_some_and(|t| t.untracked))
     }
 
-    fn combine_axis(&mut self, id: StmtId, kind: Kind, op: &Name, operands: &[Operand], axis: &AxisRef) -> Result<AxisState, ()> {
+    fn combine_axis(
+        &mut self,
+        id: StmtId,
+        kind: Kind,
+        op: &Name,
+        operands: &[Operand],
+        axis: &AxisRef,
+    ) -> Result<AxisState, ()> {
         let state_of = |o: &Operand| match axis {
             AxisRef::Named(a) => o.ty.get(a).clone(),
             AxisRef::Rest => o.ty.rest.clone(),
@@ -389,7 +412,13 @@ impl Machine<'_> {
     }
 
     /// A violation on the axes that nobody names: shown on the axes of the mesh if there is one, else as "every axis".
-    fn violated_rest(&mut self, id: StmtId, violation: Violation, op: &Name, operands: &[Operand]) -> Result<AxisState, ()> {
+    fn violated_rest(
+        &mut self,
+        id: StmtId,
+        violation: Violation,
+        op: &Name,
+        operands: &[Operand],
+    ) -> Result<AxisState, ()> {
         let axis = self.settings.any_axis(self.activation().module);
         self.violated(id, violation, &axis, op, operands);
         Err(())
@@ -413,7 +442,15 @@ impl Machine<'_> {
     }
 
     /// Leaves an operand only the members that took part in a legal combination.
-    fn narrow(&mut self, id: StmtId, op: &Name, operands: &[Operand], axis: &AxisRef, states: &[AxisState], applied: &Applied) {
+    fn narrow(
+        &mut self,
+        id: StmtId,
+        op: &Name,
+        operands: &[Operand],
+        axis: &AxisRef,
+        states: &[AxisState],
+        applied: &Applied,
+    ) {
         for ((operand, state), set) in operands.iter().zip(states).zip(&applied.narrowed) {
             let Some(tensor) = operand.id else { continue };
             if *set == state.set || set.is_empty() {
@@ -434,7 +471,8 @@ impl Machine<'_> {
         let mut state = AxisState::new(applied.result);
         if let Some(known) = applied.result.known() {
             // The operand that decided: one with the same type, else any known one.
-            let decider = states.iter().find(|s| s.known() == Some(known)).or_else(|| states.iter().find(|s| s.origin.is_some()));
+            let decider =
+                states.iter().find(|s| s.known() == Some(known)).or_else(|| states.iter().find(|s| s.origin.is_some()));
             state.origin = Some(Arc::new(Origin {
                 place: self.place(id),
                 reason: Why::Computed,
@@ -523,7 +561,13 @@ impl Machine<'_> {
         }
     }
 
-    fn pair(&mut self, _id: StmtId, make: impl Fn(Option<Shape>, Tri) -> TensorType, shapes: Shapes, grad: Tri) -> Value {
+    fn pair(
+        &mut self,
+        _id: StmtId,
+        make: impl Fn(Option<Shape>, Tri) -> TensorType,
+        shapes: Shapes,
+        grad: Tri,
+    ) -> Value {
         let shape = match shapes {
             Shapes::One(shape) => shape,
             Shapes::Many(..) => None,
@@ -588,7 +632,12 @@ impl Machine<'_> {
             if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {
                 let place = Some(self.part(id, part));
                 let operand = OperandAt { place, state: was, is_number: false, is_divisor: false };
-                let kind = FindingKind::InPlaceChange { axis: axis.clone(), op: call.rule.name.clone(), target: operand, result: now.set };
+                let kind = FindingKind::InPlaceChange {
+                    axis: axis.clone(),
+                    op: call.rule.name.clone(),
+                    target: operand,
+                    result: now.set,
+                };
                 self.report(self.place(id), kind);
                 local = LocalType::unknown();
                 break;
@@ -616,7 +665,9 @@ impl Machine<'_> {
         // In ordinary code a slice store into a fresh buffer is how shards and pending sums are assembled: the buffer takes on what
         // is written, and is unknown where the two differ.
         let (Some(buffer), Some(written)) = (self.as_tensor(base), self.as_tensor(value)) else { return };
-        let (Some(old), Some(new)) = (self.w.heap.tensor(buffer).cloned(), self.w.heap.tensor(written).cloned()) else { return };
+        let (Some(old), Some(new)) = (self.w.heap.tensor(buffer).cloned(), self.w.heap.tensor(written).cloned()) else {
+            return;
+        };
         let mut local = old.local.clone();
         for axis in LocalType::axes_of([&old.local, &new.local]) {
             let (a, b) = (old.local.get(&axis), new.local.get(&axis));
@@ -646,7 +697,9 @@ impl Machine<'_> {
             (Some(s), Some(dim)) => s.dim(dim).map_or(Value::Number(None), |at| size(&s.0[at])),
             (Some(s), None) => Value::tuple(s.0.iter().map(size).collect()),
             (None, Some(_)) => Value::Number(None),
-            (None, None) => Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(Value::Number(None)) }))),
+            (None, None) => {
+                Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(Value::Number(None)) })))
+            }
         }
     }
 
@@ -669,7 +722,10 @@ impl Machine<'_> {
         if call.rule.name.ends_with("__getitem__") {
             return Shapes::One(self.indexed_shape(args));
         }
-        shapes::infer(call.rule.shape, &ShapeArgs { signature: &call.rule.args, given: &given, tensors: &call.rule.tensors })
+        shapes::infer(
+            call.rule.shape,
+            &ShapeArgs { signature: &call.rule.args, given: &given, tensors: &call.rule.tensors },
+        )
     }
 
     fn is_sequence(&self, value: &Value) -> bool {
@@ -743,9 +799,19 @@ impl Machine<'_> {
         match call.rule.shape {
             shapes::ShapeRule::Transpose => {
                 let (Some(a), Some(b)) = (norm(int("dim0")), norm(int("dim1"))) else { return local.forget_shards() };
-                local.map_shards(|d| Some(if d == a { b } else if d == b { a } else { d }));
+                local.map_shards(|d| {
+                    Some(if d == a {
+                        b
+                    } else if d == b {
+                        a
+                    } else {
+                        d
+                    })
+                });
             }
-            shapes::ShapeRule::T | shapes::ShapeRule::Mt if rank == Some(2) => local.map_shards(|d| (d < 2).then(|| 1 - d)),
+            shapes::ShapeRule::T | shapes::ShapeRule::Mt if rank == Some(2) => {
+                local.map_shards(|d| (d < 2).then(|| 1 - d))
+            }
             shapes::ShapeRule::Unsqueeze => {
                 let at = int("dim").filter(|d| *d >= 0).and_then(|d| u8::try_from(d).ok());
                 let Some(at) = at else { return local.forget_shards() };
@@ -804,15 +870,41 @@ fn probed(operands: &[Operand]) -> LocalType {
 
 /// Values without gradient that meet: different as soon as one is.
 fn mixed(a: AxisType, b: AxisType) -> AxisType {
-    if b == AxisType::V || a == AxisType::V { AxisType::V } else if b.leq(AxisType::EQUAL) && a.leq(AxisType::EQUAL) { a.join(b).meet(AxisType::R).join(if a == b { a } else { AxisType::R }) } else { a.join(b) }
+    if b == AxisType::V || a == AxisType::V {
+        AxisType::V
+    } else if b.leq(AxisType::EQUAL) && a.leq(AxisType::EQUAL) {
+        a.join(b).meet(AxisType::R).join(if a == b { a } else { AxisType::R })
+    } else {
+        a.join(b)
+    }
 }
 
 /// Tensor attributes read without a call.
 fn is_property(name: &str) -> bool {
     matches!(
         name,
-        "T" | "mT" | "H" | "mH" | "real" | "imag" | "data" | "grad" | "shape" | "dtype" | "device" | "ndim" | "requires_grad"
-            | "is_cuda" | "itemsize" | "nbytes" | "is_leaf" | "grad_fn" | "layout" | "is_meta" | "is_sparse" | "is_cpu" | "names"
+        "T" | "mT"
+            | "H"
+            | "mH"
+            | "real"
+            | "imag"
+            | "data"
+            | "grad"
+            | "shape"
+            | "dtype"
+            | "device"
+            | "ndim"
+            | "requires_grad"
+            | "is_cuda"
+            | "itemsize"
+            | "nbytes"
+            | "is_leaf"
+            | "grad_fn"
+            | "layout"
+            | "is_meta"
+            | "is_sparse"
+            | "is_cpu"
+            | "names"
     )
 }
 
@@ -820,9 +912,45 @@ fn is_property(name: &str) -> bool {
 fn is_ambiguous(name: &str) -> bool {
     matches!(
         name,
-        "split" | "copy_" | "index" | "count" | "sort" | "type" | "size" | "data" | "to" | "apply_" | "register_hook" | "float" | "half"
-            | "bfloat16" | "cuda" | "cpu" | "values" | "indices" | "name" | "names" | "share_memory_" | "requires_grad_" | "zero_" | "dim"
-            | "stride" | "numel" | "item" | "tolist" | "numpy" | "eq" | "max" | "min" | "sum" | "mean" | "any" | "all" | "is_shared"
-            | "double" | "type_as" | "state_dict"
+        "split"
+            | "copy_"
+            | "index"
+            | "count"
+            | "sort"
+            | "type"
+            | "size"
+            | "data"
+            | "to"
+            | "apply_"
+            | "register_hook"
+            | "float"
+            | "half"
+            | "bfloat16"
+            | "cuda"
+            | "cpu"
+            | "values"
+            | "indices"
+            | "name"
+            | "names"
+            | "share_memory_"
+            | "requires_grad_"
+            | "zero_"
+            | "dim"
+            | "stride"
+            | "numel"
+            | "item"
+            | "tolist"
+            | "numpy"
+            | "eq"
+            | "max"
+            | "min"
+            | "sum"
+            | "mean"
+            | "any"
+            | "all"
+            | "is_shared"
+            | "double"
+            | "type_as"
+            | "state_dict"
     )
 }

@@ -10,15 +10,18 @@ use crate::rules::{Arg, CollectiveRule, Kind, Role, Violation, apply};
 use crate::types::{Axis, AxisType, Spmd};
 
 /// A conversion that a repair may insert: from, to, its traffic (0 none, 1 backward only, 2 forward).
-const CONVERSIONS: &[(Spmd, Spmd, u8)] = &[
-    (Spmd::Invariant, Spmd::Replicate, 1),
-    (Spmd::Partial, Spmd::Invariant, 2),
-    (Spmd::Partial, Spmd::Replicate, 3),
-];
+const CONVERSIONS: &[(Spmd, Spmd, u8)] =
+    &[(Spmd::Invariant, Spmd::Replicate, 1), (Spmd::Partial, Spmd::Invariant, 2), (Spmd::Partial, Spmd::Replicate, 3)];
 
 impl Machine<'_> {
     /// Conversions of one operand after which the operation types.
-    pub fn operator_repairs(&mut self, id: StmtId, violation: Violation, axis: &Axis, operands: &[Operand]) -> Vec<Repair> {
+    pub fn operator_repairs(
+        &mut self,
+        id: StmtId,
+        violation: Violation,
+        axis: &Axis,
+        operands: &[Operand],
+    ) -> Vec<Repair> {
         let kind = match violation {
             Violation::PartialAffine => Kind::Linear,
             Violation::PartialTwice => Kind::Multilinear,
@@ -49,7 +52,14 @@ impl Machine<'_> {
     }
 
     /// What would make a value fit for a collective: remove a duplicate, or convert first.
-    pub fn collective_repairs(&mut self, id: StmtId, rule: &CollectiveRule, axis: &Axis, input: ObjId, expected: AxisType) -> Vec<Repair> {
+    pub fn collective_repairs(
+        &mut self,
+        id: StmtId,
+        rule: &CollectiveRule,
+        axis: &Axis,
+        input: ObjId,
+        expected: AxisType,
+    ) -> Vec<Repair> {
         let Some(t) = self.w.heap.tensor(input) else { return Vec::new() };
         let Some(found) = t.local.get(axis).known() else { return Vec::new() };
         let mut out = Vec::new();
@@ -76,7 +86,8 @@ impl Machine<'_> {
     /// A conversion in the vocabulary that the file already uses.
     fn spelled(&mut self, from: Spmd, to: Spmd, text: &str, axis: &Axis) -> Option<String> {
         let vocabulary = super::vocabulary::vocabulary(self.project, self.rules, self.activation().module);
-        let template = vocabulary.iter().find(|(f, t, _)| *f == from && *t == to).map(|(_, _, template)| template.clone())?;
+        let template =
+            vocabulary.iter().find(|(f, t, _)| *f == from && *t == to).map(|(_, _, template)| template.clone())?;
         Some(template.replace("{x}", text).replace("{axis}", axis.name()))
     }
 

@@ -17,7 +17,19 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Python annotations of parameters that are no tensors.
-const OTHER_HINTS: &[&str] = &["int", "bool", "str", "float", "Optional[int]", "Optional[bool]", "Optional[str]", "Optional[float]", "dict", "Dict", "Callable"];
+const OTHER_HINTS: &[&str] = &[
+    "int",
+    "bool",
+    "str",
+    "float",
+    "Optional[int]",
+    "Optional[bool]",
+    "Optional[str]",
+    "Optional[float]",
+    "dict",
+    "Dict",
+    "Callable",
+];
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
@@ -53,7 +65,13 @@ fn run(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, 
 }
 
 /// Runs one root; a failure of the checker itself is a lost root, not a lost run.
-fn guarded<T>(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, f: impl FnOnce(Machine<'_>) -> T) -> Option<T> {
+fn guarded<T>(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &Settings,
+    f: impl FnOnce(Machine<'_>) -> T,
+) -> Option<T> {
     let machine = Machine::new(project, rules, files, settings);
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(machine))).ok()
 }
@@ -71,7 +89,10 @@ fn functions(project: &Project, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
         for (func, f) in m.ir.funcs.iter_enumerated() {
             let at = FuncRef { module, func };
             // Nested functions run where they are defined; lambdas and class bodies have no callers of their own.
-            if f.kind != FuncKind::Function || !f.captures.is_empty() || done.executed.contains(&at) && f.signature.is_empty() {
+            if f.kind != FuncKind::Function
+                || !f.captures.is_empty()
+                || done.executed.contains(&at) && f.signature.is_empty()
+            {
                 continue;
             }
             if !f.signature.is_empty() || !called.contains(f.name.as_str()) || f.name == "forward" {
@@ -85,7 +106,11 @@ fn functions(project: &Project, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
 }
 
 /// Names that are called, as functions or methods.
-pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, out: &mut rustc_hash::FxHashSet<&'a str>) {
+pub fn called_names<'a>(
+    block: &'a crate::ir::Block,
+    func: &'a crate::ir::Func,
+    out: &mut rustc_hash::FxHashSet<&'a str>,
+) {
     use crate::ir::{Operand, Rvalue, Stmt};
     for node in block {
         match &node.stmt {
@@ -288,7 +313,9 @@ fn is_portable(value: &Value) -> bool {
         | Value::ReduceOp(_) => true,
         Value::Closure(closure) => closure.cells.is_empty() && closure.defaults.iter().all(|(_, v)| is_portable(v)),
         Value::Tuple(items) => items.iter().all(is_portable),
-        Value::Partial(app) => is_portable(&app.callee) && app.args.iter().chain(app.keywords.iter().map(|(_, v)| v)).all(is_portable),
+        Value::Partial(app) => {
+            is_portable(&app.callee) && app.args.iter().chain(app.keywords.iter().map(|(_, v)| v)).all(is_portable)
+        }
         _ => false,
     }
 }

@@ -14,7 +14,8 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Names under which code keeps its configuration.
-const CONFIG_NAMES: &[&str] = &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
+const CONFIG_NAMES: &[&str] =
+    &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
 
 /// Look-ups fixed for a run.
 #[derive(Debug, Default)]
@@ -79,7 +80,10 @@ impl Settings {
 
     /// An alias or axis of the configuration, by name.
     pub fn axes_named(&self, name: &str) -> Option<AxisSet> {
-        self.aliases.iter().find(|(a, _)| a == name).map(|(_, parts)| parts.iter().map(|p| Axis::new(p.clone())).collect())
+        self.aliases
+            .iter()
+            .find(|(a, _)| a == name)
+            .map(|(_, parts)| parts.iter().map(|p| Axis::new(p.clone())).collect())
     }
 
     /// An axis named in an annotation of a module.
@@ -100,13 +104,25 @@ impl Settings {
 
     /// The axis under which a finding on every axis is shown.
     pub fn any_axis(&self, module: ModuleId) -> Axis {
-        self.mesh_of(module).and_then(|m| m.axes.first().map(|(a, _)| a.clone())).unwrap_or_else(|| Axis::new("any axis"))
+        self.mesh_of(module)
+            .and_then(|m| m.axes.first().map(|(a, _)| a.clone()))
+            .unwrap_or_else(|| Axis::new("any axis"))
     }
 
     /// The axes of a group expression that was declared.
     pub fn group_named(&self, text: &str) -> Option<AxisSet> {
         let (_, axes) = self.groups.iter().find(|(expr, _)| expr == text)?;
-        Some(axes.iter().flat_map(|a| self.axes_named(a).unwrap_or_else(|| AxisSet::one(Axis::new(a.clone()))).iter().cloned().collect::<Vec<_>>()).collect())
+        Some(
+            axes.iter()
+                .flat_map(|a| {
+                    self.axes_named(a)
+                        .unwrap_or_else(|| AxisSet::one(Axis::new(a.clone())))
+                        .iter()
+                        .cloned()
+                        .collect::<Vec<_>>()
+                })
+                .collect(),
+        )
     }
     pub fn declared_group(&self, path: &str) -> Option<AxisSet> {
         self.group_named(path)
@@ -130,13 +146,19 @@ impl Settings {
     /// Whether an unknown value of this path is a configuration rather than a tensor.
     pub fn is_config(&self, path: &str) -> bool {
         let last = path.rsplit('.').next().unwrap_or(path);
-        CONFIG_NAMES.contains(&path) || CONFIG_NAMES.contains(&last) || last.ends_with("_config") || last.ends_with("_args")
+        CONFIG_NAMES.contains(&path)
+            || CONFIG_NAMES.contains(&last)
+            || last.ends_with("_config")
+            || last.ends_with("_args")
             || path.rsplit_once('.').is_some_and(|(base, _)| base != "self" && self.is_config(base))
     }
 
     /// Whether a name is a degree of parallelism: `tensor_model_parallel_size`, `world_size`.
     pub fn is_degree(&self, name: &str) -> bool {
-        name == "world_size" || name.ends_with("_world_size") || name.ends_with("parallel_size") || name.ends_with("_degree")
+        name == "world_size"
+            || name.ends_with("_world_size")
+            || name.ends_with("parallel_size")
+            || name.ends_with("_degree")
             || matches!(name, "tp_size" | "cp_size" | "dp_size" | "ep_size" | "sp_size")
     }
 

@@ -151,7 +151,9 @@ impl Scan<'_> {
                         self.block(b, out, bases);
                     }
                 }
-                Stmt::With { body, .. } | Stmt::For { body, .. } | Stmt::While { body, .. } => self.block(body, out, bases),
+                Stmt::With { body, .. } | Stmt::For { body, .. } | Stmt::While { body, .. } => {
+                    self.block(body, out, bases)
+                }
                 _ => {}
             }
         }

@@ -109,7 +109,10 @@ pub struct PartialApp {
 /// A context manager.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Context {
-    Typecheck { strict: Option<bool>, local: Option<bool> },
+    Typecheck {
+        strict: Option<bool>,
+        local: Option<bool>,
+    },
     NoTypecheck,
     Mesh(Arc<Mesh>),
     Grad(bool),

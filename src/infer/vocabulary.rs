@@ -15,11 +15,8 @@ const DEFAULT: &str = "spmd_types";
 pub fn vocabulary(project: &Project, rules: &RuleBook, module: ModuleId) -> Vec<Template> {
     let imports = imports(project, module);
     let mut out: Vec<Template> = Vec::new();
-    let wanted = [
-        (Spmd::Invariant, Spmd::Replicate),
-        (Spmd::Partial, Spmd::Invariant),
-        (Spmd::Partial, Spmd::Replicate),
-    ];
+    let wanted =
+        [(Spmd::Invariant, Spmd::Replicate), (Spmd::Partial, Spmd::Invariant), (Spmd::Partial, Spmd::Replicate)];
     for (from, to) in wanted {
         let own = rules.collectives().find_map(|rule| {
             let prefix = prefix_in(&imports, rule)?;
@@ -85,7 +82,11 @@ fn call(rule: &CollectiveRule, from: Spmd, to: Spmd) -> Option<String> {
     let gives = |set: AxisType| set == AxisType::one(to);
     let fits = match rule.form {
         Form::Result => rule.transitions.iter().any(|(c, t)| {
-            c.is_none() && t.source.set.contains(from) && gives(t.result.set) && t.result.shard.is_none() && t.source.shard.is_none()
+            c.is_none()
+                && t.source.set.contains(from)
+                && gives(t.result.set)
+                && t.result.shard.is_none()
+                && t.source.shard.is_none()
         }),
         Form::SrcDst => rule.legal.iter().any(|t| t.source.set == AxisType::one(from) && gives(t.result.set)),
         Form::InPlace | Form::IntoOutput | Form::IntoList => false,

@@ -238,7 +238,9 @@ impl Loader {
             .params_when
             .iter()
             .map(|(name, conditions)| {
-                let list = conditions.as_array().map_or_else(Vec::new, |a| a.iter().filter_map(|c| c.as_str()).map(Name::from).collect());
+                let list = conditions
+                    .as_array()
+                    .map_or_else(Vec::new, |a| a.iter().filter_map(|c| c.as_str()).map(Name::from).collect());
                 (Name::from(name.as_str()), list)
             })
             .collect();

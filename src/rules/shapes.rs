@@ -382,6 +382,9 @@ fn reduce(args: &ShapeArgs<'_>) -> Option<Shape> {
         _ => return None,
     };
     let input = input?;
+    if input.rank() == 0 {
+        return Some(input);
+    }
     let mut drop = vec![false; input.rank()];
     for d in dims {
         drop[input.dim(d)?] = true;

@@ -57,6 +57,11 @@ impl TensorType {
             (Some(a), Some(b)) => a.join(b),
             _ => None,
         };
-        TensorType { local: self.local.join(&other.local), grad: self.grad.join(other.grad), shape, untracked: self.untracked || other.untracked }
+        TensorType {
+            local: self.local.join(&other.local),
+            grad: self.grad.join(other.grad),
+            shape,
+            untracked: self.untracked || other.untracked,
+        }
     }
 }

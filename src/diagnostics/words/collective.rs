@@ -22,7 +22,9 @@ impl Words<'_> {
                 self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
                 draft
             }
-            FindingKind::IllegalConversion { name, source, result, expert } => conversion(name, source, result, *expert),
+            FindingKind::IllegalConversion { name, source, result, expert } => {
+                conversion(name, source, result, *expert)
+            }
             FindingKind::ShardOutOfRange { dim, rank, operand } => {
                 let what = operand.as_ref().map_or_else(|| "the tensor".to_string(), |o| self.name(o));
                 let title = format!("S({dim}) splits a dim that {what} does not have: it has {rank}");
@@ -39,7 +41,9 @@ impl Words<'_> {
                 draft
             }
             FindingKind::UnevenShard { name, axis, dim, size, ranks } => {
-                let title = format!("`{name}` splits dim {dim} of size {size} over the {ranks} ranks of `{axis}`, which do not divide it");
+                let title = format!(
+                    "`{name}` splits dim {dim} of size {size} over the {ranks} ranks of `{axis}`, which do not divide it"
+                );
                 let mut draft = Draft::new(&codes::UNEVEN_SHARD, title);
                 draft.help.push(format!("pad dim {dim} to a multiple of {ranks}, or give the split sizes"));
                 draft
@@ -49,15 +53,29 @@ impl Words<'_> {
         }
     }
 
-    fn source(&self, finding: &Finding, op: &str, name: &str, axis: &str, expected: AxisType, operand: &OperandAt) -> Draft {
+    fn source(
+        &self,
+        finding: &Finding,
+        op: &str,
+        name: &str,
+        axis: &str,
+        expected: AxisType,
+        operand: &OperandAt,
+    ) -> Draft {
         let value = self.name(operand);
         let sums = op == "all_reduce" || op == "reduce_scatter";
         let equal = operand.state.set.leq(AxisType::EQUAL);
         let (code, title) = if sums && equal {
-            let title = format!("`{name}` sums {value} over `{axis}`, where every rank already has the same value: the result is too large");
+            let title = format!(
+                "`{name}` sums {value} over `{axis}`, where every rank already has the same value: the result is too large"
+            );
             (&codes::REDUCED_TWICE, title)
         } else {
-            let title = format!("`{name}` takes a value that is {} on `{axis}`, but {value} is {}", set_words(expected), state_words(&operand.state));
+            let title = format!(
+                "`{name}` takes a value that is {} on `{axis}`, but {value} is {}",
+                set_words(expected),
+                state_words(&operand.state)
+            );
             (&codes::COLLECTIVE_SOURCE, title)
         };
         let mut draft = Draft::new(code, title);
@@ -76,7 +94,9 @@ impl Words<'_> {
         let value = self.name(operand);
         let replicate = operand.state.known() == Some(Spmd::Replicate);
         let title = if replicate {
-            format!("backward() of {value}, which is Replicate on `{axis}`: every gradient arrives multiplied by the size of `{axis}`")
+            format!(
+                "backward() of {value}, which is Replicate on `{axis}`: every gradient arrives multiplied by the size of `{axis}`"
+            )
         } else {
             format!("backward() of {value}, which differs by rank of `{axis}`: the loss of the other ranks is left out")
         };
@@ -86,7 +106,10 @@ impl Words<'_> {
         draft.help.push(if replicate {
             format!("reduce the loss to Invariant, or call backward() on the sum that is still pending over `{axis}`")
         } else {
-            format!("if the loss is the sum over `{axis}`, say so: `reinterpret({}, {axis}, src=V, dst=P)`", value.trim_matches('`'))
+            format!(
+                "if the loss is the sum over `{axis}`, say so: `reinterpret({}, {axis}, src=V, dst=P)`",
+                value.trim_matches('`')
+            )
         });
         draft
     }
@@ -94,7 +117,8 @@ impl Words<'_> {
 
 fn conversion(name: &str, source: &str, result: &str, expert: bool) -> Draft {
     if expert {
-        let title = format!("`{name}` from {source} to {result} changes what the value means, and needs expert_mode=True");
+        let title =
+            format!("`{name}` from {source} to {result} changes what the value means, and needs expert_mode=True");
         let mut draft = Draft::new(&codes::EXPERT_CONVERSION, title);
         draft.notes.push(match (source, result) {
             ("R", "P") => "the sum of N equal terms is N times the value".to_string(),
@@ -120,7 +144,9 @@ fn conversion(name: &str, source: &str, result: &str, expert: bool) -> Draft {
             "the value is the same on every rank: there is nothing to sum".to_string()
         }
         ("V", "R" | "I") => format!("different values become one by `all_gather(..., dst={result})`"),
-        (s, d) if s.starts_with("S(") && d.starts_with("S(") => "another dim is split by `all_to_all`, which communicates".to_string(),
+        (s, d) if s.starts_with("S(") && d.starts_with("S(") => {
+            "another dim is split by `all_to_all`, which communicates".to_string()
+        }
         _ => "`spmd-check rules` lists the pairs that each function takes".to_string(),
     };
     draft.help.push(help);
@@ -136,15 +162,23 @@ fn consequence(op: &str, axis: &str, found: Option<Spmd>, expected: AxisType, va
         ("all_gather", Some(Spmd::Replicate | Spmd::Invariant)) => {
             format!("forward: N copies of the same {value} are put side by side on N ranks of `{axis}`")
         }
-        ("all_gather", Some(Spmd::Partial)) => format!("forward: the terms of a pending sum over `{axis}` are put side by side instead of added"),
+        ("all_gather", Some(Spmd::Partial)) => {
+            format!("forward: the terms of a pending sum over `{axis}` are put side by side instead of added")
+        }
         (_, Some(Spmd::Replicate)) if expected == AxisType::I => {
-            format!("backward: the gradient of {value} is summed over `{axis}` twice, once here and once where it became Replicate")
+            format!(
+                "backward: the gradient of {value} is summed over `{axis}` twice, once here and once where it became Replicate"
+            )
         }
         (_, Some(Spmd::Invariant)) if expected.contains(Spmd::Replicate) => {
             format!("backward: the gradient of {value} over `{axis}` is a part on each rank, and nothing sums it")
         }
-        (_, Some(Spmd::Varying)) => format!("forward: {value} differs between the ranks of `{axis}`; one of the values would be taken for all"),
-        (_, Some(Spmd::Partial)) => format!("forward: {value} is one term of a sum over `{axis}` that nobody has computed"),
+        (_, Some(Spmd::Varying)) => {
+            format!("forward: {value} differs between the ranks of `{axis}`; one of the values would be taken for all")
+        }
+        (_, Some(Spmd::Partial)) => {
+            format!("forward: {value} is one term of a sum over `{axis}` that nobody has computed")
+        }
         _ => format!("forward and backward of `{op}` are made for another type on `{axis}`"),
     }
 }

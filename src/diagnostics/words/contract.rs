@@ -3,9 +3,7 @@
 
 use super::super::codes;
 use super::{Draft, Words, label, state_words};
-use crate::infer::finding::{
-    AnnotationName, AnnotationProblem, ArgumentProblem, Declared, Finding, FindingKind,
-};
+use crate::infer::finding::{AnnotationName, AnnotationProblem, ArgumentProblem, Declared, Finding, FindingKind};
 use crate::source::Label;
 
 impl Words<'_> {
@@ -15,14 +13,27 @@ impl Words<'_> {
                 let name = self.name(found);
                 let (is, said) = (state_words(&found.state), state_words(declared));
                 let (code, title) = match what {
-                    Declared::Comment => (&codes::DECLARED_MISMATCH, format!("{name} is {is} on `{axis}`, not {said} as its comment says")),
-                    Declared::Assertion => (&codes::DECLARED_MISMATCH, format!("{name} is {is} on `{axis}`, not {said} as stated")),
-                    Declared::Argument => (&codes::ARGUMENT_MISMATCH, format!("{name} is {is} on `{axis}`, but the function takes {said}")),
-                    Declared::Return => (&codes::RETURN_MISMATCH, format!("{name} is {is} on `{axis}`, but the function is declared to return {said}")),
+                    Declared::Comment => (
+                        &codes::DECLARED_MISMATCH,
+                        format!("{name} is {is} on `{axis}`, not {said} as its comment says"),
+                    ),
+                    Declared::Assertion => {
+                        (&codes::DECLARED_MISMATCH, format!("{name} is {is} on `{axis}`, not {said} as stated"))
+                    }
+                    Declared::Argument => (
+                        &codes::ARGUMENT_MISMATCH,
+                        format!("{name} is {is} on `{axis}`, but the function takes {said}"),
+                    ),
+                    Declared::Return => (
+                        &codes::RETURN_MISMATCH,
+                        format!("{name} is {is} on `{axis}`, but the function is declared to return {said}"),
+                    ),
                 };
                 let mut draft = Draft::new(code, title);
                 if *declared_at != finding.place {
-                    draft.labels.push(Label { place: *declared_at, message: format!("{said} on `{axis}` is declared here") });
+                    draft
+                        .labels
+                        .push(Label { place: *declared_at, message: format!("{said} on `{axis}` is declared here") });
                 }
                 if found.place != Some(finding.place) {
                     draft.labels.extend(label(found.place, format!("{is} on `{axis}`")));
@@ -71,14 +82,22 @@ fn bad_arguments(name: &str, problem: &ArgumentProblem) -> Draft {
         ArgumentProblem::NotInMesh(axes) => format!("`{name}` is given `{axes}`, which the mesh does not have"),
         ArgumentProblem::MissingSource => format!("`{name}` needs `src=`"),
         ArgumentProblem::MissingResult => format!("`{name}` needs `dst=`"),
-        ArgumentProblem::UnorderedShards(dim) => format!("dim {dim} is split over several axes without saying in which order"),
+        ArgumentProblem::UnorderedShards(dim) => {
+            format!("dim {dim} is split over several axes without saying in which order")
+        }
         ArgumentProblem::NoType(axis) => format!("`{name}` is given a tensor without a type on `{axis}`"),
-        ArgumentProblem::ShardOf(t) => format!("the partition spec splits over an axis on which the type is said to be {}", t.word()),
+        ArgumentProblem::ShardOf(t) => {
+            format!("the partition spec splits over an axis on which the type is said to be {}", t.word())
+        }
     };
     let mut draft = Draft::new(&codes::COLLECTIVE_ARGUMENTS, title);
     match problem {
-        ArgumentProblem::UnorderedShards(_) => draft.help.push("give a `PartitionSpec` with the axes in order, outermost first".to_string()),
-        ArgumentProblem::NoType(_) => draft.help.push("state the type with `assert_type` before the collective".to_string()),
+        ArgumentProblem::UnorderedShards(_) => {
+            draft.help.push("give a `PartitionSpec` with the axes in order, outermost first".to_string())
+        }
+        ArgumentProblem::NoType(_) => {
+            draft.help.push("state the type with `assert_type` before the collective".to_string())
+        }
         _ => {}
     }
     draft

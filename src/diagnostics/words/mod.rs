@@ -29,7 +29,15 @@ pub struct Draft {
 
 impl Draft {
     pub fn new(code: &'static Code, title: String) -> Draft {
-        Draft { code, title, primary: String::new(), labels: Vec::new(), notes: Vec::new(), help: Vec::new(), place: None }
+        Draft {
+            code,
+            title,
+            primary: String::new(),
+            labels: Vec::new(),
+            notes: Vec::new(),
+            help: Vec::new(),
+            place: None,
+        }
     }
 }
 
@@ -37,7 +45,9 @@ impl Draft {
 pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
     let words = Words { files };
     let draft = match &finding.kind {
-        FindingKind::Operator { .. } | FindingKind::MissingAxis { .. } | FindingKind::InPlaceChange { .. } => words.operator(finding),
+        FindingKind::Operator { .. } | FindingKind::MissingAxis { .. } | FindingKind::InPlaceChange { .. } => {
+            words.operator(finding)
+        }
         FindingKind::CollectiveSource { .. }
         | FindingKind::CollectiveOutput { .. }
         | FindingKind::IllegalConversion { .. }

@@ -33,16 +33,25 @@ impl Words<'_> {
                 let title = format!("{name} has no type on `{axis}`, which strict checking of `{}` needs", short(op));
                 let mut draft = Draft::new(&codes::MISSING_AXIS, title);
                 draft.labels.extend(label(operand.place, format!("no type on `{axis}`")));
-                draft.notes.push("inside `typecheck()` every operand needs a type on every axis of the mesh".to_string());
+                draft
+                    .notes
+                    .push("inside `typecheck()` every operand needs a type on every axis of the mesh".to_string());
                 draft.help.push(format!("state the type where the value is made: `assert_type(..., {{{axis}: ...}})`"));
                 draft
             }
             FindingKind::InPlaceChange { axis, op, target, result } => {
                 let name = self.name(target);
-                let title = format!("{name} is {} on `{axis}`, but `{}` would make it {} in place", state_words(&target.state), short(op), set_words(*result));
+                let title = format!(
+                    "{name} is {} on `{axis}`, but `{}` would make it {} in place",
+                    state_words(&target.state),
+                    short(op),
+                    set_words(*result)
+                );
                 let mut draft = Draft::new(&codes::IN_PLACE_CHANGE, title);
                 self.provenance(axis.name(), &target.state, finding.place, &mut draft.labels);
-                draft.notes.push("other references to the tensor, and its gradient, still have the old type".to_string());
+                draft
+                    .notes
+                    .push("other references to the tensor, and its gradient, still have the old type".to_string());
                 draft.help.push("use the out-of-place operation and bind its result to a new name".to_string());
                 draft
             }
@@ -63,10 +72,16 @@ impl Words<'_> {
         let (a, b) = (self.name(invariant), self.name(other));
         let state = state_words(&other.state);
         let title = match other.state.known() {
-            Some(Spmd::Varying) => format!("{a} is Invariant on `{axis}` but meets {b}, which is Varying: nothing sums the gradient of {a}"),
-            Some(Spmd::Partial) => format!("{a} is Invariant on `{axis}` but meets {b}, whose sum over `{axis}` is still pending"),
+            Some(Spmd::Varying) => format!(
+                "{a} is Invariant on `{axis}` but meets {b}, which is Varying: nothing sums the gradient of {a}"
+            ),
+            Some(Spmd::Partial) => {
+                format!("{a} is Invariant on `{axis}` but meets {b}, whose sum over `{axis}` is still pending")
+            }
             Some(Spmd::Replicate) => {
-                format!("{a} is Invariant on `{axis}` but meets {b}, which is Replicate: one of their gradients has the wrong scale")
+                format!(
+                    "{a} is Invariant on `{axis}` but meets {b}, which is Replicate: one of their gradients has the wrong scale"
+                )
             }
             _ => format!("{a} is Invariant on `{axis}` but meets {b}, which is {state}"),
         };
@@ -84,7 +99,8 @@ impl Words<'_> {
     fn partial_with_varying(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
         let partial = find(operands, Spmd::Partial).map_or_else(|| "the pending sum".to_string(), |o| self.name(o));
         let varying = find(operands, Spmd::Varying).map_or_else(|| "a varying value".to_string(), |o| self.name(o));
-        let title = format!("{partial} is a pending sum over `{axis}` but meets {varying}, which differs by rank, in {what}");
+        let title =
+            format!("{partial} is a pending sum over `{axis}` but meets {varying}, which differs by rank, in {what}");
         let mut draft = Draft::new(&codes::PARTIAL_WITH_VARYING, title);
         draft.notes.push(format!("forward: the sum over `{axis}` of the results is not the result of the sum"));
         draft.help.push(format!("reduce {partial} first: all-reduce it, or reduce-scatter it to shards"));
@@ -108,9 +124,12 @@ impl Words<'_> {
             Some(o) => self.name(o),
             None => "a value".to_string(),
         };
-        let title = format!("{added} is counted once per rank of `{axis}`: it meets {partial}, which is still to be summed");
+        let title =
+            format!("{added} is counted once per rank of `{axis}`: it meets {partial}, which is still to be summed");
         let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
-        draft.notes.push(format!("forward: after the sum over `{axis}`, the term {added} of {what} is there as many times as there are ranks"));
+        draft.notes.push(format!(
+            "forward: after the sum over `{axis}`, the term {added} of {what} is there as many times as there are ranks"
+        ));
         draft.help.push(format!("add {added} after the reduction of {partial}, or on one rank of `{axis}` only"));
         draft
     }
@@ -127,7 +146,8 @@ impl Words<'_> {
     }
 
     fn partial_divisor(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
-        let divisor = operands.iter().find(|o| o.is_divisor).map_or_else(|| "the divisor".to_string(), |o| self.name(o));
+        let divisor =
+            operands.iter().find(|o| o.is_divisor).map_or_else(|| "the divisor".to_string(), |o| self.name(o));
         let title = format!("{divisor} is still to be summed over `{axis}` when {what} divides by it");
         let mut draft = Draft::new(&codes::PARTIAL_DIVISOR, title);
         draft.notes.push("forward: a quotient is not linear in its divisor".to_string());
