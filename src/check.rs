@@ -8,7 +8,7 @@ use crate::infer::{Output, Row, Settings, infer};
 use crate::ir::{Const, FileIr};
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
-use crate::source::{Diagnostic, FileId, Files, Name};
+use crate::source::{Diagnostic, FileId, Files, Name, Place};
 use crate::syntax::{self, Parsed};
 use crate::types::{Axis, Mesh};
 use rayon::prelude::*;
@@ -65,6 +65,11 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
         }
         let diagnostic = describe(files, finding);
         diagnostics[file_index(&ids, diagnostic.place.file)].push(diagnostic);
+    }
+    for root in &output.failed {
+        let func = project.func(*root);
+        let place = Place { file: project.file(root.module), span: func.name_span };
+        diagnostics[file_index(&ids, place.file)].push(diagnostics::internal_error(place, &func.qualname));
     }
     let mut all = Vec::new();
     for (module, found) in project.modules.iter().zip(diagnostics) {

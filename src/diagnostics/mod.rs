@@ -11,7 +11,25 @@ pub use suppress::suppress;
 pub use when::conditions;
 pub use words::{describe, describe_syntax};
 
-use crate::source::Diagnostic;
+use crate::source::{Diagnostic, Place};
+
+/// A failure of the checker itself on a function; the rest of the run goes on.
+pub fn internal_error(place: Place, function: &str) -> Diagnostic {
+    let code = &codes::INTERNAL_ERROR;
+    Diagnostic {
+        code: code.code,
+        name: code.name,
+        severity: code.severity,
+        message: format!("the checker failed on `{function}`, which is not checked"),
+        place,
+        primary: String::new(),
+        labels: Vec::new(),
+        notes: vec!["this is a mistake of spmd-check, not of the code; the rest of the run went on".to_string()],
+        help: vec!["report it with the source of the function".to_string()],
+        when: Vec::new(),
+        fix: None,
+    }
+}
 
 /// The order of diagnostics: by place, then code, then text.
 pub fn sort(diagnostics: &mut Vec<Diagnostic>) {

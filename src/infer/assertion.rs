@@ -10,7 +10,7 @@ use super::value::{ObjId, Value};
 use crate::ir::annotation::{Alt, Atom, AxisAtom, ClauseKind, Cond, Target, TypeExpr, TypedTarget};
 use crate::ir::{Claim, Const, StmtId};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, TensorType};
+use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType};
 
 /// A declared type, resolved: axes with their atoms, in order; `rest` for a bare atom.
 #[derive(Clone, Debug, Default)]
@@ -154,7 +154,7 @@ impl Machine<'_> {
                 _ => None,
             };
             // A varying value may be declared the pending sum that it is about to be.
-            let transmuted = known.set == AxisType::V && set == AxisType::P;
+            let transmuted = known.set.contains(Spmd::Varying) && set == AxisType::P || t.zero && !checked;
             let adopted = !checked
                 && t.grad == crate::types::Tri::No
                 && known.set.leq(AxisType::EQUAL)

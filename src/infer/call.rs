@@ -161,7 +161,36 @@ impl Machine<'_> {
         if let Some(value) = self.declared_call(id, closure, args) {
             return Eval::One(value);
         }
+        let typed = args.args.iter().any(|a| self.carries_type(&a.value, 2));
+        if !typed && self.w.modes.typecheck.is_none() && !self.settings.relevance.contains(closure.func) {
+            return Eval::One(Value::Unknown);
+        }
         self.call_closure(id, closure, args)
+    }
+
+    /// Whether a value brings a known type along.
+    fn carries_type(&self, value: &Value, depth: usize) -> bool {
+        match value {
+            Value::Tensor(id) => self.w.heap.tensor(*id).is_some_and(|t| !t.local.is_unknown()),
+            Value::Sym(path) => {
+                self.w.symbols.get(path).and_then(|id| self.w.heap.tensor(*id)).is_some_and(|t| !t.local.is_unknown())
+            }
+            Value::Closure(closure) => self.settings.relevance.contains(closure.func),
+            Value::Number(Some(_)) | Value::Rank(_) => true,
+            Value::Tuple(items) if depth > 0 => items.iter().any(|v| self.carries_type(v, depth - 1)),
+            Value::Object(id) if depth > 0 => {
+                self.w.heap.object(*id).is_some_and(|o| o.attrs.iter().any(|(_, v)| self.carries_type(v, depth - 1)))
+            }
+            Value::List(id) if depth > 0 => match self.w.heap.get(*id) {
+                Some(Cell::List(cell)) => cell.items.iter().chain(&cell.rest).any(|v| self.carries_type(v, depth - 1)),
+                _ => false,
+            },
+            Value::Dict(id) if depth > 0 => match self.w.heap.get(*id) {
+                Some(Cell::Dict(cell)) => cell.entries.iter().any(|(_, v)| self.carries_type(v, depth - 1)),
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// Executes a function's body with these arguments.

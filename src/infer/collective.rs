@@ -338,7 +338,7 @@ impl Machine<'_> {
         self.out.coverage.collectives.insert(place, true);
         let grad = if self.w.modes.grad { input.grad } else { Tri::No };
         let shape = self.moved_shape(call, &input, source, result);
-        Ok(self.new_tensor(TensorType { local, grad, shape, untracked: input.untracked }))
+        Ok(self.new_tensor(TensorType { local, grad, shape, untracked: input.untracked, zero: input.zero, view_of: None }))
     }
 
     fn collective_state(
@@ -379,6 +379,13 @@ impl Machine<'_> {
         }
         if no_grad && !accepted.meet(AxisType::EQUAL).is_empty() {
             accepted = accepted.join(AxisType::EQUAL);
+        }
+        if input.zero && self.w.modes.typecheck.is_none() {
+            return Ok(());
+        }
+        if !call.rule.differentiable && input.grad != Tri::Yes && state.set.leq(AxisType::EQUAL) && !was_communicated(state) {
+            // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
+            return Ok(());
         }
         let meet = state.set.meet(accepted);
         let shards_differ =
@@ -532,6 +539,7 @@ impl Machine<'_> {
                     }
                 }
                 t.local.rest = input.local.rest.clone();
+                t.zero = false;
                 self.retype(target, t);
             }
         }
@@ -627,6 +635,18 @@ impl Machine<'_> {
         }
         Some(shape)
     }
+}
+
+/// Whether a type was decided by a collective or a declaration somewhere in its chain.
+fn was_communicated(state: &AxisState) -> bool {
+    let mut at = state.origin.as_ref();
+    while let Some(origin) = at {
+        match origin.reason {
+            Why::Collective(_) | Why::Declared | Why::Asserted | Why::Contract(_) => return true,
+            Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => at = origin.from.as_ref(),
+        }
+    }
+    false
 }
 
 fn side(atom: Atom) -> Side {

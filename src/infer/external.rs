@@ -80,6 +80,8 @@ impl Machine<'_> {
                 grad: Tri::Yes,
                 shape: shape.filter(|s| !s.is_empty()).map(crate::types::Shape),
                 untracked: true,
+                zero: false,
+                view_of: None,
             };
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);

@@ -213,7 +213,7 @@ impl Machine<'_> {
             Some(value) => value.as_bool().map_or(Tri::Unknown, Tri::from_bool),
         };
         let shape = data.as_ref().and_then(|d| self.tensor(d)).and_then(|t| t.shape.clone());
-        self.new_tensor(TensorType { local: LocalType::unknown(), grad, shape, untracked: true })
+        self.new_tensor(TensorType { local: LocalType::unknown(), grad, shape, untracked: true, zero: false, view_of: None })
     }
 
     /// `with context: body`

@@ -8,7 +8,7 @@ pub const MAX_CALL_DEPTH: usize = 24;
 /// Times one function may be on the call stack; the next recursive call gives unknown.
 pub const MAX_RECURSION: usize = 2;
 /// Statements executed for one root; the rest of the root is not checked.
-pub const MAX_STEPS: u64 = 200_000;
+pub const MAX_STEPS: u64 = 20_000;
 /// Rounds of a loop before its variables are given up.
 pub const MAX_LOOP_ROUNDS: usize = 3;
 /// Elements of a literal sequence that a loop visits one by one.

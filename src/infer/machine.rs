@@ -14,7 +14,7 @@ use crate::ir::{Func, LocalId, LocalKind, StmtId};
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
 use crate::source::{FileId, Files, Name, Place, Span};
-use crate::types::{AxisSet, TensorType};
+use crate::types::{AxisSet, AxisState, LocalType, TensorType};
 
 /// The outcome of an evaluation: a value in the current world, or several worlds with a value each.
 pub enum Eval {
@@ -153,8 +153,28 @@ impl<'a> Machine<'a> {
         if let Some(known) = self.w.heap.tensor_mut(id)
             && *known != t
         {
-            *known = t;
+            *known = t.clone();
             self.changed.push(id);
+            self.write_through(&t);
+        }
+    }
+
+    /// A write to a view changes the tensor whose memory it shares: where the two differ, nothing is known of it any more.
+    fn write_through(&mut self, t: &TensorType) {
+        // The run-time checker does not follow shared memory.
+        let Some(base) = t.view_of.map(ObjId).filter(|_| self.w.modes.typecheck.is_none()) else { return };
+        let Some(mut whole) = self.w.heap.tensor(base).cloned() else { return };
+        for axis in LocalType::axes_of([&whole.local, &t.local]) {
+            if whole.local.get(&axis).set != t.local.get(&axis).set {
+                whole.local.set(&axis, AxisState::UNKNOWN);
+            }
+        }
+        if whole.local.rest.set != t.local.rest.set {
+            whole.local.rest = AxisState::UNKNOWN;
+        }
+        whole.zero = false;
+        if let Some(known) = self.w.heap.tensor_mut(base) {
+            *known = whole;
         }
     }
 

@@ -23,6 +23,7 @@ mod machine;
 mod names;
 mod ops;
 pub mod output;
+mod relevance;
 mod repair;
 mod root;
 pub mod settings;

@@ -143,7 +143,7 @@ impl Machine<'_> {
         if checked && rule.typecheck == Typecheck::Passthrough {
             return self.results(id, &call, args, None);
         }
-        let ty = match self.result_type(id, &call) {
+        let ty = match self.result_type(id, &call, args) {
             Ok(ty) => ty,
             Err(()) => {
                 self.spoil(&call, args);
@@ -264,14 +264,16 @@ impl Machine<'_> {
     fn collect_tensor(&self, id: ObjId, role: Role, part: usize, out: &mut Vec<Operand>) {
         let Some(t) = self.w.heap.tensor(id) else { return };
         let grad = if self.w.modes.grad { t.grad } else { Tri::No };
-        out.push(Operand { id: Some(id), ty: t.local.clone(), grad, role, part });
+        let free = t.zero && self.w.modes.typecheck.is_none();
+        let ty = if free { LocalType::everywhere(AxisState::new(AxisType::R.join(AxisType::P))) } else { t.local.clone() };
+        out.push(Operand { id: Some(id).filter(|_| !free), ty, grad, role, part });
     }
 
     /// The type of the result on every axis.
     ///
     /// # Errors
     /// A finding was reported.
-    fn result_type(&mut self, id: StmtId, call: &OpCall<'_>) -> Result<LocalType, ()> {
+    fn result_type(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs) -> Result<LocalType, ()> {
         let checked = self.w.modes.typecheck.is_some();
         let fresh = call.operands.is_empty() || call.rule.name.contains(".new_");
         if checked && fresh {
@@ -282,7 +284,12 @@ impl Machine<'_> {
             (_, true, _) => Kind::Nonlinear,
             (OpClass::Plain(kind), false, _) => kind,
             (OpClass::Probe, false, _) => return Ok(probed(&call.operands)),
-            (OpClass::Equal, false, _) if !call.operands.is_empty() => Kind::Nonlinear,
+            (OpClass::Equal, false, _) if !call.rule.tensors.is_empty() && !self.made_of_constants(call, args) => {
+                if call.operands.iter().any(|o| o.role == Role::Number) {
+                    return Ok(LocalType::unknown());
+                }
+                Kind::Nonlinear
+            }
             (OpClass::Equal, false, _) => {
                 return Ok(LocalType::everywhere(AxisState::new(AxisType::R).from(&Origin::new(
                     self.place(id),
@@ -523,7 +530,9 @@ impl Machine<'_> {
         let grad = self.result_grad(call, args);
         let untracked = rule.class == OpClass::Opaque;
         let shapes = self.shapes(call, args);
-        let make = |shape: Option<Shape>, grad: Tri| TensorType { local: local.clone(), grad, shape, untracked };
+        let zero = rule.zero || (rule.identity && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
+        let view_of = self.shared_memory(rule, args);
+        let make = |shape: Option<Shape>, grad: Tri| TensorType { local: local.clone(), grad, shape, untracked, zero, view_of };
         match rule.result {
             ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),
             ResultForm::ValuesIndicesIfDim if self.has_dim(call, args) => self.pair(id, make, shapes, grad),
@@ -539,6 +548,62 @@ impl Machine<'_> {
                 };
                 self.new_tensor(make(shape, grad))
             }
+        }
+    }
+
+    /// What a tensor is on an axis after something of another type was written into it.
+    fn after_write(&self, old: &TensorType, was: AxisState, now: AxisState) -> AxisState {
+        if self.w.modes.typecheck.is_some() {
+            return if now.set.is_unknown() { was } else { now };
+        }
+        let both = was.set.meet(now.set);
+        if old.grad == Tri::Yes && !both.is_empty() { AxisState { set: both, ..now } } else { now }
+    }
+
+    /// The first argument, if it is a tensor.
+    fn first_tensor(&self, args: &CallArgs) -> Option<(ObjId, &TensorType)> {
+        match args.args.first().map(|a| &a.value) {
+            Some(Value::Tensor(id)) => self.w.heap.tensor(*id).map(|t| (*id, t)),
+            _ => None,
+        }
+    }
+
+    /// The tensor whose memory the result of a view shares.
+    fn shared_memory(&self, rule: &OpRule, args: &CallArgs) -> Option<u32> {
+        let views = matches!(
+            rule.shape,
+            shapes::ShapeRule::View
+                | shapes::ShapeRule::ViewAs
+                | shapes::ShapeRule::Getitem
+                | shapes::ShapeRule::Narrow
+                | shapes::ShapeRule::Select
+                | shapes::ShapeRule::Transpose
+                | shapes::ShapeRule::T
+                | shapes::ShapeRule::Mt
+                | shapes::ShapeRule::Permute
+                | shapes::ShapeRule::Squeeze
+                | shapes::ShapeRule::Unsqueeze
+                | shapes::ShapeRule::Expand
+                | shapes::ShapeRule::Flatten
+                | shapes::ShapeRule::Unflatten
+                | shapes::ShapeRule::Split
+                | shapes::ShapeRule::Chunk
+                | shapes::ShapeRule::Unbind
+        ) || rule.name.ends_with(".data") || rule.name.ends_with(".detach");
+        let (id, t) = self.first_tensor(args).filter(|_| views)?;
+        Some(t.view_of.unwrap_or(id.0))
+    }
+
+    /// Whether every value that a factory is given is a constant of the source.
+    fn made_of_constants(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
+        call.rule.tensors.iter().flat_map(|p| call.bound.all(*p)).all(|i| self.is_constant(&args.args[*i].value))
+    }
+
+    fn is_constant(&self, value: &Value) -> bool {
+        match value {
+            Value::Const(_) => true,
+            Value::Tuple(_) | Value::List(_) => self.literal_items(value).is_some_and(|items| items.iter().all(|v| self.is_constant(v))),
+            _ => false,
         }
     }
 
@@ -642,10 +707,14 @@ impl Machine<'_> {
                 local = LocalType::unknown();
                 break;
             }
-            local.set(&axis, if now.set.is_unknown() { was } else { now });
+            local.set(&axis, self.after_write(&old, was, now));
         }
         let grad = if self.w.modes.grad { old.grad.or(self.result_grad(call, args)) } else { old.grad };
-        self.retype(tensor, TensorType { local, grad, ..old });
+        if self.w.modes.typecheck.is_none() && old.local.rest.set != ty.rest.set {
+            local.rest = AxisState::UNKNOWN;
+        }
+        let zero = call.rule.zero;
+        self.retype(tensor, TensorType { local, grad, zero, ..old });
         target
     }
 
@@ -664,9 +733,12 @@ impl Machine<'_> {
         }
         // In ordinary code a slice store into a fresh buffer is how shards and pending sums are assembled: the buffer takes on what
         // is written, and is unknown where the two differ.
-        let (Some(buffer), Some(written)) = (self.as_tensor(base), self.as_tensor(value)) else { return };
-        let (Some(old), Some(new)) = (self.w.heap.tensor(buffer).cloned(), self.w.heap.tensor(written).cloned()) else {
-            return;
+        let Some(buffer) = self.as_tensor(base) else { return };
+        let Some(old) = self.w.heap.tensor(buffer).cloned() else { return };
+        let new = match value {
+            Value::Tensor(_) => self.tensor(value).cloned().unwrap_or_else(TensorType::unknown),
+            Value::Const(_) => TensorType { grad: Tri::No, ..old.clone() },
+            _ => TensorType { grad: Tri::No, ..TensorType::unknown() },
         };
         let mut local = old.local.clone();
         for axis in LocalType::axes_of([&old.local, &new.local]) {
@@ -678,7 +750,7 @@ impl Machine<'_> {
             local.rest = AxisState::UNKNOWN;
         }
         let grad = old.grad.or(if self.w.modes.grad { new.grad } else { Tri::No });
-        self.retype(buffer, TensorType { local, grad, ..old });
+        self.retype(buffer, TensorType { local, grad, zero: false, ..old });
     }
 
     /// `.size()` and `.shape`: the sizes that are known.
@@ -739,7 +811,7 @@ impl Machine<'_> {
             Value::Const(Const::Int(n)) => Given::Int(Some(*n)),
             Value::Const(Const::Bool(b)) => Given::Bool(*b),
             Value::Const(Const::Str(s)) => Given::Str(s.to_string()),
-            Value::Number(_) | Value::Size(_) | Value::Rank(_) => Given::Int(None),
+            Value::Const(Const::Float(_)) | Value::Number(_) | Value::Size(_) | Value::Rank(_) => Given::Int(None),
             Value::Tensor(_) => Given::Tensor(self.tensor(value).and_then(|t| t.shape.clone())),
             Value::Sym(path) => match self.w.symbols.get(path) {
                 Some(id) => Given::Tensor(self.w.heap.tensor(*id).and_then(|t| t.shape.clone())),
@@ -838,7 +910,7 @@ fn axis_key(axis: &AxisRef) -> (bool, Option<&Axis>) {
 
 /// The size left by a slice with constant bounds.
 fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
-    let size = size?;
+    let size = size.filter(|n| *n >= 0)?;
     let bound = |v: &Value, default: i64| match v {
         Value::Const(Const::None) => Some(default),
         Value::Const(Const::Int(n)) => Some(if *n < 0 { n + size } else { *n }.clamp(0, size)),

@@ -56,6 +56,8 @@ pub struct Output {
     passed: FxHashMap<Place, Vec<Facts>>,
     /// Functions that were executed, with known arguments or without.
     pub executed: std::collections::BTreeSet<FuncRef>,
+    /// Roots on which the checker itself failed.
+    pub failed: Vec<FuncRef>,
 }
 
 impl Output {
@@ -129,5 +131,6 @@ impl Output {
             *self.coverage.reasons.entry(reason).or_default() += n;
         }
         self.executed.extend(other.executed);
+        self.failed.extend(other.failed);
     }
 }

@@ -4,6 +4,7 @@
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
 use super::output::{Output, Reason};
+use super::relevance::Relevance;
 use super::settings::Settings;
 use super::statics::{Statics, module_body};
 use super::value::{Closure, Flavour, Method, Value};
@@ -34,11 +35,15 @@ const OTHER_HINTS: &[&str] = &[
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
     settings.statics = Statics::new(project, rules);
+    settings.relevance = Relevance::new(project, rules);
     settings.add_directives(project);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules
         .par_iter()
-        .map(|module| guarded(project, rules, files, settings, |m| m.module_root(*module)).unwrap_or_default())
+        .map(|module| {
+            let root = module_body(*module);
+            guarded(project, rules, files, settings, |m| m.module_root(*module)).unwrap_or_else(|| (failed(root), Vec::new()))
+        })
         .collect();
     let mut out = Output::default();
     for (module, (output, exports)) in modules.iter().zip(bodies) {
@@ -47,7 +52,7 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
             settings.statics.set_export(*module, name, value);
         }
     }
-    let roots = functions(project, &out);
+    let roots = functions(project, &settings.relevance, &out);
     run(project, rules, files, settings, &roots.0, &mut out);
     let left: Vec<FuncRef> = roots.1.into_iter().filter(|f| !out.executed.contains(f)).collect();
     run(project, rules, files, settings, &left, &mut out);
@@ -55,11 +60,32 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
 }
 
 fn run(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, roots: &[FuncRef], out: &mut Output) {
-    let outputs: Vec<Output> = roots
+    // Methods of one class share the object that its constructor makes.
+    let mut groups: Vec<Vec<FuncRef>> = Vec::new();
+    for root in roots {
+        let class = project.func(*root).class;
+        match groups.last_mut() {
+            Some(group)
+                if class.is_some() && group[0].module == root.module && project.func(group[0]).class == class =>
+            {
+                group.push(*root);
+            }
+            _ => groups.push(vec![*root]),
+        }
+    }
+    let outputs: Vec<Vec<Output>> = groups
         .par_iter()
-        .map(|root| guarded(project, rules, files, settings, |m| m.function_root(*root)).unwrap_or_default())
+        .map(|group| {
+            let mut built = None;
+            group
+                .iter()
+                .map(|root| {
+                    guarded(project, rules, files, settings, |m| m.function_root(*root, &mut built)).unwrap_or_else(|| failed(*root))
+                })
+                .collect()
+        })
         .collect();
-    for output in outputs {
+    for output in outputs.into_iter().flatten() {
         out.merge(output);
     }
 }
@@ -76,8 +102,16 @@ fn guarded<T>(
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(machine))).ok()
 }
 
+/// What a root yields on which the checker itself failed.
+fn failed(root: FuncRef) -> Output {
+    let mut out = Output::default();
+    out.failed.push(root);
+    out.executed.insert(root);
+    out
+}
+
 /// Functions to execute: those that nothing in the project calls by name, then the others.
-fn functions(project: &Project, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
+fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
     let mut called: rustc_hash::FxHashSet<&str> = rustc_hash::FxHashSet::default();
     for module in project.modules.iter() {
         for func in module.ir.funcs.iter() {
@@ -150,6 +184,13 @@ pub fn called_names<'a>(
     }
 }
 
+/// An object of a class as its constructor leaves it.
+struct Built {
+    object: Value,
+    worlds: Vec<World>,
+    next_id: u32,
+}
+
 impl Machine<'_> {
     /// Executes a module body; its exports are the names whose values need no heap.
     fn module_root(mut self, module: ModuleId) -> (Output, Vec<(Name, Value)>) {
@@ -176,15 +217,21 @@ impl Machine<'_> {
     }
 
     /// Executes a function whose caller is not known.
-    fn function_root(mut self, root: FuncRef) -> Output {
+    fn function_root(mut self, root: FuncRef, shared: &mut Option<Built>) -> Output {
         let func = self.project.func(root);
         let mut worlds = vec![World::default()];
         let class = func.class.map(|class| ClassRef { module: root.module, class });
         let is_static = matches!(self.settings.static_flavour(self.project, self.rules, root), Some(Flavour::Static));
         let receiver = match class.filter(|_| !is_static && func.params.first().is_some()) {
             Some(class) if func.name != "__init__" => {
-                let (object, states) = self.built(class);
-                worlds = states;
+                let built = match shared.take() {
+                    Some(built) => built,
+                    None => self.built(class),
+                };
+                self.next_id = built.next_id;
+                worlds = built.worlds.clone();
+                let object = built.object.clone();
+                *shared = Some(built);
                 Some(object)
             }
             Some(class) => {
@@ -252,20 +299,28 @@ impl Machine<'_> {
     }
 
     /// An object after its constructor, in the worlds that the constructor leaves.
-    fn built(&mut self, class: ClassRef) -> (Value, Vec<World>) {
+    fn built(&mut self, class: ClassRef) -> Built {
         let object = self.bare(class);
-        let init = self.class_attr(class, &Name::from("__init__"), Some(object.clone()));
-        let Some(Value::Bound(bound)) = init else { return (object, vec![std::mem::take(&mut self.w)]) };
-        let Method::Closure(closure) = &bound.method else { return (object, vec![std::mem::take(&mut self.w)]) };
         let before = self.w.clone();
-        self.quiet = true;
-        let worlds = self.run_init(closure, &object);
-        self.quiet = false;
-        self.steps = 0;
-        if worlds.is_empty() {
-            return (object, vec![before]);
+        let init = self.class_attr(class, &Name::from("__init__"), Some(object.clone()));
+        let closure = match init {
+            Some(Value::Bound(bound)) => match &bound.method {
+                Method::Closure(closure) => Some(closure.clone()),
+                Method::Named(_) => None,
+            },
+            _ => None,
+        };
+        let mut worlds = Vec::new();
+        if let Some(closure) = closure {
+            self.quiet = true;
+            worlds = self.run_init(&closure, &object);
+            self.quiet = false;
+            self.steps = 0;
         }
-        (object, worlds)
+        if worlds.is_empty() {
+            worlds.push(before);
+        }
+        Built { object, worlds, next_id: self.next_id }
     }
 
     fn run_init(&mut self, closure: &Arc<Closure>, object: &Value) -> Vec<World> {

@@ -33,6 +33,7 @@ pub struct Settings {
     pub flags: Vec<(Name, Const)>,
     pub wants_types: bool,
     pub statics: Statics,
+    pub relevance: super::relevance::Relevance,
 }
 
 impl Settings {

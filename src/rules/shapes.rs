@@ -82,6 +82,7 @@ impl ShapeArgs<'_> {
             match self.given.get(*i) {
                 Some(Given::Tensor(s)) => out.push(s.clone()),
                 Some(Given::Tensors(list)) => out.extend(list.iter().cloned()),
+                Some(Given::Unknown) => out.push(None),
                 _ => {}
             }
         }
@@ -330,7 +331,7 @@ fn with_dim(mut s: Shape, dim: i64, size: Dim) -> Option<Shape> {
 
 /// Broadcasting of all shapes; unknown as soon as one is.
 pub fn broadcast(shapes: &[Option<Shape>]) -> Option<Shape> {
-    let mut out = Shape(vec![]);
+    let mut out = shapes.first()?.clone()?;
     for s in shapes {
         let s = s.as_ref()?;
         let n = out.rank().max(s.rank());

@@ -39,14 +39,19 @@ pub struct TensorType {
     pub shape: Option<Shape>,
     /// The checker lost track of the tensor: an axis that is missing here may be there at run time.
     pub untracked: bool,
+    /// Zero everywhere: a legal pending sum, and a legal anything else.
+    pub zero: bool,
+    /// The tensor whose memory this one shares, by number in its world's heap.
+    pub view_of: Option<u32>,
 }
 
 impl TensorType {
     pub fn unknown() -> TensorType {
-        TensorType { local: LocalType::unknown(), grad: Tri::Unknown, shape: None, untracked: true }
+        TensorType { untracked: true, ..TensorType::of(LocalType::unknown(), Tri::Unknown) }
     }
+    /// A tensor of this type, of which nothing else is known.
     pub fn of(local: LocalType, grad: Tri) -> TensorType {
-        TensorType { local, grad, shape: None, untracked: false }
+        TensorType { local, grad, shape: None, untracked: false, zero: false, view_of: None }
     }
     pub fn rank(&self) -> Option<usize> {
         self.shape.as_ref().map(Shape::rank)
@@ -62,6 +67,8 @@ impl TensorType {
             grad: self.grad.join(other.grad),
             shape,
             untracked: self.untracked || other.untracked,
+            zero: self.zero && other.zero,
+            view_of: if self.view_of == other.view_of { self.view_of } else { None },
         }
     }
 }

@@ -1,0 +1,187 @@
+//! Which functions can yield anything: those from which a collective, a typing call or an annotation is reached. In: the project and
+//! the rules. Out: [`Relevance`]. Never: an effect on what a relevant function yields; an irrelevant one called with typed arguments
+//! is still executed. Next: `root.rs`.
+
+use crate::ir::annotation::SuppressionScope;
+use crate::ir::{Block, Func, FuncKind, Operand, Rvalue, Stmt};
+use crate::project::{FuncRef, Project, Resolved};
+use crate::rules::{Entry, RuleBook};
+use crate::source::Name;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Intrinsics that say something about types.
+const TELLING: &[&str] = &[
+    "assert-type", "assert-type-like", "mutate-type", "typecheck", "set-current-mesh", "local-map", "scalar", "rooted-collective",
+];
+
+/// Methods defined by more functions than this say nothing about which of them is called.
+const MAX_NAMESAKES: usize = 4;
+
+/// The functions worth executing as roots, or without typed arguments.
+#[derive(Debug, Default)]
+pub struct Relevance {
+    funcs: FxHashSet<FuncRef>,
+}
+
+impl Relevance {
+    pub fn contains(&self, func: FuncRef) -> bool {
+        self.funcs.contains(&func)
+    }
+
+    /// Starts from the functions that mention a telling name and follows calls backwards.
+    pub fn new(project: &Project, rules: &RuleBook) -> Relevance {
+        let telling = telling_names(rules);
+        let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
+        for (module, m) in project.modules.iter_enumerated() {
+            for (func, f) in m.ir.funcs.iter_enumerated() {
+                if f.kind == FuncKind::Function {
+                    by_name.entry(f.name.as_str()).or_default().push(FuncRef { module, func });
+                }
+            }
+        }
+        let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
+        let mut out = Relevance::default();
+        let mut work = Vec::new();
+        for (module, m) in project.modules.iter_enumerated() {
+            let skipped = m.ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
+            for (func, f) in m.ir.funcs.iter_enumerated() {
+                let at = FuncRef { module, func };
+                let mut scan = Scan { func: f, telling: &telling, direct: false, methods: Vec::new(), names: Vec::new() };
+                scan.block(&f.body);
+                if (scan.direct || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped && out.funcs.insert(at) {
+                    work.push(at);
+                }
+                for name in &scan.names {
+                    for callee in called(project, at, name) {
+                        callers.entry(callee).or_default().push(at);
+                    }
+                }
+                for name in &scan.methods {
+                    match by_name.get(name.as_str()) {
+                        Some(namesakes) if namesakes.len() <= MAX_NAMESAKES => {
+                            for callee in namesakes {
+                                callers.entry(*callee).or_default().push(at);
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+                if let Some(parent) = f.parent {
+                    // A nested function is reached through the function that defines it.
+                    callers.entry(at).or_default().push(FuncRef { module, func: parent });
+                }
+            }
+        }
+        while let Some(func) = work.pop() {
+            for caller in callers.get(&func).into_iter().flatten() {
+                if out.funcs.insert(*caller) {
+                    work.push(*caller);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The last parts of the names of collectives and of calls that state types.
+fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
+    rules
+        .entries()
+        .filter(|(_, entry)| match entry {
+            Entry::Collective(_) => true,
+            Entry::Intrinsic(rule) => TELLING.contains(&rule.does.as_str()),
+            Entry::Op(_) | Entry::Module(_) | Entry::Group(_) => false,
+        })
+        .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
+        .filter(|name| !matches!(name.as_str(), "gather" | "scatter" | "reduce" | "local" | "send" | "recv" | "shard"))
+        .collect()
+}
+
+/// The functions that a name of a function's module denotes: itself, or the constructor and forward of a class.
+fn called(project: &Project, from: FuncRef, name: &Name) -> Vec<FuncRef> {
+    match project.member(from.module, name) {
+        Some(Resolved::Func(func)) => vec![func],
+        Some(Resolved::Class(class)) => project
+            .class(class)
+            .methods
+            .iter()
+            .map(|(_, func)| FuncRef { module: class.module, func: *func })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+struct Scan<'a> {
+    func: &'a Func,
+    telling: &'a FxHashSet<Name>,
+    direct: bool,
+    methods: Vec<Name>,
+    names: Vec<Name>,
+}
+
+impl Scan<'_> {
+    fn operand(&mut self, operand: &Operand) {
+        let name = match operand {
+            Operand::Global(name) => name,
+            Operand::Local(local) => &self.func.locals[*local].name,
+            Operand::Const(_) => return,
+        };
+        self.direct |= self.telling.contains(name);
+        if matches!(operand, Operand::Global(_)) || self.func.kind == FuncKind::Module {
+            self.names.push(name.clone());
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        for node in block {
+            match &node.stmt {
+                Stmt::Assign { value, .. } => self.rvalue(value),
+                Stmt::If { then, orelse, .. } => {
+                    self.block(then);
+                    self.block(orelse);
+                }
+                Stmt::For { body, orelse, .. } => {
+                    self.block(body);
+                    self.block(orelse);
+                }
+                Stmt::While { head, body, orelse, .. } => {
+                    for b in [head, body, orelse] {
+                        self.block(b);
+                    }
+                }
+                Stmt::With { body, .. } => self.block(body),
+                Stmt::Try { body, handlers, orelse, finally } => {
+                    for b in [body, orelse, finally].into_iter().chain(handlers) {
+                        self.block(b);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn rvalue(&mut self, value: &Rvalue) {
+        match value {
+            Rvalue::Attr { base, name } => {
+                self.direct |= self.telling.contains(name);
+                self.operand(base);
+            }
+            Rvalue::Use(operand) => self.operand(operand),
+            Rvalue::Call { callee, args } => {
+                self.operand(callee);
+                for arg in args {
+                    self.operand(&arg.value);
+                }
+            }
+            Rvalue::CallMethod { base, name, args } => {
+                self.direct |= self.telling.contains(name) || name == "backward";
+                self.methods.push(name.clone());
+                self.operand(base);
+                for arg in args {
+                    self.operand(&arg.value);
+                }
+            }
+            _ => {}
+        }
+    }
+}
