@@ -152,6 +152,10 @@ impl Machine<'_> {
     /// A shard dim counted from 0; out of range is a finding.
     fn in_range(&mut self, id: StmtId, call: &Call<'_>, side: Side, rank: Option<usize>) -> Result<Side, ()> {
         let (Some(dim), Some(rank)) = (side.shard, rank) else { return Ok(side) };
+        if rank == 0 && self.w.modes.typecheck.is_none() {
+            // A scalar here is more likely a shape that was followed wrongly than a scalar that somebody splits.
+            return Ok(Side { shard: None, ..side });
+        }
         match crate::types::normalize_dim(dim, rank) {
             Some(at) => Ok(Side { shard: i64::try_from(at).ok(), ..side }),
             None => {
