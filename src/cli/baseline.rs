@@ -113,16 +113,16 @@ impl<'a> Baseline<'a> {
     }
 
     fn checked(&self, files: &Files) -> BTreeSet<String> {
-        files.iter().filter(|(_, file)| file.reported).map(|(_, file)| self.from_root(&file.path)).collect()
+        files.iter().filter(|(_, file)| file.reported).map(|(_, file)| self.below_root(&file.path)).collect()
     }
 
     fn key(&self, finding: &Diagnostic, files: &Files) -> Key {
         let (path, code, text) = key(finding, files);
-        (self.from_root(&path), code, text)
+        (self.below_root(&path), code, text)
     }
 
     /// The same record whichever folder the program runs in.
-    fn from_root(&self, shown: &str) -> String {
+    fn below_root(&self, shown: &str) -> String {
         shown_path(&self.config.cwd.join(shown), &self.config.root)
     }
 }

@@ -44,7 +44,7 @@ impl Machine<'_> {
         let argument = |param: usize| bound.first(param).map(|i| &args.args[i]);
         let Some(input_arg) = argument(rule.input) else { return Value::Unknown };
         let (part, input_value) = (input_arg.part, input_arg.value.clone());
-        let group = rule.group.and_then(|g| argument(g)).map(|a| a.value.clone());
+        let group = rule.group.and_then(argument).map(|a| a.value.clone());
         if let (Value::List(_) | Value::Tuple(_), Form::InPlace) = (&input_value, rule.form) {
             self.forget(args);
             return Value::Unknown;
@@ -342,7 +342,14 @@ impl Machine<'_> {
         self.out.coverage.collectives.insert(place, true);
         let grad = if self.w.modes.grad { input.grad } else { Tri::No };
         let shape = self.moved_shape(call, &input, source, result);
-        Ok(self.new_tensor(TensorType { local, grad, shape, untracked: input.untracked, zero: input.zero, view_of: None }))
+        Ok(self.new_tensor(TensorType {
+            local,
+            grad,
+            shape,
+            untracked: input.untracked,
+            zero: input.zero,
+            view_of: None,
+        }))
     }
 
     fn collective_state(
@@ -387,7 +394,11 @@ impl Machine<'_> {
         if input.zero && self.w.modes.typecheck.is_none() {
             return Ok(());
         }
-        if !call.rule.differentiable && input.grad != Tri::Yes && state.set.leq(AxisType::EQUAL) && !was_communicated(state) {
+        if !call.rule.differentiable
+            && input.grad != Tri::Yes
+            && state.set.leq(AxisType::EQUAL)
+            && !was_communicated(state)
+        {
             // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
             return Ok(());
         }
@@ -647,7 +658,9 @@ fn was_communicated(state: &AxisState) -> bool {
     while let Some(origin) = at {
         match origin.reason {
             Why::Collective(_) | Why::Declared | Why::Asserted | Why::Contract(_) => return true,
-            Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => at = origin.from.as_ref(),
+            Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => {
+                at = origin.from.as_ref()
+            }
         }
     }
     false

@@ -158,9 +158,9 @@ impl Machine<'_> {
                 Value::Const(Const::Float((-f64::from_bits(*bits)).to_bits()))
             }
             (_, value) if value.is_number() => self.arithmetic(value, &Value::int(0)),
-            (UnOp::Neg, _) => self.operator(id, "neg", &[operand.clone()]),
-            (UnOp::Pos, _) => self.operator(id, "pos", &[operand.clone()]),
-            (UnOp::Invert, _) => self.operator(id, "invert", &[operand.clone()]),
+            (UnOp::Neg, _) => self.operator(id, "neg", std::slice::from_ref(operand)),
+            (UnOp::Pos, _) => self.operator(id, "pos", std::slice::from_ref(operand)),
+            (UnOp::Invert, _) => self.operator(id, "invert", std::slice::from_ref(operand)),
         }
     }
 

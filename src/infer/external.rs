@@ -10,7 +10,7 @@ use crate::ir::StmtId;
 use crate::project::ClassRef;
 use crate::rules::{Entry, ModuleRule};
 use crate::source::Name;
-use crate::types::{Axis, AxisSet, LocalType, TensorType, Tri};
+use crate::types::{AxisSet, LocalType, TensorType, Tri};
 use std::sync::Arc;
 
 impl Machine<'_> {
@@ -154,11 +154,6 @@ impl Machine<'_> {
             None | Some(Value::Const(crate::ir::Const::None)) => self.default_axes(default),
             Some(value) => self.axes_of_value(value),
         }
-    }
-
-    /// A list of mesh axes from names, in a fresh mesh.
-    pub fn axes_from_names(names: &[Name]) -> Vec<(Axis, Option<u64>)> {
-        names.iter().map(|n| (Axis::new(n.clone()), None)).collect()
     }
 }
 

@@ -58,23 +58,6 @@ impl Machine<'_> {
                 None => Value::Unknown,
             },
             "partition-spec" => self.partition_spec(args),
-            "init-device-mesh" => self.device_mesh(arg("mesh_shape"), arg("mesh_dim_names")),
-            "device-mesh" => self.device_mesh(None, arg("mesh_dim_names")),
-            "world-group" => self.whole_mesh().map_or(Value::Unknown, Value::Group),
-            "get-rank" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
-                Some(axes) => Value::Rank(axes),
-                None => Value::Number(None),
-            },
-            "get-world-size" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
-                Some(axes) => Value::Size(axes),
-                None => Value::Size(crate::types::AxisSet::one(Axis::variable("world"))),
-            },
-            "group-or-default" => match first {
-                Some(Value::Const(Const::None)) | None => {
-                    self.default_axes(&rule.default_group).map_or(Value::Unknown, Value::Group)
-                }
-                Some(group) => group,
-            },
             "parameter" => self.parameter(id, args),
             "transparent" | "identity" | "copy" | "wraps" | "register-function" | "buffer" => match first {
                 Some(value) => value,
@@ -95,12 +78,45 @@ impl Machine<'_> {
                 Value::Unknown
             }
             other => {
+                if let Some(value) = self.mesh_intrinsic(rule, other, first.as_ref(), &arg) {
+                    return Eval::One(value);
+                }
                 self.lose(Reason::NoRule, other);
                 self.forget(args);
                 Value::Unknown
             }
         };
         Eval::One(value)
+    }
+
+    /// Meshes, groups, ranks and sizes; `None` if the rule is about something else.
+    fn mesh_intrinsic(
+        &mut self,
+        rule: &IntrinsicRule,
+        does: &str,
+        first: Option<&Value>,
+        arg: &dyn Fn(&str) -> Option<Value>,
+    ) -> Option<Value> {
+        Some(match does {
+            "init-device-mesh" => self.device_mesh(arg("mesh_shape"), arg("mesh_dim_names")),
+            "device-mesh" => self.device_mesh(None, arg("mesh_dim_names")),
+            "world-group" => self.whole_mesh().map_or(Value::Unknown, Value::Group),
+            "get-rank" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
+                Some(axes) => Value::Rank(axes),
+                None => Value::Number(None),
+            },
+            "get-world-size" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
+                Some(axes) => Value::Size(axes),
+                None => Value::Size(crate::types::AxisSet::one(Axis::variable("world"))),
+            },
+            "group-or-default" => match first.cloned() {
+                Some(Value::Const(Const::None)) | None => {
+                    self.default_axes(&rule.default_group).map_or(Value::Unknown, Value::Group)
+                }
+                Some(group) => group,
+            },
+            _ => return None,
+        })
     }
 
     /// `no_grad()` as a context or decorator; `no_grad(f)` is `f` without gradients, which only a decorator can say.
@@ -213,7 +229,14 @@ impl Machine<'_> {
             Some(value) => value.as_bool().map_or(Tri::Unknown, Tri::from_bool),
         };
         let shape = data.as_ref().and_then(|d| self.tensor(d)).and_then(|t| t.shape.clone());
-        self.new_tensor(TensorType { local: LocalType::unknown(), grad, shape, untracked: true, zero: false, view_of: None })
+        self.new_tensor(TensorType {
+            local: LocalType::unknown(),
+            grad,
+            shape,
+            untracked: true,
+            zero: false,
+            view_of: None,
+        })
     }
 
     /// `with context: body`

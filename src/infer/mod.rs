@@ -21,6 +21,7 @@ mod join;
 pub mod limits;
 mod machine;
 mod names;
+mod op_results;
 mod ops;
 pub mod output;
 mod relevance;

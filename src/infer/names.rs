@@ -6,7 +6,7 @@ use super::limits::MAX_PATH;
 use super::machine::{Eval, Machine};
 use super::value::{Bound, Closure, Flavour, Method, Value};
 use crate::ir::annotation::Atom as SpmdAtom;
-use crate::ir::{Const, FuncKind, StmtId};
+use crate::ir::{Const, StmtId};
 use crate::project::{ClassRef, ModuleId, Resolved};
 use crate::rules::{Entry, Gives, IntrinsicRule};
 use crate::source::{Idx, Name};
@@ -335,11 +335,6 @@ impl Machine<'_> {
             let variable = Name::from(format!("{}.{name}", cell.path));
             self.record(id, &variable, value);
         }
-    }
-
-    /// Whether the function under execution is a class body.
-    pub fn in_class_body(&self) -> bool {
-        self.func().kind == FuncKind::ClassBody
     }
 }
 

@@ -3,16 +3,14 @@
 
 use super::expr::{CallArg, CallArgs};
 use super::finding::{FindingKind, OperandAt};
-use super::heap::{Cell, ListCell};
 use super::machine::Machine;
 use super::output::Reason;
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::operator::Applied;
-use crate::rules::shapes::{self, Given, ShapeArgs, Shapes};
-use crate::rules::{Arg, Bound, Kind, OpClass, OpRule, ResultForm, Role, Typecheck, Violation, apply};
+use crate::rules::{Arg, Bound, Kind, OpClass, OpRule, Role, Typecheck, Violation, apply};
 use crate::source::Name;
-use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri};
+use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Spmd, TensorType, Tri};
 use std::sync::Arc;
 
 /// One operand that carries a type.
@@ -28,10 +26,10 @@ pub struct Operand {
 }
 
 /// What an operation computes with: its operands, bound arguments.
-struct OpCall<'r> {
-    rule: &'r OpRule,
-    bound: Bound,
-    operands: Vec<Operand>,
+pub struct OpCall<'r> {
+    pub rule: &'r OpRule,
+    pub bound: Bound,
+    pub operands: Vec<Operand>,
 }
 
 /// The axes of a step, and whether the axis listed is every other one.
@@ -265,7 +263,8 @@ impl Machine<'_> {
         let Some(t) = self.w.heap.tensor(id) else { return };
         let grad = if self.w.modes.grad { t.grad } else { Tri::No };
         let free = t.zero && self.w.modes.typecheck.is_none();
-        let ty = if free { LocalType::everywhere(AxisState::new(AxisType::R.join(AxisType::P))) } else { t.local.clone() };
+        let ty =
+            if free { LocalType::everywhere(AxisState::new(AxisType::R.join(AxisType::P))) } else { t.local.clone() };
         out.push(Operand { id: Some(id).filter(|_| !free), ty, grad, role, part });
     }
 
@@ -332,15 +331,15 @@ impl Machine<'_> {
         let mut axes: Vec<AxisRef> =
             LocalType::axes_of(operands.iter().map(|o| &o.ty)).into_iter().map(AxisRef::Named).collect();
         let strict = self.w.modes.typecheck == Some(true);
-        if self.w.modes.typecheck.is_some() {
-            if let Some(mesh) = self.w.modes.mesh.clone() {
-                for (axis, _) in &mesh.axes {
-                    if !axes.iter().any(|a| matches!(a, AxisRef::Named(b) if b == axis)) {
-                        axes.push(AxisRef::Named(axis.clone()));
-                    }
+        if self.w.modes.typecheck.is_some()
+            && let Some(mesh) = self.w.modes.mesh.clone()
+        {
+            for (axis, _) in &mesh.axes {
+                if !axes.iter().any(|a| matches!(a, AxisRef::Named(b) if b == axis)) {
+                    axes.push(AxisRef::Named(axis.clone()));
                 }
-                axes.sort_by(|a, b| axis_key(a).cmp(&axis_key(b)));
             }
+            axes.sort_by(|a, b| axis_key(a).cmp(&axis_key(b)));
         }
         axes.push(AxisRef::Rest);
         let mut out = LocalType::unknown();
@@ -499,400 +498,6 @@ impl Machine<'_> {
         state
     }
 
-    /// Makes the results of an operation, and applies in-place effects.
-    fn results(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
-        let rule = call.rule;
-        if rule.in_place || args.keyword("out").is_some() {
-            return self.written(id, call, args, ty);
-        }
-        match rule.result {
-            ResultForm::Number => {
-                let unknown = call.operands.iter().all(|o| o.ty.is_unknown());
-                return match (&ty, unknown) {
-                    (Some(t), false) if rule.class != OpClass::Metadata => Value::Number(Some(Arc::new(t.clone()))),
-                    (None, false) | (Some(_), _) => self.number_of(call),
-                    (None, true) => Value::Number(None),
-                };
-            }
-            ResultForm::Bool | ResultForm::None => return Value::Unknown,
-            ResultForm::Shape => return self.shape_value(call, args),
-            _ => {}
-        }
-        let passthrough_input = call.operands.iter().find(|o| o.id.is_some()).map(|o| o.ty.clone());
-        let mut local = match ty {
-            Some(ty) => ty,
-            None if rule.class == OpClass::Metadata => return self.shape_value(call, args),
-            None => passthrough_input.unwrap_or_else(LocalType::unknown),
-        };
-        if !(rule.identity || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast)) {
-            self.move_shards(call, args, &mut local);
-        }
-        let grad = self.result_grad(call, args);
-        let untracked = rule.class == OpClass::Opaque;
-        let shapes = self.shapes(call, args);
-        let zero = rule.zero || (rule.identity && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
-        let view_of = self.shared_memory(rule, args);
-        let make = |shape: Option<Shape>, grad: Tri| TensorType { local: local.clone(), grad, shape, untracked, zero, view_of };
-        match rule.result {
-            ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),
-            ResultForm::ValuesIndicesIfDim if self.has_dim(call, args) => self.pair(id, make, shapes, grad),
-            ResultForm::List => self.list_result(make, shapes, grad),
-            ResultForm::Tuple(n) => {
-                let items = (0..n).map(|_| self.new_tensor(make(None, grad))).collect();
-                Value::tuple(items)
-            }
-            _ => {
-                let shape = match shapes {
-                    Shapes::One(shape) => shape,
-                    Shapes::Many(..) => None,
-                };
-                self.new_tensor(make(shape, grad))
-            }
-        }
-    }
-
-    /// What a tensor is on an axis after something of another type was written into it.
-    fn after_write(&self, old: &TensorType, was: AxisState, now: AxisState) -> AxisState {
-        if self.w.modes.typecheck.is_some() {
-            return if now.set.is_unknown() { was } else { now };
-        }
-        let both = was.set.meet(now.set);
-        if old.grad == Tri::Yes && !both.is_empty() { AxisState { set: both, ..now } } else { now }
-    }
-
-    /// The first argument, if it is a tensor.
-    fn first_tensor(&self, args: &CallArgs) -> Option<(ObjId, &TensorType)> {
-        match args.args.first().map(|a| &a.value) {
-            Some(Value::Tensor(id)) => self.w.heap.tensor(*id).map(|t| (*id, t)),
-            _ => None,
-        }
-    }
-
-    /// The tensor whose memory the result of a view shares.
-    fn shared_memory(&self, rule: &OpRule, args: &CallArgs) -> Option<u32> {
-        let views = matches!(
-            rule.shape,
-            shapes::ShapeRule::View
-                | shapes::ShapeRule::ViewAs
-                | shapes::ShapeRule::Getitem
-                | shapes::ShapeRule::Narrow
-                | shapes::ShapeRule::Select
-                | shapes::ShapeRule::Transpose
-                | shapes::ShapeRule::T
-                | shapes::ShapeRule::Mt
-                | shapes::ShapeRule::Permute
-                | shapes::ShapeRule::Squeeze
-                | shapes::ShapeRule::Unsqueeze
-                | shapes::ShapeRule::Expand
-                | shapes::ShapeRule::Flatten
-                | shapes::ShapeRule::Unflatten
-                | shapes::ShapeRule::Split
-                | shapes::ShapeRule::Chunk
-                | shapes::ShapeRule::Unbind
-        ) || rule.name.ends_with(".data") || rule.name.ends_with(".detach");
-        let (id, t) = self.first_tensor(args).filter(|_| views)?;
-        Some(t.view_of.unwrap_or(id.0))
-    }
-
-    /// Whether every value that a factory is given is a constant of the source.
-    fn made_of_constants(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
-        call.rule.tensors.iter().flat_map(|p| call.bound.all(*p)).all(|i| self.is_constant(&args.args[*i].value))
-    }
-
-    fn is_constant(&self, value: &Value) -> bool {
-        match value {
-            Value::Const(_) => true,
-            Value::Tuple(_) | Value::List(_) => self.literal_items(value).is_some_and(|items| items.iter().all(|v| self.is_constant(v))),
-            _ => false,
-        }
-    }
-
-    /// A number read off a tensor differs by rank where the tensor does.
-    fn number_of(&self, call: &OpCall<'_>) -> Value {
-        if call.rule.class == OpClass::Metadata {
-            return Value::Number(None);
-        }
-        match call.operands.first() {
-            Some(o) if !o.ty.is_unknown() => Value::Number(Some(Arc::new(o.ty.clone()))),
-            _ => Value::Number(None),
-        }
-    }
-
-    fn has_dim(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
-        let Some(at) = call.rule.args.index("dim") else { return false };
-        match call.bound.first(at).map(|i| &args.args[i].value) {
-            Some(Value::Tensor(_) | Value::Sym(_)) | None => false,
-            Some(value) => !value.is_none(),
-        }
-    }
-
-    fn pair(
-        &mut self,
-        _id: StmtId,
-        make: impl Fn(Option<Shape>, Tri) -> TensorType,
-        shapes: Shapes,
-        grad: Tri,
-    ) -> Value {
-        let shape = match shapes {
-            Shapes::One(shape) => shape,
-            Shapes::Many(..) => None,
-        };
-        let values = self.new_tensor(make(shape.clone(), grad));
-        let indices = self.new_tensor(make(shape, Tri::No));
-        Value::tuple(vec![values, indices])
-    }
-
-    fn list_result(&mut self, make: impl Fn(Option<Shape>, Tri) -> TensorType, shapes: Shapes, grad: Tri) -> Value {
-        let (count, shape) = match shapes {
-            Shapes::Many(count, shape) => (count, shape),
-            Shapes::One(shape) => (None, shape),
-        };
-        match count.filter(|n| *n <= super::limits::MAX_LIST) {
-            Some(n) => {
-                let items = (0..n).map(|_| self.new_tensor(make(shape.clone(), grad))).collect();
-                Value::tuple(items)
-            }
-            None => {
-                let item = self.new_tensor(make(shape, grad));
-                Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(item) })))
-            }
-        }
-    }
-
-    /// Whether the result requires a gradient.
-    fn result_grad(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Tri {
-        let rule = call.rule;
-        if rule.class == OpClass::Probe {
-            return Tri::No;
-        }
-        if rule.fresh_grad || matches!(rule.class, OpClass::Equal | OpClass::UnknownValues) {
-            return match args.keyword("requires_grad") {
-                Some(Value::Const(Const::Bool(b))) => Tri::from_bool(*b),
-                Some(_) => Tri::Unknown,
-                None => Tri::No,
-            };
-        }
-        if rule.nondiff || !self.w.modes.grad {
-            return Tri::No;
-        }
-        if rule.class == OpClass::Opaque {
-            return Tri::Unknown;
-        }
-        call.operands.iter().filter(|o| o.role != Role::Index).fold(Tri::No, |g, o| g.or(o.grad))
-    }
-
-    /// An in-place or `out=` operation: the type of what is written may not change.
-    fn written(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
-        let target = match args.keyword("out") {
-            Some(out) => out.clone(),
-            None => args.args.first().map_or(Value::Unknown, |a| a.value.clone()),
-        };
-        let Some(tensor) = self.as_tensor(&target) else { return target };
-        let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
-        let part = if args.keyword("out").is_some() { 0 } else { args.args.first().map_or(0, |a| a.part) };
-        let mut local = old.local.clone();
-        for axis in LocalType::axes_of([&old.local, &ty]) {
-            let (was, now) = (old.local.get(&axis).clone(), ty.get(&axis).clone());
-            let becomes_varying = old.grad != Tri::Yes && was.set.leq(AxisType::EQUAL) && now.set == AxisType::V;
-            if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {
-                let place = Some(self.part(id, part));
-                let operand = OperandAt { place, state: was, is_number: false, is_divisor: false };
-                let kind = FindingKind::InPlaceChange {
-                    axis: axis.clone(),
-                    op: call.rule.name.clone(),
-                    target: operand,
-                    result: now.set,
-                };
-                self.report(self.place(id), kind);
-                local = LocalType::unknown();
-                break;
-            }
-            local.set(&axis, self.after_write(&old, was, now));
-        }
-        let grad = if self.w.modes.grad { old.grad.or(self.result_grad(call, args)) } else { old.grad };
-        if self.w.modes.typecheck.is_none() && old.local.rest.set != ty.rest.set {
-            local.rest = AxisState::UNKNOWN;
-        }
-        let zero = call.rule.zero;
-        self.retype(tensor, TensorType { local, grad, zero, ..old });
-        target
-    }
-
-    /// `x[index] = value` on a tensor: a partial write keeps the rest, so the types must agree.
-    pub fn store_slice(&mut self, id: StmtId, base: &Value, index: &Value, value: &Value) {
-        let Some(rule) = self.rules.op("torch.Tensor.__setitem__").cloned() else { return };
-        let args = [base, index, value]
-            .into_iter()
-            .enumerate()
-            .map(|(part, v)| CallArg { keyword: None, value: v.clone(), part })
-            .collect();
-        let args = CallArgs { args, open: false };
-        if self.w.modes.typecheck.is_some() {
-            self.apply_op(id, &rule, &args);
-            return;
-        }
-        // In ordinary code a slice store into a fresh buffer is how shards and pending sums are assembled: the buffer takes on what
-        // is written, and is unknown where the two differ.
-        let Some(buffer) = self.as_tensor(base) else { return };
-        let Some(old) = self.w.heap.tensor(buffer).cloned() else { return };
-        let new = match value {
-            Value::Tensor(_) => self.tensor(value).cloned().unwrap_or_else(TensorType::unknown),
-            Value::Const(_) => TensorType { grad: Tri::No, ..old.clone() },
-            _ => TensorType { grad: Tri::No, ..TensorType::unknown() },
-        };
-        let mut local = old.local.clone();
-        for axis in LocalType::axes_of([&old.local, &new.local]) {
-            let (a, b) = (old.local.get(&axis), new.local.get(&axis));
-            let state = if a.set == b.set { a.clone() } else { AxisState::UNKNOWN };
-            local.set(&axis, state);
-        }
-        if old.local.rest.set != new.local.rest.set {
-            local.rest = AxisState::UNKNOWN;
-        }
-        let grad = old.grad.or(if self.w.modes.grad { new.grad } else { Tri::No });
-        self.retype(buffer, TensorType { local, grad, zero: false, ..old });
-    }
-
-    /// `.size()` and `.shape`: the sizes that are known.
-    fn shape_value(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Value {
-        let shape = args.args.first().and_then(|a| self.tensor(&a.value)).and_then(|t| t.shape.clone());
-        if call.rule.result != ResultForm::Shape {
-            return match (call.rule.name.rsplit('.').next(), shape) {
-                (Some("dim" | "ndim" | "ndimension"), Some(s)) => Value::int(s.rank() as i64),
-                (Some("numel" | "nelement"), _) => Value::Number(None),
-                _ if call.rule.result == ResultForm::Number => Value::Number(None),
-                _ => Value::Unknown,
-            };
-        }
-        let size = |d: &Option<i64>| d.map_or(Value::Number(None), Value::int);
-        match (shape, args.positional(1).and_then(Value::as_int)) {
-            (Some(s), Some(dim)) => s.dim(dim).map_or(Value::Number(None), |at| size(&s.0[at])),
-            (Some(s), None) => Value::tuple(s.0.iter().map(size).collect()),
-            (None, Some(_)) => Value::Number(None),
-            (None, None) => {
-                Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(Value::Number(None)) })))
-            }
-        }
-    }
-
-    /// Shapes of the results.
-    fn shapes(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Shapes {
-        let given: Vec<Given> = (0..call.rule.args.params.len())
-            .map(|param| {
-                let variadic = call.rule.args.params[param].variadic;
-                let at = call.bound.all(param);
-                match (variadic, at) {
-                    (_, []) => Given::Absent,
-                    (true, many) if many.len() > 1 || !self.is_sequence(&args.args[many[0]].value) => {
-                        let values: Vec<Value> = many.iter().map(|i| args.args[*i].value.clone()).collect();
-                        self.given(&Value::tuple(values))
-                    }
-                    (_, [first, ..]) => self.given(&args.args[*first].value),
-                }
-            })
-            .collect();
-        if call.rule.name.ends_with("__getitem__") {
-            return Shapes::One(self.indexed_shape(args));
-        }
-        shapes::infer(
-            call.rule.shape,
-            &ShapeArgs { signature: &call.rule.args, given: &given, tensors: &call.rule.tensors },
-        )
-    }
-
-    fn is_sequence(&self, value: &Value) -> bool {
-        matches!(value, Value::Tuple(_) | Value::List(_))
-    }
-
-    /// A value as a shape rule sees it.
-    fn given(&mut self, value: &Value) -> Given {
-        match value {
-            Value::Const(Const::None) => Given::Nothing,
-            Value::Const(Const::Int(n)) => Given::Int(Some(*n)),
-            Value::Const(Const::Bool(b)) => Given::Bool(*b),
-            Value::Const(Const::Str(s)) => Given::Str(s.to_string()),
-            Value::Const(Const::Float(_)) | Value::Number(_) | Value::Size(_) | Value::Rank(_) => Given::Int(None),
-            Value::Tensor(_) => Given::Tensor(self.tensor(value).and_then(|t| t.shape.clone())),
-            Value::Sym(path) => match self.w.symbols.get(path) {
-                Some(id) => Given::Tensor(self.w.heap.tensor(*id).and_then(|t| t.shape.clone())),
-                None => Given::Unknown,
-            },
-            Value::Tuple(_) | Value::List(_) => match self.literal_items(value) {
-                Some(items) if items.iter().any(|v| matches!(v, Value::Tensor(_))) => {
-                    Given::Tensors(items.iter().map(|v| self.tensor(v).and_then(|t| t.shape.clone())).collect())
-                }
-                Some(items) => Given::Ints(items.iter().map(Value::as_int).collect()),
-                None => Given::Unknown,
-            },
-            _ => Given::Unknown,
-        }
-    }
-
-    /// The shape of `x[index]` for indices of integers, slices, `...` and `None`.
-    fn indexed_shape(&self, args: &CallArgs) -> Option<Shape> {
-        let shape = self.tensor(args.positional(0)?)?.shape.clone()?;
-        let index = args.positional(1)?;
-        let items: Vec<Value> = match index {
-            Value::Tuple(items) => items.to_vec(),
-            other => vec![other.clone()],
-        };
-        let taken = items.iter().filter(|v| !v.is_none() && !matches!(v, Value::Const(Const::Ellipsis))).count();
-        let mut rest = shape.0.as_slice();
-        let mut out = Vec::new();
-        for item in &items {
-            match item {
-                Value::Const(Const::None) => out.push(Some(1)),
-                Value::Const(Const::Ellipsis) => {
-                    let n = shape.rank().checked_sub(taken)?;
-                    let n = n.min(rest.len());
-                    out.extend_from_slice(&rest[..n]);
-                    rest = &rest[n..];
-                }
-                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Rank(_) => rest = rest.get(1..)?,
-                Value::Slice(parts) => {
-                    out.push(sliced(*rest.first()?, parts));
-                    rest = &rest[1..];
-                }
-                _ => return None,
-            }
-        }
-        out.extend_from_slice(rest);
-        Some(Shape(out))
-    }
-
-    /// Where a reshaping operation takes the split dim; forgotten when it is not followed.
-    fn move_shards(&mut self, call: &OpCall<'_>, args: &CallArgs, local: &mut LocalType) {
-        let rank = args.args.first().and_then(|a| self.tensor(&a.value)).and_then(TensorType::rank);
-        let int = |name: &str| {
-            let at = call.rule.args.index(name)?;
-            args.args[call.bound.first(at)?].value.as_int()
-        };
-        let norm = |d: Option<i64>| crate::types::normalize_dim(d?, rank?).and_then(|d| u8::try_from(d).ok());
-        match call.rule.shape {
-            shapes::ShapeRule::Transpose => {
-                let (Some(a), Some(b)) = (norm(int("dim0")), norm(int("dim1"))) else { return local.forget_shards() };
-                local.map_shards(|d| {
-                    Some(if d == a {
-                        b
-                    } else if d == b {
-                        a
-                    } else {
-                        d
-                    })
-                });
-            }
-            shapes::ShapeRule::T | shapes::ShapeRule::Mt if rank == Some(2) => {
-                local.map_shards(|d| (d < 2).then(|| 1 - d))
-            }
-            shapes::ShapeRule::Unsqueeze => {
-                let at = int("dim").filter(|d| *d >= 0).and_then(|d| u8::try_from(d).ok());
-                let Some(at) = at else { return local.forget_shards() };
-                local.map_shards(|d| Some(if d >= at { d + 1 } else { d }));
-            }
-            _ => local.forget_shards(),
-        }
-    }
-
     /// Changes a type by narrowing: what the program knows, not what it does.
     pub fn retype_quietly(&mut self, id: ObjId, t: TensorType) {
         if let Some(known) = self.w.heap.tensor_mut(id) {
@@ -906,20 +511,6 @@ fn axis_key(axis: &AxisRef) -> (bool, Option<&Axis>) {
         AxisRef::Named(a) => (false, Some(a)),
         AxisRef::Rest => (true, None),
     }
-}
-
-/// The size left by a slice with constant bounds.
-fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
-    let size = size.filter(|n| *n >= 0)?;
-    let bound = |v: &Value, default: i64| match v {
-        Value::Const(Const::None) => Some(default),
-        Value::Const(Const::Int(n)) => Some(if *n < 0 { n + size } else { *n }.clamp(0, size)),
-        _ => None,
-    };
-    if !parts[2].is_none() {
-        return None;
-    }
-    Some((bound(&parts[1], size)? - bound(&parts[0], 0)?).max(0))
 }
 
 /// What a rank sees of its own values: equal values stay equal, a term of a pending sum differs by rank.

@@ -11,7 +11,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Intrinsics that say something about types.
 const TELLING: &[&str] = &[
-    "assert-type", "assert-type-like", "mutate-type", "typecheck", "set-current-mesh", "local-map", "scalar", "rooted-collective",
+    "assert-type",
+    "assert-type-like",
+    "mutate-type",
+    "typecheck",
+    "set-current-mesh",
+    "local-map",
+    "scalar",
+    "rooted-collective",
 ];
 
 /// Methods defined by more functions than this say nothing about which of them is called.
@@ -46,9 +53,11 @@ impl Relevance {
             let skipped = m.ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
             for (func, f) in m.ir.funcs.iter_enumerated() {
                 let at = FuncRef { module, func };
-                let mut scan = Scan { func: f, telling: &telling, direct: false, methods: Vec::new(), names: Vec::new() };
+                let mut scan =
+                    Scan { func: f, telling: &telling, direct: false, methods: Vec::new(), names: Vec::new() };
                 scan.block(&f.body);
-                if (scan.direct || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped && out.funcs.insert(at) {
+                if (scan.direct || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped && out.funcs.insert(at)
+                {
                     work.push(at);
                 }
                 for name in &scan.names {
@@ -101,12 +110,9 @@ fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
 fn called(project: &Project, from: FuncRef, name: &Name) -> Vec<FuncRef> {
     match project.member(from.module, name) {
         Some(Resolved::Func(func)) => vec![func],
-        Some(Resolved::Class(class)) => project
-            .class(class)
-            .methods
-            .iter()
-            .map(|(_, func)| FuncRef { module: class.module, func: *func })
-            .collect(),
+        Some(Resolved::Class(class)) => {
+            project.class(class).methods.iter().map(|(_, func)| FuncRef { module: class.module, func: *func }).collect()
+        }
         _ => Vec::new(),
     }
 }

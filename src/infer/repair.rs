@@ -46,7 +46,7 @@ impl Machine<'_> {
                 }
             }
         }
-        tried.sort_by(|a, b| a.0.cmp(&b.0));
+        tried.sort_by_key(|(traffic, _)| *traffic);
         tried.dedup_by(|a, b| a.1.text == b.1.text);
         tried.into_iter().map(|(_, r)| r).take(3).collect()
     }

@@ -13,7 +13,6 @@ use crate::ir::{FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Name};
-use crate::types::Mesh;
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -42,7 +41,8 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         .par_iter()
         .map(|module| {
             let root = module_body(*module);
-            guarded(project, rules, files, settings, |m| m.module_root(*module)).unwrap_or_else(|| (failed(root), Vec::new()))
+            guarded(project, rules, files, settings, |m| m.module_root(*module))
+                .unwrap_or_else(|| (failed(root), Vec::new()))
         })
         .collect();
     let mut out = Output::default();
@@ -80,7 +80,8 @@ fn run(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, 
             group
                 .iter()
                 .map(|root| {
-                    guarded(project, rules, files, settings, |m| m.function_root(*root, &mut built)).unwrap_or_else(|| failed(*root))
+                    guarded(project, rules, files, settings, |m| m.function_root(*root, &mut built))
+                        .unwrap_or_else(|| failed(*root))
                 })
                 .collect()
         })
@@ -124,6 +125,7 @@ fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<Fu
             let at = FuncRef { module, func };
             // Nested functions run where they are defined; lambdas and class bodies have no callers of their own.
             if f.kind != FuncKind::Function
+                || !relevance.contains(at)
                 || !f.captures.is_empty()
                 || done.executed.contains(&at) && f.signature.is_empty()
             {
@@ -222,7 +224,7 @@ impl Machine<'_> {
         let mut worlds = vec![World::default()];
         let class = func.class.map(|class| ClassRef { module: root.module, class });
         let is_static = matches!(self.settings.static_flavour(self.project, self.rules, root), Some(Flavour::Static));
-        let receiver = match class.filter(|_| !is_static && func.params.first().is_some()) {
+        let receiver = match class.filter(|_| !is_static && !func.params.is_empty()) {
             Some(class) if func.name != "__init__" => {
                 let built = match shared.take() {
                     Some(built) => built,
@@ -373,9 +375,4 @@ fn is_portable(value: &Value) -> bool {
         }
         _ => false,
     }
-}
-
-/// Axes of a mesh given by configuration.
-pub fn mesh_from(axes: &[(Name, Option<u64>)]) -> Arc<Mesh> {
-    Arc::new(Mesh { axes: axes.iter().map(|(n, s)| (crate::types::Axis::new(n.clone()), *s)).collect() })
 }

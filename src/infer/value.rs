@@ -5,7 +5,6 @@ use super::formula::Formula;
 use crate::ir::Const;
 use crate::ir::annotation::Atom;
 use crate::project::{ClassRef, FuncRef, ModuleId};
-use crate::rules::Kind;
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, LocalType, Mesh};
 use std::sync::Arc;
@@ -168,18 +167,5 @@ impl Value {
     /// Whether nothing is known, not even identity.
     pub fn is_opaque(&self) -> bool {
         matches!(self, Value::Unknown | Value::Unset)
-    }
-}
-
-/// The qualified name of a Python operator as a method of tensors.
-pub fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Nonlinear => "nonlinear",
-        Kind::Linear => "linear",
-        Kind::Multilinear => "multilinear",
-        Kind::Division => "division",
-        Kind::Affine => "affine",
-        Kind::LinearLayer => "linear-layer",
-        Kind::Select => "select",
     }
 }

@@ -51,9 +51,11 @@ pub struct Op {
     #[serde(default)]
     pub identity: bool,
     #[serde(default)]
+    #[expect(dead_code, reason = "part of the format; read by the analysis of scales")]
     pub elementwise_scale: bool,
     pub dims: Option<String>,
     /// Dims over which the operation couples elements; read by shard propagation.
+    #[expect(dead_code, reason = "part of the format; read by shard propagation")]
     pub whole: Option<toml::Value>,
     /// The argument that the operation writes.
     pub mutates: Option<Spanned<String>>,
@@ -77,6 +79,7 @@ pub struct Module {
     #[serde(default)]
     pub params_when: BTreeMap<String, toml::Value>,
     #[serde(default)]
+    #[expect(dead_code, reason = "part of the format; buffers carry no gradient and no type yet")]
     pub buffers: BTreeMap<String, toml::Value>,
     pub source: Option<String>,
 }

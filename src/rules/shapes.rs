@@ -243,6 +243,15 @@ fn view(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
             let at = |v: &[Dim], i: usize| (i + v.len()).checked_sub(n).map_or(Some(1), |k| v[k]);
             Some(Shape((0..n).map(|i| Some(at(&sizes, i)? * at(&s.0, i)?)).collect()))
         }
+        ShapeRule::Movedim => input.map(|s| Shape(vec![None; s.rank()])),
+        _ => parts(rule, args),
+    }
+}
+
+/// Shapes of operations that put parts together or take them.
+fn parts(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
+    let input = args.first();
+    match rule {
         ShapeRule::Cat => cat(&args.shapes(), args.int("dim").unwrap_or(0)),
         ShapeRule::Stack => {
             let mut s = args.shapes().into_iter().next()??;
@@ -270,7 +279,6 @@ fn view(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
             out.push(None);
             Some(Shape(out))
         }
-        ShapeRule::Movedim => input.map(|s| Shape(vec![None; s.rank()])),
         _ => None,
     }
 }

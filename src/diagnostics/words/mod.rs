@@ -9,7 +9,7 @@ mod operator;
 use super::codes::{self, Code};
 use super::when::conditions;
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
-use crate::source::{Applicability, Diagnostic, Edit, Files, Fix, Label, Place, Severity, Span};
+use crate::source::{Applicability, Diagnostic, Edit, Files, Fix, Label, Place, Severity};
 use crate::syntax::{ProblemKind, SyntaxProblem};
 use crate::types::{AxisState, AxisType, Origin, Reason, Spmd};
 use std::sync::Arc;
@@ -212,9 +212,4 @@ pub fn set_words(set: AxisType) -> String {
 /// A label on an operand.
 pub fn label(place: Option<Place>, message: String) -> Option<Label> {
     place.map(|place| Label { place, message })
-}
-
-/// A span of nothing, for findings without a place of their own.
-pub fn nowhere(file: crate::source::FileId) -> Place {
-    Place { file, span: Span::default() }
 }
