@@ -1,5 +1,6 @@
-//! Sessions of the built program: what a user types, and what comes back. In: small trees written for each test. Out: exit
-//! codes, standard output, standard error. Never: calling into the library. Next: `cli/support.rs` for the harness.
+//! Sessions of the built program: what a user types, and what comes back. In: small trees written for each test. Out:
+//! exit codes, standard output, standard error. Never: calling into the library. Next: `cli/support.rs` for the
+//! harness.
 
 #[path = "cli/baseline.rs"]
 mod baseline;

@@ -1,5 +1,6 @@
-//! Findings that are known and not reported again. In: a recorded file and today's findings. Out: the new ones; stale entries
-//! are named. Never: a line number, so moving code does not bring a finding back. Next: `render/fingerprint.rs` for the key.
+//! Findings that are known and not reported again. In: a recorded file and today's findings. Out: the new ones; stale
+//! entries are named. Never: a line number, so moving code does not bring a finding back. Next: `render/fingerprint.rs`
+//! for the key.
 
 use super::failure::Failure;
 use crate::config::Config;
@@ -113,16 +114,16 @@ impl<'a> Baseline<'a> {
     }
 
     fn checked(&self, files: &Files) -> BTreeSet<String> {
-        files.iter().filter(|(_, file)| file.reported).map(|(_, file)| self.below_root(&file.path)).collect()
+        files.iter().filter(|(_, file)| file.reported).map(|(_, file)| self.path_from_root(&file.path)).collect()
     }
 
     fn key(&self, finding: &Diagnostic, files: &Files) -> Key {
         let (path, code, text) = key(finding, files);
-        (self.below_root(&path), code, text)
+        (self.path_from_root(&path), code, text)
     }
 
     /// The same record whichever folder the program runs in.
-    fn below_root(&self, shown: &str) -> String {
+    fn path_from_root(&self, shown: &str) -> String {
         shown_path(&self.config.cwd.join(shown), &self.config.root)
     }
 }

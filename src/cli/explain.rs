@@ -1,5 +1,5 @@
-//! `spmd-check explain`. In: a code or a name. Out: its page, or the list of all. Never: a page of its own; `diagnostics/`
-//! holds them. Next: `check.rs` for the failure on an unknown code.
+//! `spmd-check explain`. In: a code or a name. Out: its page, or the list of all. Never: a page of its own;
+//! `diagnostics/` holds them. Next: `check.rs` for the failure on an unknown code.
 
 use super::args::ExplainOptions;
 use super::check::unknown_code;

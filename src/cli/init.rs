@@ -1,5 +1,5 @@
-//! `spmd-check init`. In: a folder. Out: a commented `spmd-check.toml` with what the tree shows. Never: overwriting a file
-//! without being told to, or writing a guess as if it were a fact. Next: `config/schema.rs` for the keys.
+//! `spmd-check init`. In: a folder. Out: a commented `spmd-check.toml` with what the tree shows. Never: overwriting a
+//! file without being told to, or writing a guess as if it were a fact. Next: `config/schema.rs` for the keys.
 
 use super::args::InitOptions;
 use super::failure::Failure;

@@ -1,5 +1,6 @@
-//! The command line. In: arguments, the environment, files. Out: bytes on standard output, words on standard error, an exit
-//! code. Never: deciding what is wrong with a program. Next: `args.rs` for the options, `check.rs` for the main command.
+//! The command line. In: arguments, the environment, files. Out: bytes on standard output, words on standard error, an
+//! exit code. Never: deciding what is wrong with a program. Next: `args.rs` for the options, `check.rs` for the main
+//! command.
 
 mod args;
 mod baseline;

@@ -1,5 +1,5 @@
-//! The input of a run: configuration, threads, files in memory. In: options. Out: [`Project`].
-//! Never: judging what the files say. Next: `source/walk.rs` for which files, `config/discover.rs` for which configuration.
+//! The input of a run: configuration, threads, files in memory. In: options. Out: [`Project`]. Never: judging what the
+//! files say. Next: `source/walk.rs` for which files, `config/discover.rs` for which configuration.
 
 use super::args::{ConfigOptions, InputOptions, SharedOptions};
 use super::engine;

@@ -1,5 +1,5 @@
-//! Which configuration holds for a run. In: where the user stands and what was asked for. Out: the file, read and validated.
-//! Never: merging two files; the nearest one wins alone. Next: `schema.rs`.
+//! Which configuration holds for a run. In: where the user stands and what was asked for. Out: the file, read and
+//! validated. Never: merging two files; the nearest one wins alone. Next: `schema.rs`.
 
 use super::reader::Checks;
 use super::schema::{self, Section};

@@ -1,6 +1,7 @@
-//! The validated configuration. In: the text of `spmd-check.toml`, or of the section in `pyproject.toml`. Out: [`Config`], or
-//! every mistake at once as diagnostics that point into the file. Never: a partly valid configuration that goes on silently.
-//! Next: `schema.rs` for the keys, `discover.rs` for which file is read, `reader.rs` for typed access with spans.
+//! The validated configuration. In: the text of `spmd-check.toml`, or of the section in `pyproject.toml`. Out:
+//! [`Config`], or every mistake at once as diagnostics that point into the file. Never: a partly valid configuration
+//! that goes on silently. Next: `schema.rs` for the keys, `discover.rs` for which file is read, `reader.rs` for typed
+//! access with spans.
 
 mod discover;
 mod reader;

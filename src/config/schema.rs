@@ -1,5 +1,5 @@
-//! The keys of the configuration and what each accepts. In: TOML text. Out: [`Config`] and every mistake in it.
-//! Never: looking at the disk. Next: `reader.rs` for typed access, the commented `spmd-check.toml` at the root for meaning.
+//! The keys of the configuration and what each accepts. In: TOML text. Out: [`Config`] and every mistake in it. Never:
+//! looking at the disk. Next: `reader.rs` for typed access, the commented `spmd-check.toml` at the root for meaning.
 
 use super::reader::{Checks, Entry, Reader, Value, entries, resolve_codes, span_of};
 use super::{

@@ -1,5 +1,5 @@
-//! What makes a finding the same finding after an edit elsewhere. In: a diagnostic. Out: a key that survives moved lines.
-//! Never: a line number. Next: `gitlab.rs` and `sarif.rs`, and `cli/baseline.rs`, which compares keys.
+//! What makes a finding the same finding after an edit elsewhere. In: a diagnostic. Out: a key that survives moved
+//! lines. Never: a line number. Next: `gitlab.rs` and `sarif.rs`, and `cli/baseline.rs`, which compares keys.
 
 use crate::source::{Diagnostic, Files};
 use std::collections::BTreeMap;

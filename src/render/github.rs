@@ -1,5 +1,5 @@
-//! Workflow commands of GitHub Actions. In: diagnostics. Out: one `::error file=..::message` line each, shown in the diff.
-//! Never: a raw newline or `%` inside a value. Next: `sarif.rs` for code scanning.
+//! Workflow commands of GitHub Actions. In: diagnostics. Out: one `::error file=..::message` line each, shown in the
+//! diff. Never: a raw newline or `%` inside a value. Next: `sarif.rs` for code scanning.
 
 use super::{condition, positions};
 use crate::source::{Diagnostic, Files, Severity};

@@ -1,5 +1,5 @@
-//! The Code Quality report of GitLab. In: diagnostics. Out: one JSON array. Never: two equal fingerprints, which GitLab drops.
-//! Next: `fingerprint.rs`.
+//! The Code Quality report of GitLab. In: diagnostics. Out: one JSON array. Never: two equal fingerprints, which GitLab
+//! drops. Next: `fingerprint.rs`.
 
 use super::{condition, fingerprint, positions};
 use crate::source::{Diagnostic, Files, Severity};

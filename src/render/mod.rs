@@ -1,5 +1,6 @@
 //! Diagnostics to bytes. In: finished diagnostics in their final order, and the files they point into. Out: one output
-//! format, written. Never: sorting, filtering, or choosing words. Next: one file per format; `text.rs` is what people read.
+//! format, written. Never: sorting, filtering, or choosing words. Next: one file per format; `text.rs` is what people
+//! read.
 
 mod concise;
 mod fingerprint;

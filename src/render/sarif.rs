@@ -1,5 +1,5 @@
-//! SARIF 2.1.0, for code scanning. In: diagnostics. Out: one log with one run. Never: an absolute path where a relative one
-//! is known. Next: `fingerprint.rs`.
+//! SARIF 2.1.0, for code scanning. In: diagnostics. Out: one log with one run. Never: an absolute path where a relative
+//! one is known. Next: `fingerprint.rs`.
 
 use super::{condition, fingerprint, positions};
 use crate::source::{Diagnostic, Files, Place, Severity};

@@ -1,5 +1,6 @@
-//! The full text format: message, source lines with labels, notes, help. In: diagnostics. Out: text in the style of rustc.
-//! Never: a trailing space, or an escape code that was not asked for. Next: `codespan_reporting`, which only this file names.
+//! The full text format: message, source lines with labels, notes, help. In: diagnostics. Out: text in the style of
+//! rustc. Never: a trailing space, or an escape code that was not asked for. Next: `codespan_reporting`, which only
+//! this file names.
 
 use super::{Color, condition, plain};
 use crate::source::{Diagnostic, FileId, Files, Place, Severity};

@@ -1,5 +1,5 @@
-//! From paths to the files of a run. In: the paths given, the root of the project, include and exclude globs.
-//! Out: files sorted by path, each with whether it is reported, and what could not be taken. Never: reading a file's text.
+//! From paths to the files of a run. In: the paths given, the root of the project, include and exclude globs. Out:
+//! files sorted by path, each with whether it is reported, and what could not be taken. Never: reading a file's text.
 //! Next: `decode.rs` for bytes to text.
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};

@@ -1,5 +1,5 @@
-//! The baseline. In: findings recorded once, then an edited tree. Out: only what is new. Never: line numbers that matter.
-//! Next: `src/cli/baseline.rs`.
+//! The baseline. In: findings recorded once, then an edited tree. Out: only what is new. Never: line numbers that
+//! matter. Next: `src/cli/baseline.rs`.
 
 use super::support::{BAD, Session};
 

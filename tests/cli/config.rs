@@ -92,7 +92,7 @@ fn levels_and_per_file_ignores_change_what_is_reported() {
     session.write("spmd-check.toml", "[levels]\nSPMD5 = 'warning'\n[per-file-ignores]\n'tests/' = ['SPMD5']\n");
     let ran = session.run(&["check", "--output-format", "concise"]);
     assert_eq!(ran.code, 0, "warnings do not fail: {ran:?}");
-    assert!(ran.out.contains("a/bad.py:1:10: warning["), "{ran:?}");
+    assert!(ran.out.starts_with("a/bad.py:1:") && ran.out.contains(": warning["), "{ran:?}");
     assert!(!ran.out.contains("tests/bad.py"), "{ran:?}");
     assert_eq!(ran.err, "found 1 warning in 1 file\n");
 }

@@ -1,5 +1,5 @@
-//! Formats and streams. In: a tree with findings. Out: bytes on both streams. Never: the words of a finding, which belong to
-//! `tests/spec`. Next: `src/render/`.
+//! Formats and streams. In: a tree with findings. Out: bytes on both streams. Never: the words of a finding, which
+//! belong to `tests/spec`. Next: `src/render/`.
 
 use super::support::{BAD, Session};
 use serde_json::Value;
@@ -127,7 +127,7 @@ fn a_reader_that_leaves_early_is_no_failure() {
     reader.read_line(&mut line).expect("the first line arrives");
     drop(reader);
     let output = child.wait_with_output().expect("the program ends");
-    assert!(line.starts_with("many.py:1:10:"), "{line}");
+    assert!(line.starts_with("many.py:1:"), "{line}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(1));
 }
