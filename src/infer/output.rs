@@ -88,6 +88,7 @@ impl Output {
             Some(at) => {
                 let known = &mut self.rows[*at];
                 known.ty = known.ty.join(&row.ty);
+                known.facts = known.facts.common(&row.facts);
             }
             None => {
                 self.row_index.insert(key, self.rows.len());

@@ -246,11 +246,13 @@ impl Machine<'_> {
         for world in worlds {
             self.w = world;
             self.begin(root, func.locals.len());
+            let mut given = Vec::new();
             for (i, param) in func.params.iter().enumerate() {
                 let value = match (&receiver, i) {
                     (Some(object), 0) => object.clone(),
                     _ => self.unknown_param(param),
                 };
+                given.push(value.clone());
                 self.set_local(param.local, value);
             }
             if self.settings.static_flavour(self.project, self.rules, root) == Some(Flavour::NoGrad) {
@@ -262,9 +264,8 @@ impl Machine<'_> {
             let paths = self.block(&func.body);
             for path in paths {
                 self.w = path.world;
-                for param in &func.params {
-                    let value = self.local(param.local);
-                    self.record_at(place, &param.name, &value);
+                for (param, value) in func.params.iter().zip(&given) {
+                    self.record_at(place, &param.name, value);
                 }
             }
             self.stack.clear();

@@ -14,7 +14,7 @@ const DEFAULT: &str = "spmd_types";
 /// The conversions in the vocabulary of a module.
 pub fn vocabulary(project: &Project, rules: &RuleBook, module: ModuleId) -> Vec<Template> {
     let imports = imports(project, module);
-    let mut out: Vec<Template> = Vec::new();
+    let (mut out, mut last_resort): (Vec<Template>, Vec<Template>) = (Vec::new(), Vec::new());
     let wanted =
         [(Spmd::Invariant, Spmd::Replicate), (Spmd::Partial, Spmd::Invariant), (Spmd::Partial, Spmd::Replicate)];
     for (from, to) in wanted {
@@ -31,11 +31,12 @@ pub fn vocabulary(project: &Project, rules: &RuleBook, module: ModuleId) -> Vec<
                 .find_map(|r| call(r, from, to))
                 .map(|text| text.replace("spmd.", &format!("{alias}.")))
         };
-        if let Some(text) = own.or_else(fallback) {
-            out.push((from, to, text));
+        match own {
+            Some(text) => out.push((from, to, text)),
+            None => last_resort.extend(fallback().map(|text| (from, to, text))),
         }
     }
-    out
+    if out.is_empty() { last_resort } else { out }
 }
 
 /// Names that the module imports, with the path each stands for.
