@@ -3,7 +3,7 @@
 //! Next: `expr.rs`.
 
 use super::formula::{Formula, Outcome};
-use super::join::{Joiner, alike};
+use super::join::{Joiner, alike, differ_in_types};
 use super::limits::{MAX_LOOP_ROUNDS, MAX_STEPS, MAX_UNROLLED, MAX_WORLDS};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
@@ -88,7 +88,7 @@ impl Machine<'_> {
         }
         let mut kept: Vec<World> = Vec::new();
         for world in worlds {
-            match kept.iter().position(|k| alike(k, &world)) {
+            match kept.iter().position(|k| alike(k, &world) || !differ_in_types(k, &world)) {
                 Some(at) => {
                     let twin = kept.remove(at);
                     let merged = Joiner::new(&mut self.next_id, None).worlds(twin, &world);

@@ -207,6 +207,45 @@ pub fn alike(a: &World, b: &World) -> bool {
     })
 }
 
+/// Whether two worlds differ in something that types depend on: the known type of a tensor, a truth value, an absence. Worlds that
+/// differ in nothing else are joined; keeping them apart would multiply paths for nothing.
+pub fn differ_in_types(a: &World, b: &World) -> bool {
+    if a.frames.len() != b.frames.len() || a.modes != b.modes {
+        return true;
+    }
+    let (changed, _) = a.heap.differences(&b.heap);
+    let cells = changed.iter().any(|id| match (a.heap.get(*id), b.heap.get(*id)) {
+        (Some(Cell::Tensor(x)), Some(Cell::Tensor(y))) => x.local != y.local && (telling(x) || telling(y)),
+        (Some(Cell::Object(x)), Some(Cell::Object(y))) => {
+            x.attrs.iter().any(|(n, v)| y.get(n).is_none_or(|w| values_differ(&a.heap, v, &b.heap, w)))
+        }
+        (Some(Cell::Variable(v)), Some(Cell::Variable(w))) => values_differ(&a.heap, v, &b.heap, w),
+        _ => false,
+    });
+    cells
+        || a.frames.iter().zip(&b.frames).any(|(x, y)| {
+            !x.shares(y) && x.locals().iter().zip(y.locals()).any(|(v, w)| values_differ(&a.heap, v, &b.heap, w))
+        })
+}
+
+/// Whether something is known of a tensor on some axis.
+fn telling(t: &TensorType) -> bool {
+    t.local.listed().any(|(_, s)| s.known().is_some()) || t.local.rest.known().is_some()
+}
+
+fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value) -> bool {
+    if a == b || matches!(a, Value::Unset) || matches!(b, Value::Unset) {
+        return false;
+    }
+    let known = |heap: &Heap, v: &Value| match v {
+        Value::Tensor(id) => heap.tensor(*id).is_some_and(telling),
+        Value::Const(Const::Bool(_) | Const::None) | Value::Cond(_) | Value::Group(_) => true,
+        Value::Tuple(items) => items.iter().any(|v| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling))),
+        _ => false,
+    };
+    (known(ha, a) || known(hb, b)) && !same_value(ha, a, hb, b, MAX_VALUE_DEPTH)
+}
+
 /// Whether two values in two heaps are the same for the checker.
 pub fn same_value(ha: &Heap, a: &Value, hb: &Heap, b: &Value, depth: usize) -> bool {
     if matches!(a, Value::Unset) || matches!(b, Value::Unset) {
