@@ -137,6 +137,7 @@ impl Machine<'_> {
         let rank = self.w.heap.tensor(call.input).and_then(TensorType::rank);
         let source = self.in_range(id, call, source, rank)?;
         let result = self.in_range(id, call, result, rank)?;
+        self.check_precision(id, call, args, source, result)?;
         self.check_pair(id, call, args, source, result)?;
         self.check_dims(id, call, args, source, result)?;
         self.check_even(id, call, source, result)?;
@@ -147,6 +148,29 @@ impl Machine<'_> {
         let kind = FindingKind::BadArguments { name: short(&call.rule.name), problem };
         self.report(self.place(id), kind);
         Err(())
+    }
+
+    /// A gradient that is reduced in 16 bits has to be asked for.
+    fn check_precision(
+        &mut self,
+        id: StmtId,
+        call: &Call<'_>,
+        args: &CallArgs,
+        source: Side,
+        result: Side,
+    ) -> Result<(), ()> {
+        let summed_backward = result.set == AxisType::R && source.set != AxisType::R && call.rule.op != "reinterpret";
+        let Some(input) = self.w.heap.tensor(call.input) else { return Ok(()) };
+        let given = call.rule.args.index("backward_options").and_then(|p| call.bound.first(p)).is_some();
+        let narrow = |name: &str| {
+            let at = call.rule.args.index(name).and_then(|p| call.bound.first(p));
+            at.is_some_and(|i| super::op_results::is_reduced(&args.args[i].value))
+        };
+        let reduced = input.reduced || narrow("op_dtype") || narrow("out_dtype");
+        if summed_backward && reduced && !given && input.grad == Tri::Yes && self.w.modes.grad {
+            return self.bad_arguments(id, call, ArgumentProblem::ReducedPrecision);
+        }
+        Ok(())
     }
 
     /// A shard dim counted from 0; out of range is a finding.
@@ -349,6 +373,7 @@ impl Machine<'_> {
             untracked: input.untracked,
             zero: input.zero,
             view_of: None,
+            reduced: input.reduced,
         }))
     }
 

@@ -82,6 +82,7 @@ impl Machine<'_> {
                 untracked: true,
                 zero: false,
                 view_of: None,
+                reduced: false,
             };
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);

@@ -98,6 +98,8 @@ pub enum ArgumentProblem {
     NotAType,
     /// An axis that the current mesh does not have.
     NotInMesh(AxisSet),
+    /// A gradient would be summed in 16 bits without saying so.
+    ReducedPrecision,
     MissingSource,
     MissingResult,
     /// Several axes shard one dim and no order is given.

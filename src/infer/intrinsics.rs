@@ -236,6 +236,7 @@ impl Machine<'_> {
             untracked: true,
             zero: false,
             view_of: None,
+            reduced: false,
         })
     }
 

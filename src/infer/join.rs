@@ -240,7 +240,9 @@ fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value) -> bool {
     let known = |heap: &Heap, v: &Value| match v {
         Value::Tensor(id) => heap.tensor(*id).is_some_and(telling),
         Value::Const(Const::Bool(_) | Const::None) | Value::Cond(_) | Value::Group(_) => true,
-        Value::Tuple(items) => items.iter().any(|v| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling))),
+        Value::Tuple(items) => {
+            items.iter().any(|v| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling)))
+        }
         _ => false,
     };
     (known(ha, a) || known(hb, b)) && !same_value(ha, a, hb, b, MAX_VALUE_DEPTH)

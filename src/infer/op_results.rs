@@ -48,6 +48,7 @@ impl Machine<'_> {
         let shapes = self.shapes(call, args);
         let zero = rule.zero || (rule.identity && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
         let view_of = self.shared_memory(rule, args);
+        let reduced = self.in_16_bits(call, args);
         let make = |shape: Option<Shape>, grad: Tri| TensorType {
             local: local.clone(),
             grad,
@@ -55,6 +56,7 @@ impl Machine<'_> {
             untracked,
             zero,
             view_of,
+            reduced,
         };
         match rule.result {
             ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),
@@ -81,6 +83,29 @@ impl Machine<'_> {
         }
         let both = was.set.meet(now.set);
         if old.grad == Tri::Yes && !both.is_empty() { AxisState { set: both, ..now } } else { now }
+    }
+
+    /// Whether the result is known to hold 16-bit floats: by a cast, a `dtype`, or because every operand does.
+    fn in_16_bits(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
+        let last = call.rule.name.rsplit('.').next().unwrap_or(&call.rule.name);
+        if matches!(last, "half" | "bfloat16") {
+            return true;
+        }
+        if matches!(last, "float" | "double") {
+            return false;
+        }
+        if let Some(dtype) = args.keyword("dtype") {
+            return is_reduced(dtype);
+        }
+        let reduced = |v: &Value| self.tensor(v).is_some_and(|t| t.reduced);
+        match last {
+            "to" if args.args.iter().any(|a| is_dtype(&a.value)) => args.args.iter().any(|a| is_reduced(&a.value)),
+            "type_as" => args.positional(1).is_some_and(reduced),
+            _ => {
+                let mut tensors = call.operands.iter().filter_map(|o| o.id).peekable();
+                tensors.peek().is_some() && tensors.all(|id| self.w.heap.tensor(id).is_some_and(|t| t.reduced))
+            }
+        }
     }
 
     /// The first argument, if it is a tensor.
@@ -433,3 +458,25 @@ fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
     }
     Some((bound(&parts[1], size)? - bound(&parts[0], 0)?).max(0))
 }
+
+/// A `torch` dtype.
+fn is_dtype(value: &Value) -> bool {
+    matches!(value, Value::Path(path) if DTYPES.contains(&path.as_str()) || is_reduced(value))
+}
+
+/// A 16-bit floating-point dtype.
+pub fn is_reduced(value: &Value) -> bool {
+    matches!(value, Value::Path(path) if matches!(path.as_str(), "torch.bfloat16" | "torch.float16" | "torch.half"))
+}
+
+/// Dtypes of more than 16 bits, or of integers.
+const DTYPES: &[&str] = &[
+    "torch.float32",
+    "torch.float",
+    "torch.float64",
+    "torch.double",
+    "torch.int64",
+    "torch.long",
+    "torch.int32",
+    "torch.bool",
+];

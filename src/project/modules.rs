@@ -39,10 +39,11 @@ impl Project {
     pub fn new(files: &Files, irs: Vec<(FileId, FileIr)>, roots: &[String]) -> Project {
         let paths: Vec<&str> = files.iter().map(|(_, f)| f.path.as_str()).collect();
         let common = common_folder(&paths);
+        let spaces = namespaces(&irs, &paths);
         let mut project = Project::default();
         for (file, ir) in irs {
             let path = &files[file].path;
-            let name = module_name(path, roots, &common, &paths);
+            let name = spaced(module_name(path, roots, &common, &paths), path, &spaces);
             let is_package = path.ends_with("__init__.py");
             let (bindings, stars) = bindings(&ir);
             let module = Module { file, name: name.clone(), is_package, ir: Arc::new(ir), bindings, stars };
@@ -81,6 +82,52 @@ impl Project {
     pub fn qualified(&self, at: super::FuncRef) -> Name {
         let module = &self.modules[at.module];
         Name::from(format!("{}.{}", module.name, module.ir.funcs[at.func].qualname))
+    }
+}
+
+/// Namespace packages: a folder above an outermost package whose name the project's own absolute imports put before it, with that
+/// folder's path and the dotted prefix.
+fn namespaces(irs: &[(FileId, FileIr)], paths: &[&str]) -> Vec<(String, String)> {
+    let mut out: Vec<(String, String)> = Vec::new();
+    for path in paths.iter().filter(|p| p.ends_with("/__init__.py")) {
+        let folder = &path[..path.len() - "/__init__.py".len()];
+        let Some((above, package)) = folder.rsplit_once('/') else { continue };
+        let outermost = paths.binary_search(&format!("{above}/__init__.py").as_str()).is_err();
+        let space = above.rsplit('/').next().unwrap_or(above);
+        let identifier = !space.is_empty() && space.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if !outermost || !identifier || out.iter().any(|(f, _)| f == above) {
+            continue;
+        }
+        let wanted = format!("{space}.{package}");
+        let imported = irs.iter().any(|(_, ir)| imports_below(ir, &wanted));
+        if imported {
+            out.push((above.to_string(), space.to_string()));
+        }
+    }
+    out
+}
+
+/// Whether the top level of a file imports the package or something below it.
+fn imports_below(ir: &FileIr, package: &str) -> bool {
+    let (names, stars) = bindings(ir);
+    let below = |path: &str| path.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    names.values().any(|b| match b {
+        Binding::Import { path, level: 0, member } => {
+            below(path) || member.as_ref().is_some_and(|m| below(&format!("{path}.{m}")))
+        }
+        Binding::Import { .. } | Binding::Func(_) | Binding::Class(_) | Binding::Value => false,
+    }) || stars.iter().any(|(path, level)| *level == 0 && below(path))
+}
+
+/// A module's name with its namespace package in front.
+fn spaced(name: Name, path: &str, spaces: &[(String, String)]) -> Name {
+    let prefix = format!("/{}", name.replace('.', "/"));
+    let stem = path.strip_suffix(".py").unwrap_or(path);
+    let stem = stem.strip_suffix("/__init__").unwrap_or(stem);
+    let Some(folder) = stem.strip_suffix(prefix.as_str()) else { return name };
+    match spaces.iter().find(|(f, _)| f == folder) {
+        Some((_, space)) => Name::from(format!("{space}.{name}")),
+        None => name,
     }
 }
 

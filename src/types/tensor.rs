@@ -43,6 +43,8 @@ pub struct TensorType {
     pub zero: bool,
     /// The tensor whose memory this one shares, by number in its world's heap.
     pub view_of: Option<u32>,
+    /// Known to hold 16-bit floats.
+    pub reduced: bool,
 }
 
 impl TensorType {
@@ -51,7 +53,7 @@ impl TensorType {
     }
     /// A tensor of this type, of which nothing else is known.
     pub fn of(local: LocalType, grad: Tri) -> TensorType {
-        TensorType { local, grad, shape: None, untracked: false, zero: false, view_of: None }
+        TensorType { local, grad, shape: None, untracked: false, zero: false, view_of: None, reduced: false }
     }
     pub fn rank(&self) -> Option<usize> {
         self.shape.as_ref().map(Shape::rank)
@@ -68,6 +70,7 @@ impl TensorType {
             shape,
             untracked: self.untracked || other.untracked,
             zero: self.zero && other.zero,
+            reduced: self.reduced && other.reduced,
             view_of: if self.view_of == other.view_of { self.view_of } else { None },
         }
     }

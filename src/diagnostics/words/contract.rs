@@ -80,6 +80,9 @@ fn bad_arguments(name: &str, problem: &ArgumentProblem) -> Draft {
     let title = match problem {
         ArgumentProblem::NotAType => format!("`{name}` is given something that is no SPMD type"),
         ArgumentProblem::NotInMesh(axes) => format!("`{name}` is given `{axes}`, which the mesh does not have"),
+        ArgumentProblem::ReducedPrecision => {
+            format!("`{name}` would sum the gradient in 16 bits, which has to be asked for")
+        }
         ArgumentProblem::MissingSource => format!("`{name}` needs `src=`"),
         ArgumentProblem::MissingResult => format!("`{name}` needs `dst=`"),
         ArgumentProblem::UnorderedShards(dim) => {
@@ -97,6 +100,9 @@ fn bad_arguments(name: &str, problem: &ArgumentProblem) -> Draft {
         }
         ArgumentProblem::NoType(_) => {
             draft.help.push("state the type with `assert_type` before the collective".to_string())
+        }
+        ArgumentProblem::ReducedPrecision => {
+            draft.help.push("say in which precision: `backward_options={\"op_dtype\": torch.float32}`".to_string());
         }
         _ => {}
     }
