@@ -4,7 +4,7 @@
 
 use super::formula::{Formula, Outcome};
 use super::join::{Joiner, alike, differ_in_types};
-use super::limits::{MAX_LOOP_ROUNDS, MAX_STEPS, MAX_UNROLLED, MAX_WORLDS};
+use super::limits::{MAX_LOOP_ROUNDS, MAX_UNROLLED, MAX_WORLDS};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
 use super::value::Value;
@@ -47,7 +47,7 @@ impl Machine<'_> {
     /// One statement: worlds that go on are pushed to `next`, the others to `done`.
     fn step(&mut self, node: &Node, next: &mut Vec<World>, done: &mut Vec<Path>) {
         self.steps += 1;
-        if self.steps > MAX_STEPS {
+        if self.steps > self.budget {
             self.lose(Reason::Budget, "steps");
             done.push(Path { world: std::mem::take(&mut self.w), flow: Flow::Raise });
             return;

@@ -7,8 +7,10 @@ pub const MAX_WORLDS: usize = 16;
 pub const MAX_CALL_DEPTH: usize = 24;
 /// Times one function may be on the call stack; the next recursive call gives unknown.
 pub const MAX_RECURSION: usize = 2;
-/// Statements executed for one root; the rest of the root is not checked.
-pub const MAX_STEPS: u64 = 20_000;
+/// Statements executed for one root, beyond [`STEPS_PER_STATEMENT`] for each of its own; the rest of the root is not checked.
+pub const MAX_STEPS: u64 = 6_000;
+/// Times that every statement of a root may be executed before the budget for calls and paths is touched.
+pub const STEPS_PER_STATEMENT: u64 = 4;
 /// Rounds of a loop before its variables are given up.
 pub const MAX_LOOP_ROUNDS: usize = 3;
 /// Elements of a literal sequence that a loop visits one by one.

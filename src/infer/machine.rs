@@ -39,6 +39,8 @@ pub struct Machine<'a> {
     pub w: World,
     pub next_id: u32,
     pub steps: u64,
+    /// Steps after which the root is given up.
+    pub budget: u64,
     pub stack: Vec<Activation>,
     pub out: Output,
     /// Tensors whose type changed, in order; statements look at the part that grew while they ran.
@@ -63,6 +65,7 @@ impl<'a> Machine<'a> {
             w: World::default(),
             next_id: 0,
             steps: 0,
+            budget: super::limits::MAX_STEPS,
             stack: Vec::new(),
             out: Output::default(),
             changed: Vec::new(),

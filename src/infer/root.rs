@@ -293,6 +293,8 @@ impl Machine<'_> {
         self.stack = vec![Activation { func, call: None }];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
+        let own = self.project.func(func).spans.len() as u64;
+        self.budget = super::limits::MAX_STEPS + own * super::limits::STEPS_PER_STATEMENT;
     }
 
     /// An object of a class, before its constructor.
