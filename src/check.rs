@@ -50,6 +50,7 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     let mut diagnostics: Vec<Vec<Diagnostic>> = vec![Vec::new(); ids.len()];
     let mut irs: Vec<(FileId, FileIr)> = Vec::with_capacity(ids.len());
     for ((id, parsed), found) in ids.iter().zip(parsed).zip(&mut diagnostics) {
+        found.extend(files[*id].unreadable.iter().map(|why| diagnostics::unreadable(*id, why)));
         found.extend(parsed.problems.iter().map(|p| describe_syntax(*id, p)));
         irs.push((*id, parsed.ir));
     }

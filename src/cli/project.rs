@@ -118,11 +118,12 @@ pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> R
         Some(name) => Some(read_stdin(name, &input.cwd, &mut sources)?),
         None => None,
     };
-    let texts: Vec<Result<String, String>> = sources
+    // Outside: the file cannot be read; inside: its bytes are no text, which is a finding.
+    let texts: Vec<Result<Result<String, String>, String>> = sources
         .par_iter()
         .map(|source| match &stdin {
-            Some((path, text)) if *path == source.path => Ok(text.clone()),
-            _ => std::fs::read(&source.path).map_err(|error| error.to_string()).and_then(|bytes| decode(&bytes)),
+            Some((path, text)) if *path == source.path => Ok(Ok(text.clone())),
+            _ => std::fs::read(&source.path).map_err(|error| error.to_string()).map(|bytes| decode(&bytes)),
         })
         .collect();
     let mut files = Files::default();
@@ -131,7 +132,9 @@ pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> R
         match text {
             Ok(text) => {
                 reported += usize::from(source.reported);
-                let mut file = File::new(source.shown, text);
+                let unreadable = text.as_ref().err().cloned();
+                let mut file = File::new(source.shown, text.unwrap_or_default());
+                file.unreadable = unreadable;
                 file.reported = source.reported;
                 files.add(file);
             }

@@ -11,7 +11,25 @@ pub use suppress::suppress;
 pub use when::conditions;
 pub use words::{describe, describe_syntax};
 
-use crate::source::{Diagnostic, Place};
+use crate::source::{Diagnostic, FileId, Place, Span};
+
+/// A file whose bytes are no text in the encoding it declares.
+pub fn unreadable(file: FileId, why: &str) -> Diagnostic {
+    let code = &codes::UNREADABLE;
+    Diagnostic {
+        code: code.code,
+        name: code.name,
+        severity: code.severity,
+        message: format!("the file is not checked: {why}"),
+        place: Place { file, span: Span::default() },
+        primary: String::new(),
+        labels: Vec::new(),
+        notes: Vec::new(),
+        help: vec!["save it as UTF-8, or declare its encoding in the first two lines as PEP 263 says".to_string()],
+        when: Vec::new(),
+        fix: None,
+    }
+}
 
 /// A failure of the checker itself on a function; the rest of the run goes on.
 pub fn internal_error(place: Place, function: &str) -> Diagnostic {

@@ -10,7 +10,7 @@ use super::value::{ObjId, Value};
 use crate::ir::annotation::{Alt, Atom, AxisAtom, ClauseKind, Cond, Target, TypeExpr, TypedTarget};
 use crate::ir::{Claim, Const, StmtId};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType};
+use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType, dims_differ};
 
 /// A declared type, resolved: axes with their atoms, in order; `rest` for a bare atom.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl Machine<'_> {
     /// The types and the partition spec given to an assertion; `None` after a finding or when they are not known.
     fn declared_arguments(&mut self, id: StmtId, args: &CallArgs, rank: Option<usize>) -> Option<DeclaredType> {
         let mut out = DeclaredType::default();
-        let mut shards: Vec<(u8, Axis)> = Vec::new();
+        let mut shards: Vec<(i8, Axis)> = Vec::new();
         let mut spec = None;
         for arg in args.args.iter().skip(1) {
             match &arg.value {
@@ -61,7 +61,7 @@ impl Machine<'_> {
                         for axis in axes.iter() {
                             let atom = self.canonical_atom(id, atom, rank)?;
                             if let Atom::Shard(dim) = atom {
-                                let dim = u8::try_from(dim).ok()?;
+                                let dim = i8::try_from(dim).ok()?;
                                 if shards.iter().any(|(d, _)| *d == dim) {
                                     let name = Name::from("assert_type");
                                     let kind = FindingKind::BadArguments {
@@ -150,7 +150,7 @@ impl Machine<'_> {
             let known = t.local.get(axis).clone();
             let set = atom_set(*atom);
             let shard = match atom {
-                Atom::Shard(dim) => u8::try_from(*dim).ok(),
+                Atom::Shard(dim) => i8::try_from(*dim).ok(),
                 _ => None,
             };
             // A varying value may be declared the pending sum that it is about to be.
@@ -159,8 +159,7 @@ impl Machine<'_> {
                 && t.grad == crate::types::Tri::No
                 && known.set.leq(AxisType::EQUAL)
                 && set.leq(AxisType::EQUAL);
-            let shards_differ =
-                matches!((known.shard, shard), (Some(a), Some(b)) if a != b && known.set == AxisType::V);
+            let shards_differ = matches!((known.shard, shard), (Some(a), Some(b)) if dims_differ(a, b, t.rank()) && known.set == AxisType::V);
             if (known.set.meet(set).is_empty() && !transmuted && !adopted) || shards_differ {
                 let declared = AxisState { set, shard, origin: None };
                 let operand = OperandAt { place: Some(at), state: known, is_number: false, is_divisor: false };

@@ -12,6 +12,7 @@ use crate::ir::{Const, StmtId};
 use crate::rules::collective::DimRef;
 use crate::rules::{Bound, CollectiveRule, Form, Pattern, Transition};
 use crate::source::{Name, Place};
+use crate::types::dims_differ;
 use crate::types::{
     Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri,
 };
@@ -393,7 +394,7 @@ impl Machine<'_> {
             from: before.origin.clone(),
         });
         let tracked = self.w.modes.typecheck.is_none() || self.w.modes.global;
-        let shard = result.shard.filter(|_| tracked && result.set == AxisType::V).and_then(|d| u8::try_from(d).ok());
+        let shard = result.shard.filter(|_| tracked && result.set == AxisType::V).and_then(|d| i8::try_from(d).ok());
         AxisState { set: result.set, shard, origin: Some(origin) }
     }
 
@@ -428,8 +429,8 @@ impl Machine<'_> {
             return Ok(());
         }
         let meet = state.set.meet(accepted);
-        let shards_differ =
-            matches!((source.shard, state.shard), (Some(a), Some(b)) if a != i64::from(b) && state.set == AxisType::V);
+        let source_dim = source.shard.and_then(|d| i8::try_from(d).ok());
+        let shards_differ = matches!((source_dim, state.shard), (Some(a), Some(b)) if dims_differ(a, b, input.rank()) && state.set == AxisType::V);
         let strict = self.w.modes.typecheck == Some(true);
         if strict && state.set.is_unknown() && !input.untracked {
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));

@@ -103,7 +103,7 @@ pub enum ArgumentProblem {
     MissingSource,
     MissingResult,
     /// Several axes shard one dim and no order is given.
-    UnorderedShards(u8),
+    UnorderedShards(i8),
     /// The tensor has no type on the axis.
     NoType(Axis),
     /// Sharding claimed for a value of another type.

@@ -40,7 +40,10 @@ impl Machine<'_> {
             None if rule.class == OpClass::Metadata => return self.shape_value(call, args),
             None => passthrough_input.unwrap_or_else(LocalType::unknown),
         };
-        if !(rule.identity || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast)) {
+        if !(rule.identity
+            || rule.dims.is_some()
+            || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast))
+        {
             self.move_shards(call, args, &mut local);
         }
         let grad = self.result_grad(call, args);
@@ -418,7 +421,7 @@ impl Machine<'_> {
             let at = call.rule.args.index(name)?;
             args.args[call.bound.first(at)?].value.as_int()
         };
-        let norm = |d: Option<i64>| crate::types::normalize_dim(d?, rank?).and_then(|d| u8::try_from(d).ok());
+        let norm = |d: Option<i64>| crate::types::normalize_dim(d?, rank?).and_then(|d| i8::try_from(d).ok());
         match call.rule.shape {
             shapes::ShapeRule::Transpose => {
                 let (Some(a), Some(b)) = (norm(int("dim0")), norm(int("dim1"))) else { return local.forget_shards() };
@@ -436,7 +439,7 @@ impl Machine<'_> {
                 local.map_shards(|d| (d < 2).then(|| 1 - d))
             }
             shapes::ShapeRule::Unsqueeze => {
-                let at = int("dim").filter(|d| *d >= 0).and_then(|d| u8::try_from(d).ok());
+                let at = int("dim").filter(|d| *d >= 0).and_then(|d| i8::try_from(d).ok());
                 let Some(at) = at else { return local.forget_shards() };
                 local.map_shards(|d| Some(if d >= at { d + 1 } else { d }));
             }

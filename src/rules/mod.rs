@@ -7,6 +7,7 @@
 mod book;
 mod builtin;
 pub mod collective;
+pub mod dims;
 mod load;
 pub mod operator;
 mod schema;

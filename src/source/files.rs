@@ -18,12 +18,14 @@ pub struct File {
     pub text: String,
     /// Whether findings in this file are reported (all files are loaded).
     pub reported: bool,
+    /// Why the bytes are no text; the text is empty then.
+    pub unreadable: Option<String>,
     lines: OnceLock<LineIndex>,
 }
 
 impl File {
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
-        File { path: path.into(), text: text.into(), reported: true, lines: OnceLock::new() }
+        File { path: path.into(), text: text.into(), reported: true, unreadable: None, lines: OnceLock::new() }
     }
     pub fn lines(&self) -> &LineIndex {
         self.lines.get_or_init(|| LineIndex::new(&self.text))

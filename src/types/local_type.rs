@@ -11,8 +11,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct AxisState {
     pub set: AxisType,
-    /// For a varying value: the tensor dim that is split over the axis, from 0; forgotten when the value may be anything else.
-    pub shard: Option<u8>,
+    /// For a varying value: the tensor dim that is split over the axis, from 0, or negative from the end where the rank is not
+    /// known; forgotten when the value may be anything else.
+    pub shard: Option<i8>,
     /// The place that decided the type.
     pub origin: Option<Arc<Origin>>,
 }
@@ -31,7 +32,7 @@ impl AxisState {
     pub fn new(set: impl Into<AxisType>) -> AxisState {
         AxisState { set: set.into(), shard: None, origin: None }
     }
-    pub fn shard(dim: u8) -> AxisState {
+    pub fn shard(dim: i8) -> AxisState {
         AxisState { set: AxisType::V, shard: Some(dim), origin: None }
     }
     #[must_use]
@@ -145,10 +146,20 @@ impl LocalType {
         }
     }
     /// Rewrites every shard dim; `None` forgets it.
-    pub fn map_shards(&mut self, f: impl Fn(u8) -> Option<u8>) {
+    pub fn map_shards(&mut self, f: impl Fn(i8) -> Option<i8>) {
         self.rest.shard = self.rest.shard.and_then(&f);
         for (_, state) in &mut self.axes {
             state.shard = state.shard.and_then(&f);
         }
     }
+}
+
+/// Whether two shard dims of one tensor are known to be different dims: counted from the same end, or with a known rank.
+pub fn dims_differ(a: i8, b: i8, rank: Option<usize>) -> bool {
+    if (a < 0) == (b < 0) {
+        return a != b;
+    }
+    let Some(rank) = rank.and_then(|r| i8::try_from(r).ok()) else { return false };
+    let from_start = |d: i8| if d < 0 { d + rank } else { d };
+    from_start(a) != from_start(b)
 }

@@ -11,7 +11,7 @@ mod shape;
 mod tensor;
 
 pub use axis_type::{AxisType, Spmd};
-pub use local_type::{AxisState, LocalType};
+pub use local_type::{AxisState, LocalType, dims_differ};
 pub use mesh::{Axis, AxisSet, Mesh};
 pub use origin::{Origin, Reason};
 pub use shape::{Dim, Shape, normalize as normalize_dim};

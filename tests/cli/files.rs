@@ -68,8 +68,8 @@ fn encodings_are_those_of_python() {
     assert_eq!(paths(&session, &[]), ["bom.py", "latin.py"]);
     session.write("broken.py", b"x = 1\ny = '\xff'\n");
     let ran = session.run(&["check", "--output-format", "concise"]);
-    assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("cannot read `broken.py`: ") && ran.err.contains("UTF-8"), "{ran:?}");
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("broken.py:1:1: error[SPMD912]") && ran.out.contains("UTF-8"), "{ran:?}");
     assert!(ran.out.contains("bom.py:1:"), "{ran:?}");
 }
 

@@ -1,0 +1,137 @@
+//! How a split dim flows through an operation, by its notation (`"... m k, ... k n -> ... m n"`). In: the notation and, for each
+//! operand, whether it varies and which dim is split. Out: the split dim of the result, or that the split dim is contracted, which
+//! leaves a pending sum. Never: a guess: a dim that cannot be named gives [`Flow::Unknown`].
+//! Source: DESIGN.md section 4, "contraction of a dim that is known to be sharded in both operands gives P". Next: `shapes.rs`.
+
+/// An operand on one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    pub varying: bool,
+    /// From 0, or negative from the end where the rank is not known.
+    pub dim: Option<i8>,
+    pub rank: Option<usize>,
+}
+
+/// Where the split dim goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// To this dim of the result.
+    Dim(i8),
+    /// It is summed over: every rank holds a term.
+    Contracted,
+    Unknown,
+}
+
+/// A named dim of a notation: a letter, or a place counted from the end of the dims that `...` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Label<'a> {
+    Letter(&'a str),
+    Rest(i8),
+}
+
+/// The flow of the split dim; operands beyond the terms of the notation, or missing ones, are allowed at its end only.
+pub fn flow(notation: &str, operands: &[Split]) -> Flow {
+    let Some((inputs, output)) = notation.split_once("->") else { return Flow::Unknown };
+    let terms: Vec<Vec<&str>> = inputs.split(',').map(|t| t.split_whitespace().collect()).collect();
+    let output: Vec<&str> = output.split_whitespace().collect();
+    if operands.len() > terms.len() {
+        return Flow::Unknown;
+    }
+    let mut label = None;
+    for (term, operand) in terms.iter().zip(operands).filter(|(_, o)| o.varying) {
+        match (operand.dim.and_then(|d| label_of(term, d, operand.rank)), label) {
+            (None, _) => return Flow::Unknown,
+            (Some(found), None) => label = Some(found),
+            (Some(found), Some(known)) if found == known => {}
+            (Some(_), Some(_)) => return Flow::Unknown,
+        }
+    }
+    let Some(label) = label else { return Flow::Unknown };
+    // An operand that has the dim whole, or a term that lacks it and is added, does not fit the split.
+    let whole = terms.iter().zip(operands).any(|(term, o)| !o.varying && has(term, label));
+    if whole {
+        return Flow::Unknown;
+    }
+    if let Some(dim) = place_of(&output, label) {
+        return Flow::Dim(dim);
+    }
+    let added = operands.len() > 2 && terms.iter().zip(operands).skip(2).any(|(term, _)| !has(term, label));
+    if added { Flow::Unknown } else { Flow::Contracted }
+}
+
+fn letters<'a, 'b>(term: &'b [&'a str]) -> (&'b [&'a str], bool) {
+    match term.split_first() {
+        Some((&"...", rest)) => (rest, true),
+        _ => (term, false),
+    }
+}
+
+fn label_of<'a>(term: &[&'a str], dim: i8, rank: Option<usize>) -> Option<Label<'a>> {
+    let (letters, open) = letters(term);
+    let count = i8::try_from(letters.len()).ok()?;
+    let from_end = match (dim < 0, open, rank) {
+        (true, _, _) => dim,
+        (false, false, _) => dim - count,
+        (false, true, Some(rank)) => dim - i8::try_from(rank).ok()?,
+        (false, true, None) => return None,
+    };
+    let at = count + from_end;
+    match (usize::try_from(at), open) {
+        (Ok(at), _) => letters.get(at).map(|l| Label::Letter(l)),
+        (Err(_), true) => Some(Label::Rest(at)),
+        (Err(_), false) => None,
+    }
+}
+
+fn has(term: &[&str], label: Label<'_>) -> bool {
+    let (letters, open) = letters(term);
+    match label {
+        Label::Letter(letter) => letters.contains(&letter),
+        Label::Rest(_) => open,
+    }
+}
+
+fn place_of(output: &[&str], label: Label<'_>) -> Option<i8> {
+    let (letters, open) = letters(output);
+    let count = i8::try_from(letters.len()).ok()?;
+    match label {
+        Label::Letter(letter) => {
+            let at = i8::try_from(letters.iter().position(|l| *l == letter)?).ok()?;
+            Some(if open { at - count } else { at })
+        }
+        Label::Rest(at) if open => Some(at - count),
+        Label::Rest(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINEAR: &str = "... k, n k, n -> ... n";
+
+    fn split(dim: i8) -> Split {
+        Split { varying: true, dim: Some(dim), rank: None }
+    }
+    fn whole() -> Split {
+        Split { varying: false, dim: None, rank: None }
+    }
+
+    #[test]
+    fn a_linear_layer_keeps_or_contracts_its_split() {
+        assert_eq!(flow(LINEAR, &[whole(), split(0)]), Flow::Dim(-1));
+        assert_eq!(flow(LINEAR, &[whole(), split(0), split(0)]), Flow::Dim(-1));
+        assert_eq!(flow(LINEAR, &[split(-1), split(1)]), Flow::Contracted);
+        assert_eq!(flow(LINEAR, &[split(-1), split(1), whole()]), Flow::Unknown);
+        assert_eq!(flow(LINEAR, &[split(-1), split(0)]), Flow::Unknown);
+        assert_eq!(flow(LINEAR, &[split(0), whole()]), Flow::Unknown);
+        let known = Split { rank: Some(3), ..split(0) };
+        assert_eq!(flow(LINEAR, &[known, whole()]), Flow::Dim(-3));
+    }
+
+    #[test]
+    fn a_matrix_product_contracts_its_inner_dim() {
+        assert_eq!(flow("m k, k n -> m n", &[split(1), split(0)]), Flow::Contracted);
+        assert_eq!(flow("m k, k n -> m n", &[split(0), whole()]), Flow::Dim(0));
+    }
+}
