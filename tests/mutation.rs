@@ -1,4 +1,4 @@
-//! Files that are almost programs. In: files of `corpus/`, mutated in a fixed order. Out: an answer for each, in time.
+//! Files that are almost programs. In: files of `corpus/` and recorded programs, mutated in a fixed order. Out: an answer for each, in time.
 //! Never: a panic, a hang, an `internal-error`. Next: `src/syntax/depth.rs`.
 
 mod support;
@@ -109,10 +109,21 @@ fn trouble(rules: &RuleBook, source: &str) -> Option<String> {
     (started.elapsed() > LONGEST).then(|| format!("{:?}", started.elapsed()))
 }
 
+/// Some of the recorded programs: there every line has a type.
+fn recorded() -> Vec<String> {
+    let text = support::read("tests/oracle/structured.jsonl");
+    let source = |line: &str| {
+        let case: serde_json::Value = serde_json::from_str(line).expect("a line of the record is JSON");
+        case["source"].as_str().expect("a case has a source").to_owned()
+    };
+    text.lines().take(60).map(source).collect()
+}
+
 #[test]
 fn mutants_get_an_answer() {
     let rules = builtin();
-    let texts: Vec<String> = support::files_below("corpus", ".py").iter().map(|path| support::read(path)).collect();
+    let mut texts: Vec<String> = support::files_below("corpus", ".py").iter().map(|path| support::read(path)).collect();
+    texts.extend(recorded());
     let failed: Vec<String> = support::on_threads(0, || {
         let each = (0..MUTANTS).into_par_iter().filter_map(|number| {
             let mut random = Random::new(number + 1);
