@@ -119,6 +119,12 @@ fn settings(config: &Config, want: Want) -> Settings {
             out.flags.push((Name::from(flag.name.as_str()), value));
         }
     }
+    for default in &config.defaults {
+        // The configuration was validated with the same parser.
+        if let Ok(ty) = syntax::parse_type_expr(&default.text) {
+            out.defaults.push((Name::from(default.name.as_str()), ty));
+        }
+    }
     out
 }
 

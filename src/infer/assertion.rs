@@ -294,7 +294,7 @@ impl Machine<'_> {
         }
     }
 
-    fn assume_cond(&mut self, cond: &Cond) {
+    pub fn assume_cond(&mut self, cond: &Cond) {
         let formula = super::settings::cond_formula(cond);
         if let super::formula::Outcome::Open(atom) = formula.eval(&self.w.facts) {
             let value = !matches!(formula, super::formula::Formula::Not(_));

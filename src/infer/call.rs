@@ -119,7 +119,7 @@ impl Machine<'_> {
 
     /// A call of an unknown value: by rule if its path has one.
     fn call_symbol(&mut self, id: StmtId, path: &Name, args: &CallArgs) -> Eval {
-        if self.rules.get(path).is_some() {
+        if self.rules.get(path).is_some() || self.settings.extern_of(path).is_some() {
             return self.call_external(id, path, args);
         }
         self.unresolved(args, path);

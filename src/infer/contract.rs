@@ -7,6 +7,7 @@ use super::expr::CallArgs;
 use super::finding::{AnnotationName, Declared, FindingKind};
 use super::heap::Cell;
 use super::machine::Machine;
+use super::settings::Settings;
 use super::value::{Closure, Value};
 use super::world::Frame;
 use crate::ir::annotation::{ClauseKind, Result_, Target, TypeExpr, TypedTarget};
@@ -83,6 +84,44 @@ impl Machine<'_> {
         })
     }
 
+    /// A call of an external function with a declared signature.
+    pub fn declared_extern(&mut self, id: StmtId, path: &str, args: &CallArgs) -> Option<Value> {
+        let declared = self.settings.extern_of(path)?.clone();
+        let at = self.place(id);
+        for (i, typed) in declared.params.iter().enumerate() {
+            let Target::Name(name) = &typed.target else { continue };
+            let Some(arg) = args
+                .args
+                .iter()
+                .find(|a| a.keyword.as_ref() == Some(name))
+                .or_else(|| args.args.iter().filter(|a| a.keyword.is_none()).nth(i))
+            else {
+                continue;
+            };
+            let (part, value) = (arg.part, arg.value.clone());
+            let Some(tensor) = self.as_tensor(&value) else { continue };
+            let rank = self.w.heap.tensor(tensor).and_then(TensorType::rank);
+            let Some(wanted) = self.resolve_type(&typed.ty, rank) else { continue };
+            let place = self.part(id, part);
+            if !self.declare(id, tensor, &wanted, Declared::Argument, at, place) {
+                return Some(self.new_tensor(TensorType::unknown()));
+            }
+        }
+        let types = match &declared.result {
+            Result_::One(ty) => std::slice::from_ref(ty),
+            Result_::Tuple(types) => types.as_slice(),
+        };
+        let mut values = Vec::new();
+        for ty in types {
+            let resolved = self.resolve_type(ty, None);
+            values.push(self.of_declared(id, resolved, &Name::from(path)));
+        }
+        Some(match &declared.result {
+            Result_::One(_) => values.pop().unwrap_or(Value::Unknown),
+            Result_::Tuple(_) => Value::tuple(values),
+        })
+    }
+
     /// The arguments by parameter, without defaults.
     fn bound_for_contract(&mut self, func: &Func, args: &CallArgs) -> Vec<Value> {
         let mut position = 0;
@@ -138,8 +177,25 @@ impl Machine<'_> {
     }
 
     /// At the start of a root: parameters have their declared types.
-    pub fn entered_root(&mut self, _root: FuncRef) {
+    pub fn entered_root(&mut self, root: FuncRef) {
         let func = self.func();
+        let settings: &Settings = self.settings;
+        for (module, cond) in &settings.assumptions {
+            if *module == root.module {
+                self.assume_cond(cond);
+            }
+        }
+        for param in &func.params {
+            let Some(ty) = settings.default_type(&param.name) else { continue };
+            let value = self.local(param.local);
+            if !matches!(value, Value::Sym(_)) || self.hinted_other(&param.name) {
+                continue;
+            }
+            let by = self.place_of(param.span);
+            if let (Some(declared), Some(tensor)) = (self.resolve_type(ty, None), self.as_tensor(&value)) {
+                self.declare(StmtId(0), tensor, &declared, Declared::Comment, by, by);
+            }
+        }
         let Some(contract) = contract(func) else { return };
         let typed: Vec<&TypedTarget> = contract.params.clone();
         for typed in typed {

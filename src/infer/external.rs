@@ -16,6 +16,9 @@ use std::sync::Arc;
 impl Machine<'_> {
     /// A function outside the project.
     pub fn call_external(&mut self, id: StmtId, path: &Name, args: &CallArgs) -> Eval {
+        if let Some(value) = self.declared_extern(id, path, args) {
+            return Eval::One(value);
+        }
         match self.rules.get(path).cloned() {
             Some(Entry::Op(rule)) => Eval::One(self.apply_op(id, &rule, args)),
             Some(Entry::Collective(rule)) => Eval::One(self.collective(id, &rule, args)),

@@ -5,7 +5,7 @@ use super::formula::{Atom, Formula, truth};
 use super::statics::Statics;
 use super::value::{Flavour, Value};
 use crate::ir::Const;
-use crate::ir::annotation::{ClauseKind, Cond};
+use crate::ir::annotation::{ClauseKind, Cond, Result_, TypeExpr, TypedTarget};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::Name;
@@ -31,12 +31,37 @@ pub struct Settings {
     pub groups: Vec<(Name, Vec<Name>)>,
     /// Flags with a fixed value.
     pub flags: Vec<(Name, Const)>,
+    /// Declared signatures of functions outside the project: (path, parameters, result).
+    pub externs: Vec<Extern>,
+    /// Assumptions by module.
+    pub assumptions: Vec<(ModuleId, Cond)>,
+    /// Types of parameters by name, from the configuration; `inputs` stands for those without one.
+    pub defaults: Vec<(Name, TypeExpr)>,
     pub wants_types: bool,
     pub statics: Statics,
     pub relevance: super::relevance::Relevance,
 }
 
+/// A declared signature of a function outside the project.
+#[derive(Clone, Debug)]
+pub struct Extern {
+    pub path: Name,
+    pub params: Vec<TypedTarget>,
+    pub result: Result_,
+}
+
 impl Settings {
+    /// The declared signature of an external function.
+    pub fn extern_of(&self, path: &str) -> Option<&Extern> {
+        self.externs.iter().find(|e| e.path == path)
+    }
+
+    /// The configured type of a parameter.
+    pub fn default_type(&self, name: &str) -> Option<&TypeExpr> {
+        let named = self.defaults.iter().find(|(n, _)| n == name);
+        named.or_else(|| self.defaults.iter().find(|(n, _)| n == "inputs")).map(|(_, t)| t)
+    }
+
     /// Adds the directives of every module.
     pub fn add_directives(&mut self, project: &Project) {
         for (id, module) in project.modules.iter_enumerated() {
@@ -52,6 +77,10 @@ impl Settings {
                     }
                     ClauseKind::Alias { name, parts } => self.aliases.push((name.clone(), parts.clone())),
                     ClauseKind::Group { expr, axes } => self.groups.push((expr.clone(), axes.clone())),
+                    ClauseKind::Extern { path, params, result } => {
+                        self.externs.push(Extern { path: path.clone(), params: params.clone(), result: result.clone() })
+                    }
+                    ClauseKind::Assume(cond) => self.assumptions.push((id, cond.clone())),
                     _ => {}
                 }
             }
