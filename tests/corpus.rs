@@ -146,3 +146,16 @@ fn the_readme_shows_the_real_output() {
     }
     assert_eq!(block.trim_end(), output.trim_end(), "UPDATE=1 cargo test --release --test corpus rewrites it");
 }
+
+/// The annotations that the README shows are ones the checker takes.
+#[test]
+fn the_readme_annotates_rightly() {
+    let readme = support::read("README.md");
+    let block =
+        readme.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("there is an example");
+    let files = support::files([("readme.py", block)]);
+    let found = support::run(&builtin(), &files, Want::Findings).diagnostics;
+    let errors: Vec<&str> =
+        found.iter().filter(|found| found.severity == Severity::Error).map(|found| found.message.as_str()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
