@@ -5,6 +5,7 @@
 use super::assertion::DeclaredType;
 use super::expr::CallArgs;
 use super::finding::{AnnotationName, Declared, FindingKind};
+use super::formula::Formula;
 use super::heap::Cell;
 use super::machine::Machine;
 use super::settings::Settings;
@@ -38,6 +39,22 @@ pub fn contract(func: &Func) -> Option<Contract<'_>> {
         }
     }
     (!out.params.is_empty() || out.result.is_some()).then_some(out)
+}
+
+/// The conditions on which the declared types of a function depend.
+pub fn contract_conditions(func: &Func) -> Vec<Formula> {
+    let Some(contract) = contract(func) else { return Vec::new() };
+    let results: &[TypeExpr] = match contract.result {
+        Some(Result_::One(ty)) => std::slice::from_ref(ty),
+        Some(Result_::Tuple(types)) => types,
+        None => &[],
+    };
+    let types = contract.params.iter().map(|p| &p.ty).chain(results);
+    types
+        .flat_map(|ty| &ty.alternatives)
+        .filter_map(|(cond, _)| cond.as_ref())
+        .map(super::settings::cond_formula)
+        .collect()
 }
 
 impl Machine<'_> {

@@ -227,7 +227,7 @@ impl Machine<'_> {
     }
 
     /// Splits a world until the formula is decided or cannot be; `None` means that nothing tells.
-    fn split(&mut self, formula: &Formula, world: World, then: &mut dyn FnMut(&mut Self, World, Option<bool>)) {
+    pub fn split(&mut self, formula: &Formula, world: World, then: &mut dyn FnMut(&mut Self, World, Option<bool>)) {
         match formula.eval(&world.facts) {
             Outcome::Decided(b) => then(self, world, Some(b)),
             Outcome::Open(atom) => {

@@ -1,6 +1,7 @@
 //! Roots: module bodies, and functions that no analysed call reaches. In: the project. Out: merged [`Output`].
 //! Never: dependence on the order of threads: roots are independent and merged in order. Source: DESIGN.md section 5. Next: `machine.rs`.
 
+use super::contract::contract_conditions;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
 use super::output::{Output, Reason};
@@ -9,7 +10,7 @@ use super::settings::Settings;
 use super::statics::{Statics, module_body};
 use super::value::{Closure, Flavour, Method, Value};
 use super::world::{Flow, Frame, World};
-use crate::ir::{FuncKind, LocalKind, ParamKind};
+use crate::ir::{Func, FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Name};
@@ -243,7 +244,7 @@ impl Machine<'_> {
             }
             None => None,
         };
-        for world in worlds {
+        for world in self.declared_worlds(func, worlds) {
             self.w = world;
             self.begin(root, func.locals.len());
             let mut given = Vec::new();
@@ -272,6 +273,19 @@ impl Machine<'_> {
         }
         self.out.finish();
         self.out
+    }
+
+    /// Worlds in which the conditions of the function's declared types are decided.
+    fn declared_worlds(&mut self, func: &Func, mut worlds: Vec<World>) -> Vec<World> {
+        for formula in contract_conditions(func) {
+            let mut next = Vec::new();
+            for world in worlds {
+                self.split(&formula, world, &mut |_, world, _| next.push(world));
+            }
+            worlds = next;
+        }
+        worlds.truncate(super::limits::MAX_WORLDS);
+        worlds
     }
 
     fn unknown_param(&mut self, param: &crate::ir::Param) -> Value {

@@ -27,7 +27,7 @@ pub fn vocabulary(project: &Project, rules: &RuleBook, module: ModuleId) -> Vec<
             let alias = imports.iter().find(|(_, path)| path == DEFAULT).map_or("spmd", |(alias, _)| alias);
             rules
                 .collectives()
-                .filter(|r| r.form == Form::SrcDst && r.name.starts_with(DEFAULT))
+                .filter(|r| r.form == Form::SrcDst && r.op != "redistribute" && r.name.starts_with(DEFAULT))
                 .find_map(|r| call(r, from, to))
                 .map(|text| text.replace("spmd.", &format!("{alias}.")))
         };

@@ -142,6 +142,11 @@ fn single(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
         ShapeRule::Linear => {
             let s = args.shapes();
             let mut out = s.first()?.clone()?;
+            if s.get(1)?.as_ref().is_some_and(|w| w.rank() == 1) {
+                // A weight without output features is one of them, and leaves no dim.
+                out.0.pop();
+                return Some(out);
+            }
             *out.0.last_mut()? = s.get(1)?.as_ref().and_then(|w| w.0.first().copied()).flatten();
             Some(out)
         }

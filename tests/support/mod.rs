@@ -4,6 +4,8 @@
 // Every test program compiles this file and uses a part of it.
 #![allow(dead_code)]
 
+pub mod spec;
+
 use spmd_check::config::Config;
 use spmd_check::rules::RuleBook;
 use spmd_check::source::{Diagnostic, File, Files};

@@ -121,10 +121,7 @@ impl Words<'_> {
             }
         }
         let when = conditions(&finding.worlds, &finding.silent_worlds);
-        let mut notes = draft.notes;
-        if !when.is_empty() {
-            notes.push(format!("this holds when {}", when.join(", or when ")));
-        }
+        let notes = draft.notes;
         let mut help = draft.help;
         let mut fix = None;
         for (i, repair) in finding.repairs.iter().enumerate() {
