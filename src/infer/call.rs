@@ -282,9 +282,10 @@ impl Machine<'_> {
 
     fn record_params(&mut self, func: &Func) {
         let place = self.place_of(func.name_span);
-        for param in &func.params {
-            let value = self.local(param.local);
-            self.record_at(place, &param.name, &value);
+        let captured = func.captures.iter().map(|(_, inner)| (*inner, &func.locals[*inner].name));
+        for (local, name) in func.params.iter().map(|p| (p.local, &p.name)).chain(captured) {
+            let value = self.local(local);
+            self.record_at(place, name, &value);
         }
     }
 
@@ -404,6 +405,12 @@ impl Machine<'_> {
             Value::Tuple(items) => {
                 for item in items.iter() {
                     self.forget_value(item, depth - 1);
+                }
+            }
+            Value::Object(id) => {
+                let attrs = self.w.heap.object(*id).map_or_else(Vec::new, |o| o.attrs.clone());
+                for (_, value) in attrs.iter().filter(|(_, v)| matches!(v, Value::Tensor(_))) {
+                    self.forget_value(value, depth - 1);
                 }
             }
             Value::List(id) => {

@@ -423,7 +423,7 @@ impl Machine<'_> {
         if !call.rule.differentiable
             && input.grad != Tri::Yes
             && state.set.leq(AxisType::EQUAL)
-            && !was_communicated(state)
+            && !was_communicated(state, self.place(id))
         {
             // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
             return Ok(());
@@ -678,15 +678,15 @@ impl Machine<'_> {
     }
 }
 
-/// Whether a type was decided by a collective or a declaration somewhere in its chain.
-fn was_communicated(state: &AxisState) -> bool {
+/// Whether a type was decided by a declaration, or by a collective that stands before this place; one that stands after it belongs to
+/// an earlier round of a loop, between which the value may have been filled anew.
+fn was_communicated(state: &AxisState, here: Place) -> bool {
     let mut at = state.origin.as_ref();
     while let Some(origin) = at {
         match origin.reason {
-            Why::Collective(_) | Why::Declared | Why::Asserted | Why::Contract(_) => return true,
-            Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => {
-                at = origin.from.as_ref()
-            }
+            Why::Collective(_) => return origin.place.file == here.file && origin.place.span.end <= here.span.start,
+            Why::Declared | Why::Asserted | Why::Contract(_) => return true,
+            Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => at = origin.from.as_ref(),
         }
     }
     false

@@ -4,7 +4,7 @@
 use super::value::{ObjId, Value};
 use crate::project::ClassRef;
 use crate::source::Name;
-use crate::types::TensorType;
+use crate::types::{LocalType, TensorType, Tri};
 use std::sync::Arc;
 
 /// What an id stands for.
@@ -106,6 +106,27 @@ impl Heap {
             _ => None,
         }
     }
+    /// Forgets what is known of tensors that other methods may have changed since the constructor: all but parameters and what the
+    /// source declares.
+    pub fn forget_state(&mut self) {
+        let mutable: Vec<ObjId> = self
+            .cells
+            .iter()
+            .filter(|(_, cell)| match cell.as_ref() {
+                Cell::Tensor(t) => t.grad != Tri::Yes && !t.local.listed().any(|(_, s)| s.is_declared()),
+                _ => false,
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in mutable {
+            if let Some(t) = self.tensor_mut(id) {
+                t.local = LocalType::unknown();
+                t.zero = false;
+                t.untracked = true;
+            }
+        }
+    }
+
     /// Ids whose cells differ, and ids that only the other heap has.
     pub fn differences(&self, other: &Heap) -> (Vec<ObjId>, Vec<(ObjId, Arc<Cell>)>) {
         let (mut changed, mut added) = (Vec::new(), Vec::new());

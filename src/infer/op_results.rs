@@ -243,6 +243,10 @@ impl Machine<'_> {
         };
         let Some(tensor) = self.as_tensor(&target) else { return target };
         let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
+        if call.rule.class == OpClass::Fill && old.grad == Tri::Yes && self.w.modes.typecheck.is_none() {
+            // How a parameter is initialised says nothing about who sums its gradient.
+            return target;
+        }
         let part = if args.keyword("out").is_some() { 0 } else { args.args.first().map_or(0, |a| a.part) };
         let mut local = old.local.clone();
         for axis in LocalType::axes_of([&old.local, &ty]) {

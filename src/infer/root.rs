@@ -339,6 +339,9 @@ impl Machine<'_> {
         if worlds.is_empty() {
             worlds.push(before);
         }
+        for world in &mut worlds {
+            world.heap.forget_state();
+        }
         Built { object, worlds, next_id: self.next_id }
     }
 

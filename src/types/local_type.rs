@@ -43,6 +43,10 @@ impl AxisState {
     pub fn known(&self) -> Option<Spmd> {
         self.set.known()
     }
+    /// Whether the source states the type, in a comment or a call.
+    pub fn is_declared(&self) -> bool {
+        self.origin.as_ref().is_some_and(|o| matches!(o.reason, super::Reason::Declared | super::Reason::Asserted))
+    }
 
     /// Least upper bound; unequal shard dims are forgotten.
     #[must_use]
