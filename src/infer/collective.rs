@@ -686,7 +686,9 @@ fn was_communicated(state: &AxisState, here: Place) -> bool {
         match origin.reason {
             Why::Collective(_) => return origin.place.file == here.file && origin.place.span.end <= here.span.start,
             Why::Declared | Why::Asserted | Why::Contract(_) => return true,
-            Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => at = origin.from.as_ref(),
+            Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => {
+                at = origin.from.as_ref()
+            }
         }
     }
     false

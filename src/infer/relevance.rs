@@ -21,6 +21,10 @@ const TELLING: &[&str] = &[
     "rooted-collective",
 ];
 
+/// Names that other things have as well: they tell only where their path does.
+const COMMON: &[&str] =
+    &["gather", "scatter", "reduce", "local", "send", "recv", "shard", "apply", "convert", "broadcast"];
+
 /// Methods defined by more functions than this say nothing about which of them is called.
 const MAX_NAMESAKES: usize = 4;
 
@@ -53,8 +57,16 @@ impl Relevance {
             let skipped = m.ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
             for (func, f) in m.ir.funcs.iter_enumerated() {
                 let at = FuncRef { module, func };
-                let mut scan =
-                    Scan { func: f, telling: &telling, direct: false, methods: Vec::new(), names: Vec::new() };
+                let mut scan = Scan {
+                    project,
+                    rules,
+                    at,
+                    func: f,
+                    telling: &telling,
+                    direct: false,
+                    methods: Vec::new(),
+                    names: Vec::new(),
+                };
                 scan.block(&f.body);
                 if (scan.direct || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped && out.funcs.insert(at)
                 {
@@ -102,7 +114,7 @@ fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
             Entry::Op(_) | Entry::Module(_) | Entry::Group(_) => false,
         })
         .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
-        .filter(|name| !matches!(name.as_str(), "gather" | "scatter" | "reduce" | "local" | "send" | "recv" | "shard"))
+        .filter(|name| !COMMON.contains(&name.as_str()))
         .collect()
 }
 
@@ -118,6 +130,9 @@ fn called(project: &Project, from: FuncRef, name: &Name) -> Vec<FuncRef> {
 }
 
 struct Scan<'a> {
+    project: &'a Project,
+    rules: &'a RuleBook,
+    at: FuncRef,
     func: &'a Func,
     telling: &'a FxHashSet<Name>,
     direct: bool,
@@ -135,6 +150,22 @@ impl Scan<'_> {
         self.direct |= self.telling.contains(name);
         if matches!(operand, Operand::Global(_)) || self.func.kind == FuncKind::Module {
             self.names.push(name.clone());
+        }
+    }
+
+    /// A common name of something outside the project whose path has a rule.
+    fn tells_by_path(&self, base: &Operand, name: &Name) -> bool {
+        let Operand::Global(base) = base else { return false };
+        if !COMMON.contains(&name.as_str()) {
+            return false;
+        }
+        match self.project.member(self.at.module, base) {
+            Some(Resolved::External(path)) => match self.rules.get(&format!("{path}.{name}")) {
+                Some(Entry::Collective(_)) => true,
+                Some(Entry::Intrinsic(rule)) => TELLING.contains(&rule.does.as_str()),
+                Some(Entry::Op(_) | Entry::Module(_) | Entry::Group(_)) | None => false,
+            },
+            _ => false,
         }
     }
 
@@ -169,7 +200,7 @@ impl Scan<'_> {
     fn rvalue(&mut self, value: &Rvalue) {
         match value {
             Rvalue::Attr { base, name } => {
-                self.direct |= self.telling.contains(name);
+                self.direct |= self.telling.contains(name) || self.tells_by_path(base, name);
                 self.operand(base);
             }
             Rvalue::Use(operand) => self.operand(operand),
@@ -180,7 +211,7 @@ impl Scan<'_> {
                 }
             }
             Rvalue::CallMethod { base, name, args } => {
-                self.direct |= self.telling.contains(name) || name == "backward";
+                self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
                 self.methods.push(name.clone());
                 self.operand(base);
                 for arg in args {
