@@ -335,6 +335,10 @@ impl Machine<'_> {
 
     fn claim_item(&mut self, base: &Value, key: &Value) -> Value {
         match base {
+            Value::Sym(path) => {
+                let path = path.clone();
+                self.symbol_item(&path, key)
+            }
             Value::Tuple(items) => {
                 key.as_int().and_then(|n| items.get(usize::try_from(n).ok()?)).cloned().unwrap_or(Value::Unknown)
             }

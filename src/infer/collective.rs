@@ -477,7 +477,7 @@ impl Machine<'_> {
         if checked {
             (source.set, result.set) = (AxisType::P, AxisType::R);
         } else if self.is_extremum(call, args) {
-            source.set = AxisType::ALL;
+            source.set = self.extremum_takes(call, args);
         } else if input.grad == Tri::Yes && self.w.modes.grad {
             result.set = AxisType::I;
         }
@@ -510,6 +510,17 @@ impl Machine<'_> {
             Some(Value::ReduceOp(name)) => !matches!(name.as_str(), "SUM" | "sum"),
             Some(Value::Const(Const::Str(name))) => name != "sum",
             Some(_) => true,
+        }
+    }
+
+    /// What a reduction other than a sum takes: a maximum over the terms of a pending sum means nothing.
+    fn extremum_takes(&self, call: &Call<'_>, args: &CallArgs) -> AxisType {
+        let op = call.rule.reduce_op.and_then(|p| call.bound.first(p)).map(|i| &args.args[i].value);
+        match op {
+            Some(Value::ReduceOp(name)) if matches!(name.as_str(), "MAX" | "MIN" | "PRODUCT") => {
+                AxisType::EQUAL.join(AxisType::V)
+            }
+            _ => AxisType::ALL,
         }
     }
 
@@ -549,7 +560,7 @@ impl Machine<'_> {
         let Some(transition) = self.chosen_transition(call, args) else { return Ok(Value::Unknown) };
         let (mut source, result) = self.sides(call, args, &transition);
         if !checked && self.is_extremum(call, args) {
-            source.set = AxisType::ALL;
+            source.set = self.extremum_takes(call, args);
         }
         for axis in call.axes.iter() {
             if checked {

@@ -194,14 +194,9 @@ impl Machine<'_> {
     }
 
     /// At the start of a root: parameters have their declared types.
-    pub fn entered_root(&mut self, root: FuncRef) {
+    pub fn entered_root(&mut self, _root: FuncRef) {
         let func = self.func();
         let settings: &Settings = self.settings;
-        for (module, cond) in &settings.assumptions {
-            if *module == root.module {
-                self.assume_cond(cond);
-            }
-        }
         for param in &func.params {
             let Some(ty) = settings.default_type(&param.name) else { continue };
             let value = self.local(param.local);

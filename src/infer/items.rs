@@ -41,7 +41,7 @@ impl Machine<'_> {
     }
 
     /// An item of an unknown value keeps an identity if the key is a constant.
-    fn symbol_item(&mut self, path: &crate::source::Name, index: &Value) -> Value {
+    pub fn symbol_item(&mut self, path: &crate::source::Name, index: &Value) -> Value {
         let key = match index {
             Value::Const(Const::Int(n)) => n.to_string(),
             Value::Const(Const::Str(s)) => format!("{s:?}"),

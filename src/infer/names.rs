@@ -76,8 +76,17 @@ impl Machine<'_> {
         match self.project.member(module, name) {
             Some(resolved) => self.resolved(resolved),
             None if BUILTINS.contains(&name.as_str()) => Value::Path(Name::from(format!("builtins.{name}"))),
-            None => self.settings.group_named(name).map_or(Value::Sym(name.clone()), Value::Group),
+            None => match self.starred(module, name) {
+                Some(path) => self.external(&path),
+                None => self.settings.group_named(name).map_or(Value::Sym(name.clone()), Value::Group),
+            },
         }
+    }
+
+    /// A name that a star import may bring from outside, if the rules know it there.
+    fn starred(&self, module: ModuleId, name: &Name) -> Option<String> {
+        let mut paths = self.project.external_stars(module).map(|base| format!("{base}.{name}"));
+        paths.find(|path| self.rules.get(path).is_some())
     }
 
     /// The variable of a module whose body is under execution in this world.

@@ -244,7 +244,7 @@ impl Machine<'_> {
             }
             None => None,
         };
-        for world in self.declared_worlds(func, worlds) {
+        for world in self.declared_worlds(root.module, func, worlds) {
             self.w = world;
             self.begin(root, func.locals.len());
             let mut given = Vec::new();
@@ -276,7 +276,15 @@ impl Machine<'_> {
     }
 
     /// Worlds in which the conditions of the function's declared types are decided.
-    fn declared_worlds(&mut self, func: &Func, mut worlds: Vec<World>) -> Vec<World> {
+    fn declared_worlds(&mut self, module: ModuleId, func: &Func, mut worlds: Vec<World>) -> Vec<World> {
+        let settings: &Settings = self.settings;
+        for world in &mut worlds {
+            std::mem::swap(&mut self.w, world);
+            for (_, cond) in settings.assumptions.iter().filter(|(m, _)| *m == module) {
+                self.assume_cond(cond);
+            }
+            std::mem::swap(&mut self.w, world);
+        }
         for formula in contract_conditions(func) {
             let mut next = Vec::new();
             for world in worlds {

@@ -149,6 +149,15 @@ impl Project {
         }
     }
 
+    /// Paths outside the project from which a module imports every name.
+    pub fn external_stars(&self, module: ModuleId) -> impl Iterator<Item = String> {
+        let stars = &self.modules[module].stars;
+        stars
+            .iter()
+            .map(move |(path, level)| self.absolute(module, path, *level))
+            .filter(|p| self.module_named(p).is_none())
+    }
+
     /// The absolute dotted path of an import. A relative import that leaves the tree keeps what is known.
     pub fn absolute(&self, module: ModuleId, path: &str, level: u32) -> String {
         if level == 0 {

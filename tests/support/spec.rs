@@ -97,11 +97,16 @@ fn run_block(path: &str, block: &Block, outcome: &mut Outcome) {
     for found in &report.diagnostics {
         let file = &files[found.place.file];
         let line = file.position(found.place.span.start).line;
+        // As the one-line format shows it.
+        let title = match found.when.as_slice() {
+            [] => found.message.clone(),
+            when => format!("{} (when {})", found.message, when.join(" or ")),
+        };
         let at = expected.iter().enumerate().position(|(i, e)| {
             !met[i]
                 && e.file == file.path
                 && e.line == line
-                && fits(&e.kind, found.severity, found.name, found.code, &found.message)
+                && fits(&e.kind, found.severity, found.name, found.code, &title)
         });
         match at {
             Some(i) => met[i] = true,
