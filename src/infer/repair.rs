@@ -7,7 +7,7 @@ use super::ops::Operand;
 use super::value::ObjId;
 use crate::ir::StmtId;
 use crate::rules::{Arg, CollectiveRule, Kind, Role, Violation, apply};
-use crate::types::{Axis, AxisType, Spmd};
+use crate::types::{Axis, AxisType, Reason, Spmd};
 
 /// A conversion that a repair may insert: from, to, its traffic (0 none, 1 backward only, 2 forward).
 const CONVERSIONS: &[(Spmd, Spmd, u8)] =
@@ -46,9 +46,36 @@ impl Machine<'_> {
                 }
             }
         }
+        tried.extend(self.other_results(kind, axis, operands).into_iter().map(|r| (0, r)));
         tried.sort_by_key(|(traffic, _)| *traffic);
         tried.dedup_by(|a, b| a.1.text == b.1.text);
         tried.into_iter().map(|(_, r)| r).take(3).collect()
+    }
+
+    /// The collective that made an operand, asked for the other equal type (`dst=R` for `dst=I`): no traffic is added forward.
+    fn other_results(&self, kind: Kind, axis: &Axis, operands: &[Operand]) -> Vec<Repair> {
+        let mut out = Vec::new();
+        for (i, operand) in operands.iter().enumerate() {
+            let state = operand.ty.get(axis);
+            let (old, new) = match state.known() {
+                Some(Spmd::Replicate) => (Spmd::Replicate, Spmd::Invariant),
+                Some(Spmd::Invariant) => (Spmd::Invariant, Spmd::Replicate),
+                Some(Spmd::Varying | Spmd::Partial) | None => continue,
+            };
+            let Some(origin) = state.origin.as_ref().filter(|o| matches!(o.reason, Reason::Collective(_))) else {
+                continue;
+            };
+            let call = self.text(origin.place);
+            let Some((head, tail)) = call.split_once("dst=") else { continue };
+            let value = tail.find([',', ')']).map_or(tail, |end| &tail[..end]);
+            let Some(prefix) = value.strip_suffix(old.letter()) else { continue };
+            let legal = call.starts_with(prefix) && !call.contains('\n');
+            if legal && apply(kind, &with_type(operands, axis, i, new)).is_ok() {
+                let text = format!("{head}dst={prefix}{}{}", new.letter(), &tail[value.len()..]);
+                out.push(Repair { text: text.clone(), edit: Some((origin.place, text)) });
+            }
+        }
+        out
     }
 
     /// What would make a value fit for a collective: remove a duplicate, or convert first.

@@ -59,7 +59,8 @@ fn imports(project: &Project, module: ModuleId) -> Vec<(String, String)> {
 /// How the module spells a call of the rule: nothing if it imports a function of the same module by name, `alias.` if it imports the
 /// module.
 fn prefix_in(imports: &[(String, String)], rule: &CollectiveRule) -> Option<String> {
-    if rule.form != Form::Result {
+    // The texts of the default vocabulary carry its module's name already.
+    if rule.form != Form::Result || rule.name.starts_with(DEFAULT) {
         return None;
     }
     let (package, _) = rule.name.rsplit_once('.')?;
