@@ -41,7 +41,9 @@ impl Machine<'_> {
             "map" => Value::Unknown,
             "super" => self.super_value(args),
             "int" | "float" | "round" | "abs" | "divmod" => match first {
-                Some(v @ (Value::Const(_) | Value::Number(_) | Value::Rank(_) | Value::Size(_))) if name != "abs" => v,
+                Some(
+                    v @ (Value::Const(_) | Value::Number(_) | Value::Rank(_) | Value::Size(_) | Value::RankCond(_)),
+                ) if name != "abs" => v,
                 Some(v @ (Value::Tensor(_) | Value::Sym(_))) if self.is_tensor_like(&v) && name == "abs" => {
                     self.operator(id, "abs", &[v])
                 }

@@ -435,9 +435,7 @@ impl Machine<'_> {
         if strict && state.set.is_unknown() && !input.untracked {
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
         }
-        if (meet.is_empty() && !self.rank_restricted.contains(axis))
-            || (shards_differ && self.w.modes.typecheck.is_none())
-        {
+        if (meet.is_empty() && !self.is_restricted(axis)) || (shards_differ && self.w.modes.typecheck.is_none()) {
             let mut operand = self.input_at(id, call, Some(axis));
             operand.state = state.clone();
             let repairs = self.collective_repairs(id, call.rule, axis, call.input, source.set);

@@ -2,6 +2,7 @@
 //! Never: typing of operations (`ops.rs`, `collective.rs`) or resolution of calls (`call.rs`). Source: DESIGN.md section 5.
 //! Next: `expr.rs`.
 
+use super::expr::differing;
 use super::formula::{Formula, Outcome};
 use super::join::{Joiner, alike, differ_in_types};
 use super::limits::{MAX_LOOP_ROUNDS, MAX_UNROLLED, MAX_WORLDS};
@@ -252,8 +253,8 @@ impl Machine<'_> {
 
     fn branch(&mut self, id: StmtId, test: &Operand, then: &Block, orelse: &Block) -> Vec<Path> {
         let test = self.operand(test);
-        if let Value::RankCond(axes) = &test {
-            let (world, axes) = (std::mem::take(&mut self.w), axes.clone());
+        if let Some(axes) = differing(&test) {
+            let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Ranks(axes));
         }
         if matches!(test, Value::Unknown | Value::Number(_)) || self.is_data_test(&test) {

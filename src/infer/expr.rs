@@ -9,7 +9,7 @@ use super::value::{Closure, Flavour, Method, Value};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
-use crate::types::AxisSet;
+use crate::types::{AxisSet, AxisState, AxisType, LocalType};
 use std::sync::Arc;
 
 /// An argument of a call, evaluated, with the index of its place among the parts of the statement.
@@ -147,7 +147,9 @@ impl Machine<'_> {
 
     fn unary(&mut self, id: StmtId, op: UnOp, operand: &Value) -> Value {
         match (op, operand) {
-            (UnOp::Not, Value::RankCond(axes)) => Value::RankCond(axes.clone()),
+            (UnOp::Not, value) if differing(value).is_some() => {
+                Value::RankCond(differing(value).expect("the guard found axes"))
+            }
             (UnOp::Not, Value::Unknown | Value::Tensor(_) | Value::Number(_)) => Value::Unknown,
             (UnOp::Not, value) => {
                 let formula = self.formula(value).negate();
@@ -219,10 +221,13 @@ impl Machine<'_> {
                 let rest = a.items.first().cloned().or(a.rest);
                 Some(Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest }))))
             }
-            (_, a, b) if a.is_number() && b.is_number() => Some(self.arithmetic(a, b)),
             (BinOp::BitAnd | BinOp::BitOr | BinOp::BitXor, a, b) if is_truth(a) && is_truth(b) => {
                 Some(self.boolean(op == BinOp::BitAnd, &[a.clone(), b.clone()]))
             }
+            (BinOp::Div, a, Value::Size(axes)) if a.is_number() && number_type(a).is_none() => {
+                Some(Value::Number(Some(Arc::new(share_of(axes)))))
+            }
+            (_, a, b) if a.is_number() && b.is_number() => Some(self.arithmetic(a, b)),
             (BinOp::Mod, Value::Const(Const::Str(_)), _) => Some(Value::Unknown),
             _ => None,
         }
@@ -237,32 +242,12 @@ impl Machine<'_> {
 
     /// A number computed from numbers: it differs by rank where an operand does.
     pub fn arithmetic(&mut self, a: &Value, b: &Value) -> Value {
-        let ranks = |v: &Value| match v {
-            Value::Rank(axes) => Some(axes.clone()),
-            _ => None,
-        };
-        let types = |v: &Value| match v {
-            Value::Number(Some(t)) => Some(t.clone()),
-            _ => None,
-        };
-        let axes: AxisSet = ranks(a).iter().chain(&ranks(b)).flat_map(|s| s.iter().cloned()).collect();
-        let mut known: Option<crate::types::LocalType> = None;
-        for t in [types(a), types(b)].into_iter().flatten() {
-            known = Some(match known {
-                Some(k) => k.join(&t),
-                None => t.as_ref().clone(),
-            });
-        }
-        if !axes.is_empty() {
-            let mut t = known.unwrap_or_else(|| {
-                crate::types::LocalType::everywhere(crate::types::AxisState::new(crate::types::AxisType::R))
-            });
-            for axis in axes.iter() {
-                t.set(axis, crate::types::AxisState::new(crate::types::AxisType::V));
-            }
-            known = Some(t);
-        }
-        Value::Number(known.map(Arc::new))
+        let (x, y) = (number_type(a), number_type(b));
+        Value::Number(match (x, y) {
+            (None, None) => None,
+            (Some(t), None) | (None, Some(t)) => Some(Arc::new(t)),
+            (Some(x), Some(y)) => Some(Arc::new(x.join(&y))),
+        })
     }
 
     fn compare(&mut self, id: StmtId, op: CmpOp, left: &Value, right: &Value) -> Value {
@@ -307,6 +292,12 @@ impl Machine<'_> {
                     .map(|(a, _)| a.clone())
                     .collect();
                 Some(if axes.is_empty() { Value::Unknown } else { Value::RankCond(axes) })
+            }
+            (Value::Sym(path), Value::Const(Const::Int(_))) | (Value::Const(Const::Int(_)), Value::Sym(path))
+                if self.settings.is_rank(path) =>
+            {
+                // Not a flag: the ranks of a group that the name does not tell take different sides.
+                Some(Value::RankCond(AxisSet::one(crate::types::Axis::variable(path))))
             }
             (Value::Sym(path), Value::Const(Const::None)) if equal || negated => {
                 let name = self.flag_name(path);
@@ -495,6 +486,48 @@ pub fn cond(formula: Formula) -> Value {
         Formula::Const(b) => Value::Const(Const::Bool(b)),
         f => Value::Cond(Arc::new(f)),
     }
+}
+
+/// What a number is on the ranks, where it is not the same on all of them.
+pub fn number_type(v: &Value) -> Option<LocalType> {
+    let on = |axes: &AxisSet, set: AxisType| {
+        let mut t = LocalType::everywhere(AxisState::new(AxisType::R));
+        for axis in axes.iter() {
+            t.set(axis, AxisState::new(set));
+        }
+        t
+    };
+    match v {
+        Value::Rank(axes) => Some(on(axes, AxisType::V)),
+        // 1 on some ranks, 0 on the others: it differs, and it may be meant as one term of a sum.
+        Value::RankCond(axes) => Some(on(axes, AxisType::V.join(AxisType::P))),
+        Value::Number(Some(t)) => Some(t.as_ref().clone()),
+        _ => None,
+    }
+}
+
+/// The axes over whose ranks a test differs.
+pub fn differing(test: &Value) -> Option<AxisSet> {
+    match test {
+        Value::RankCond(axes) | Value::Rank(axes) => Some(axes.clone()),
+        Value::Number(Some(t)) => {
+            let varies = |s: &AxisState| s.set.contains(crate::types::Spmd::Varying);
+            let axes: AxisSet = t.listed().filter(|(_, s)| varies(s)).map(|(a, _)| a.clone()).collect();
+            (!axes.is_empty()).then_some(axes)
+        }
+        _ => None,
+    }
+}
+
+/// `1 / size`: the same on all ranks, and a term of a sum that is 1.
+pub fn share_of(axes: &AxisSet) -> LocalType {
+    let share = AxisState::new(AxisType::R.join(AxisType::P));
+    let known = axes.iter().all(|a| !a.is_variable());
+    let mut t = LocalType::everywhere(if known { AxisState::new(AxisType::R) } else { share.clone() });
+    for axis in axes.iter() {
+        t.set(axis, share.clone());
+    }
+    t
 }
 
 fn is_truth(v: &Value) -> bool {

@@ -103,7 +103,7 @@ impl Machine<'_> {
             "world-group" => self.whole_mesh().map_or(Value::Unknown, Value::Group),
             "get-rank" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
                 Some(axes) => Value::Rank(axes),
-                None => Value::Number(None),
+                None => Value::Rank(crate::types::AxisSet::one(Axis::variable("world"))),
             },
             "get-world-size" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
                 Some(axes) => Value::Size(axes),

@@ -1,12 +1,13 @@
 //! Join and equality of worlds: what remains known when paths meet. In: two worlds that share a past. Out: one world that covers both.
 //! Never: reporting. Source: DESIGN.md section 5. Next: `exec.rs`.
 
+use super::expr::number_type;
 use super::heap::{Cell, DictCell, Heap, ListCell, ObjectCell};
 use super::limits::MAX_VALUE_DEPTH;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::Const;
-use crate::types::{AxisSet, AxisState, AxisType, TensorType};
+use crate::types::{AxisSet, AxisState, AxisType, LocalType, TensorType};
 
 /// Joins worlds; allocates ids for joined objects.
 pub struct Joiner<'a> {
@@ -92,9 +93,25 @@ impl<'a> Joiner<'a> {
                 Some(ranks) => Value::RankCond(ranks.clone()),
                 None => Value::Unknown,
             },
-            (x, y) if x.is_number() && y.is_number() => Value::Number(None),
+            (x, y) if x.is_number() && y.is_number() => Value::Number(self.numbers(x, y)),
             _ => Value::Unknown,
         }
+    }
+
+    /// What is known of a number that is one of two: it differs where they were computed on different ranks.
+    fn numbers(&self, x: &Value, y: &Value) -> Option<std::sync::Arc<LocalType>> {
+        let (a, b) = (number_type(x), number_type(y));
+        let mut t = match (&a, &b) {
+            (None, None) => LocalType::everywhere(AxisState::new(AxisType::R)),
+            (Some(t), None) | (None, Some(t)) => t.clone(),
+            (Some(a), Some(b)) => a.join(b),
+        };
+        if let Some(ranks) = &self.ranks {
+            for axis in ranks.iter() {
+                t.set(axis, AxisState::new(AxisType::V.join(AxisType::P)));
+            }
+        }
+        (a.is_some() || b.is_some() || self.ranks.is_some()).then(|| std::sync::Arc::new(t))
     }
 
     fn objects(&mut self, heap: &mut Heap, x: ObjId, y: ObjId, depth: usize, make: fn(ObjId) -> Value) -> Value {
@@ -102,7 +119,7 @@ impl<'a> Joiner<'a> {
             return make(*id);
         }
         let (Some(a), Some(b)) = (heap.get(x).cloned(), heap.get(y).cloned()) else { return Value::Unknown };
-        if a == b && matches!(a, Cell::Tensor(_)) {
+        if a == b && matches!(a, Cell::Tensor(_)) && self.ranks.is_none() {
             self.memo.push(((x, y), x));
             return make(x);
         }
@@ -140,6 +157,13 @@ impl<'a> Joiner<'a> {
     fn tensors(&self, x: &TensorType, y: &TensorType) -> TensorType {
         let mut out = x.join(y);
         let Some(ranks) = &self.ranks else { return out };
+        if ranks.iter().any(crate::types::Axis::is_variable) {
+            // The ranks of some group computed different things: any axis may be among them.
+            for axis in LocalType::axes_of([&x.local, &y.local]) {
+                let set = out.local.get(&axis).set.join(AxisType::V);
+                out.local.set(&axis, AxisState { set, shard: None, origin: None });
+            }
+        }
         for axis in ranks.iter() {
             let (a, b) = (x.local.get(axis), y.local.get(axis));
             if a == b && x.local.get(axis).set.leq(AxisType::EQUAL) {

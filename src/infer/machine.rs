@@ -144,6 +144,11 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Whether the code under execution runs on some of the ranks of an axis only. A group that nothing resolves may be any.
+    pub fn is_restricted(&self, axis: &crate::types::Axis) -> bool {
+        self.rank_restricted.iter().any(|a| a == axis || a.is_variable())
+    }
+
     /// What is known of a tensor value, if it is one.
     pub fn tensor(&self, value: &Value) -> Option<&TensorType> {
         match value {

@@ -178,7 +178,10 @@ impl Machine<'_> {
             };
             for at in bound.all(param) {
                 let arg = &args.args[*at];
-                self.collect(&arg.value, role, arg.part, true, &mut out);
+                match share(&arg.value, role, &out) {
+                    Some(ty) => out.push(Operand { id: None, ty, grad: Tri::No, role: Role::Term, part: arg.part }),
+                    None => self.collect(&arg.value, role, arg.part, true, &mut out),
+                }
             }
         }
         out
@@ -224,11 +227,8 @@ impl Machine<'_> {
             Value::Number(Some(t)) => {
                 out.push(Operand { id: None, ty: t.as_ref().clone(), grad: Tri::No, role, part });
             }
-            Value::Rank(axes) => {
-                let mut ty = LocalType::everywhere(AxisState::new(AxisType::R));
-                for axis in axes.iter() {
-                    ty.set(axis, AxisState::new(AxisType::V));
-                }
+            Value::Rank(_) | Value::RankCond(_) => {
+                let ty = super::expr::number_type(value).unwrap_or_else(LocalType::unknown);
                 out.push(Operand { id: None, ty, grad: Tri::No, role, part });
             }
             Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Size(_) if numbers => {
@@ -249,7 +249,9 @@ impl Machine<'_> {
                 }
             }
             Value::Slice(parts) => {
-                for item in parts.iter().filter(|v| matches!(v, Value::Number(Some(_)) | Value::Rank(_))) {
+                for item in
+                    parts.iter().filter(|v| matches!(v, Value::Number(Some(_)) | Value::Rank(_) | Value::RankCond(_)))
+                {
                     self.collect(item, Role::Index, part, false, out);
                 }
             }
@@ -442,7 +444,7 @@ impl Machine<'_> {
             }
             Err(violation) => {
                 let AxisRef::Named(name) = axis else { return self.violated_rest(id, violation, op, operands) };
-                if self.rank_restricted.contains(name) {
+                if self.is_restricted(name) {
                     let set = states.iter().fold(AxisType::EMPTY, |s, a| s.join(a.set));
                     return Ok(AxisState::new(set));
                 }
@@ -549,6 +551,13 @@ impl Machine<'_> {
             *known = t;
         }
     }
+}
+
+/// Division of a replicated value by the number of ranks is a product with a number that is also one term of a sum.
+fn share(divisor: &Value, role: Role, before: &[Operand]) -> Option<LocalType> {
+    let Value::Size(axes) = divisor else { return None };
+    let replicated = |o: &Operand| axes.iter().all(|a| o.ty.get(a).set == AxisType::R);
+    (role == Role::Divisor && before.iter().all(replicated)).then(|| super::expr::share_of(axes))
 }
 
 fn axis_key(axis: &AxisRef) -> (bool, Option<&Axis>) {

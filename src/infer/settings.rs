@@ -192,6 +192,12 @@ impl Settings {
             || matches!(name, "tp_size" | "cp_size" | "dp_size" | "ep_size" | "sp_size")
     }
 
+    /// Whether a name is that of a rank, which differs between processes: `rank`, `tp_rank`. The rank of a matrix is not one.
+    pub fn is_rank(&self, path: &str) -> bool {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        (last == "rank" || last.ends_with("_rank")) && !matches!(last, "lora_rank" | "low_rank" | "max_rank")
+    }
+
     pub fn declared_type(&self, _path: &str) -> Option<TensorType> {
         None
     }

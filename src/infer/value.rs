@@ -162,6 +162,7 @@ impl Value {
                 | Value::Number(_)
                 | Value::Size(_)
                 | Value::Rank(_)
+                | Value::RankCond(_)
         )
     }
     /// Whether nothing is known, not even identity.
