@@ -1,47 +1,113 @@
 //! The configurations in which a finding holds, in words. In: the worlds that found it and those that did not. Out: conditions, empty
 //! if it holds always. Never: atoms that no flag of the user stands for. Next: `words/mod.rs`.
 
+use crate::infer::finding::Finding;
 use crate::infer::formula::{Atom, Facts, show_fact};
 
-/// Conditions under which a finding holds: one conjunction for each way, without what does not matter.
-pub fn conditions(found: &[Facts], silent: &[Facts]) -> Vec<String> {
-    let clean = |f: &Facts| f.filtered(|a| !is_private(a));
-    let found: Vec<Facts> = found.iter().map(clean).collect();
-    let silent: Vec<Facts> = silent.iter().map(clean).filter(|f| !found.contains(f)).collect();
-    if silent.is_empty() || found.iter().any(Facts::is_empty) {
-        return Vec::new();
-    }
-    let mut out: Vec<String> = Vec::new();
-    for facts in &found {
-        let text = needed(facts, &silent);
-        if text.is_empty() {
-            return Vec::new();
-        }
-        let text = text.join(" and ");
-        if !out.contains(&text) {
-            out.push(text);
-        }
-    }
-    out.sort();
-    out
+/// Ways to meet a mistake that are written out; a reader who sees these finds the others.
+const MOST_CONDITIONS: usize = 3;
+
+/// A conjunction of facts.
+type Cube<'a> = Vec<(&'a Atom, bool)>;
+
+/// The configurations of a finding.
+pub struct Configurations {
+    /// One conjunction for each way, the shortest first; empty if it holds in all.
+    pub when: Vec<String>,
+    /// Whether each way needs an argument to be given or left out together with something else: callers may never do both.
+    pub rests_on_callers: bool,
 }
 
-/// The facts of a world without those that no silent world contradicts in their absence.
-fn needed(facts: &Facts, silent: &[Facts]) -> Vec<String> {
-    let mut kept: Vec<(&Atom, bool)> = facts.iter().collect();
+/// The configurations of a finding, over all roots that reach it: one that always fails decides.
+pub fn configurations(finding: &Finding) -> Configurations {
+    let always = Configurations { when: Vec::new(), rests_on_callers: false };
+    let own = std::iter::once((&finding.worlds, &finding.silent_worlds));
+    let reached: Vec<(Vec<Facts>, Vec<Facts>)> =
+        own.chain(finding.others.iter().map(|(f, s)| (f, s))).map(|(f, s)| cleaned(f, s)).collect();
+    let mut cubes: Vec<Cube<'_>> = Vec::new();
+    for (found, silent) in &reached {
+        let Some(more) = cubes_of(found, silent) else { return always };
+        cubes.extend(more);
+    }
+    let cubes = absorbed(cubes);
+    let chosen = |c: &Cube<'_>| c.len() > 1 && c.iter().any(|(a, _)| matches!(a, Atom::IsNone(_)));
+    let rests_on_callers = !cubes.is_empty() && cubes.iter().all(chosen);
+    Configurations { when: shown(&cubes), rests_on_callers }
+}
+
+/// Conditions under which something holds that holds in some worlds and not in others.
+pub fn conditions(found: &[Facts], silent: &[Facts]) -> Vec<String> {
+    let (found, silent) = cleaned(found, silent);
+    cubes_of(&found, &silent).map_or_else(Vec::new, |cubes| shown(&absorbed(cubes)))
+}
+
+fn cleaned(found: &[Facts], silent: &[Facts]) -> (Vec<Facts>, Vec<Facts>) {
+    let clean = |f: &Facts| f.filtered(|a| !is_private(a));
+    let found: Vec<Facts> = found.iter().map(clean).collect();
+    let silent = silent.iter().map(clean).filter(|f| !found.contains(f)).collect();
+    (found, silent)
+}
+
+/// One conjunction for each world that found it, without what does not matter; `None` if it holds always.
+fn cubes_of<'a>(found: &'a [Facts], silent: &[Facts]) -> Option<Vec<Cube<'a>>> {
+    if silent.is_empty() || found.iter().any(Facts::is_empty) {
+        return None;
+    }
+    let mut cubes = Vec::new();
+    for facts in found {
+        let cube = needed(facts, silent);
+        if cube.is_empty() {
+            return None;
+        }
+        if !cubes.contains(&cube) {
+            cubes.push(cube);
+        }
+    }
+    Some(cubes)
+}
+
+/// Without conjunctions that another one covers.
+fn absorbed(cubes: Vec<Cube<'_>>) -> Vec<Cube<'_>> {
+    let covers = |a: &Cube<'_>, b: &Cube<'_>| a.len() < b.len() && a.iter().all(|x| b.contains(x));
+    let kept: Vec<Cube<'_>> = cubes.iter().filter(|c| !cubes.iter().any(|d| covers(d, c))).cloned().collect();
+    kept
+}
+
+fn shown(cubes: &[Cube<'_>]) -> Vec<String> {
+    let mut out: Vec<(usize, String)> = cubes
+        .iter()
+        .map(|cube| (cube.len(), cube.iter().map(|(a, v)| show_fact(a, *v)).collect::<Vec<_>>().join(" and ")))
+        .collect();
+    out.sort();
+    out.dedup();
+    out.into_iter().map(|(_, text)| text).take(MOST_CONDITIONS).collect()
+}
+
+/// The facts of a world that tell it from the silent ones: one if one does, two if two do, else all but those that do not matter.
+fn needed<'a>(facts: &'a Facts, silent: &[Facts]) -> Cube<'a> {
+    let mut kept: Cube<'a> = facts.iter().collect();
+    let tells = |cube: &[(&Atom, bool)]| {
+        !silent.iter().any(|s| cube.iter().all(|(a, v)| s.get(a).is_none_or(|known| known == *v)))
+    };
+    if let Some(one) = kept.iter().find(|fact| tells(&[**fact])) {
+        return vec![*one];
+    }
+    for (i, a) in kept.iter().enumerate() {
+        if let Some(b) = kept[i + 1..].iter().find(|b| tells(&[*a, **b])) {
+            return vec![*a, *b];
+        }
+    }
     let mut i = 0;
     while i < kept.len() {
         let mut without = kept.clone();
         without.remove(i);
-        let covers_silent =
-            silent.iter().any(|s| without.iter().all(|(a, v)| s.get(a).is_none_or(|known| known == *v)));
-        if covers_silent {
+        if !tells(&without) {
             i += 1;
         } else {
             kept = without;
         }
     }
-    kept.into_iter().map(|(a, v)| show_fact(a, v)).collect()
+    kept
 }
 
 /// Atoms that the checker made up for tests it does not follow.

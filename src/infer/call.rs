@@ -227,7 +227,7 @@ impl Machine<'_> {
     }
 
     /// The outcomes of a call: worlds that differ in nothing but dead facts merge.
-    fn exits(&mut self, outcomes: Vec<(World, Value)>) -> Eval {
+    pub fn exits(&mut self, outcomes: Vec<(World, Value)>) -> Eval {
         let mut kept: Vec<(World, Value)> = Vec::new();
         for (world, value) in outcomes {
             let twin = kept.iter().position(|(w, v)| {

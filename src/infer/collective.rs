@@ -5,7 +5,7 @@
 use super::expr::CallArgs;
 use super::finding::{ArgumentProblem, FindingKind, OperandAt};
 use super::machine::Machine;
-use super::output::Reason;
+use super::output::{Pass, Reason};
 use super::value::{ObjId, Value};
 use crate::ir::annotation::Atom;
 use crate::ir::{Const, StmtId};
@@ -74,6 +74,39 @@ impl Machine<'_> {
             Ok(value) => value,
             Err(()) => self.new_tensor(TensorType::unknown()),
         }
+    }
+
+    /// A call of a layer with a contract, over the axes of its group: like a collective with these types.
+    pub fn layer_transition(
+        &mut self,
+        id: StmtId,
+        rule: &Arc<CollectiveRule>,
+        args: &CallArgs,
+        axes: AxisSet,
+    ) -> Value {
+        let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let bound = rule.args.bind(&keywords);
+        let Some(arg) = bound.first(rule.input).map(|i| args.args[i].clone()) else {
+            return self.new_tensor(TensorType::unknown());
+        };
+        let input = match self.as_tensor(&arg.value) {
+            Some(input) => input,
+            None => match self.new_tensor(TensorType::unknown()) {
+                Value::Tensor(id) => id,
+                _ => return Value::Unknown,
+            },
+        };
+        let call = Call { rule, bound, axes: axes.clone(), input, part: arg.part };
+        let Ok(value) = self.transitioned(id, &call, args) else { return self.new_tensor(TensorType::unknown()) };
+        if let Value::Tensor(id) = value
+            && let Some(t) = self.w.heap.tensor_mut(id)
+        {
+            // The parameters of the layer require gradients where its input does not; its dims are not those of the input.
+            t.grad = if t.grad == Tri::Yes { Tri::Yes } else { Tri::Unknown };
+            t.shape = None;
+            super::layer::forget_other_shards(&mut t.local, &axes);
+        }
+        value
     }
 
     fn unknown_result(&mut self, rule: &CollectiveRule) -> Value {
@@ -362,9 +395,11 @@ impl Machine<'_> {
             self.check_source(id, call, axis, &input, source, no_grad)?;
             local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
-        self.passed(self.place(id));
-        let place = self.place(id);
-        self.out.coverage.collectives.insert(place, true);
+        let known = call.axes.iter().all(|axis| !input.local.get(axis).set.is_unknown());
+        self.passed(self.place(id), if known { Pass::Right } else { Pass::Unknown });
+        if call.rule.op != "layer" {
+            self.out.coverage.collectives.insert(self.place(id), true);
+        }
         let grad = if self.w.modes.grad { input.grad } else { Tri::No };
         let shape = self.moved_shape(call, &input, source, result);
         Ok(self.new_tensor(TensorType {
@@ -488,7 +523,7 @@ impl Machine<'_> {
             }
             local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
-        self.passed(self.place(id));
+        self.passed(self.place(id), Pass::Unknown);
         self.out.coverage.collectives.insert(self.place(id), true);
         self.retype(call.input, TensorType { local, ..input });
         Ok(Value::Unknown)
@@ -568,7 +603,7 @@ impl Machine<'_> {
                 self.check_source(id, call, axis, &input, source, true)?;
             }
         }
-        self.passed(self.place(id));
+        self.passed(self.place(id), Pass::Unknown);
         self.out.coverage.collectives.insert(self.place(id), true);
         let Some(at) = call.rule.output.and_then(|o| call.bound.first(o)) else { return Ok(Value::Unknown) };
         let (output, part) = (args.args[at].value.clone(), args.args[at].part);

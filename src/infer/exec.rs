@@ -262,7 +262,7 @@ impl Machine<'_> {
             return self.both(id, world, then, orelse, Meeting::Join);
         }
         let formula = self.formula(&test);
-        if is_opaque(&formula) {
+        if is_opaque(&formula) && matches!(formula.eval(&self.w.facts), Outcome::Open(_)) {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Join);
         }
@@ -517,7 +517,7 @@ impl Machine<'_> {
 }
 
 /// A test that no other test can repeat: keeping its outcome apart would split for nothing.
-fn is_opaque(formula: &Formula) -> bool {
+pub fn is_opaque(formula: &Formula) -> bool {
     match formula {
         Formula::Atom(super::formula::Atom::True(name)) => name.starts_with('?'),
         Formula::Not(f) => is_opaque(f),

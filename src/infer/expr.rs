@@ -299,6 +299,9 @@ impl Machine<'_> {
                 // Not a flag: the ranks of a group that the name does not tell take different sides.
                 Some(Value::RankCond(AxisSet::one(crate::types::Axis::variable(path))))
             }
+            (Value::Path(a), Value::Path(b)) if (equal || negated) && same_parent(a, b) => {
+                Some(Value::Const(Const::Bool((a == b) == equal)))
+            }
             (Value::Sym(path), Value::Const(Const::None)) if equal || negated => {
                 let name = self.flag_name(path);
                 let f = Formula::Atom(Atom::IsNone(name));
@@ -321,7 +324,12 @@ impl Machine<'_> {
             (Value::Sym(path), Value::Const(Const::Int(n))) => {
                 // A degree of parallelism compared with 1: axes are checked as if they had several ranks.
                 let last = path.rsplit('.').next().unwrap_or(path);
-                if self.settings.is_degree(last) { size_compare(op, *n) } else { None }
+                if self.settings.is_degree(last) {
+                    return size_compare(op, *n);
+                }
+                let sign = order_sign(op).filter(|_| !self.w.symbols.contains_key(path))?;
+                let name = Name::from(format!("{} {sign} {n}", self.flag_name(path)));
+                Some(cond(Formula::Atom(Atom::True(name))))
             }
             (value, Value::Const(Const::None)) if equal || negated => {
                 let known_some = !matches!(value, Value::Unknown | Value::Unset | Value::Sym(_) | Value::Cond(_));
@@ -349,7 +357,9 @@ impl Machine<'_> {
         if !axes.is_empty() {
             return Value::RankCond(axes.into_iter().collect());
         }
-        if !values.iter().all(|v| is_truth(v) || matches!(v, Value::Sym(_))) {
+        let testable = |v: &Value| is_truth(v) || matches!(v, Value::Sym(_) | Value::Unknown | Value::Number(None));
+        let flags = values.iter().all(|v| is_truth(v) || matches!(v, Value::Sym(_)));
+        if !flags && !(values.iter().all(testable) && values.iter().any(is_truth)) {
             return self.chosen(and, values);
         }
         let items = values.iter().map(|v| self.formula(v)).collect();
@@ -486,6 +496,21 @@ pub fn cond(formula: Formula) -> Value {
         Formula::Const(b) => Value::Const(Const::Bool(b)),
         f => Value::Cond(Arc::new(f)),
     }
+}
+
+fn order_sign(op: CmpOp) -> Option<&'static str> {
+    match op {
+        CmpOp::Lt => Some("<"),
+        CmpOp::Le => Some("<="),
+        CmpOp::Gt => Some(">"),
+        CmpOp::Ge => Some(">="),
+        CmpOp::Eq | CmpOp::Ne | CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => None,
+    }
+}
+
+/// Whether two paths are members of one class: those of an enumeration are equal or different by name.
+fn same_parent(a: &str, b: &str) -> bool {
+    a.rsplit_once('.').map(|(head, _)| head) == b.rsplit_once('.').map(|(head, _)| head)
 }
 
 /// What a number is on the ranks, where it is not the same on all of them.

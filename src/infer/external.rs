@@ -41,6 +41,8 @@ impl Machine<'_> {
                 let object = self.external_module(&rule, args);
                 Eval::One(object)
             }
+            Some(Entry::Layer(rule)) => Eval::One(self.new_layer(id, &rule, args)),
+            Some(Entry::Mark(_)) => Eval::One(Value::Unknown),
             None => match path.strip_prefix("builtins.") {
                 Some(name) => self.builtin(id, name, args),
                 None => {
@@ -95,8 +97,16 @@ impl Machine<'_> {
 
     /// A call of an instance of an external class: a `torch.nn` module is its operation on the input and its parameters.
     pub fn call_external_object(&mut self, id: StmtId, object: &Value, class: &Name, args: &CallArgs) -> Eval {
-        let rule = match self.rules.get(class) {
-            Some(Entry::Module(rule)) => rule.clone(),
+        let rule = match (self.rules.get(class).cloned(), object) {
+            (Some(Entry::Module(rule)), _) => rule,
+            (Some(Entry::Intrinsic(_)), Value::Object(at)) => match self.modules_of(*at) {
+                Some(modules) => return self.call_in_turn(id, &modules, args),
+                None => {
+                    self.unresolved(args, class);
+                    return Eval::One(Value::Unknown);
+                }
+            },
+            (Some(Entry::Layer(rule)), Value::Object(at)) => return self.call_layer(id, *at, &rule, args),
             _ => {
                 self.unresolved(args, class);
                 return Eval::One(Value::Unknown);

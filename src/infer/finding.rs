@@ -41,6 +41,8 @@ pub struct Finding {
     pub worlds: Vec<Facts>,
     /// The worlds that reached the place without it.
     pub silent_worlds: Vec<Facts>,
+    /// The same for further roots that reach it.
+    pub others: Vec<(Vec<Facts>, Vec<Facts>)>,
     pub calls: Vec<CallStep>,
     pub repairs: Vec<Repair>,
     /// The group of the axis is a guess from an identifier: the finding is a warning.

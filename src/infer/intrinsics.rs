@@ -70,6 +70,10 @@ impl Machine<'_> {
                 None => Value::Unknown,
             },
             "checkpoint" => return self.checkpoint(id, rule, args),
+            "mark-partitioned" => self.mark_partitioned(id, rule, args),
+            "module-list" | "module-dict" | "sequential" | "module-spec" | "build-module" => {
+                return self.container(id, rule, args);
+            }
             "pure" => Value::Unknown,
             "barrier" | "init-process-group" => Value::NONE,
             "new-group" => Value::Unknown,
@@ -297,7 +301,7 @@ impl Machine<'_> {
             self.report(self.place(id), FindingKind::BackwardLoss { axis, operand });
             return;
         }
-        self.passed(self.place(id));
+        self.passed(self.place(id), super::output::Pass::Right);
     }
 
     /// The entries of a dict of types: axes and atom; `None` if the dict is not known.

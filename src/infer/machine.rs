@@ -6,7 +6,7 @@
 use super::finding::{CallStep, Finding, FindingKind, Repair};
 use super::formula::{Atom, Formula, truth};
 use super::heap::Cell;
-use super::output::{Output, Reason, Row};
+use super::output::{Output, Pass, Reason, Row};
 use super::settings::Settings;
 use super::value::{ObjId, Value};
 use super::world::World;
@@ -275,15 +275,24 @@ impl<'a> Machine<'a> {
             })
             .collect();
         let worlds = vec![self.w.facts.clone()];
-        let finding = Finding { kind, place, worlds, silent_worlds: Vec::new(), calls, repairs, rests_on_hint: false };
+        let finding = Finding {
+            kind,
+            place,
+            worlds,
+            silent_worlds: Vec::new(),
+            others: Vec::new(),
+            calls,
+            repairs,
+            rests_on_hint: false,
+        };
         self.out.report(finding);
     }
 
     /// Notes that a check passed at a place.
-    pub fn passed(&mut self, place: Place) {
+    pub fn passed(&mut self, place: Place, pass: Pass) {
         if !self.quiet {
             let facts = self.w.facts.clone();
-            self.out.pass(place, &facts);
+            self.out.pass(place, &facts, pass);
         }
     }
 

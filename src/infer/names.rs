@@ -320,6 +320,9 @@ impl Machine<'_> {
                 }
                 self.record_attr(id, base, name, &value);
             }
+            Value::Tensor(tensor) if self.rules.mark(name).is_some() || self.rules.mark_of_dim(name).is_some() => {
+                self.marked(id, *tensor, name, &value);
+            }
             Value::Tensor(tensor) if name == "data" || name == "grad" => {
                 if name == "data"
                     && let Some(t) = self.tensor(&value).cloned()

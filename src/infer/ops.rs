@@ -4,7 +4,7 @@
 use super::expr::{CallArg, CallArgs};
 use super::finding::{FindingKind, OperandAt};
 use super::machine::Machine;
-use super::output::Reason;
+use super::output::{Pass, Reason};
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::dims::{self, Flow, Split};
@@ -390,7 +390,9 @@ impl Machine<'_> {
                 AxisRef::Rest => out.rest = state,
             }
         }
-        self.passed(self.place(id));
+        let known = |o: &Operand| o.ty.listed().all(|(_, s)| !s.set.is_unknown()) && !o.ty.is_unknown();
+        let right = operands.iter().all(|o| o.role == Role::Number || known(o));
+        self.passed(self.place(id), if right { Pass::Right } else { Pass::Unknown });
         Ok(out)
     }
 

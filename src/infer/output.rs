@@ -44,6 +44,15 @@ pub struct Coverage {
     pub reasons: BTreeMap<(Reason, Name), u64>,
 }
 
+/// How a world passed a place where a finding was possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// The types are known and legal.
+    Right,
+    /// Too little is known.
+    Unknown,
+}
+
 /// All that one root yields.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
@@ -53,7 +62,7 @@ pub struct Output {
     row_index: FxHashMap<(FuncRef, Place, Name), usize>,
     pub coverage: Coverage,
     /// Worlds that passed a checked place without a finding.
-    passed: FxHashMap<Place, Vec<Facts>>,
+    passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
     /// Functions that were executed, with known arguments or without.
     pub executed: std::collections::BTreeSet<FuncRef>,
     /// Roots on which the checker itself failed.
@@ -74,10 +83,10 @@ impl Output {
     }
 
     /// Notes that a world passed a place where a finding was possible.
-    pub fn pass(&mut self, place: Place, facts: &Facts) {
+    pub fn pass(&mut self, place: Place, facts: &Facts, pass: Pass) {
         let list = self.passed.entry(place).or_default();
-        if !list.contains(facts) {
-            list.push(facts.clone());
+        if !list.iter().any(|(f, p)| f == facts && *p == pass) {
+            list.push((facts.clone(), pass));
         }
     }
 
@@ -101,7 +110,13 @@ impl Output {
     pub fn finish(&mut self) {
         for finding in &mut self.findings {
             if let Some(passed) = self.passed.get(&finding.place) {
-                finding.silent_worlds = passed.iter().filter(|f| !finding.worlds.contains(f)).cloned().collect();
+                let silent = |wanted: Pass| -> Vec<Facts> {
+                    let those = passed.iter().filter(|(f, p)| *p == wanted && !finding.worlds.contains(f));
+                    those.map(|(f, _)| f.clone()).collect()
+                };
+                // A world that is right explains the finding better than one in which nothing is known.
+                let right = silent(Pass::Right);
+                finding.silent_worlds = if right.is_empty() { silent(Pass::Unknown) } else { right };
             }
         }
     }
@@ -113,8 +128,8 @@ impl Output {
             match self.index.get(&key) {
                 Some(at) => {
                     let known = &mut self.findings[*at];
-                    known.worlds.extend(finding.worlds);
-                    known.silent_worlds.extend(finding.silent_worlds);
+                    known.others.push((finding.worlds, finding.silent_worlds));
+                    known.others.extend(finding.others);
                 }
                 None => {
                     self.index.insert(key, self.findings.len());

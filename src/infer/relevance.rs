@@ -109,9 +109,9 @@ fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
     rules
         .entries()
         .filter(|(_, entry)| match entry {
-            Entry::Collective(_) => true,
+            Entry::Collective(_) | Entry::Layer(_) => true,
             Entry::Intrinsic(rule) => TELLING.contains(&rule.does.as_str()),
-            Entry::Op(_) | Entry::Module(_) | Entry::Group(_) => false,
+            Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_) => false,
         })
         .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
         .filter(|name| !COMMON.contains(&name.as_str()))
@@ -161,9 +161,9 @@ impl Scan<'_> {
         }
         match self.project.member(self.at.module, base) {
             Some(Resolved::External(path)) => match self.rules.get(&format!("{path}.{name}")) {
-                Some(Entry::Collective(_)) => true,
+                Some(Entry::Collective(_) | Entry::Layer(_)) => true,
                 Some(Entry::Intrinsic(rule)) => TELLING.contains(&rule.does.as_str()),
-                Some(Entry::Op(_) | Entry::Module(_) | Entry::Group(_)) | None => false,
+                Some(Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_)) | None => false,
             },
             _ => false,
         }

@@ -36,6 +36,7 @@ const OTHER_HINTS: &[&str] = &[
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
     settings.statics = Statics::new(project, rules);
     settings.relevance = Relevance::new(project, rules);
+    settings.specs = super::specs::Specs::new(project);
     settings.add_directives(project);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules

@@ -40,6 +40,7 @@ pub struct Settings {
     pub wants_types: bool,
     pub statics: Statics,
     pub relevance: super::relevance::Relevance,
+    pub specs: super::specs::Specs,
 }
 
 /// A declared signature of a function outside the project.

@@ -49,8 +49,17 @@ impl Statics {
             for class in m.ir.classes.ids() {
                 let at = ClassRef { module, class };
                 let order = linearize(at, &bases, 0);
-                let members = class_members(project, &out, at);
+                let mut members = class_members(project, &out, at);
                 let facts = out.classes.entry(at).or_default();
+                if facts.external.iter().any(|b| b.starts_with("enum.")) {
+                    // The members of an enumeration are themselves, whatever their values.
+                    let base = format!("{}.{}", m.name, project.class(at).qualname);
+                    for (name, value) in &mut members.0 {
+                        if !matches!(value, Value::Closure(_)) {
+                            *value = Value::Path(Name::from(format!("{base}.{name}")));
+                        }
+                    }
+                }
                 facts.order = order;
                 facts.members = members.0;
                 facts.fields = members.1;

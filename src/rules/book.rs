@@ -2,6 +2,7 @@
 //! Next: `infer/call.rs`, which asks.
 
 use super::collective::CollectiveRule;
+use super::layer::{LayerRule, MarkRule};
 use super::operator::Kind;
 use super::shapes::ShapeRule;
 use super::signature::Signature;
@@ -134,6 +135,9 @@ pub enum Entry {
     Collective(Arc<CollectiveRule>),
     Intrinsic(Arc<IntrinsicRule>),
     Group(Arc<GroupRule>),
+    Layer(Arc<LayerRule>),
+    /// Under the attribute's name with a dot before it.
+    Mark(Arc<MarkRule>),
 }
 
 /// All rules of a run.
@@ -198,6 +202,22 @@ impl RuleBook {
     /// A method or property of tensors.
     pub fn tensor_method(&self, name: &str) -> Option<&Arc<OpRule>> {
         self.op(&format!("torch.Tensor.{name}"))
+    }
+
+    /// The mark that an attribute of a parameter is.
+    pub fn mark(&self, name: &str) -> Option<&Arc<MarkRule>> {
+        match self.by_name.get(format!(".{name}").as_str()) {
+            Some(Entry::Mark(rule)) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// The mark whose dim an attribute of a parameter names.
+    pub fn mark_of_dim(&self, name: &str) -> Option<&Arc<MarkRule>> {
+        self.entries().find_map(|(_, e)| match e {
+            Entry::Mark(rule) if rule.dim.as_deref() == Some(name) => Some(rule),
+            _ => None,
+        })
     }
 
     /// The attribute of any object that denotes a group: `.tp_group`.

@@ -51,7 +51,7 @@ pub fn load(files: &[(&str, &str)]) -> (RuleBook, Vec<RuleProblem>) {
     (loader.book, loader.problems)
 }
 
-struct Loader {
+pub(super) struct Loader {
     book: RuleBook,
     problems: Vec<RuleProblem>,
     file: usize,
@@ -64,7 +64,7 @@ fn span_of<T>(s: &Spanned<T>) -> Span {
 }
 
 impl Loader {
-    fn problem<T>(&mut self, at: &Spanned<T>, message: String) {
+    pub(super) fn problem<T>(&mut self, at: &Spanned<T>, message: String) {
         self.problems.push(RuleProblem { file: self.file, span: span_of(at), message });
     }
 
@@ -105,9 +105,19 @@ impl Loader {
         for group in &file.group {
             self.add_group(group, &source);
         }
+        for layer in &file.layer {
+            self.add_layer(layer, &source);
+        }
+        for mark in &file.mark {
+            self.add_mark(mark, &source);
+        }
     }
 
-    fn signature(&mut self, text: &Spanned<String>) -> Signature {
+    pub(super) fn insert(&mut self, name: Name, entry: Entry) {
+        self.book.insert(name, entry);
+    }
+
+    pub(super) fn signature(&mut self, text: &Spanned<String>) -> Signature {
         match Signature::parse(text.get_ref()) {
             Ok(s) => s,
             Err(message) => {
@@ -117,7 +127,7 @@ impl Loader {
         }
     }
 
-    fn param(&mut self, args: &Signature, name: &Spanned<String>) -> Option<usize> {
+    pub(super) fn param(&mut self, args: &Signature, name: &Spanned<String>) -> Option<usize> {
         let at = args.index(name.get_ref());
         if at.is_none() {
             self.problem(name, format!("`{}` is not a parameter of this signature", name.get_ref()));
@@ -258,7 +268,7 @@ impl Loader {
         }
     }
 
-    fn transition(&mut self, text: &Spanned<String>) -> Option<Transition> {
+    pub(super) fn transition(&mut self, text: &Spanned<String>) -> Option<Transition> {
         match Transition::parse(text.get_ref()) {
             Ok(t) => Some(t),
             Err(message) => {
@@ -378,7 +388,7 @@ fn is_in_place(name: &str) -> bool {
 }
 
 /// Every module with every name; names with a dot, and names without modules, as they are.
-fn exports(names: &[Spanned<String>], modules: &[String]) -> Vec<Name> {
+pub(super) fn exports(names: &[Spanned<String>], modules: &[String]) -> Vec<Name> {
     let mut out = Vec::new();
     for name in names {
         let n = name.get_ref();

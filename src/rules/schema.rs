@@ -22,6 +22,10 @@ pub struct RuleFile {
     #[serde(default)]
     pub group: Vec<Group>,
     #[serde(default)]
+    pub layer: Vec<Layer>,
+    #[serde(default)]
+    pub mark: Vec<Mark>,
+    #[serde(default)]
     pub alias: Vec<Alias>,
     /// Functions of the frameworks that need nothing but "what comes in goes out" or "nothing is known".
     #[serde(default)]
@@ -157,6 +161,71 @@ pub struct Group {
     pub with: BTreeMap<String, Vec<String>>,
     /// What the name gives: `group` (default), `rank`, `size`.
     pub gives: Option<Spanned<String>>,
+    pub source: Option<String>,
+}
+
+/// A layer whose parameters are split over the ranks of a group: what a call of an instance takes and gives there.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Layer {
+    pub names: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub modules: Vec<String>,
+    /// The constructor.
+    pub args: Spanned<String>,
+    /// A call of an instance.
+    pub forward: Spanned<String>,
+    pub input: Spanned<String>,
+    /// The constructor argument that is the group.
+    pub group: Option<Spanned<String>>,
+    #[serde(default)]
+    pub default_group: Vec<String>,
+    /// Other axes under a condition; the first that holds.
+    #[serde(default)]
+    pub groups: Vec<GroupCase>,
+    /// Other types under a condition; the first that holds goes before `type`.
+    #[serde(default)]
+    pub cases: Vec<Case>,
+    #[serde(rename = "type")]
+    pub transition: Option<Spanned<String>>,
+    /// `output`, or `output, bias`: a tuple whose second element is the bias that was not added.
+    pub result: Option<Spanned<String>>,
+    /// Parameters and how they are split: `weight = "S(0)"`.
+    #[serde(default)]
+    pub params: BTreeMap<String, Spanned<String>>,
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupCase {
+    #[serde(rename = "if")]
+    pub condition: Spanned<String>,
+    pub axes: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    #[serde(rename = "if")]
+    pub condition: Spanned<String>,
+    #[serde(rename = "type")]
+    pub transition: Spanned<String>,
+}
+
+/// An attribute of a parameter that says how it is split.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Mark {
+    /// Attributes, without a dot.
+    pub names: Vec<Spanned<String>>,
+    pub axes: Vec<String>,
+    /// The attribute that names the dim.
+    pub dim: Option<String>,
+    /// A variable of the code that sets the mark, and the axes when it is true.
+    pub unless: Option<String>,
+    #[serde(default)]
+    pub else_axes: Vec<String>,
     pub source: Option<String>,
 }
 

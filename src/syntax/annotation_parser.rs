@@ -29,6 +29,16 @@ pub(super) fn parse_type_expr(text: &str) -> Result<TypeExpr, String> {
     whole(&mut parser).map_err(|(_, detail): Bad| detail)
 }
 
+pub(super) fn parse_cond(text: &str) -> Result<Cond, String> {
+    let mut parser = Parser::new(text, 0);
+    let whole = |parser: &mut Parser| {
+        let cond = parser.cond()?;
+        parser.expect_end()?;
+        Ok(cond)
+    };
+    whole(&mut parser).map_err(|(_, detail): Bad| detail)
+}
+
 pub(super) struct Parser<'a> {
     text: &'a str,
     base: u32,

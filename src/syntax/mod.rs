@@ -68,6 +68,14 @@ pub fn parse_type_expr(text: &str) -> Result<TypeExpr, String> {
     annotation_parser::parse_type_expr(text)
 }
 
+/// Parses a condition of the annotation grammar (`sequence_parallel and not bias`), for rules.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_cond(text: &str) -> Result<crate::ir::annotation::Cond, String> {
+    annotation_parser::parse_cond(text)
+}
+
 /// Stack size that [`parse`] expects.
 pub const BIG_STACK: usize = 64 << 20;
 

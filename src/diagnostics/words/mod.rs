@@ -7,7 +7,7 @@ mod contract;
 mod operator;
 
 use super::codes::{self, Code};
-use super::when::conditions;
+use super::when::configurations;
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
 use crate::source::{Applicability, Diagnostic, Edit, Files, Fix, Label, Place, Severity};
 use crate::syntax::{ProblemKind, SyntaxProblem};
@@ -120,7 +120,8 @@ impl Words<'_> {
                 labels.push(Label { place: step.place, message: format!("in this call of `{}`", step.callee) });
             }
         }
-        let when = conditions(&finding.worlds, &finding.silent_worlds);
+        let found_in = configurations(finding);
+        let when = found_in.when;
         let notes = draft.notes;
         let mut help = draft.help;
         let mut fix = None;
@@ -131,7 +132,8 @@ impl Words<'_> {
                 fix = Some(Fix { applicability: Applicability::Unsafe, edits });
             }
         }
-        let severity = if finding.rests_on_hint { Severity::Warning } else { draft.code.severity };
+        let severity =
+            if finding.rests_on_hint || found_in.rests_on_callers { Severity::Warning } else { draft.code.severity };
         let mut seen: Vec<(Place, String)> = Vec::new();
         labels.retain(|l| {
             let key = (l.place, l.message.clone());

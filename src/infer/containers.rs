@@ -1,0 +1,144 @@
+//! Containers of modules, and modules built from a specification. In: a rule's `does` and a call. Out: lists, dicts, objects, and what
+//! a specification builds. Never: names of frameworks. Source: `rules/README.md`, section on intrinsics. Next: `specs.rs`.
+
+use super::expr::{CallArg, CallArgs};
+use super::heap::{Cell, ListCell, ObjectCell, ObjectClass};
+use super::machine::{Eval, Machine};
+use super::value::{ObjId, Value};
+use crate::ir::StmtId;
+use crate::rules::IntrinsicRule;
+use crate::source::Name;
+use std::sync::Arc;
+
+impl Machine<'_> {
+    pub fn container(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Eval {
+        let first = args.positional(0).cloned();
+        match rule.does.as_str() {
+            "module-list" => self.builtin(id, "list", &CallArgs::of(first.into_iter().collect())),
+            "module-dict" => self.builtin(id, "dict", args),
+            "sequential" => Eval::One(self.sequential(rule, args)),
+            "module-spec" => {
+                let mut cell = self.empty_object(rule);
+                for (i, param) in rule.args.params.iter().enumerate() {
+                    let value = args.get(i, &param.name).cloned().unwrap_or(Value::NONE);
+                    cell.set(&param.name, value);
+                }
+                Eval::One(Value::Object(self.fresh(Cell::Object(cell))))
+            }
+            _ => match first.or_else(|| args.keyword(&rule.args.params[0].name).cloned()) {
+                Some(spec) => self.build_from(id, &spec, &args.skip_first()),
+                None => Eval::One(Value::Unknown),
+            },
+        }
+    }
+
+    fn empty_object(&self, rule: &IntrinsicRule) -> ObjectCell {
+        ObjectCell { class: ObjectClass::External(rule.name.clone()), path: rule.name.clone(), attrs: Vec::new() }
+    }
+
+    /// `Sequential(a, b)` or `Sequential(OrderedDict(a=..))`: an object whose call is that of its modules in turn.
+    fn sequential(&mut self, rule: &IntrinsicRule, args: &CallArgs) -> Value {
+        let modules: Vec<Value> = match args.args.as_slice() {
+            [one] => match &one.value {
+                Value::Dict(id) => match self.w.heap.get(*id) {
+                    Some(Cell::Dict(d)) if !d.open => d.entries.iter().map(|(_, v)| v.clone()).collect(),
+                    _ => return Value::Unknown,
+                },
+                value => vec![value.clone()],
+            },
+            many => many.iter().map(|a| a.value.clone()).collect(),
+        };
+        let mut cell = self.empty_object(rule);
+        let rest = args.open.then_some(Value::Unknown);
+        let list = Value::List(self.fresh(Cell::List(ListCell { items: modules, rest })));
+        cell.set(&Name::from("(modules)"), list);
+        Value::Object(self.fresh(Cell::Object(cell)))
+    }
+
+    /// The modules of a `Sequential`, in order; `None` if the object is not one, or they are not known.
+    pub fn modules_of(&self, object: ObjId) -> Option<Vec<Value>> {
+        let list = self.w.heap.object(object)?.get("(modules)")?.clone();
+        self.literal_items(&list)
+    }
+
+    /// Calls one after the other, each with the result of the one before, in every world.
+    pub fn call_in_turn(&mut self, id: StmtId, modules: &[Value], args: &CallArgs) -> Eval {
+        let Some((first, rest)) = modules.split_first() else {
+            return Eval::One(args.positional(0).cloned().unwrap_or(Value::Unknown));
+        };
+        let mut outcome = self.call(id, first, args);
+        for module in rest {
+            outcome = self.then(outcome, &mut |m, value| {
+                let one = CallArgs { args: vec![CallArg { keyword: None, value, part: 0 }], open: false };
+                m.call(id, module, &one)
+            });
+        }
+        outcome
+    }
+
+    /// Goes on from each world of an evaluation.
+    pub fn then(&mut self, eval: Eval, next: &mut dyn FnMut(&mut Self, Value) -> Eval) -> Eval {
+        match eval {
+            Eval::One(value) => next(self, value),
+            Eval::Many(outcomes) => {
+                let mut all = Vec::new();
+                for (world, value) in outcomes {
+                    self.w = world;
+                    match next(self, value) {
+                        Eval::One(value) => all.push((std::mem::take(&mut self.w), value)),
+                        Eval::Many(more) => all.extend(more),
+                    }
+                }
+                self.exits(all)
+            }
+        }
+    }
+
+    /// What a specification builds: a class with the specification's own parameters and submodules, or the value itself.
+    fn build_from(&mut self, id: StmtId, spec: &Value, args: &CallArgs) -> Eval {
+        match spec {
+            Value::Class(_) | Value::Partial(_) => self.call(id, spec, args),
+            Value::Path(path) if self.rules.get(path).is_none() => match self.project.path(path) {
+                crate::project::Resolved::Class(class) => self.call(id, &Value::Class(class), args),
+                _ => self.call(id, spec, args),
+            },
+            Value::Path(_) => self.call(id, spec, args),
+            Value::Closure(_) => Eval::One(spec.clone()),
+            Value::Object(object) => {
+                let Some(cell) = self.w.heap.object(*object).cloned() else { return Eval::One(Value::Unknown) };
+                let Some(module) = cell.get("module").cloned() else {
+                    // An instance: it is what it is.
+                    return Eval::One(spec.clone());
+                };
+                let mut all = args.clone();
+                if let Some(Value::Dict(params)) = cell.get("params")
+                    && let Some(Cell::Dict(params)) = self.w.heap.get(*params)
+                {
+                    all.open |= params.open;
+                    for (key, value) in &params.entries {
+                        let keyword = key.as_str().cloned();
+                        all.args.push(CallArg { keyword, value: value.clone(), part: 0 });
+                    }
+                }
+                if let Some(submodules) = cell.get("submodules").filter(|s| !s.is_none()) {
+                    let keyword = Some(Name::from("submodules"));
+                    all.args.push(CallArg { keyword, value: submodules.clone(), part: 0 });
+                }
+                self.build_from(id, &module, &all)
+            }
+            Value::Sym(path) => {
+                let field = path.rsplit('.').next().unwrap_or(path);
+                match self.settings.specs.module_of(self.rules, field) {
+                    Some(module) => self.build_from(id, &module, args),
+                    None => self.not_built(args),
+                }
+            }
+            _ => self.not_built(args),
+        }
+    }
+
+    fn not_built(&mut self, args: &CallArgs) -> Eval {
+        self.unresolved(args, "module specification");
+        Eval::One(Value::Unknown)
+    }
+}

@@ -1,0 +1,381 @@
+//! Layers with a contract: an instance keeps its constructor's arguments, a call is typed by the case that holds for them.
+//! In: a [`LayerRule`] and a call. Out: values by world. Never: names of frameworks or layers. Source: `[[layer]]` and `[[mark]]` of
+//! `rules/README.md`. Next: `collective.rs`, which checks the transition.
+
+use super::exec::is_opaque;
+use super::expr::CallArgs;
+use super::formula::{Formula, Outcome};
+use super::heap::{Cell, ObjectCell, ObjectClass};
+use super::machine::{Eval, Machine};
+use super::value::{ObjId, Value};
+use super::world::World;
+use crate::ir::annotation::Cond;
+use crate::ir::{Const, StmtId};
+use crate::rules::collective::DimRef;
+use crate::rules::{Entry, IntrinsicRule, LayerRule, MarkRule, Pattern, Signature};
+use crate::source::Name;
+use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason, TensorType, Tri};
+use std::sync::Arc;
+
+/// A constructor's argument among the attributes of an instance, where no attribute of Python can have its name.
+fn slot(name: &str) -> Name {
+    Name::from(format!("({name})"))
+}
+
+/// A default as written, as a value.
+fn written(default: Option<&Name>) -> Value {
+    match default.map(Name::as_str) {
+        Some("None") => Value::NONE,
+        Some("True") => Value::TRUE,
+        Some("False") => Value::FALSE,
+        Some(text) => match text.parse::<i64>() {
+            Ok(n) => Value::int(n),
+            Err(_) => match text.strip_prefix(['"', '\'']).and_then(|t| t.strip_suffix(['"', '\''])) {
+                Some(s) => Value::str(s),
+                None => Value::Unknown,
+            },
+        },
+        None => Value::Unknown,
+    }
+}
+
+/// The value of each parameter: the argument, or the default.
+fn bind(signature: &Signature, args: &CallArgs) -> Vec<(Name, Value)> {
+    let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+    let bound = signature.bind(&keywords);
+    let mut out = Vec::with_capacity(signature.params.len());
+    for (i, param) in signature.params.iter().enumerate() {
+        let value = match bound.first(i) {
+            Some(at) => args.args[at].value.clone(),
+            None if args.open => Value::Unknown,
+            None => written(param.default.as_ref()),
+        };
+        out.push((param.name.clone(), value));
+    }
+    out
+}
+
+impl Machine<'_> {
+    /// An instance of a layer with a contract.
+    pub fn new_layer(&mut self, id: StmtId, rule: &Arc<LayerRule>, args: &CallArgs) -> Value {
+        let mut cell =
+            ObjectCell { class: ObjectClass::External(rule.name.clone()), path: Name::from("self"), attrs: Vec::new() };
+        let arguments = bind(&rule.args, args);
+        for (name, value) in &arguments {
+            cell.set(&slot(name), value.clone());
+        }
+        let mut axes = self.layer_axes(rule, &arguments).filter(|_| self.decided_case(rule, &arguments).is_some());
+        if rule.params.is_empty() {
+            axes = None;
+        }
+        for (name, pattern) in &rule.params {
+            if arguments.iter().any(|(n, v)| n == name && v.as_bool() == Some(false)) {
+                cell.set(name, Value::NONE);
+                continue;
+            }
+            let t = self.layer_parameter(id, pattern, axes.as_ref());
+            let value = self.new_tensor(t);
+            cell.set(name, value);
+        }
+        Value::Object(self.fresh(Cell::Object(cell)))
+    }
+
+    fn layer_parameter(&mut self, id: StmtId, pattern: &Pattern, axes: Option<&AxisSet>) -> TensorType {
+        let mut t = TensorType::unknown();
+        (t.grad, t.untracked) = (Tri::Yes, true);
+        for axis in axes.iter().flat_map(|a| a.iter()) {
+            let origin = Origin::new(self.place(id), Reason::Parameter, pattern.set.known());
+            let shard = match &pattern.shard {
+                Some(DimRef::At(n)) => i8::try_from(*n).ok(),
+                Some(DimRef::Argument(_)) | None => None,
+            };
+            t.local.set(axis, AxisState { set: pattern.set, shard, origin: Some(origin) });
+        }
+        t
+    }
+
+    /// The truth of a condition over named values: an argument, or an attribute of one.
+    fn layer_condition(&mut self, cond: &Cond, values: &[(Name, Value)]) -> Formula {
+        match cond {
+            Cond::Const(b) => Formula::Const(*b),
+            Cond::Not(c) => self.layer_condition(c, values).negate(),
+            Cond::And(items) => Formula::And(items.iter().map(|c| self.layer_condition(c, values)).collect()),
+            Cond::Or(items) => Formula::Or(items.iter().map(|c| self.layer_condition(c, values)).collect()),
+            Cond::Flag(path) => match self.layer_value(path, values) {
+                Value::Unknown | Value::Unset | Value::Number(_) | Value::Tensor(_) => self.opaque_atom(),
+                value => self.formula(&value),
+            },
+            Cond::Equals(path, constant) => match self.layer_value(path, values) {
+                Value::Const(c) => Formula::Const(c == *constant),
+                // A member of an enumeration, by its name.
+                Value::Path(path) => {
+                    let member = path.rsplit('.').next().unwrap_or(&path);
+                    Formula::Const(matches!(constant, Const::Str(s) if s == member))
+                }
+                Value::Sym(name) => {
+                    let name = self.flag_name(&name);
+                    Formula::Atom(match constant {
+                        Const::None => super::formula::Atom::IsNone(name),
+                        c => super::formula::Atom::Equals(name, c.clone()),
+                    })
+                }
+                Value::Unknown | Value::Unset | Value::Cond(_) | Value::Number(_) => self.opaque_atom(),
+                _ => Formula::Const(false),
+            },
+        }
+    }
+
+    fn layer_value(&mut self, path: &str, values: &[(Name, Value)]) -> Value {
+        let mut parts = path.split('.');
+        let first = parts.next().unwrap_or_default();
+        let mut value = values.iter().find(|(n, _)| n == first).map_or(Value::Unknown, |(_, v)| v.clone());
+        for part in parts {
+            value = self.attr_quietly(&value, &Name::from(part));
+        }
+        value
+    }
+
+    /// The axes of the layer's group in this world; `None` if a flag that the world does not know decides, or nothing tells.
+    fn layer_axes(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<AxisSet> {
+        let given = rule.group.map(|at| values[at].1.clone());
+        match given {
+            None | Some(Value::Const(Const::None) | Value::Unknown) => {}
+            Some(group) => return self.axes_of_value(&group),
+        }
+        for (cond, axes) in &rule.groups {
+            match self.layer_condition(cond, values).eval(&self.w.facts) {
+                Outcome::Decided(true) => return Some(axes.iter().map(|a| self.settings.canonical(a)).collect()),
+                Outcome::Decided(false) => {}
+                Outcome::Open(_) => return None,
+            }
+        }
+        self.default_axes(&rule.default_group)
+    }
+
+    /// The case that holds in this world, if the world decides.
+    fn decided_case(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<usize> {
+        for (i, (cond, _)) in rule.cases.iter().enumerate() {
+            let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, values));
+            match formula.eval(&self.w.facts) {
+                Outcome::Decided(true) => return Some(i),
+                Outcome::Decided(false) => {}
+                // What the parameters are does not depend on how the activations travel.
+                Outcome::Open(_) => return Some(i),
+            }
+        }
+        None
+    }
+
+    /// A call of an instance: each world takes the case that holds in it.
+    pub fn call_layer(&mut self, id: StmtId, object: ObjId, rule: &Arc<LayerRule>, args: &CallArgs) -> Eval {
+        let mut values = match rule.cases.first() {
+            Some((_, collective)) => bind(&collective.args, args),
+            None => Vec::new(),
+        };
+        let cell = self.w.heap.object(object).cloned();
+        for param in &rule.args.params {
+            let value = cell.as_ref().and_then(|c| c.get(&slot(&param.name))).cloned();
+            values.push((param.name.clone(), value.unwrap_or(Value::Unknown)));
+        }
+        let mut pending = vec![std::mem::take(&mut self.w)];
+        for (cond, _) in &rule.groups {
+            pending = self.split_worlds(cond, &values, pending);
+        }
+        let mut outcomes: Vec<(World, Value)> = Vec::new();
+        for (cond, collective) in &rule.cases {
+            let mut left = Vec::new();
+            for world in std::mem::take(&mut pending) {
+                self.w = world;
+                let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, &values));
+                let world = std::mem::take(&mut self.w);
+                let mut sides = Vec::new();
+                match is_opaque(&formula) && matches!(formula.eval(&world.facts), Outcome::Open(_)) {
+                    true => sides.push((world, None)),
+                    false => self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth))),
+                }
+                for (world, truth) in sides {
+                    match truth {
+                        Some(false) => left.push(world),
+                        Some(true) => {
+                            self.w = world;
+                            let at = rule.args.params.len();
+                            let axes = self.layer_axes(rule, &values[values.len() - at..]);
+                            let value = self.layer_result(id, rule, collective, args, axes, cell.as_ref());
+                            outcomes.push((std::mem::take(&mut self.w), value));
+                        }
+                        None => {
+                            self.w = world;
+                            let value = self.new_tensor(TensorType::unknown());
+                            let value = self.with_bias(rule, value, cell.as_ref());
+                            outcomes.push((std::mem::take(&mut self.w), value));
+                        }
+                    }
+                }
+            }
+            pending = left;
+        }
+        for world in pending {
+            self.w = world;
+            let value = self.new_tensor(TensorType::unknown());
+            let value = self.with_bias(rule, value, cell.as_ref());
+            outcomes.push((std::mem::take(&mut self.w), value));
+        }
+        self.exits(outcomes)
+    }
+
+    fn split_worlds(&mut self, cond: &Cond, values: &[(Name, Value)], worlds: Vec<World>) -> Vec<World> {
+        let mut out = Vec::new();
+        for world in worlds {
+            self.w = world;
+            let formula = self.layer_condition(cond, values);
+            let world = std::mem::take(&mut self.w);
+            match is_opaque(&formula) {
+                true => out.push(world),
+                false => self.split(&formula, world, &mut |_, world, _| out.push(world)),
+            }
+        }
+        out
+    }
+
+    fn layer_result(
+        &mut self,
+        id: StmtId,
+        rule: &LayerRule,
+        collective: &Arc<crate::rules::CollectiveRule>,
+        args: &CallArgs,
+        axes: Option<AxisSet>,
+        cell: Option<&ObjectCell>,
+    ) -> Value {
+        let value = match axes {
+            Some(axes) => self.layer_transition(id, collective, args, axes),
+            None => self.new_tensor(TensorType::unknown()),
+        };
+        self.with_bias(rule, value, cell)
+    }
+
+    fn with_bias(&mut self, rule: &LayerRule, value: Value, cell: Option<&ObjectCell>) -> Value {
+        if !rule.gives_bias {
+            return value;
+        }
+        let skipped = cell.and_then(|c| c.get(&slot("skip_bias_add"))).cloned().unwrap_or(Value::Unknown);
+        let bias = cell.and_then(|c| c.get("bias")).cloned().unwrap_or(Value::Unknown);
+        let skipped = match skipped {
+            Value::Const(_) | Value::Cond(_) | Value::Sym(_) => self.formula(&skipped).eval(&self.w.facts),
+            _ => return Value::tuple(vec![value, Value::Unknown]),
+        };
+        let second = match skipped {
+            Outcome::Decided(true) => bias,
+            Outcome::Decided(false) => Value::NONE,
+            Outcome::Open(_) => Value::Unknown,
+        };
+        Value::tuple(vec![value, second])
+    }
+
+    /// `setattr(parameter, mark, value)`: a mark that says that the parameter is split, or on which dim.
+    pub fn marked(&mut self, id: StmtId, tensor: ObjId, name: &Name, value: &Value) {
+        if let Some(rule) = self.rules.mark(name).cloned() {
+            let decided = match value {
+                Value::Const(_) | Value::Cond(_) => self.formula(value).eval(&self.w.facts),
+                _ => return,
+            };
+            if decided == Outcome::Decided(true) {
+                self.split_over(id, tensor, &rule, None);
+            }
+            return;
+        }
+        let dim = value.as_int().and_then(|n| i8::try_from(n).ok());
+        if let (Some(dim), Some(rule)) = (dim, self.rules.mark_of_dim(name).cloned()) {
+            self.split_at(tensor, &rule, dim);
+        }
+    }
+
+    /// The dim of a parameter that is split over the axes of a mark; code gives it to parameters that are not split as well.
+    fn split_at(&mut self, tensor: ObjId, rule: &MarkRule, dim: i8) {
+        let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return };
+        let others = rule.unless.iter().flat_map(|(_, axes)| axes);
+        for axis in rule.axes.iter().chain(others).map(|a| self.settings.canonical(a)) {
+            let state = t.local.get(&axis).clone();
+            if state.set == AxisType::V && state.shard.is_none() {
+                t.local.set(&axis, AxisState { shard: Some(dim), ..state });
+            }
+        }
+        self.retype(tensor, t);
+    }
+
+    /// A parameter is split over the axes of a mark.
+    fn split_over(&mut self, id: StmtId, tensor: ObjId, rule: &MarkRule, dim: Option<i8>) {
+        let axes = match &rule.unless {
+            None => &rule.axes,
+            Some((flag, others)) => match self.flag_of_code(flag) {
+                Some(formula) => match formula.eval(&self.w.facts) {
+                    Outcome::Decided(true) => others,
+                    Outcome::Decided(false) => &rule.axes,
+                    Outcome::Open(_) => return,
+                },
+                None => &rule.axes,
+            },
+        };
+        let axes: Vec<Axis> = axes.iter().map(|a| self.settings.canonical(a)).collect();
+        let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return };
+        for axis in axes {
+            let state = t.local.get(&axis).clone();
+            if state.set.meet(AxisType::V).is_empty() || state.is_declared() {
+                continue;
+            }
+            let origin = Origin::new(self.place(id), Reason::Parameter, Some(crate::types::Spmd::Varying));
+            t.local.set(&axis, AxisState { set: AxisType::V, shard: dim.or(state.shard), origin: Some(origin) });
+        }
+        self.retype(tensor, t);
+    }
+
+    /// A variable of the function under execution, or an attribute of its receiver, as a flag.
+    fn flag_of_code(&mut self, name: &Name) -> Option<Formula> {
+        let func = self.func();
+        let local = func.params.iter().find(|p| p.name == *name).map(|p| p.local);
+        let value = match local {
+            Some(local) => self.local(local),
+            None => {
+                let receiver = func.params.first().filter(|p| p.name == "self").map(|p| p.local)?;
+                let receiver = self.local(receiver);
+                match &receiver {
+                    Value::Object(id) => self.w.heap.object(*id)?.get(name)?.clone(),
+                    _ => return None,
+                }
+            }
+        };
+        match value {
+            Value::Const(_) | Value::Cond(_) | Value::Sym(_) => Some(self.formula(&value)),
+            _ => None,
+        }
+    }
+
+    /// A function that marks a parameter as split: `mark(tensor, is_parallel, dim)`.
+    pub fn mark_partitioned(&mut self, id: StmtId, rule: &IntrinsicRule, args: &CallArgs) -> Value {
+        let arguments = bind(&rule.args, args);
+        let get = |name: &str| arguments.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+        let Some(Value::Tensor(tensor)) = get("tensor") else { return Value::NONE };
+        let split = match get("is_parallel") {
+            Some(value @ (Value::Const(_) | Value::Cond(_))) => self.formula(&value).eval(&self.w.facts),
+            Some(_) => return Value::NONE,
+            None => Outcome::Decided(true),
+        };
+        let mark = self.rules.entries().find_map(|(_, e)| match e {
+            Entry::Mark(m) if m.axes == rule.default_group => Some(m.clone()),
+            _ => None,
+        });
+        if let (Outcome::Decided(true), Some(mark)) = (split, mark) {
+            let dim = get("dim").as_ref().and_then(Value::as_int).and_then(|n| i8::try_from(n).ok());
+            self.split_over(id, tensor, &mark, dim);
+        }
+        Value::NONE
+    }
+}
+
+/// A type without what it says of dims on axes other than these.
+pub fn forget_other_shards(local: &mut LocalType, axes: &AxisSet) {
+    let kept: Vec<(Axis, AxisState)> = axes.iter().map(|a| (a.clone(), local.get(a).clone())).collect();
+    local.forget_shards();
+    for (axis, state) in kept {
+        local.set(&axis, state);
+    }
+}
