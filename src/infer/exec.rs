@@ -153,7 +153,9 @@ impl Machine<'_> {
                 let context = self.operand(context);
                 Step::Paths(self.with(node.id, &context, *bind, body))
             }
-            Stmt::Try { body, handlers, orelse, finally } => Step::Paths(self.try_block(body, handlers, orelse, finally)),
+            Stmt::Try { body, handlers, orelse, finally } => {
+                Step::Paths(self.try_block(body, handlers, orelse, finally))
+            }
             Stmt::Assert { test } => {
                 let test = self.operand(test);
                 self.assume(&test)

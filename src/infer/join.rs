@@ -1,7 +1,7 @@
 //! Join and equality of worlds: what remains known when paths meet. In: two worlds that share a past. Out: one world that covers both.
 //! Never: reporting. Source: DESIGN.md section 5. Next: `exec.rs`.
 
-use super::heap::{Cell, Differences, DictCell, Heap, ListCell, ObjectCell};
+use super::heap::{Cell, DictCell, Differences, Heap, ListCell, ObjectCell};
 use super::limits::MAX_VALUE_DEPTH;
 use super::value::{ObjId, Value};
 use super::world::World;
@@ -214,7 +214,11 @@ pub fn alike(a: &World, b: &World) -> bool {
         x.shares(y)
             || x.locals().iter().zip(y.locals()).all(|(v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH))
     });
-    same_frames && a.heap.differences(&b.heap).changed.is_empty()
+    let same = |id: &ObjId| match (a.heap.get(*id), b.heap.get(*id)) {
+        (Some(x), Some(y)) => same_cell(&a.heap, x, &b.heap, y, MAX_VALUE_DEPTH),
+        _ => false,
+    };
+    same_frames && a.heap.differences(&b.heap).changed.iter().all(same)
 }
 
 /// In what two heaps differ, if the worlds differ in nothing that types depend on: the known type of a tensor, a truth value, an
