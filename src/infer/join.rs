@@ -42,21 +42,16 @@ impl<'a> Joiner<'a> {
         }
         for (i, frame) in b.frames.iter().enumerate() {
             let Some(mine) = out.frames.get(i) else { continue };
-            if mine.shares(frame) || mine.func != frame.func {
+            if mine.func != frame.func {
                 continue;
             }
-            // A frame that the other one does not change stays shared with the worlds that it came from.
-            let mut joined: Option<Vec<Value>> = None;
-            for (at, (x, y)) in mine.locals().iter().zip(frame.locals()).enumerate() {
-                if x != y {
-                    let value = self.values(&mut out.heap, x, y, MAX_VALUE_DEPTH);
-                    if value != *x {
-                        joined.get_or_insert_with(|| mine.locals().to_vec())[at] = value;
-                    }
+            // What the other frame does not change stays shared with the worlds that it came from.
+            let mine = mine.clone();
+            for (local, x, y) in mine.differing(frame) {
+                let value = self.values(&mut out.heap, x, y, MAX_VALUE_DEPTH);
+                if value != *x {
+                    out.frames[i].set(local, value);
                 }
-            }
-            if let Some(joined) = joined {
-                out.frames[i].replace(joined);
             }
         }
         if !out.symbols.ptr_eq(&b.symbols) {
@@ -210,10 +205,11 @@ pub fn alike(a: &World, b: &World) -> bool {
     if a.frames.len() != b.frames.len() || a.modes != b.modes {
         return false;
     }
-    let same_frames = a.frames.iter().zip(&b.frames).all(|(x, y)| {
-        x.shares(y)
-            || x.locals().iter().zip(y.locals()).all(|(v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH))
-    });
+    let same_frames = a
+        .frames
+        .iter()
+        .zip(&b.frames)
+        .all(|(x, y)| x.differing(y).all(|(_, v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH)));
     let same = |id: &ObjId| match (a.heap.get(*id), b.heap.get(*id)) {
         (Some(x), Some(y)) => same_cell(&a.heap, x, &b.heap, y, MAX_VALUE_DEPTH),
         _ => false,
@@ -227,9 +223,11 @@ pub fn same_types(a: &World, b: &World) -> Option<Differences> {
     if a.frames.len() != b.frames.len() || a.modes != b.modes {
         return None;
     }
-    let frames_differ = a.frames.iter().zip(&b.frames).any(|(x, y)| {
-        !x.shares(y) && x.locals().iter().zip(y.locals()).any(|(v, w)| values_differ(&a.heap, v, &b.heap, w))
-    });
+    let frames_differ = a
+        .frames
+        .iter()
+        .zip(&b.frames)
+        .any(|(x, y)| x.differing(y).any(|(_, v, w)| values_differ(&a.heap, v, &b.heap, w)));
     if frames_differ {
         return None;
     }

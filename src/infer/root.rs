@@ -36,8 +36,8 @@ const OTHER_HINTS: &[&str] = &[
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
-    settings.statics = Statics::new(project, rules);
-    settings.relevance = Relevance::new(project, rules);
+    (settings.statics, settings.relevance) =
+        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules));
     settings.add_directives(project);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let run = Run { project, rules, files, settings, built: FxHashMap::default() };
@@ -246,7 +246,7 @@ impl Machine<'_> {
             let named: Vec<(Name, Value)> = func
                 .locals
                 .iter()
-                .zip(frame.locals())
+                .zip(frame.values())
                 .filter(|(l, v)| l.kind != LocalKind::Temp && is_portable(v))
                 .map(|(l, v)| (l.name.clone(), v.clone()))
                 .collect();
