@@ -21,9 +21,11 @@ pub(super) fn run(options: &CheckOptions) -> Result<Outcome, Failure> {
     let input = Input::new(&options.input)?;
     let mut config = project::configure(&input, &options.config, options.output_format, color)?;
     select(options, &mut config)?;
-    let rules = engine::rule_book(&config).map_err(|found| invalid(found, options.output_format, color))?;
     let pool = project::pool(&options.shared)?;
-    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
+    let (rules, project) =
+        pool.install(|| rayon::join(|| engine::rule_book(&config), || project::read(&input, &config, &options.shared)));
+    let rules = rules.map_err(|found| invalid(found, options.output_format, color))?;
+    let project = project?;
     let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Findings));
     let findings = apply_levels(report.diagnostics, &config, &project.files);
     let baseline = match &options.baseline {

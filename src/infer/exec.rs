@@ -4,7 +4,7 @@
 
 use super::expr::differing;
 use super::formula::{Formula, Outcome};
-use super::join::{Joiner, alike, differ_in_types};
+use super::join::{Joiner, alike, same_types};
 use super::limits::{MAX_LOOP_ROUNDS, MAX_UNROLLED, MAX_WORLDS};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
@@ -13,6 +13,13 @@ use super::world::{Flow, Path, World};
 use crate::ir::{Block, ClaimTarget, Const, LocalKind, Node, Operand, Stmt, StmtId};
 use crate::source::Name;
 use crate::types::AxisSet;
+
+/// What a statement leaves.
+enum Step {
+    /// The current world goes on.
+    Here,
+    Paths(Vec<Path>),
+}
 
 /// How two sides of a branch come together again.
 #[derive(Clone, Debug)]
@@ -28,38 +35,61 @@ enum Meeting {
 impl Machine<'_> {
     /// Executes a block from the current world; the current world is unspecified afterwards.
     pub fn block(&mut self, block: &Block) -> Vec<Path> {
-        let mut live = vec![std::mem::take(&mut self.w)];
         let mut done: Vec<Path> = Vec::new();
+        // Worlds that go on; a single one stays the current world.
+        let mut live: Vec<World> = Vec::new();
+        let mut single = true;
         for node in block {
-            let mut next = Vec::with_capacity(live.len());
-            for world in live {
-                self.w = world;
-                self.step(node, &mut next, &mut done);
+            let mut next = Vec::new();
+            if single {
+                if self.step(node, &mut next, &mut done) {
+                    continue;
+                }
+            } else {
+                for world in live {
+                    self.w = world;
+                    if self.step(node, &mut next, &mut done) {
+                        next.push(std::mem::take(&mut self.w));
+                    }
+                }
             }
             live = self.limit(next);
+            single = live.len() == 1;
             if live.is_empty() {
                 break;
             }
+            if single && let Some(world) = live.pop() {
+                self.w = world;
+            }
+        }
+        if single {
+            live.push(std::mem::take(&mut self.w));
         }
         done.extend(live.into_iter().map(|world| Path { world, flow: Flow::Next }));
         done
     }
 
-    /// One statement: worlds that go on are pushed to `next`, the others to `done`.
-    fn step(&mut self, node: &Node, next: &mut Vec<World>, done: &mut Vec<Path>) {
+    /// One statement. Whether it goes on in the current world; else worlds that go on are pushed to `next`, the others to `done`.
+    fn step(&mut self, node: &Node, next: &mut Vec<World>, done: &mut Vec<Path>) -> bool {
         self.steps += 1;
         if self.steps > self.budget {
             self.lose(Reason::Budget, "steps");
             done.push(Path { world: std::mem::take(&mut self.w), flow: Flow::Raise });
-            return;
+            return false;
         }
         let changed_before = self.changed.len();
-        let mut paths = self.statement(node);
-        for path in &mut paths {
-            if !matches!(
-                node.stmt,
-                Stmt::If { .. } | Stmt::For { .. } | Stmt::While { .. } | Stmt::With { .. } | Stmt::Try { .. }
-            ) {
+        let mut paths = match self.statement(node) {
+            Step::Here => {
+                self.after(node, changed_before);
+                return true;
+            }
+            Step::Paths(paths) => paths,
+        };
+        if !matches!(
+            node.stmt,
+            Stmt::If { .. } | Stmt::For { .. } | Stmt::While { .. } | Stmt::With { .. } | Stmt::Try { .. }
+        ) {
+            for path in &mut paths {
                 std::mem::swap(&mut self.w, &mut path.world);
                 self.after(node, changed_before);
                 std::mem::swap(&mut self.w, &mut path.world);
@@ -71,6 +101,7 @@ impl Machine<'_> {
                 Flow::Return(_) | Flow::Break | Flow::Continue | Flow::Raise => done.push(path),
             }
         }
+        false
     }
 
     /// After a simple statement: the claims of its line, and the types that the line changed.
@@ -89,11 +120,11 @@ impl Machine<'_> {
         }
         let mut kept: Vec<World> = Vec::new();
         for world in worlds {
-            match kept.iter().position(|k| alike(k, &world) || !differ_in_types(k, &world)) {
-                Some(at) => {
-                    let twin = kept.remove(at);
-                    let merged = Joiner::new(&mut self.next_id, None).worlds(twin, &world);
-                    kept.insert(at, merged);
+            let twin = kept.iter().enumerate().find_map(|(at, k)| same_types(k, &world).map(|found| (at, found)));
+            match twin {
+                Some((at, found)) => {
+                    let twin = std::mem::take(&mut kept[at]);
+                    kept[at] = Joiner::new(&mut self.next_id, None).differing_worlds(twin, &world, found);
                 }
                 None => kept.push(world),
             }
@@ -107,23 +138,25 @@ impl Machine<'_> {
         kept
     }
 
-    fn statement(&mut self, node: &Node) -> Vec<Path> {
+    fn statement(&mut self, node: &Node) -> Step {
         match &node.stmt {
             Stmt::Assign { dst, value } => {
                 let eval = self.rvalue(node.id, value);
                 self.bind_eval(eval, |m, v| m.assign(node.id, *dst, v))
             }
-            Stmt::If { test, then, orelse } => self.branch(node.id, test, then, orelse),
+            Stmt::If { test, then, orelse } => Step::Paths(self.branch(node.id, test, then, orelse)),
             Stmt::For { dst, iter, body, orelse } => {
                 let iterated = self.operand(iter);
-                self.for_loop(node.id, *dst, &iterated, body, orelse)
+                Step::Paths(self.for_loop(node.id, *dst, &iterated, body, orelse))
             }
-            Stmt::While { head, test, body, orelse } => self.while_loop(node.id, head, test, body, orelse),
+            Stmt::While { head, test, body, orelse } => Step::Paths(self.while_loop(node.id, head, test, body, orelse)),
             Stmt::With { context, bind, body } => {
                 let context = self.operand(context);
-                self.with(node.id, &context, *bind, body)
+                Step::Paths(self.with(node.id, &context, *bind, body))
             }
-            Stmt::Try { body, handlers, orelse, finally } => self.try_block(body, handlers, orelse, finally),
+            Stmt::Try { body, handlers, orelse, finally } => {
+                Step::Paths(self.try_block(body, handlers, orelse, finally))
+            }
             Stmt::Assert { test } => {
                 let test = self.operand(test);
                 self.assume(&test)
@@ -131,62 +164,58 @@ impl Machine<'_> {
             Stmt::Return { value } => {
                 let value = self.operand(value);
                 self.returned(node.id, &value);
-                self.leave(Flow::Return(value))
+                Step::Paths(self.leave(Flow::Return(value)))
             }
-            Stmt::Raise => self.leave(Flow::Raise),
-            Stmt::Break => self.leave(Flow::Break),
-            Stmt::Continue => self.leave(Flow::Continue),
+            Stmt::Raise => Step::Paths(self.leave(Flow::Raise)),
+            Stmt::Break => Step::Paths(self.leave(Flow::Break)),
+            Stmt::Continue => Step::Paths(self.leave(Flow::Continue)),
             Stmt::SetGlobal { name, value } => {
                 let value = self.operand(value);
                 self.set_global(name, value);
-                self.go_on()
+                Step::Here
             }
             Stmt::SetAttr { base, name, value } => {
                 let (base, value) = (self.operand(base), self.operand(value));
                 self.set_attr(node.id, &base, name, value);
-                self.go_on()
+                Step::Here
             }
             Stmt::SetItem { base, index, value } => {
                 let (base, index, value) = (self.operand(base), self.operand(index), self.operand(value));
                 self.set_item(node.id, &base, &index, value);
-                self.go_on()
+                Step::Here
             }
             Stmt::Unpack { value, before, star, after } => {
                 let value = self.operand(value);
                 self.unpack(node.id, &value, before, *star, after);
-                self.go_on()
+                Step::Here
             }
             Stmt::Def { dst, func, defaults, decorators } => {
                 let value = self.define(*func, defaults, decorators);
                 self.assign(node.id, *dst, value);
-                self.go_on()
+                Step::Here
             }
             Stmt::Class { dst, class, bases, keywords: _, decorators } => {
                 let value = self.define_class(*class, bases, decorators);
                 self.assign(node.id, *dst, value);
-                self.go_on()
+                Step::Here
             }
             Stmt::Import { dst, path, member, level, loads: _ } => {
                 let value = self.import(path, member.as_ref(), *level);
                 self.assign(node.id, *dst, value);
-                self.go_on()
+                Step::Here
             }
-            Stmt::ImportStar { .. } => self.go_on(),
+            Stmt::ImportStar { .. } => Step::Here,
             Stmt::Append { collection, key, value } => {
                 let (key, value) = (key.as_ref().map(|k| self.operand(k)), self.operand(value));
                 let collection = self.local(*collection);
                 self.append(&collection, key, value);
-                self.go_on()
+                Step::Here
             }
             Stmt::Delete { local } => {
                 self.set_local(*local, Value::Unset);
-                self.go_on()
+                Step::Here
             }
         }
-    }
-
-    fn go_on(&mut self) -> Vec<Path> {
-        self.leave(Flow::Next)
     }
 
     fn leave(&mut self, flow: Flow) -> Vec<Path> {
@@ -194,37 +223,39 @@ impl Machine<'_> {
     }
 
     /// Continues with the value of an evaluation in each of its worlds.
-    fn bind_eval(&mut self, eval: Eval, mut then: impl FnMut(&mut Self, Value)) -> Vec<Path> {
+    fn bind_eval(&mut self, eval: Eval, mut then: impl FnMut(&mut Self, Value)) -> Step {
         match eval {
             Eval::One(value) => {
                 then(self, value);
-                self.go_on()
+                Step::Here
             }
-            Eval::Many(outcomes) => outcomes
-                .into_iter()
-                .map(|(world, value)| {
-                    self.w = world;
-                    then(self, value);
-                    Path { world: std::mem::take(&mut self.w), flow: Flow::Next }
-                })
-                .collect(),
+            Eval::Many(outcomes) => Step::Paths(
+                outcomes
+                    .into_iter()
+                    .map(|(world, value)| {
+                        self.w = world;
+                        then(self, value);
+                        Path { world: std::mem::take(&mut self.w), flow: Flow::Next }
+                    })
+                    .collect(),
+            ),
         }
     }
 
     /// An assertion: worlds in which it is false end here.
-    fn assume(&mut self, test: &Value) -> Vec<Path> {
+    fn assume(&mut self, test: &Value) -> Step {
         let formula = self.formula(test);
         if is_opaque(&formula) {
-            return self.go_on();
+            return Step::Here;
         }
-        let mut worlds = Vec::new();
+        let mut paths = Vec::new();
         let world = std::mem::take(&mut self.w);
         self.split(&formula, world, &mut |_, world, truth| {
             if truth != Some(false) {
-                worlds.push(world);
+                paths.push(Path { world, flow: Flow::Next });
             }
         });
-        worlds.into_iter().map(|world| Path { world, flow: Flow::Next }).collect()
+        Step::Paths(paths)
     }
 
     /// Splits a world until the formula is decided or cannot be; `None` means that nothing tells.
@@ -314,9 +345,8 @@ impl Machine<'_> {
         for world in worlds {
             match kept.iter().position(|k| k.facts == world.facts) {
                 Some(at) => {
-                    let other = kept.remove(at);
-                    let joined = Joiner::new(&mut self.next_id, ranks.cloned()).worlds(other, &world);
-                    kept.insert(at, joined);
+                    let other = std::mem::take(&mut kept[at]);
+                    kept[at] = Joiner::new(&mut self.next_id, ranks.cloned()).worlds(other, &world);
                 }
                 None => kept.push(world),
             }

@@ -359,7 +359,7 @@ impl Machine<'_> {
         }
         let testable = |v: &Value| is_truth(v) || matches!(v, Value::Sym(_) | Value::Unknown | Value::Number(None));
         let flags = values.iter().all(|v| is_truth(v) || matches!(v, Value::Sym(_)));
-        if !flags && !(values.iter().all(testable) && values.iter().any(is_truth)) {
+        if !(flags || values.iter().all(testable) && values.iter().any(is_truth)) {
             return self.chosen(and, values);
         }
         let items = values.iter().map(|v| self.formula(v)).collect();

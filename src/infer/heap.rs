@@ -72,21 +72,40 @@ impl DictCell {
     }
 }
 
+/// A cell that worlds share. Equal only if it is the same one: a look for differences passes over what is shared without reading it.
+#[derive(Clone, Debug)]
+pub struct SharedCell(Arc<Cell>);
+
+impl PartialEq for SharedCell {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// In what a heap differs from another one.
+#[derive(Debug, Default)]
+pub struct Differences {
+    /// Ids whose cells differ.
+    pub changed: Vec<ObjId>,
+    /// Cells that only the other heap has.
+    pub added: Vec<(ObjId, SharedCell)>,
+}
+
 /// Cells by id; a clone shares everything until it writes.
 #[derive(Clone, Debug, Default)]
 pub struct Heap {
-    cells: imbl::OrdMap<ObjId, Arc<Cell>>,
+    cells: imbl::OrdMap<ObjId, SharedCell>,
 }
 
 impl Heap {
     pub fn insert(&mut self, id: ObjId, cell: Cell) {
-        self.cells.insert(id, Arc::new(cell));
+        self.cells.insert(id, SharedCell(Arc::new(cell)));
     }
     pub fn get(&self, id: ObjId) -> Option<&Cell> {
-        self.cells.get(&id).map(Arc::as_ref)
+        self.cells.get(&id).map(|cell| cell.0.as_ref())
     }
     pub fn get_mut(&mut self, id: ObjId) -> Option<&mut Cell> {
-        self.cells.get_mut(&id).map(Arc::make_mut)
+        self.cells.get_mut(&id).map(|cell| Arc::make_mut(&mut cell.0))
     }
     pub fn tensor(&self, id: ObjId) -> Option<&TensorType> {
         match self.get(id) {
@@ -112,7 +131,7 @@ impl Heap {
         let mutable: Vec<ObjId> = self
             .cells
             .iter()
-            .filter(|(_, cell)| match cell.as_ref() {
+            .filter(|(_, cell)| match cell.0.as_ref() {
                 Cell::Tensor(t) => t.grad != Tri::Yes && !t.local.listed().any(|(_, s)| s.is_declared()),
                 _ => false,
             })
@@ -127,23 +146,23 @@ impl Heap {
         }
     }
 
-    /// Ids whose cells differ, and ids that only the other heap has.
-    pub fn differences(&self, other: &Heap) -> (Vec<ObjId>, Vec<(ObjId, Arc<Cell>)>) {
-        let (mut changed, mut added) = (Vec::new(), Vec::new());
+    /// Ids whose cells differ, and cells that only the other heap has.
+    pub fn differences(&self, other: &Heap) -> Differences {
+        let mut out = Differences::default();
         for item in self.cells.diff(&other.cells) {
             match item {
                 imbl::ordmap::DiffItem::Update { old, new } => {
-                    if !Arc::ptr_eq(old.1, new.1) && old.1 != new.1 {
-                        changed.push(*old.0);
+                    if *old.1.0 != *new.1.0 {
+                        out.changed.push(*old.0);
                     }
                 }
-                imbl::ordmap::DiffItem::Add(id, cell) => added.push((*id, cell.clone())),
+                imbl::ordmap::DiffItem::Add(id, cell) => out.added.push((*id, cell.clone())),
                 imbl::ordmap::DiffItem::Remove(..) => {}
             }
         }
-        (changed, added)
+        out
     }
-    pub fn insert_shared(&mut self, id: ObjId, cell: Arc<Cell>) {
+    pub fn insert_shared(&mut self, id: ObjId, cell: SharedCell) {
         self.cells.insert(id, cell);
     }
 }

@@ -2,7 +2,7 @@
 //! Never: reporting. Source: DESIGN.md section 5. Next: `exec.rs`.
 
 use super::expr::number_type;
-use super::heap::{Cell, DictCell, Heap, ListCell, ObjectCell};
+use super::heap::{Cell, DictCell, Differences, Heap, ListCell, ObjectCell};
 use super::limits::MAX_VALUE_DEPTH;
 use super::value::{ObjId, Value};
 use super::world::World;
@@ -24,13 +24,18 @@ impl<'a> Joiner<'a> {
 
     /// One world that covers both.
     pub fn worlds(&mut self, a: World, b: &World) -> World {
+        let differences = a.heap.differences(&b.heap);
+        self.differing_worlds(a, b, differences)
+    }
+
+    /// One world that covers both, whose heaps differ like this.
+    pub fn differing_worlds(&mut self, a: World, b: &World, differences: Differences) -> World {
         let mut out = a;
         out.facts = out.facts.common(&b.facts);
-        let (changed, added) = out.heap.differences(&b.heap);
-        for (id, cell) in added {
+        for (id, cell) in differences.added {
             out.heap.insert_shared(id, cell);
         }
-        for id in changed {
+        for id in differences.changed {
             if let (Some(x), Some(y)) = (out.heap.get(id).cloned(), b.heap.get(id).cloned()) {
                 let joined = self.cells(&mut out.heap, &x, &y, MAX_VALUE_DEPTH);
                 out.heap.insert(id, joined);
@@ -38,20 +43,23 @@ impl<'a> Joiner<'a> {
         }
         for (i, frame) in b.frames.iter().enumerate() {
             let Some(mine) = out.frames.get(i) else { continue };
-            if mine.shares(frame) || mine.func != frame.func {
+            if mine.func != frame.func {
                 continue;
             }
-            let locals = mine.locals().to_vec();
-            let joined: Vec<Value> = locals
-                .iter()
-                .zip(frame.locals())
-                .map(|(x, y)| self.values(&mut out.heap, x, y, MAX_VALUE_DEPTH))
-                .collect();
-            out.frames[i].replace(joined);
+            // What the other frame does not change stays shared with the worlds that it came from.
+            let mine = mine.clone();
+            for (local, x, y) in mine.differing(frame) {
+                let value = self.values(&mut out.heap, x, y, MAX_VALUE_DEPTH);
+                if value != *x {
+                    out.frames[i].set(local, value);
+                }
+            }
         }
-        for (path, id) in &b.symbols {
-            if !out.symbols.contains_key(path) {
-                out.symbols.insert(path.clone(), *id);
+        if !out.symbols.ptr_eq(&b.symbols) {
+            for (path, id) in &b.symbols {
+                if !out.symbols.contains_key(path) {
+                    out.symbols.insert(path.clone(), *id);
+                }
             }
         }
         out
@@ -221,24 +229,34 @@ pub fn alike(a: &World, b: &World) -> bool {
     if a.frames.len() != b.frames.len() || a.modes != b.modes {
         return false;
     }
-    let (changed, _) = a.heap.differences(&b.heap);
-    if !changed.is_empty() {
-        return false;
-    }
-    a.frames.iter().zip(&b.frames).all(|(x, y)| {
-        x.shares(y)
-            || x.locals().iter().zip(y.locals()).all(|(v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH))
-    })
+    let same_frames = a
+        .frames
+        .iter()
+        .zip(&b.frames)
+        .all(|(x, y)| x.differing(y).all(|(_, v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH)));
+    let same = |id: &ObjId| match (a.heap.get(*id), b.heap.get(*id)) {
+        (Some(x), Some(y)) => same_cell(&a.heap, x, &b.heap, y, MAX_VALUE_DEPTH),
+        _ => false,
+    };
+    same_frames && a.heap.differences(&b.heap).changed.iter().all(same)
 }
 
-/// Whether two worlds differ in something that types depend on: the known type of a tensor, a truth value, an absence. Worlds that
-/// differ in nothing else are joined; keeping them apart would multiply paths for nothing.
-pub fn differ_in_types(a: &World, b: &World) -> bool {
+/// In what two heaps differ, if the worlds differ in nothing that types depend on: the known type of a tensor, a truth value, an
+/// absence. Such worlds are joined; keeping them apart would multiply paths for nothing.
+pub fn same_types(a: &World, b: &World) -> Option<Differences> {
     if a.frames.len() != b.frames.len() || a.modes != b.modes {
-        return true;
+        return None;
     }
-    let (changed, _) = a.heap.differences(&b.heap);
-    let cells = changed.iter().any(|id| match (a.heap.get(*id), b.heap.get(*id)) {
+    let frames_differ = a
+        .frames
+        .iter()
+        .zip(&b.frames)
+        .any(|(x, y)| x.differing(y).any(|(_, v, w)| values_differ(&a.heap, v, &b.heap, w)));
+    if frames_differ {
+        return None;
+    }
+    let differences = a.heap.differences(&b.heap);
+    let cells_differ = differences.changed.iter().any(|id| match (a.heap.get(*id), b.heap.get(*id)) {
         (Some(Cell::Tensor(x)), Some(Cell::Tensor(y))) => x.local != y.local && (telling(x) || telling(y)),
         (Some(Cell::Object(x)), Some(Cell::Object(y))) => {
             x.attrs.iter().any(|(n, v)| y.get(n).is_none_or(|w| values_differ(&a.heap, v, &b.heap, w)))
@@ -246,10 +264,7 @@ pub fn differ_in_types(a: &World, b: &World) -> bool {
         (Some(Cell::Variable(v)), Some(Cell::Variable(w))) => values_differ(&a.heap, v, &b.heap, w),
         _ => false,
     });
-    cells
-        || a.frames.iter().zip(&b.frames).any(|(x, y)| {
-            !x.shares(y) && x.locals().iter().zip(y.locals()).any(|(v, w)| values_differ(&a.heap, v, &b.heap, w))
-        })
+    (!cells_differ).then_some(differences)
 }
 
 /// Whether something is known of a tensor on some axis.

@@ -258,13 +258,14 @@ impl Machine<'_> {
             },
             _ => return None,
         };
-        let object = self.w.heap.object(id)?.clone();
+        let object = self.w.heap.object(id)?;
         if after.is_none()
             && let Some(value) = object.get(name)
         {
             return Some(value.clone());
         }
-        let from_class = match (&object.class, after) {
+        let (class, base_path) = (object.class.clone(), object.path.clone());
+        let from_class = match (&class, after) {
             (ObjectClass::Project(class), None) => self.class_attr(*class, name, Some(Value::Object(id))),
             (ObjectClass::Project(class), Some(after)) => self.class_attr_after(*class, after, name, Value::Object(id)),
             (ObjectClass::External(path), _) => {
@@ -276,11 +277,11 @@ impl Machine<'_> {
             if name == "__class__" {
                 return None;
             }
-            let path = Name::from(format!("{}.{name}", object.path));
+            let path = Name::from(format!("{base_path}.{name}"));
             if path.matches('.').count() >= MAX_PATH {
                 return Some(Value::Unknown);
             }
-            let sym = self.symbol_attr(&object.path, name);
+            let sym = self.symbol_attr(&base_path, name);
             Some(match sym {
                 Value::Sym(_) => self.settings.declared_group(&path).map_or(Value::Sym(path), Value::Group),
                 other => other,

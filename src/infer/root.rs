@@ -4,7 +4,7 @@
 use super::contract::contract_conditions;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
-use super::output::{Output, Reason};
+use super::output::Output;
 use super::relevance::Relevance;
 use super::settings::Settings;
 use super::statics::{Statics, module_body};
@@ -15,6 +15,8 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Name};
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Python annotations of parameters that are no tensors.
@@ -34,17 +36,17 @@ const OTHER_HINTS: &[&str] = &[
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
-    settings.statics = Statics::new(project, rules);
-    settings.relevance = Relevance::new(project, rules);
+    (settings.statics, settings.relevance) =
+        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules));
     settings.specs = super::specs::Specs::new(project);
     settings.add_directives(project);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let run = Run { project, rules, files, settings, built: FxHashMap::default() };
     let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules
         .par_iter()
         .map(|module| {
             let root = module_body(*module);
-            guarded(project, rules, files, settings, |m| m.module_root(*module))
-                .unwrap_or_else(|| (failed(root), Vec::new()))
+            run.guarded(|m| m.module_root(*module)).unwrap_or_else(|| (failed(root), Vec::new()))
         })
         .collect();
     let mut out = Output::default();
@@ -55,54 +57,85 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         }
     }
     let roots = functions(project, &settings.relevance, &out);
-    run(project, rules, files, settings, &roots.0, &mut out);
+    let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
+    run.roots(&roots.0, &mut out);
     let left: Vec<FuncRef> = roots.1.into_iter().filter(|f| !out.executed.contains(f)).collect();
-    run(project, rules, files, settings, &left, &mut out);
+    run.roots(&left, &mut out);
     out
 }
 
-fn run(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, roots: &[FuncRef], out: &mut Output) {
-    // Methods of one class share the object that its constructor makes.
-    let mut groups: Vec<Vec<FuncRef>> = Vec::new();
-    for root in roots {
-        let class = project.func(*root).class;
-        match groups.last_mut() {
-            Some(group)
-                if class.is_some() && group[0].module == root.module && project.func(group[0]).class == class =>
-            {
-                group.push(*root);
-            }
-            _ => groups.push(vec![*root]),
-        }
-    }
-    let outputs: Vec<Vec<Output>> = groups
-        .par_iter()
-        .map(|group| {
-            let mut built = None;
-            group
-                .iter()
-                .map(|root| {
-                    guarded(project, rules, files, settings, |m| m.function_root(*root, &mut built))
-                        .unwrap_or_else(|| failed(*root))
-                })
-                .collect()
-        })
-        .collect();
-    for output in outputs.into_iter().flatten() {
-        out.merge(output);
-    }
+/// What every root sees, and the objects that roots share.
+struct Run<'a> {
+    project: &'a Project,
+    rules: &'a RuleBook,
+    files: &'a Files,
+    settings: &'a Settings,
+    /// Objects of classes as their constructors leave them; `None` where the checker itself failed.
+    built: FxHashMap<ClassRef, Option<Built>>,
 }
 
-/// Runs one root; a failure of the checker itself is a lost root, not a lost run.
-fn guarded<T>(
-    project: &Project,
-    rules: &RuleBook,
-    files: &Files,
-    settings: &Settings,
-    f: impl FnOnce(Machine<'_>) -> T,
-) -> Option<T> {
-    let machine = Machine::new(project, rules, files, settings);
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(machine))).ok()
+impl Run<'_> {
+    /// Executes roots; first the constructors of their classes, whose objects the methods share.
+    fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
+        let mut classes: Vec<ClassRef> = roots
+            .iter()
+            .filter(|root| self.project.func(**root).name != "__init__")
+            .filter_map(|root| self.class_of(*root))
+            .filter(|class| !self.built.contains_key(class))
+            .collect();
+        classes.dedup();
+        let built: Vec<Option<Built>> =
+            classes.par_iter().with_max_len(1).map(|class| self.guarded(|m| m.built(*class))).collect();
+        for (class, mut built) in classes.into_iter().zip(built) {
+            if let Some(built) = &mut built {
+                out.merge(std::mem::take(&mut built.reached));
+            }
+            self.built.insert(class, built);
+        }
+        let outputs: Vec<Option<Output>> = roots.par_iter().with_max_len(1).map(|root| self.root(*root)).collect();
+        for (root, output) in roots.iter().zip(outputs) {
+            match output {
+                Some(output) => out.merge(output),
+                None => out.merge(self.constructor(*root).unwrap_or_else(|| failed(*root))),
+            }
+        }
+    }
+
+    /// The class whose object is the receiver of a root.
+    fn class_of(&self, root: FuncRef) -> Option<ClassRef> {
+        let func = self.project.func(root);
+        let is_static = matches!(self.settings.static_flavour(self.project, self.rules, root), Some(Flavour::Static));
+        let class = func.class.filter(|_| !is_static && !func.params.is_empty())?;
+        Some(ClassRef { module: root.module, class })
+    }
+
+    /// Executes one root; nothing if it is a constructor that was executed already, or if the checker itself failed.
+    fn root(&self, root: FuncRef) -> Option<Output> {
+        let class = self.class_of(root);
+        let shared = class.and_then(|class| self.built.get(&class));
+        if self.project.func(root).name == "__init__" {
+            let known = shared.is_some_and(|b| b.as_ref().is_some_and(|b| b.own == Some(root)));
+            return if known { None } else { self.guarded(|m| m.function_root(root, class, None)) };
+        }
+        match shared {
+            Some(None) => None,
+            Some(Some(built)) => self.guarded(|m| m.function_root(root, class, Some(built))),
+            None => self.guarded(|m| m.function_root(root, class, None)),
+        }
+    }
+
+    /// What the constructor of a built class yielded as a root.
+    fn constructor(&mut self, root: FuncRef) -> Option<Output> {
+        let class = self.class_of(root)?;
+        let built = self.built.get_mut(&class)?.as_mut()?;
+        (built.own == Some(root)).then(|| std::mem::take(&mut built.out))
+    }
+
+    /// Runs one root; a failure of the checker itself is a lost root, not a lost run.
+    fn guarded<T>(&self, f: impl FnOnce(Machine<'_>) -> T) -> Option<T> {
+        let machine = Machine::new(self.project, self.rules, self.files, self.settings);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(machine))).ok()
+    }
 }
 
 /// What a root yields on which the checker itself failed.
@@ -193,6 +226,13 @@ struct Built {
     object: Value,
     worlds: Vec<World>,
     next_id: u32,
+    /// Parameters of the constructor that are no tensors.
+    non_tensors: BTreeSet<Name>,
+    /// The constructor, if its execution was that of a root; then `out` is what the root yields.
+    own: Option<FuncRef>,
+    out: Output,
+    /// Functions and collectives that the constructor reaches.
+    reached: Output,
 }
 
 impl Machine<'_> {
@@ -207,7 +247,7 @@ impl Machine<'_> {
             let named: Vec<(Name, Value)> = func
                 .locals
                 .iter()
-                .zip(frame.locals())
+                .zip(frame.values())
                 .filter(|(l, v)| l.kind != LocalKind::Temp && is_portable(v))
                 .map(|(l, v)| (l.name.clone(), v.clone()))
                 .collect();
@@ -220,30 +260,23 @@ impl Machine<'_> {
         (self.out, exports.unwrap_or_default())
     }
 
-    /// Executes a function whose caller is not known.
-    fn function_root(mut self, root: FuncRef, shared: &mut Option<Built>) -> Output {
+    /// Executes a function whose caller is not known. A method gets the object that the constructor of its class leaves.
+    fn function_root(mut self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
         let func = self.project.func(root);
         let mut worlds = vec![World::default()];
-        let class = func.class.map(|class| ClassRef { module: root.module, class });
-        let is_static = matches!(self.settings.static_flavour(self.project, self.rules, root), Some(Flavour::Static));
-        let receiver = match class.filter(|_| !is_static && !func.params.is_empty()) {
-            Some(class) if func.name != "__init__" => {
-                let built = match shared.take() {
-                    Some(built) => built,
-                    None => self.built(class),
-                };
+        let receiver = match (class, shared) {
+            (Some(_), Some(built)) => {
                 self.next_id = built.next_id;
-                worlds = built.worlds.clone();
-                let object = built.object.clone();
-                *shared = Some(built);
-                Some(object)
+                self.non_tensors.clone_from(&built.non_tensors);
+                worlds.clone_from(&built.worlds);
+                Some(built.object.clone())
             }
-            Some(class) => {
+            (Some(class), None) => {
                 let object = self.bare(class);
                 worlds = vec![std::mem::take(&mut self.w)];
                 Some(object)
             }
-            None => None,
+            (None, _) => None,
         };
         for world in self.declared_worlds(root.module, func, worlds) {
             self.w = world;
@@ -327,7 +360,7 @@ impl Machine<'_> {
     }
 
     /// An object after its constructor, in the worlds that the constructor leaves.
-    fn built(&mut self, class: ClassRef) -> Built {
+    fn built(mut self, class: ClassRef) -> Built {
         let object = self.bare(class);
         let before = self.w.clone();
         let init = self.class_attr(class, &Name::from("__init__"), Some(object.clone()));
@@ -339,11 +372,11 @@ impl Machine<'_> {
             _ => None,
         };
         let mut worlds = Vec::new();
+        let mut own = None;
         if let Some(closure) = closure {
-            self.quiet = true;
+            own = Some(closure.func).filter(|_| self.is_plain(class, &closure));
+            self.quiet = own.is_none();
             worlds = self.run_init(&closure, &object);
-            self.quiet = false;
-            self.steps = 0;
         }
         if worlds.is_empty() {
             worlds.push(before);
@@ -351,32 +384,53 @@ impl Machine<'_> {
         for world in &mut worlds {
             world.heap.forget_state();
         }
-        Built { object, worlds, next_id: self.next_id }
+        let mut reached = Output::default();
+        reached.executed.clone_from(&self.out.executed);
+        reached.coverage.collectives.clone_from(&self.out.coverage.collectives);
+        self.out.executed.extend(own);
+        self.out.finish();
+        Built { object, worlds, next_id: self.next_id, non_tensors: self.non_tensors, own, reached, out: self.out }
+    }
+
+    /// Whether a constructor as a root is no more than its body: defined by the class itself, without declared types.
+    fn is_plain(&self, class: ClassRef, init: &Closure) -> bool {
+        let func = self.project.func(init.func);
+        init.func.module == class.module
+            && func.class == Some(class.class)
+            && func.signature.is_empty()
+            && contract_conditions(func).is_empty()
+            && init.flavour == Flavour::Plain
+            && self.settings.defaults.is_empty()
+            && !self.settings.assumptions.iter().any(|(module, _)| *module == class.module)
     }
 
     fn run_init(&mut self, closure: &Arc<Closure>, object: &Value) -> Vec<World> {
         let func = self.project.func(closure.func);
         self.begin(closure.func, func.locals.len());
+        let mut given = Vec::new();
         for (i, param) in func.params.iter().enumerate() {
             let value = if i == 0 { object.clone() } else { self.unknown_param(param) };
+            given.push(value.clone());
             self.set_local(param.local, value);
         }
-        let paths = self.block(&func.body);
-        self.stack.clear();
-        let mut worlds: Vec<World> = paths
-            .into_iter()
-            .filter(|p| matches!(p.flow, Flow::Next | Flow::Return(_)))
-            .map(|p| {
-                let mut world = p.world;
+        let place = self.place_of(func.name_span);
+        let mut worlds: Vec<World> = Vec::new();
+        for path in self.block(&func.body) {
+            self.w = path.world;
+            for (param, value) in func.params.iter().zip(&given) {
+                self.record_at(place, &param.name, value);
+            }
+            if matches!(path.flow, Flow::Next | Flow::Return(_)) {
+                let mut world = std::mem::take(&mut self.w);
                 world.frames.clear();
-                world
-            })
-            .collect();
+                worlds.push(world);
+            }
+        }
+        self.stack.clear();
+        let quiet = std::mem::replace(&mut self.quiet, true);
         worlds = self.limit(worlds);
         worlds.truncate(super::limits::MAX_WORLDS);
-        if worlds.len() > 1 && worlds.iter().all(|w| w.facts.is_empty()) {
-            self.lose(Reason::Budget, "constructor");
-        }
+        self.quiet = quiet;
         worlds
     }
 }

@@ -29,31 +29,42 @@ impl Default for Modes {
     }
 }
 
-/// The local variables of one activation.
+/// Variables that are copied together when a world writes one of them.
+const CHUNK: usize = 16;
+
+type Chunk = Arc<[Value; CHUNK]>;
+
+/// The local variables of one activation. Worlds share the chunks that neither of them wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
     pub func: FuncRef,
-    locals: Arc<Vec<Value>>,
+    chunks: Arc<Vec<Chunk>>,
 }
 
 impl Frame {
     pub fn new(func: FuncRef, n_locals: usize) -> Frame {
-        Frame { func, locals: Arc::new(vec![Value::Unset; n_locals]) }
+        let empty: Chunk = Arc::new([const { Value::Unset }; CHUNK]);
+        Frame { func, chunks: Arc::new(vec![empty; n_locals.div_ceil(CHUNK)]) }
     }
     pub fn get(&self, local: LocalId) -> &Value {
-        &self.locals[local.index()]
+        &self.chunks[local.index() / CHUNK][local.index() % CHUNK]
     }
     pub fn set(&mut self, local: LocalId, value: Value) {
-        Arc::make_mut(&mut self.locals)[local.index()] = value;
+        let chunk = &mut Arc::make_mut(&mut self.chunks)[local.index() / CHUNK];
+        Arc::make_mut(chunk)[local.index() % CHUNK] = value;
     }
-    pub fn locals(&self) -> &[Value] {
-        &self.locals
+    /// The value of every variable, and unset ones at the end.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
-    pub fn shares(&self, other: &Frame) -> bool {
-        Arc::ptr_eq(&self.locals, &other.locals)
-    }
-    pub fn replace(&mut self, locals: Vec<Value>) {
-        self.locals = Arc::new(locals);
+    /// Variables whose values are not the same in another frame of the function.
+    pub fn differing<'a>(&'a self, other: &'a Frame) -> impl Iterator<Item = (LocalId, &'a Value, &'a Value)> {
+        let n = if Arc::ptr_eq(&self.chunks, &other.chunks) { 0 } else { self.chunks.len() };
+        let pairs = self.chunks.iter().zip(other.chunks.iter()).take(n).enumerate();
+        pairs.filter(|(_, (mine, theirs))| !Arc::ptr_eq(mine, theirs)).flat_map(|(i, (mine, theirs))| {
+            let values = mine.iter().zip(theirs.iter()).enumerate();
+            values.filter(|(_, (x, y))| x != y).map(move |(j, (x, y))| (LocalId::from_index(i * CHUNK + j), x, y))
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use super::schema;
 use super::shapes::ShapeRule;
 use super::signature::Signature;
 use crate::source::{Name, Span};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use toml::Spanned;
@@ -27,18 +28,19 @@ pub struct RuleProblem {
 /// Compiles rule files, later ones overriding earlier ones by name.
 pub fn load(files: &[(&str, &str)]) -> (RuleBook, Vec<RuleProblem>) {
     let mut loader = Loader { book: RuleBook::default(), problems: Vec::new(), file: 0, table: FxHashMap::default() };
-    let parsed: Vec<Option<schema::RuleFile>> = files
-        .iter()
-        .enumerate()
-        .map(|(i, (_, text))| match toml::from_str(text) {
+    let read: Vec<Result<schema::RuleFile, toml::de::Error>> =
+        files.par_iter().with_max_len(1).map(|(_, text)| toml::from_str(text)).collect();
+    let mut parsed: Vec<Option<schema::RuleFile>> = Vec::with_capacity(read.len());
+    for (i, read) in read.into_iter().enumerate() {
+        parsed.push(match read {
             Ok(file) => Some(file),
             Err(error) => {
                 let span = error.span().map_or(Span::default(), |s| Span::new(s.start as u32, s.end as u32));
                 loader.problems.push(RuleProblem { file: i, span, message: error.message().to_string() });
                 None
             }
-        })
-        .collect();
+        });
+    }
     for file in parsed.iter().flatten() {
         loader.typecheck_table(file);
     }
