@@ -4,6 +4,7 @@
 use crate::config::{Config, FlagValue};
 use crate::diagnostics::{self, conditions, describe, describe_syntax, suppress};
 use crate::infer::formula::Facts;
+use crate::infer::output::{Reason as Unknown, Site};
 use crate::infer::{Output, Row, Settings, infer};
 use crate::ir::{Const, FileIr};
 use crate::project::{FuncRef, Project};
@@ -28,6 +29,8 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// A label and a count.
     pub coverage: Vec<(String, u64)>,
+    /// Collective calls of which nothing is known: path, line, why.
+    pub unknown_sites: Vec<(String, u32, &'static str)>,
     pub types: Vec<TypeRow>,
 }
 
@@ -58,8 +61,8 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     let project = Project::new(files, irs, &roots);
     let mut settings = settings(config, want);
     let output = infer(&project, rules, files, &mut settings);
-    let mut coverage_rows = Vec::new();
-    coverage(&output, &mut coverage_rows);
+    let coverage_rows = if want == Want::Types { coverage(&project, &output, files) } else { Vec::new() };
+    let unknown_sites = if want == Want::Types { unknown_sites(&output, files) } else { Vec::new() };
     for finding in &output.findings {
         if !finding_is_reported(files, finding.place.file) {
             continue;
@@ -80,7 +83,7 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     }
     diagnostics::sort(&mut all);
     let types = if want == Want::Types { rows(&project, files, &output) } else { Vec::new() };
-    Report { diagnostics: all, coverage: coverage_rows, types }
+    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types }
 }
 
 fn finding_is_reported(files: &Files, file: FileId) -> bool {
@@ -129,23 +132,26 @@ fn settings(config: &Config, want: Want) -> Settings {
 }
 
 /// Counts of what was typed and what was not, and why.
-fn coverage(output: &Output, rows: &mut Vec<(String, u64)>) {
-    let sites = &output.coverage.collectives;
-    let known = sites.values().filter(|k| **k).count();
-    rows.push(("collective calls reached".to_string(), sites.len() as u64));
-    rows.push(("collective calls with a known source or result type".to_string(), known as u64));
+fn coverage(project: &Project, output: &Output, files: &Files) -> Vec<(String, u64)> {
+    let shown = |place: &&Place| finding_is_reported(files, place.file);
+    let sites: Vec<Site> =
+        output.coverage.collectives.iter().filter(|(p, _)| shown(p)).map(|(_, site)| *site).collect();
+    let count = |wanted: Site| sites.iter().filter(|s| **s == wanted).count() as u64;
+    let mut rows = vec![
+        ("collective calls".to_string(), sites.len() as u64),
+        ("collective calls with a known source or result type".to_string(), count(Site::Typed)),
+    ];
+    for site in [Site::NotReached, Site::NoGroup, Site::NoValue] {
+        rows.push((format!("collective calls: {}", site_words(site)), count(site)));
+    }
+    let (params, returns) = signatures(project, output, files);
+    rows.push(("parameters of analysed functions with a known type".to_string(), params.0));
+    rows.push(("parameters of analysed functions without".to_string(), params.1));
+    rows.push(("returns of analysed functions with a known type".to_string(), returns.0));
+    rows.push(("returns of analysed functions without".to_string(), returns.1));
     let mut reasons: Vec<(String, u64)> = Vec::new();
     for ((reason, what), n) in &output.coverage.reasons {
-        let text = match reason {
-            crate::infer::output::Reason::NoRule => format!("operations without a rule: {what}"),
-            crate::infer::output::Reason::UnresolvedCall => "calls that lead to nothing known".to_string(),
-            crate::infer::output::Reason::UnknownOperand => {
-                format!("collectives on values that are not followed: {what}")
-            }
-            crate::infer::output::Reason::UnresolvedGroup => "collectives whose group is not resolved".to_string(),
-            crate::infer::output::Reason::Budget => format!("precision given up: {what}"),
-            crate::infer::output::Reason::Opaque => format!("not understood: {what}"),
-        };
+        let text = reason_words(*reason, what);
         match reasons.iter_mut().find(|(t, _)| *t == text) {
             Some((_, count)) => *count += n,
             None => reasons.push((text, *n)),
@@ -153,6 +159,63 @@ fn coverage(output: &Output, rows: &mut Vec<(String, u64)>) {
     }
     reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     rows.extend(reasons);
+    rows
+}
+
+fn site_words(site: Site) -> &'static str {
+    match site {
+        Site::NotReached => "not reached",
+        Site::NoGroup => "the group is not resolved",
+        Site::NoValue => "the value is not followed",
+        Site::Typed => "typed",
+    }
+}
+
+fn reason_words(reason: Unknown, what: &str) -> String {
+    match reason {
+        Unknown::NoRule => format!("operations without a rule: {what}"),
+        Unknown::UnresolvedCall => "calls that lead to nothing known".to_string(),
+        Unknown::UnknownOperand => format!("collectives on values that are not followed: {what}"),
+        Unknown::UnresolvedGroup => "collectives whose group is not resolved".to_string(),
+        Unknown::Budget => format!("precision given up: {what}"),
+        Unknown::Opaque => format!("not understood: {what}"),
+    }
+}
+
+/// Parameters and returns of the functions that were executed: with a known type, and without.
+fn signatures(project: &Project, output: &Output, files: &Files) -> ((u64, u64), (u64, u64)) {
+    let known: rustc_hash::FxHashSet<(FuncRef, &str)> = output
+        .rows
+        .iter()
+        .filter(|r| r.ty.local.listed().any(|(_, s)| s.set.is_known()) || r.ty.local.rest.set.is_known())
+        .map(|r| (r.func, r.variable.as_str()))
+        .collect();
+    let (mut params, mut returns) = ((0, 0), (0, 0));
+    for func in &output.executed {
+        if !finding_is_reported(files, project.file(func.module)) {
+            continue;
+        }
+        let f = project.func(*func);
+        for param in f.params.iter().filter(|p| p.name != "self" && p.name != "cls") {
+            match known.contains(&(*func, param.name.as_str())) {
+                true => params.0 += 1,
+                false => params.1 += 1,
+            }
+        }
+        match known.contains(&(*func, "return")) {
+            true => returns.0 += 1,
+            false => returns.1 += 1,
+        }
+    }
+    (params, returns)
+}
+
+/// Collective calls of which nothing is known: path, line, why.
+fn unknown_sites(output: &Output, files: &Files) -> Vec<(String, u32, &'static str)> {
+    let sites = output.coverage.collectives.iter().filter(|(p, s)| **s != Site::Typed && files[p.file].reported);
+    sites
+        .map(|(p, s)| (files[p.file].path.clone(), files[p.file].position(p.span.start).line, site_words(*s)))
+        .collect()
 }
 
 /// The rows of `types`, by file, function and line.

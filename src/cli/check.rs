@@ -26,7 +26,9 @@ pub(super) fn run(options: &CheckOptions) -> Result<Outcome, Failure> {
         pool.install(|| rayon::join(|| engine::rule_book(&config), || project::read(&input, &config, &options.shared)));
     let rules = rules.map_err(|found| invalid(found, options.output_format, color))?;
     let project = project?;
-    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Findings));
+    // What is typed is counted from the types of variables.
+    let want = if options.coverage { Want::Types } else { Want::Findings };
+    let report = pool.install(|| engine::check(&config, &rules, &project.files, want));
     let findings = apply_levels(report.diagnostics, &config, &project.files);
     let baseline = match &options.baseline {
         Some(path) => Some(Baseline::open(path, &config, options.update_baseline)?),
@@ -42,6 +44,11 @@ pub(super) fn run(options: &CheckOptions) -> Result<Outcome, Failure> {
         None => (findings, 0),
     };
     print(options, &findings, &report.coverage, &project.files, color)?;
+    if options.coverage && options.shared.verbose {
+        for (path, line, why) in &report.unknown_sites {
+            output::say(&format!("{path}:{line}: collective call: {why}"));
+        }
+    }
     summary(options, &summary_line(&findings, known, &project));
     if options.shared.verbose {
         output::say(&format!("took {} ms", started.elapsed().as_millis()));

@@ -3,6 +3,7 @@
 
 use crate::infer::finding::Finding;
 use crate::infer::formula::{Atom, Facts, show_fact};
+use crate::infer::limits::MAX_EXPANDED;
 
 /// Ways to meet a mistake that are written out; a reader who sees these finds the others.
 const MOST_CONDITIONS: usize = 3;
@@ -42,9 +43,11 @@ pub fn conditions(found: &[Facts], silent: &[Facts]) -> Vec<String> {
 }
 
 fn cleaned(found: &[Facts], silent: &[Facts]) -> (Vec<Facts>, Vec<Facts>) {
-    let clean = |f: &Facts| f.filtered(|a| !is_private(a));
-    let found: Vec<Facts> = found.iter().map(clean).collect();
-    let silent = silent.iter().map(clean).filter(|f| !found.contains(f)).collect();
+    let clean = |facts: &[Facts]| -> Vec<Facts> {
+        facts.iter().flat_map(|f| f.expanded(MAX_EXPANDED)).map(|f| f.filtered(|a| !is_private(a))).collect()
+    };
+    let found = clean(found);
+    let silent = clean(silent).into_iter().filter(|f| !found.contains(f)).collect();
     (found, silent)
 }
 

@@ -4,8 +4,9 @@
 
 use super::expr::CallArgs;
 use super::finding::{ArgumentProblem, FindingKind, OperandAt};
+use super::groups::is_world;
 use super::machine::Machine;
-use super::output::{Pass, Reason};
+use super::output::{Pass, Reason, Site};
 use super::value::{ObjId, Value};
 use crate::ir::annotation::Atom;
 use crate::ir::{Const, StmtId};
@@ -41,7 +42,7 @@ impl Machine<'_> {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);
         let place = self.place(id);
-        self.out.coverage.collectives.entry(place).or_insert(false);
+        self.out.coverage.site(place, Site::NotReached);
         let argument = |param: usize| bound.first(param).map(|i| &args.args[i]);
         let Some(input_arg) = argument(rule.input) else { return Value::Unknown };
         let (part, input_value) = (input_arg.part, input_arg.value.clone());
@@ -50,18 +51,20 @@ impl Machine<'_> {
             self.forget(args);
             return Value::Unknown;
         }
-        let Some(input) = self.as_tensor(&input_value) else {
+        let Some(input) = self.tensor_of_input(&input_value) else {
+            self.out.coverage.site(place, Site::NoValue);
             self.lose(Reason::UnknownOperand, &rule.op);
             self.forget_outputs(rule, &bound, args);
             return self.unknown_result(rule);
         };
         let Some(axes) = self.group_axes(group.as_ref(), rule) else {
+            self.out.coverage.site(place, Site::NoGroup);
             self.lose(Reason::UnresolvedGroup, &rule.op);
             self.forget(args);
             return self.unknown_result(rule);
         };
         if !self.w.heap.tensor(input).is_some_and(|t| t.local.is_unknown()) {
-            self.out.coverage.collectives.insert(place, true);
+            self.out.coverage.site(place, Site::Typed);
         }
         let call = Call { rule, bound, axes, input, part };
         let outcome = match rule.form {
@@ -107,6 +110,17 @@ impl Machine<'_> {
             super::layer::forget_other_shards(&mut t.local, &axes);
         }
         value
+    }
+
+    /// The tensor that a collective is given; a value that nothing follows is a tensor of its own here.
+    fn tensor_of_input(&mut self, value: &Value) -> Option<ObjId> {
+        match value {
+            Value::Unknown => match self.new_tensor(TensorType { untracked: true, ..TensorType::unknown() }) {
+                Value::Tensor(id) => Some(id),
+                _ => None,
+            },
+            value => self.as_tensor(value),
+        }
     }
 
     fn unknown_result(&mut self, rule: &CollectiveRule) -> Value {
@@ -395,10 +409,11 @@ impl Machine<'_> {
             self.check_source(id, call, axis, &input, source, no_grad)?;
             local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
+        self.over_all_ranks(call, result, &mut local);
         let known = call.axes.iter().all(|axis| !input.local.get(axis).set.is_unknown());
         self.passed(self.place(id), if known { Pass::Right } else { Pass::Unknown });
         if call.rule.op != "layer" {
-            self.out.coverage.collectives.insert(self.place(id), true);
+            self.out.coverage.site(self.place(id), Site::Typed);
         }
         let grad = if self.w.modes.grad { input.grad } else { Tri::No };
         let shape = self.moved_shape(call, &input, source, result);
@@ -411,6 +426,20 @@ impl Machine<'_> {
             view_of: None,
             reduced: input.reduced,
         }))
+    }
+
+    /// All ranks are those of every axis: what differed on one is now what the collective gives.
+    fn over_all_ranks(&self, call: &Call<'_>, result: Side, local: &mut LocalType) {
+        if !is_world(&call.axes) {
+            return;
+        }
+        let set = if matches!(call.rule.op.as_str(), "all_reduce" | "all_gather") { result.set } else { AxisType::ALL };
+        for axis in LocalType::axes_of([&*local]) {
+            let state = local.get(&axis).clone();
+            if !call.axes.contains(&axis) && !state.set.leq(AxisType::EQUAL) {
+                local.set(&axis, AxisState { set, shard: None, origin: state.origin });
+            }
+        }
     }
 
     fn collective_state(
@@ -523,8 +552,9 @@ impl Machine<'_> {
             }
             local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
+        self.over_all_ranks(call, result, &mut local);
         self.passed(self.place(id), Pass::Unknown);
-        self.out.coverage.collectives.insert(self.place(id), true);
+        self.out.coverage.site(self.place(id), Site::Typed);
         self.retype(call.input, TensorType { local, ..input });
         Ok(Value::Unknown)
     }
@@ -604,7 +634,7 @@ impl Machine<'_> {
             }
         }
         self.passed(self.place(id), Pass::Unknown);
-        self.out.coverage.collectives.insert(self.place(id), true);
+        self.out.coverage.site(self.place(id), Site::Typed);
         let Some(at) = call.rule.output.and_then(|o| call.bound.first(o)) else { return Ok(Value::Unknown) };
         let (output, part) = (args.args[at].value.clone(), args.args[at].part);
         let targets = self.output_tensors(&output);
@@ -624,6 +654,7 @@ impl Machine<'_> {
                     }
                 }
                 t.local.rest = input.local.rest.clone();
+                self.over_all_ranks(call, result, &mut t.local);
                 t.zero = false;
                 self.retype(target, t);
             }

@@ -276,7 +276,9 @@ impl Machine<'_> {
                 for value in [true, false] {
                     let mut side = world.clone();
                     side.facts = side.facts.with(atom.clone(), value);
-                    self.split(formula, side, then);
+                    if side.facts.possible() {
+                        self.split(formula, side, then);
+                    }
                 }
             }
         }

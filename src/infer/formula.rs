@@ -1,6 +1,7 @@
 //! Boolean expressions over flags, and what a world knows of them. In: atoms. Out: [`Formula`] (evaluated under [`Facts`] to true,
 //! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
 
+use super::limits::MAX_RULE_ATOMS;
 use crate::ir::Const;
 use crate::source::Name;
 use std::fmt;
@@ -33,35 +34,80 @@ pub enum Outcome {
     Open(Atom),
 }
 
-/// What one world knows: atoms with their truth, in the order in which they were met.
+/// What one world knows: atoms with their truth, in the order in which they were met, and what holds between further ones.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Facts(Vec<(Atom, bool)>);
+pub struct Facts {
+    atoms: Vec<(Atom, bool)>,
+    /// Formulas that are true: what is left of the facts of worlds that were joined because nothing else told them apart.
+    rules: Vec<Formula>,
+}
 
 impl Facts {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.atoms.is_empty()
     }
     pub fn iter(&self) -> impl Iterator<Item = (&Atom, bool)> {
-        self.0.iter().map(|(a, v)| (a, *v))
+        self.atoms.iter().map(|(a, v)| (a, *v))
     }
     /// The truth of an atom, by itself or by what it excludes.
     pub fn get(&self, atom: &Atom) -> Option<bool> {
-        self.0.iter().find_map(|(known, value)| implied(known, *value, atom))
+        self.atoms.iter().find_map(|(known, value)| implied(known, *value, atom))
     }
     #[must_use]
     pub fn with(&self, atom: Atom, value: bool) -> Facts {
-        let mut facts = self.0.clone();
-        facts.push((atom, value));
-        Facts(facts)
+        let mut facts = self.clone();
+        facts.atoms.push((atom, value));
+        facts
     }
-    /// What both worlds know alike.
+    /// Whether nothing that is known contradicts the rest.
+    pub fn possible(&self) -> bool {
+        self.rules.iter().all(|r| r.eval(self) != Outcome::Decided(false))
+    }
+    /// What holds in both worlds: the facts they share, and that it is one or the other.
     #[must_use]
     pub fn common(&self, other: &Facts) -> Facts {
-        Facts(self.0.iter().filter(|f| other.0.contains(f)).cloned().collect())
+        let atoms: Vec<_> = self.atoms.iter().filter(|f| other.atoms.contains(f)).cloned().collect();
+        let mut rules: Vec<Formula> = self.rules.iter().filter(|r| other.rules.contains(r)).cloned().collect();
+        let either = Formula::Or(vec![self.beyond(&atoms, &rules), other.beyond(&atoms, &rules)]);
+        let names = either.atoms();
+        if names.len() <= MAX_RULE_ATOMS && !either.always(&names) {
+            rules.push(either);
+        }
+        Facts { atoms, rules }
+    }
+    /// What is known beyond these atoms and rules, as a formula.
+    fn beyond(&self, atoms: &[(Atom, bool)], rules: &[Formula]) -> Formula {
+        let fact = |(a, v): &(Atom, bool)| match v {
+            true => Formula::Atom(a.clone()),
+            false => Formula::Atom(a.clone()).negate(),
+        };
+        let own = self.atoms.iter().filter(|f| !atoms.contains(f)).map(fact);
+        let further = self.rules.iter().filter(|r| !rules.contains(r)).cloned();
+        Formula::And(own.chain(further).collect())
     }
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
-        Facts(self.0.iter().filter(|(a, _)| keep(a)).cloned().collect())
+        Facts { atoms: self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect(), rules: Vec::new() }
+    }
+    /// The worlds without rules that this one stands for, at most so many.
+    pub fn expanded(&self, most: usize) -> Vec<Facts> {
+        let mut done = Vec::new();
+        let mut open = vec![self.clone()];
+        while let Some(facts) = open.pop() {
+            let undecided = facts.rules.iter().find_map(|r| match r.eval(&facts) {
+                Outcome::Decided(_) => None,
+                Outcome::Open(atom) => Some(atom),
+            });
+            match undecided {
+                _ if !facts.possible() => {}
+                Some(atom) if done.len() + open.len() + 1 < most => {
+                    open.push(facts.with(atom.clone(), false));
+                    open.push(facts.with(atom, true));
+                }
+                Some(_) | None => done.push(Facts { atoms: facts.atoms, rules: Vec::new() }),
+            }
+        }
+        done
     }
 }
 
@@ -99,6 +145,34 @@ impl Formula {
             Formula::Not(f) => *f,
             f => Formula::Not(Box::new(f)),
         }
+    }
+
+    /// Every atom, once.
+    fn atoms(&self) -> Vec<Atom> {
+        let mut out = Vec::new();
+        self.collect_atoms(&mut out);
+        out
+    }
+
+    fn collect_atoms(&self, out: &mut Vec<Atom>) {
+        match self {
+            Formula::Const(_) => {}
+            Formula::Atom(a) => {
+                if !out.contains(a) {
+                    out.push(a.clone());
+                }
+            }
+            Formula::Not(f) => f.collect_atoms(out),
+            Formula::And(items) | Formula::Or(items) => items.iter().for_each(|f| f.collect_atoms(out)),
+        }
+    }
+
+    /// Whether the formula is true whatever its atoms are.
+    fn always(&self, atoms: &[Atom]) -> bool {
+        (0..1_u32 << atoms.len()).all(|bits| {
+            let truths = atoms.iter().enumerate().map(|(i, a)| (a.clone(), bits >> i & 1 == 1)).collect();
+            self.eval(&Facts { atoms: truths, rules: Vec::new() }) == Outcome::Decided(true)
+        })
     }
 
     /// The truth of the formula under the facts, or the first atom that decides.

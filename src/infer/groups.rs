@@ -11,6 +11,14 @@ use crate::source::Name;
 use crate::types::{Axis, AxisSet, Mesh};
 use std::sync::Arc;
 
+/// The group of all ranks where no mesh says which axes they have.
+const WORLD: &str = "world";
+
+/// Whether a group is that of all ranks without a mesh.
+pub fn is_world(axes: &AxisSet) -> bool {
+    axes.single().is_some_and(|a| a.is_variable() && a.name() == WORLD)
+}
+
 impl Machine<'_> {
     /// The axes of the group argument of a collective.
     pub fn group_axes(&mut self, group: Option<&Value>, rule: &CollectiveRule) -> Option<AxisSet> {
@@ -23,7 +31,7 @@ impl Machine<'_> {
     /// The axes of an absent group: those of the rule, or all of the mesh.
     pub fn default_axes(&mut self, default: &[Name]) -> Option<AxisSet> {
         if default.is_empty() {
-            return self.whole_mesh();
+            return Some(self.whole_mesh().unwrap_or_else(|| AxisSet::one(Axis::variable(WORLD))));
         }
         Some(default.iter().map(|a| self.settings.canonical(a)).collect())
     }

@@ -21,3 +21,7 @@ pub const MAX_VALUE_DEPTH: usize = 6;
 pub const MAX_LIST: usize = 256;
 /// Parts of the path of an unknown value (`self.config.x`); longer ones lose their identity.
 pub const MAX_PATH: usize = 8;
+/// Flags between which a world remembers what holds; beyond it the connection is forgotten, and all combinations are possible.
+pub const MAX_RULE_ATOMS: usize = 5;
+/// Worlds that a joined world is taken apart into to say when a finding holds.
+pub const MAX_EXPANDED: usize = 12;

@@ -36,12 +36,34 @@ pub struct Row {
     pub facts: Facts,
 }
 
+/// What is known of a collective call, from the least to the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Site {
+    /// No analysed path leads to it.
+    #[default]
+    NotReached,
+    /// The group is not resolved.
+    NoGroup,
+    /// The value is not followed: nothing is known of what comes in, and nothing takes on what goes out.
+    NoValue,
+    /// The source or the result has a known type.
+    Typed,
+}
+
 /// Counts for `--coverage`.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// Collective call sites by place: whether source or result was ever known.
-    pub collectives: BTreeMap<Place, bool>,
+    /// Collective call sites by place: the best that was ever known of one.
+    pub collectives: BTreeMap<Place, Site>,
     pub reasons: BTreeMap<(Reason, Name), u64>,
+}
+
+impl Coverage {
+    /// Notes what one path knows of a collective call.
+    pub fn site(&mut self, place: Place, known: Site) {
+        let site = self.collectives.entry(place).or_default();
+        *site = known.max(*site);
+    }
 }
 
 /// How a world passed a place where a finding was possible.
@@ -141,7 +163,7 @@ impl Output {
             self.row(row);
         }
         for (place, known) in other.coverage.collectives {
-            *self.coverage.collectives.entry(place).or_default() |= known;
+            self.coverage.site(place, known);
         }
         for (reason, n) in other.coverage.reasons {
             *self.coverage.reasons.entry(reason).or_default() += n;

@@ -50,6 +50,9 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         })
         .collect();
     let mut out = Output::default();
+    for place in super::coverage::collective_calls(project, rules) {
+        out.coverage.site(place, super::output::Site::NotReached);
+    }
     for (module, (output, exports)) in modules.iter().zip(bodies) {
         out.merge(output);
         for (name, value) in exports {

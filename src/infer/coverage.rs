@@ -1,0 +1,73 @@
+//! Every collective call that the source shows, reached or not. In: the project and the rules. Out: places. Never: execution.
+//! Next: `output.rs`, which says what became of each.
+
+use crate::ir::{Block, Func, Operand, Rvalue, Stmt};
+use crate::project::{ModuleId, Project, Resolved};
+use crate::rules::{Entry, RuleBook};
+use crate::source::Place;
+
+/// The places of calls whose names lead to a collective.
+pub fn collective_calls(project: &Project, rules: &RuleBook) -> Vec<Place> {
+    let mut out = Vec::new();
+    for (module, m) in project.modules.iter_enumerated() {
+        for func in m.ir.funcs.iter() {
+            let scan = Scan { project, rules, module, func };
+            scan.block(&func.body, &mut out);
+        }
+    }
+    out
+}
+
+struct Scan<'a> {
+    project: &'a Project,
+    rules: &'a RuleBook,
+    module: ModuleId,
+    func: &'a Func,
+}
+
+impl Scan<'_> {
+    fn block(&self, block: &Block, out: &mut Vec<Place>) {
+        for node in block {
+            let is_collective = match &node.stmt {
+                Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => self.path(callee, None),
+                Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => self.path(base, Some(name)),
+                _ => None,
+            }
+            .is_some_and(|path| matches!(self.rules.get(&path), Some(Entry::Collective(_))));
+            if is_collective {
+                out.push(Place { file: self.project.file(self.module), span: self.func.spans[node.id].span });
+            }
+            for inner in inner_blocks(&node.stmt) {
+                self.block(inner, out);
+            }
+        }
+    }
+
+    /// The qualified path of a name of the module, or of a member of one.
+    fn path(&self, base: &Operand, member: Option<&str>) -> Option<String> {
+        let Operand::Global(name) = base else { return None };
+        let path = match self.project.member(self.module, name)? {
+            Resolved::External(path) => path.to_string(),
+            Resolved::Module(m) => self.project.modules[m].name.to_string(),
+            Resolved::Package(p) => p.to_string(),
+            Resolved::Func(f) => self.project.qualified(f).to_string(),
+            Resolved::Class(_) | Resolved::Value(..) => return None,
+        };
+        Some(match member {
+            Some(member) => format!("{path}.{member}"),
+            None => path,
+        })
+    }
+}
+
+/// The blocks inside a statement.
+fn inner_blocks(stmt: &Stmt) -> Vec<&Block> {
+    match stmt {
+        Stmt::If { then, orelse, .. } => vec![then, orelse],
+        Stmt::For { body, orelse, .. } => vec![body, orelse],
+        Stmt::While { head, body, orelse, .. } => vec![head, body, orelse],
+        Stmt::With { body, .. } => vec![body],
+        Stmt::Try { body, handlers, orelse, finally } => [body, orelse, finally].into_iter().chain(handlers).collect(),
+        _ => Vec::new(),
+    }
+}
