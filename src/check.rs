@@ -83,6 +83,8 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     }
     diagnostics::sort(&mut all);
     let types = if want == Want::Types { rows(&project, files, &output) } else { Vec::new() };
+    // Nobody waits for the memory of the run.
+    rayon::spawn(move || drop((project, output, settings)));
     Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types }
 }
 

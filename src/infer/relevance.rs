@@ -3,10 +3,11 @@
 //! is still executed. Next: `root.rs`.
 
 use crate::ir::annotation::SuppressionScope;
-use crate::ir::{Block, Func, FuncKind, Operand, Rvalue, Stmt};
-use crate::project::{FuncRef, Project, Resolved};
+use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
+use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::Name;
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Intrinsics that say something about types.
@@ -50,47 +51,22 @@ impl Relevance {
                 }
             }
         }
+        let modules: Vec<ModuleId> = project.modules.ids().collect();
+        let scanned: Vec<Vec<Scanned>> =
+            modules.par_iter().map(|module| scanned(project, rules, *module, &telling, &by_name)).collect();
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
         let mut out = Relevance::default();
         let mut work = Vec::new();
-        for (module, m) in project.modules.iter_enumerated() {
-            let skipped = m.ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
-            for (func, f) in m.ir.funcs.iter_enumerated() {
-                let at = FuncRef { module, func };
-                let mut scan = Scan {
-                    project,
-                    rules,
-                    at,
-                    func: f,
-                    telling: &telling,
-                    direct: false,
-                    methods: Vec::new(),
-                    names: Vec::new(),
-                };
-                scan.block(&f.body);
-                if (scan.direct || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped && out.funcs.insert(at)
-                {
-                    work.push(at);
-                }
-                for name in &scan.names {
-                    for callee in called(project, at, name) {
-                        callers.entry(callee).or_default().push(at);
-                    }
-                }
-                for name in &scan.methods {
-                    match by_name.get(name.as_str()) {
-                        Some(namesakes) if namesakes.len() <= MAX_NAMESAKES => {
-                            for callee in namesakes {
-                                callers.entry(*callee).or_default().push(at);
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-                if let Some(parent) = f.parent {
-                    // A nested function is reached through the function that defines it.
-                    callers.entry(at).or_default().push(FuncRef { module, func: parent });
-                }
+        for found in scanned.into_iter().flatten() {
+            if found.tells && out.funcs.insert(found.at) {
+                work.push(found.at);
+            }
+            for callee in found.callees {
+                callers.entry(callee).or_default().push(found.at);
+            }
+            if let Some(parent) = project.func(found.at).parent {
+                // A nested function is reached through the function that defines it.
+                callers.entry(found.at).or_default().push(FuncRef { module: found.at.module, func: parent });
             }
         }
         while let Some(func) = work.pop() {
@@ -102,6 +78,47 @@ impl Relevance {
         }
         out
     }
+}
+
+/// A function as its own text shows it.
+struct Scanned {
+    at: FuncRef,
+    /// Whether it mentions something that tells.
+    tells: bool,
+    /// Functions that it may call.
+    callees: Vec<FuncRef>,
+}
+
+/// The functions of one module.
+fn scanned(
+    project: &Project,
+    rules: &RuleBook,
+    module: ModuleId,
+    telling: &FxHashSet<Name>,
+    by_name: &FxHashMap<&str, Vec<FuncRef>>,
+) -> Vec<Scanned> {
+    let ir = &project.modules[module].ir;
+    let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
+    let mut called_by_name: FxHashMap<Name, Vec<FuncRef>> = FxHashMap::default();
+    let scan = |(func, f): (FuncId, &Func)| {
+        let at = FuncRef { module, func };
+        let mut scan =
+            Scan { project, rules, at, func: f, telling, direct: false, methods: Vec::new(), names: Vec::new() };
+        scan.block(&f.body);
+        let mut callees = Vec::new();
+        for name in scan.names {
+            callees.extend_from_slice(called_by_name.entry(name).or_insert_with_key(|name| called(project, at, name)));
+        }
+        for name in &scan.methods {
+            match by_name.get(name.as_str()) {
+                Some(namesakes) if namesakes.len() <= MAX_NAMESAKES => callees.extend_from_slice(namesakes),
+                _ => {}
+            }
+        }
+        let tells = (scan.direct || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
+        Scanned { at, tells, callees }
+    };
+    ir.funcs.iter_enumerated().map(scan).collect()
 }
 
 /// The last parts of the names of collectives and of calls that state types.

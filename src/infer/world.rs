@@ -30,7 +30,7 @@ impl Default for Modes {
 }
 
 /// Variables that are copied together when a world writes one of them.
-const CHUNK: usize = 16;
+const CHUNK: usize = 8;
 
 type Chunk = Arc<[Value; CHUNK]>;
 
