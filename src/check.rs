@@ -2,7 +2,7 @@
 //! on threads. Next: `infer/root.rs`.
 
 use crate::config::{Config, FlagValue};
-use crate::diagnostics::{self, conditions, describe, describe_syntax, suppress};
+use crate::diagnostics::{self, SignatureLine, conditions, describe, describe_syntax, suppress};
 use crate::infer::formula::Facts;
 use crate::infer::output::{Reason as Unknown, Site};
 use crate::infer::{Output, Row, Settings, infer};
@@ -32,6 +32,8 @@ pub struct Report {
     /// Collective calls of which nothing is known: path, line, why.
     pub unknown_sites: Vec<(String, u32, &'static str)>,
     pub types: Vec<TypeRow>,
+    /// Inferred signatures, a line for each function, or for each configuration.
+    pub signatures: Vec<SignatureLine>,
 }
 
 /// The type of a variable after a line.
@@ -83,9 +85,13 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     }
     diagnostics::sort(&mut all);
     let types = if want == Want::Types { rows(&project, files, &output) } else { Vec::new() };
+    let signatures = match want {
+        Want::Types => diagnostics::signature::signatures(&project, rules, files, &output.exits),
+        Want::Findings => Vec::new(),
+    };
     // Nobody waits for the memory of the run.
     rayon::spawn(move || drop((project, output, settings)));
-    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types }
+    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types, signatures }
 }
 
 fn finding_is_reported(files: &Files, file: FileId) -> bool {
@@ -115,13 +121,19 @@ fn settings(config: &Config, want: Want) -> Settings {
         out.groups.push((Name::from(expression), group.axes.iter().map(|a| Name::from(a.as_str())).collect()));
     }
     for flag in &config.flags {
-        if let [value] = flag.values.as_slice() {
-            let value = match value {
+        let name = Name::from(flag.name.as_str());
+        let mut values: Vec<Const> = flag
+            .values
+            .iter()
+            .map(|value| match value {
                 FlagValue::Bool(b) => Const::Bool(*b),
                 FlagValue::Int(n) => Const::Int(*n),
                 FlagValue::Str(s) => Const::Str(Name::from(s.as_str())),
-            };
-            out.flags.push((Name::from(flag.name.as_str()), value));
+            })
+            .collect();
+        match values.len() {
+            1 => out.flags.extend(values.pop().map(|value| (name, value))),
+            _ => out.choices.push((name, values)),
         }
     }
     for default in &config.defaults {

@@ -73,7 +73,10 @@ pub struct TypesOptions {
     pub config: ConfigOptions,
     #[command(flatten)]
     pub shared: SharedOptions,
-    /// How types are written
+    /// Types of variables, line by line, instead of signatures
+    #[arg(long)]
+    pub variables: bool,
+    /// How types are written; JSON lists variables, parameters and returns
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub output_format: TypesFormat,
 }

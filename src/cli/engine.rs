@@ -3,6 +3,7 @@
 
 pub(super) use crate::check::{TypeRow, Want, check};
 use crate::config::{Config, Diagnostics};
+pub(super) use crate::diagnostics::SignatureLine;
 pub(super) use crate::diagnostics::page;
 use crate::diagnostics::{CODES as TABLE, find};
 use crate::rules::{self, RuleBook};

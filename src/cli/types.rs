@@ -1,9 +1,9 @@
-//! `spmd-check types`. In: options. Out: the type of every variable that is known, by function.
+//! `spmd-check types`. In: options. Out: the signature of every function that is known, or the type of every variable.
 //! Never: findings. Next: `project.rs`.
 
 use super::args::{TypesFormat, TypesOptions};
 use super::check::invalid;
-use super::engine::{self, TypeRow, Want};
+use super::engine::{self, SignatureLine, TypeRow, Want};
 use super::failure::Failure;
 use super::project::{self, Input};
 use super::{Outcome, output};
@@ -20,10 +20,18 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
     let project = pool.install(|| project::read(&input, &config, &options.shared))?;
     let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
     output::write(|out| match options.output_format {
-        TypesFormat::Text => text(&report.types, out),
+        TypesFormat::Text if options.variables => text(&report.types, out),
+        TypesFormat::Text => lines(&report.signatures, out),
         TypesFormat::Json => array(&report.types, out),
     })?;
     Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+}
+
+fn lines(signatures: &[SignatureLine], out: &mut dyn Write) -> io::Result<()> {
+    for found in signatures {
+        writeln!(out, "{}:{}: {}", found.path, found.line, found.text)?;
+    }
+    Ok(())
 }
 
 fn text(rows: &[TypeRow], out: &mut dyn Write) -> io::Result<()> {

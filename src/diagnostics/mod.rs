@@ -2,11 +2,13 @@
 //! removed. Never: detection. One table lists every code; one Markdown page explains each. Next: `words/`.
 
 mod codes;
+pub mod signature;
 mod suppress;
 mod when;
 mod words;
 
 pub use codes::{CODES, Code, find, page};
+pub use signature::SignatureLine;
 pub use suppress::suppress;
 pub use when::conditions;
 pub use words::{describe, describe_syntax};

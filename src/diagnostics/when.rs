@@ -2,7 +2,7 @@
 //! if it holds always. Never: atoms that no flag of the user stands for. Next: `words/mod.rs`.
 
 use crate::infer::finding::Finding;
-use crate::infer::formula::{Atom, Facts, show_fact};
+use crate::infer::formula::{Atom, Facts, show_const, show_fact};
 use crate::infer::limits::MAX_EXPANDED;
 
 /// Ways to meet a mistake that are written out; a reader who sees these finds the others.
@@ -40,6 +40,30 @@ pub fn configurations(finding: &Finding) -> Configurations {
 pub fn conditions(found: &[Facts], silent: &[Facts]) -> Vec<String> {
     let (found, silent) = cleaned(found, silent);
     cubes_of(&found, &silent).map_or_else(Vec::new, |cubes| shown(&absorbed(cubes)))
+}
+
+/// The same, as a reader of signatures writes it: `sequence_parallel and not bias`.
+pub fn conditions_of(found: &[Facts], silent: &[Facts]) -> Vec<String> {
+    let (found, silent) = cleaned(found, silent);
+    let Some(cubes) = cubes_of(&found, &silent) else { return Vec::new() };
+    let mut out: Vec<(usize, String)> = absorbed(cubes)
+        .iter()
+        .map(|cube| (cube.len(), cube.iter().map(|(a, v)| as_code(a, *v)).collect::<Vec<_>>().join(" and ")))
+        .collect();
+    out.sort();
+    out.dedup();
+    out.into_iter().map(|(_, text)| text).take(MOST_CONDITIONS).collect()
+}
+
+fn as_code(atom: &Atom, value: bool) -> String {
+    match (atom, value) {
+        (Atom::True(name), true) => name.to_string(),
+        (Atom::True(name), false) => format!("not {name}"),
+        (Atom::IsNone(name), true) => format!("{name} is None"),
+        (Atom::IsNone(name), false) => format!("{name} is not None"),
+        (Atom::Equals(name, c), true) => format!("{name} == {}", show_const(c)),
+        (Atom::Equals(name, c), false) => format!("{name} != {}", show_const(c)),
+    }
 }
 
 fn cleaned(found: &[Facts], silent: &[Facts]) -> (Vec<Facts>, Vec<Facts>) {

@@ -276,12 +276,30 @@ impl Machine<'_> {
                 for value in [true, false] {
                     let mut side = world.clone();
                     side.facts = side.facts.with(atom.clone(), value);
+                    if let (false, Some(last)) = (value, self.only_choice(&side, &atom)) {
+                        side.facts = side.facts.with(last, true);
+                    }
                     if side.facts.possible() {
                         self.split(formula, side, then);
                     }
                 }
             }
         }
+    }
+
+    /// The value that a flag of the configuration has when a world excludes all others.
+    fn only_choice(&self, world: &World, atom: &super::formula::Atom) -> Option<super::formula::Atom> {
+        use super::formula::Atom;
+        let Atom::Equals(name, _) = atom else { return None };
+        let excluded: Vec<&Const> = world
+            .facts
+            .iter()
+            .filter_map(|(a, v)| match a {
+                Atom::Equals(n, c) if n == name && !v => Some(c),
+                _ => None,
+            })
+            .collect();
+        self.settings.last_choice(name, &excluded).map(|last| Atom::Equals(name.clone(), last))
     }
 
     fn branch(&mut self, id: StmtId, test: &Operand, then: &Block, orelse: &Block) -> Vec<Path> {

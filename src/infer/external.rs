@@ -21,7 +21,7 @@ impl Machine<'_> {
         }
         match self.rules.get(path).cloned() {
             Some(Entry::Op(rule)) => Eval::One(self.apply_op(id, &rule, args)),
-            Some(Entry::Collective(rule)) => Eval::One(self.collective(id, &rule, args)),
+            Some(Entry::Collective(rule)) => self.collective_by_world(id, &rule, args),
             Some(Entry::Intrinsic(rule)) => self.intrinsic(id, &rule, args),
             Some(Entry::Group(rule)) => {
                 let with = rule
@@ -51,6 +51,33 @@ impl Machine<'_> {
                 }
             },
         }
+    }
+
+    /// A collective whose types depend on an argument: where that is a flag, each of its values is followed.
+    fn collective_by_world(&mut self, id: StmtId, rule: &Arc<crate::rules::CollectiveRule>, args: &CallArgs) -> Eval {
+        let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let bound = rule.args.bind(&keywords);
+        let conditions = rule.transitions.iter().filter_map(|(c, _)| c.as_ref());
+        let flag = conditions
+            .filter(|(_, expected)| matches!(expected.as_str(), "True" | "False"))
+            .filter_map(|(param, _)| bound.first(*param))
+            .map(|at| args.args[at].value.clone())
+            .find(|value| matches!(value, Value::Sym(_) | Value::Cond(_)));
+        let Some(flag) = flag else { return Eval::One(self.collective(id, rule, args)) };
+        let formula = self.formula(&flag);
+        if super::exec::is_opaque(&formula) {
+            return Eval::One(self.collective(id, rule, args));
+        }
+        let mut worlds = Vec::new();
+        let world = std::mem::take(&mut self.w);
+        self.split(&formula, world, &mut |_, world, _| worlds.push(world));
+        let mut outcomes = Vec::new();
+        for world in worlds {
+            self.w = world;
+            let value = self.collective(id, rule, args);
+            outcomes.push((std::mem::take(&mut self.w), value));
+        }
+        self.exits(outcomes)
     }
 
     fn unknown_external(&mut self, path: &Name, args: &CallArgs) {

@@ -226,7 +226,8 @@ pub fn show_fact(atom: &Atom, value: bool) -> String {
     }
 }
 
-fn show_const(c: &Const) -> String {
+/// A constant as written in Python.
+pub fn show_const(c: &Const) -> String {
     match c {
         Const::None => "None".to_string(),
         Const::Bool(b) => if *b { "True" } else { "False" }.to_string(),

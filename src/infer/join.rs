@@ -7,6 +7,7 @@ use super::limits::MAX_VALUE_DEPTH;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::Const;
+use crate::source::Name;
 use crate::types::{AxisSet, AxisState, AxisType, LocalType, TensorType};
 
 /// Joins worlds; allocates ids for joined objects.
@@ -56,13 +57,31 @@ impl<'a> Joiner<'a> {
             }
         }
         if !out.symbols.ptr_eq(&b.symbols) {
-            for (path, id) in &b.symbols {
-                if !out.symbols.contains_key(path) {
-                    out.symbols.insert(path.clone(), *id);
-                }
-            }
+            self.join_symbols(&mut out, b);
         }
         out
+    }
+
+    /// What an unknown value turned out to be on one path only is not known of it where the paths meet.
+    fn join_symbols(&mut self, out: &mut World, b: &World) {
+        let mine: Vec<(Name, ObjId)> = out.symbols.iter().map(|(path, id)| (path.clone(), *id)).collect();
+        for (path, id) in mine {
+            let joined = match b.symbols.get(&path) {
+                Some(other) if *other == id => continue,
+                Some(other) => match (out.heap.tensor(id), b.heap.tensor(*other)) {
+                    (Some(x), Some(y)) => self.tensors(x, y),
+                    _ => TensorType::unknown(),
+                },
+                None => TensorType::unknown(),
+            };
+            let fresh = self.fresh(&mut out.heap, Cell::Tensor(joined));
+            out.symbols.insert(path, fresh);
+        }
+        let theirs = b.symbols.iter().map(|(path, _)| path.clone());
+        for path in theirs.filter(|path| !out.symbols.contains_key(path)).collect::<Vec<_>>() {
+            let fresh = self.fresh(&mut out.heap, Cell::Tensor(TensorType::unknown()));
+            out.symbols.insert(path, fresh);
+        }
     }
 
     fn fresh(&mut self, heap: &mut Heap, cell: Cell) -> ObjId {
@@ -252,7 +271,7 @@ pub fn same_types(a: &World, b: &World) -> Option<Differences> {
         .iter()
         .zip(&b.frames)
         .any(|(x, y)| x.differing(y).any(|(_, v, w)| values_differ(&a.heap, v, &b.heap, w)));
-    if frames_differ {
+    if frames_differ || symbols_differ(a, b) {
         return None;
     }
     let differences = a.heap.differences(&b.heap);
@@ -265,6 +284,24 @@ pub fn same_types(a: &World, b: &World) -> Option<Differences> {
         _ => false,
     });
     (!cells_differ).then_some(differences)
+}
+
+/// Whether the paths left different possibilities for an unknown value, such as a parameter.
+fn symbols_differ(a: &World, b: &World) -> bool {
+    if a.symbols.ptr_eq(&b.symbols) {
+        return false;
+    }
+    let local = |w: &World, id: Option<&ObjId>| id.and_then(|id| w.heap.tensor(*id)).filter(|t| telling(t)).cloned();
+    let differs = |path: &Name| {
+        let (ia, ib) = (a.symbols.get(path), b.symbols.get(path));
+        ia != ib
+            && match (local(a, ia), local(b, ib)) {
+                (Some(x), Some(y)) => x.local != y.local,
+                (None, None) => false,
+                (Some(_), None) | (None, Some(_)) => true,
+            }
+    };
+    a.symbols.keys().any(differs) || b.symbols.keys().any(|path| !a.symbols.contains_key(path) && differs(path))
 }
 
 /// Whether something is known of a tensor on some axis.

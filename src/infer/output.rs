@@ -5,7 +5,7 @@ use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
-use crate::types::TensorType;
+use crate::types::{LocalType, TensorType};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -50,6 +50,18 @@ pub enum Site {
     Typed,
 }
 
+/// What one path through a function without known callers makes of it.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    pub func: FuncRef,
+    pub facts: Facts,
+    /// What is known of each parameter that is a tensor.
+    pub params: Vec<(Name, LocalType)>,
+    /// What is known of what it returns: of each element, if that is a tuple.
+    pub results: Vec<Option<LocalType>>,
+    pub is_tuple: bool,
+}
+
 /// Counts for `--coverage`.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -82,6 +94,8 @@ pub struct Output {
     index: FxHashMap<(Place, std::mem::Discriminant<FindingKind>), usize>,
     pub rows: Vec<Row>,
     row_index: FxHashMap<(FuncRef, Place, Name), usize>,
+    /// Ends of functions whose types are asked for.
+    pub exits: Vec<Exit>,
     pub coverage: Coverage,
     /// Worlds that passed a checked place without a finding.
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
@@ -162,6 +176,7 @@ impl Output {
         for row in other.rows {
             self.row(row);
         }
+        self.exits.extend(other.exits);
         for (place, known) in other.coverage.collectives {
             self.coverage.site(place, known);
         }

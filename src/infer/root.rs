@@ -62,8 +62,11 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     let roots = functions(project, &settings.relevance, &out);
     let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
     run.roots(&roots.0, &mut out);
-    let left: Vec<FuncRef> = roots.1.into_iter().filter(|f| !out.executed.contains(f)).collect();
+    let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = roots.1.into_iter().partition(|f| out.executed.contains(f));
     run.roots(&left, &mut out);
+    if settings.wants_types {
+        run.signatures(&called, &mut out);
+    }
     out
 }
 
@@ -78,8 +81,40 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Executes functions that others call as if nobody did, only for their signatures.
+    fn signatures(&mut self, called: &[FuncRef], out: &mut Output) {
+        self.build_classes(called, &mut Output::default());
+        let outputs: Vec<Option<Output>> = called
+            .par_iter()
+            .with_max_len(1)
+            .map(|root| {
+                let class = self.class_of(*root);
+                let shared = class.and_then(|class| self.built.get(&class)).and_then(Option::as_ref);
+                self.guarded(|mut m| {
+                    m.quiet = true;
+                    m.function_root(*root, class, shared)
+                })
+            })
+            .collect();
+        for output in outputs.into_iter().flatten() {
+            out.exits.extend(output.exits);
+        }
+    }
+
     /// Executes roots; first the constructors of their classes, whose objects the methods share.
     fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
+        self.build_classes(roots, out);
+        let outputs: Vec<Option<Output>> = roots.par_iter().with_max_len(1).map(|root| self.root(*root)).collect();
+        for (root, output) in roots.iter().zip(outputs) {
+            match output {
+                Some(output) => out.merge(output),
+                None => out.merge(self.constructor(*root).unwrap_or_else(|| failed(*root))),
+            }
+        }
+    }
+
+    /// Executes the constructors of the classes of these roots.
+    fn build_classes(&mut self, roots: &[FuncRef], out: &mut Output) {
         let mut classes: Vec<ClassRef> = roots
             .iter()
             .filter(|root| self.project.func(**root).name != "__init__")
@@ -94,13 +129,6 @@ impl Run<'_> {
                 out.merge(std::mem::take(&mut built.reached));
             }
             self.built.insert(class, built);
-        }
-        let outputs: Vec<Option<Output>> = roots.par_iter().with_max_len(1).map(|root| self.root(*root)).collect();
-        for (root, output) in roots.iter().zip(outputs) {
-            match output {
-                Some(output) => out.merge(output),
-                None => out.merge(self.constructor(*root).unwrap_or_else(|| failed(*root))),
-            }
         }
     }
 
@@ -305,11 +333,36 @@ impl Machine<'_> {
                 for (param, value) in func.params.iter().zip(&given) {
                     self.record_at(place, &param.name, value);
                 }
+                match path.flow {
+                    Flow::Return(value) => self.record_exit(root, &given, &value),
+                    Flow::Next => self.record_exit(root, &given, &Value::NONE),
+                    Flow::Raise | Flow::Break | Flow::Continue => {}
+                }
             }
             self.stack.clear();
         }
         self.out.finish();
         self.out
+    }
+
+    /// What a path makes of the parameters and the result of a function, if types are asked for.
+    fn record_exit(&mut self, func: FuncRef, given: &[Value], result: &Value) {
+        if !self.settings.wants_types {
+            return;
+        }
+        let known = |m: &Self, value: &Value| match value {
+            Value::Tensor(_) => m.tensor(value).map(|t| t.local.clone()),
+            Value::Sym(path) => m.w.symbols.get(path).and_then(|id| m.w.heap.tensor(*id)).map(|t| t.local.clone()),
+            _ => None,
+        };
+        let names = self.project.func(func).params.iter().map(|p| p.name.clone());
+        let params = names.zip(given).filter_map(|(n, v)| Some((n, known(self, v)?))).collect();
+        let (results, is_tuple) = match result {
+            Value::Tuple(items) => (items.iter().map(|v| known(self, v)).collect(), true),
+            value => (vec![known(self, value)], false),
+        };
+        let facts = self.w.facts.clone();
+        self.out.exits.push(super::output::Exit { func, facts, params, results, is_tuple });
     }
 
     /// Worlds in which the conditions of the function's declared types are decided.

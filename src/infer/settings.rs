@@ -31,6 +31,8 @@ pub struct Settings {
     pub groups: Vec<(Name, Vec<Name>)>,
     /// Flags with a fixed value.
     pub flags: Vec<(Name, Const)>,
+    /// Flags with several possible values.
+    pub choices: Vec<(Name, Vec<Const>)>,
     /// Declared signatures of functions outside the project: (path, parameters, result).
     pub externs: Vec<Extern>,
     /// Assumptions by module.
@@ -162,9 +164,30 @@ impl Settings {
     /// The value that the configuration fixes for a flag.
     pub fn flag(&self, atom: &Atom) -> Option<bool> {
         match atom {
-            Atom::True(name) => self.fixed(name).and_then(truth),
-            Atom::IsNone(name) => self.fixed(name).map(|c| *c == Const::None),
-            Atom::Equals(name, c) => self.fixed(name).map(|known| known == c),
+            Atom::True(name) => self.fixed(name).and_then(truth).or_else(|| self.agreed(name, truth)),
+            Atom::IsNone(name) => {
+                let is_none = |c: &Const| Some(*c == Const::None);
+                self.fixed(name).and_then(is_none).or_else(|| self.agreed(name, is_none))
+            }
+            Atom::Equals(name, c) => {
+                let equal = |known: &Const| Some(same_choice(known, c));
+                self.fixed(name).and_then(equal).or_else(|| self.agreed(name, equal))
+            }
+        }
+    }
+    /// What all possible values of a flag answer alike.
+    fn agreed(&self, name: &str, answer: impl Fn(&Const) -> Option<bool>) -> Option<bool> {
+        let (_, values) = self.choices.iter().find(|(n, _)| n == name)?;
+        let first = answer(values.first()?)?;
+        values.iter().all(|v| answer(v) == Some(first)).then_some(first)
+    }
+    /// The last value that a flag can have once it is none of the others.
+    pub fn last_choice(&self, name: &str, excluded: &[&Const]) -> Option<Const> {
+        let (_, values) = self.choices.iter().find(|(n, _)| n == name)?;
+        let mut left = values.iter().filter(|v| !excluded.iter().any(|e| same_choice(v, e)));
+        match (left.next(), left.next()) {
+            (Some(last), None) => Some(last.clone()),
+            _ => None,
         }
     }
     fn fixed(&self, name: &str) -> Option<&Const> {
@@ -220,6 +243,14 @@ impl Settings {
     }
     pub fn dataclass_fields(&self, _project: &Project, class: ClassRef) -> Option<Vec<(Name, Option<Value>)>> {
         self.statics.dataclass_fields(class)
+    }
+}
+
+/// Whether a configured value is the one that the code tests: a member of an enumeration is configured by its name.
+fn same_choice(configured: &Const, tested: &Const) -> bool {
+    match (configured, tested) {
+        (Const::Str(a), Const::Str(b)) => a == b || b.rsplit('.').next() == Some(a.as_str()),
+        (a, b) => a == b,
     }
 }
 

@@ -1,0 +1,215 @@
+//! Inferred signatures in words, a line for each function: `f(x: S(0)@tp) -> R@tp when sequence_parallel, I@tp otherwise`.
+//! In: the ends of functions, by path. Out: lines. Never: inference. Next: `when.rs`, which finds the conditions.
+
+use super::when::conditions_of;
+use crate::infer::formula::Facts;
+use crate::infer::output::Exit;
+use crate::project::{FuncRef, Project};
+use crate::rules::{CollectiveRule, Entry, Pattern, RuleBook};
+use crate::source::{Files, Name};
+use crate::types::LocalType;
+use std::collections::BTreeMap;
+
+/// A line of `spmd-check types`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignatureLine {
+    pub path: String,
+    pub line: u32,
+    pub function: String,
+    /// Parameters with their types, and the result with its conditions.
+    pub text: String,
+}
+
+/// One way through a function: what it says of parameters and result, and in which worlds.
+struct Variant {
+    params: String,
+    result: String,
+    worlds: Vec<Facts>,
+}
+
+/// The signatures of all functions of which something is known, by file and line.
+pub fn signatures(project: &Project, rules: &RuleBook, files: &Files, exits: &[Exit]) -> Vec<SignatureLine> {
+    let mut by_func: BTreeMap<FuncRef, Vec<&Exit>> = BTreeMap::new();
+    for exit in exits {
+        by_func.entry(exit.func).or_default().push(exit);
+    }
+    let mut out = Vec::new();
+    for (module, m) in project.modules.iter_enumerated() {
+        if !files[m.file].reported {
+            continue;
+        }
+        for (func, f) in m.ir.funcs.iter_enumerated() {
+            let at = FuncRef { module, func };
+            let texts = match rules.get(&project.qualified(at)) {
+                Some(Entry::Collective(rule)) => by_rule(project, at, rule).into_iter().collect(),
+                _ => by_func.get(&at).map_or_else(Vec::new, |exits| lines(project, at, exits)),
+            };
+            let line = files[m.file].position(f.name_span.start).line;
+            out.extend(texts.into_iter().map(|text| SignatureLine {
+                path: files[m.file].path.clone(),
+                line,
+                function: f.qualname.to_string(),
+                text,
+            }));
+        }
+    }
+    out.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    out
+}
+
+fn lines(project: &Project, at: FuncRef, exits: &[&Exit]) -> Vec<String> {
+    let mut variants: Vec<Variant> = Vec::new();
+    for exit in exits {
+        let (params, result) = (params_text(project, at, exit), result_text(exit));
+        match variants.iter_mut().find(|v| v.params == params && v.result == result) {
+            Some(v) => v.worlds.push(exit.facts.clone()),
+            None => variants.push(Variant { params, result, worlds: vec![exit.facts.clone()] }),
+        }
+    }
+    if !exits.iter().any(|e| is_telling(e)) {
+        return Vec::new();
+    }
+    let name = &project.func(at).qualname;
+    let when = |v: &Variant| {
+        let others: Vec<Facts> =
+            variants.iter().filter(|o| !std::ptr::eq(*o, v)).flat_map(|o| o.worlds.iter().cloned()).collect();
+        conditions_of(&v.worlds, &others).join(" or ")
+    };
+    let alike = variants.iter().all(|v| v.params == variants[0].params);
+    if alike {
+        let mut results: Vec<(String, String)> = variants.iter().map(|v| (v.result.clone(), when(v))).collect();
+        // What needs the fewest words comes first, and the last one is the rest.
+        results.sort_by_key(|(r, w)| (w.starts_with("not ") || w.is_empty(), w.len(), r.clone()));
+        return vec![format!("{name}({}){}", variants[0].params, joined(&results))];
+    }
+    let mut out: Vec<String> = variants
+        .iter()
+        .map(|v| {
+            let arrow = if v.result.is_empty() { String::new() } else { format!(" -> {}", v.result) };
+            let when = when(v);
+            let when = if when.is_empty() { String::new() } else { format!("  when {when}") };
+            format!("{name}({}){arrow}{when}", v.params)
+        })
+        .collect();
+    out.sort();
+    out
+}
+
+/// ` -> A when c, B otherwise`
+fn joined(results: &[(String, String)]) -> String {
+    let shown = |text: &str| if text.is_empty() { "_".to_string() } else { text.to_string() };
+    match results {
+        [] => String::new(),
+        [(result, _)] if result.is_empty() => String::new(),
+        [(result, _)] => format!(" -> {result}"),
+        many => {
+            let last = many.len() - 1;
+            let parts: Vec<String> = many
+                .iter()
+                .enumerate()
+                .map(|(i, (result, when))| match (i == last, when.is_empty()) {
+                    (true, _) => format!("{} otherwise", shown(result)),
+                    (false, true) => shown(result),
+                    (false, false) => format!("{} when {when}", shown(result)),
+                })
+                .collect();
+            format!(" -> {}", parts.join(", "))
+        }
+    }
+}
+
+fn is_telling(exit: &Exit) -> bool {
+    exit.params.iter().any(|(_, t)| !type_text(t).is_empty())
+        || exit.results.iter().flatten().any(|t| !type_text(t).is_empty())
+}
+
+fn params_text(project: &Project, at: FuncRef, exit: &Exit) -> String {
+    let params = project.func(at).params.iter().filter(|p| p.name != "self" && p.name != "cls");
+    let texts: Vec<String> = params
+        .map(|p| {
+            let known = exit.params.iter().find(|(n, _)| *n == p.name).map(|(_, t)| type_text(t)).unwrap_or_default();
+            if known.is_empty() { p.name.to_string() } else { format!("{}: {known}", p.name) }
+        })
+        .collect();
+    texts.join(", ")
+}
+
+fn result_text(exit: &Exit) -> String {
+    let texts: Vec<String> = exit
+        .results
+        .iter()
+        .map(|r| r.as_ref().map(type_text).filter(|t| !t.is_empty()).unwrap_or_else(|| "_".to_string()))
+        .collect();
+    if texts.iter().all(|t| t == "_") {
+        return String::new();
+    }
+    if exit.is_tuple { format!("({})", texts.join(", ")) } else { texts.concat() }
+}
+
+/// `S(0)@tp`, or `{dp: V, tp: S(0)}`.
+fn type_text(t: &LocalType) -> String {
+    let known: Vec<(String, String)> = t
+        .listed()
+        .filter(|(_, s)| !s.set.is_unknown() && !s.set.is_empty())
+        .map(|(a, s)| (a.name().to_string(), s.notation()))
+        .collect();
+    match known.as_slice() {
+        [] if t.rest.set.is_known() => t.rest.notation(),
+        [] => String::new(),
+        [(axis, one)] => format!("{one}@{axis}"),
+        many => {
+            let parts: Vec<String> = many.iter().map(|(axis, one)| format!("{axis}: {one}")).collect();
+            format!("{{{}}}", parts.join(", "))
+        }
+    }
+}
+
+/// The signature that the tables give a function of the project.
+fn by_rule(project: &Project, at: FuncRef, rule: &CollectiveRule) -> Option<String> {
+    let func = project.func(at);
+    let axes: Vec<&str> = rule.default_group.iter().map(Name::as_str).collect();
+    let axis = match axes.as_slice() {
+        [] => "group".to_string(),
+        [one] => (*one).to_string(),
+        many => many.join("*"),
+    };
+    let base = rule.transitions.iter().find(|(c, _)| c.is_none()).map(|(_, t)| t)?;
+    let input = &rule.args.params[rule.input].name;
+    let params: Vec<String> = func
+        .params
+        .iter()
+        .map(|p| match p.name == *input {
+            true => format!("{}: {}@{axis}", p.name, pattern_text(&base.source)),
+            false => p.name.to_string(),
+        })
+        .collect();
+    let mut results = Vec::new();
+    for (condition, transition) in &rule.transitions {
+        let Some((param, value)) = condition else { continue };
+        let name = &rule.args.params[*param].name;
+        if !func.params.iter().any(|p| p.name == *name) {
+            continue;
+        }
+        let when = match value.as_str() {
+            "False" => name.to_string(),
+            "True" => format!("not {name}"),
+            other => format!("{name} != {other}"),
+        };
+        results.push((format!("{}@{axis}", pattern_text(&base.result)), when));
+        results.push((format!("{}@{axis}", pattern_text(&transition.result)), String::new()));
+        break;
+    }
+    if results.is_empty() {
+        results.push((format!("{}@{axis}", pattern_text(&base.result)), String::new()));
+    }
+    Some(format!("{}({}){}", func.qualname, params.join(", "), joined(&results)))
+}
+
+fn pattern_text(pattern: &Pattern) -> String {
+    use crate::rules::collective::DimRef;
+    match &pattern.shard {
+        Some(DimRef::At(n)) if pattern.set == crate::types::AxisType::V => format!("S({n})"),
+        Some(DimRef::Argument(name)) if pattern.set == crate::types::AxisType::V => format!("S({name})"),
+        _ => pattern.set.to_string(),
+    }
+}
