@@ -4,6 +4,7 @@
 
 use super::expr::CallArgs;
 use super::finding::{AnnotationName, AnnotationProblem, ArgumentProblem, Declared, FindingKind, OperandAt};
+use super::formula::{Atom as Atom_, Formula};
 use super::intrinsics::atom_set;
 use super::machine::Machine;
 use super::value::{ObjId, Value};
@@ -294,6 +295,56 @@ impl Machine<'_> {
         }
     }
 
+    /// A condition of an annotation where it stands: a name is the variable of the function, the attribute of its receiver, or a flag.
+    pub fn cond_here(&mut self, cond: &Cond) -> Formula {
+        match cond {
+            Cond::Const(b) => Formula::Const(*b),
+            Cond::Not(c) => self.cond_here(c).negate(),
+            Cond::And(items) => Formula::And(items.iter().map(|c| self.cond_here(c)).collect()),
+            Cond::Or(items) => Formula::Or(items.iter().map(|c| self.cond_here(c)).collect()),
+            Cond::Flag(name) => match self.named_here(name) {
+                Some(value @ (Value::Cond(_) | Value::Const(_))) => self.formula(&value),
+                Some(Value::Sym(path)) => Formula::Atom(Atom_::True(self.flag_name(&path))),
+                Some(_) | None => super::settings::cond_formula(cond),
+            },
+            Cond::Equals(name, constant) => match self.named_here(name) {
+                Some(Value::Const(c)) => Formula::Const(c == *constant),
+                Some(Value::Sym(path)) => {
+                    let name = self.flag_name(&path);
+                    Formula::Atom(match constant {
+                        Const::None => Atom_::IsNone(name),
+                        Const::Bool(true) => Atom_::True(name),
+                        c => Atom_::Equals(name, c.clone()),
+                    })
+                }
+                Some(_) | None => super::settings::cond_formula(cond),
+            },
+        }
+    }
+
+    /// What a dotted name of an annotation means in the function under execution.
+    fn named_here(&mut self, name: &str) -> Option<Value> {
+        let func = self.func();
+        let mut parts = name.split('.');
+        let first = parts.next()?;
+        let local = func.locals.iter_enumerated().find(|(_, l)| l.name == first).map(|(i, _)| i);
+        let mut value = match local.map(|l| self.local(l)).filter(|v| *v != Value::Unset) {
+            Some(value) => value,
+            None => {
+                // A bare name may be an attribute of the receiver.
+                let receiver = func.params.first().filter(|p| p.name == "self").map(|p| p.local)?;
+                match self.local(receiver) {
+                    Value::Object(id) => self.w.heap.object(id)?.get(first)?.clone(),
+                    _ => return None,
+                }
+            }
+        };
+        for part in parts {
+            value = self.attr_quietly(&value, &Name::from(part));
+        }
+        Some(value)
+    }
+
     pub fn assume_cond(&mut self, cond: &Cond) {
         let formula = super::settings::cond_formula(cond);
         if let super::formula::Outcome::Open(atom) = formula.eval(&self.w.facts) {
@@ -378,7 +429,7 @@ impl Machine<'_> {
         for (cond, alt) in &ty.alternatives {
             let holds = match cond {
                 None => true,
-                Some(cond) => match super::settings::cond_formula(cond).eval(&self.w.facts) {
+                Some(cond) => match self.cond_here(cond).eval(&self.w.facts) {
                     super::formula::Outcome::Decided(b) => b,
                     super::formula::Outcome::Open(_) => return None,
                 },

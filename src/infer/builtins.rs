@@ -58,7 +58,15 @@ impl Machine<'_> {
             }),
             "max" | "min" | "sum" => self.extremum(id, name, args),
             "any" | "all" | "callable" | "id" | "hash" | "str" | "repr" | "format" | "type" | "vars" | "open"
-            | "input" | "print" | "slice" | "object" | "property" | "delattr" => Value::Unknown,
+            | "input" | "print" | "object" | "property" | "delattr" => Value::Unknown,
+            "slice" => {
+                let at = |n: usize| args.positional(n).cloned().unwrap_or(Value::NONE);
+                let parts = match args.args.len() {
+                    1 => [Value::NONE, at(0), Value::NONE],
+                    _ => [at(0), at(1), at(2)],
+                };
+                Value::Slice(std::sync::Arc::new(parts))
+            }
             "staticmethod" | "classmethod" => first.unwrap_or(Value::Unknown),
             _ => Value::Unknown,
         };

@@ -64,6 +64,10 @@ impl Machine<'_> {
     pub fn call_method(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Eval {
         match base {
             Value::Tensor(_) => Eval::One(self.tensor_method(id, base, name, args)),
+            Value::Sym(path) if matches!(name.as_str(), "size" | "rank") && self.settings.is_group_name(path) => {
+                let axes = self.axes_of_value(base);
+                Eval::One(axes.map_or(Value::Unknown, |axes| group_method(&axes, name)))
+            }
             Value::Sym(path) => {
                 if let Some(eval) = self.symbol_method(id, path, name, args) {
                     return eval;

@@ -487,7 +487,8 @@ impl Machine<'_> {
         if !call.rule.differentiable
             && input.grad != Tri::Yes
             && state.set.leq(AxisType::EQUAL)
-            && !was_communicated(state, self.place(id))
+            && (!was_communicated(state, self.place(id), input.grad == Tri::No && call.rule.op == "all_reduce")
+                || averages(call, input))
         {
             // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
             return Ok(());
@@ -753,14 +754,21 @@ impl Machine<'_> {
     }
 }
 
+/// Whether a reduction without gradient goes over several axes, on one of which the value differs: the rest is a factor.
+fn averages(call: &Call<'_>, input: &TensorType) -> bool {
+    let differs = |axis: &Axis| !input.local.get(axis).set.leq(AxisType::EQUAL);
+    input.grad == Tri::No && call.axes.len() > 1 && call.axes.iter().any(differs)
+}
+
 /// Whether a type was decided by a declaration, or by a collective that stands before this place; one that stands after it belongs to
 /// an earlier round of a loop, between which the value may have been filled anew.
-fn was_communicated(state: &AxisState, here: Place) -> bool {
+fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
     let mut at = state.origin.as_ref();
     while let Some(origin) = at {
         match origin.reason {
             Why::Collective(_) => return origin.place.file == here.file && origin.place.span.end <= here.span.start,
-            Why::Declared | Why::Asserted | Why::Contract(_) => return true,
+            // What is logged and compared is reduced over ranks that agree, and divided by their number.
+            Why::Declared | Why::Asserted | Why::Contract(_) => return !detached,
             Why::Computed | Why::Factory | Why::Parameter | Why::Narrowed(_) | Why::RankDependent => {
                 at = origin.from.as_ref()
             }

@@ -5,13 +5,12 @@
 use super::assertion::DeclaredType;
 use super::expr::CallArgs;
 use super::finding::{AnnotationName, Declared, FindingKind};
-use super::formula::Formula;
 use super::heap::Cell;
 use super::machine::Machine;
 use super::settings::Settings;
 use super::value::{Closure, Value};
 use super::world::Frame;
-use crate::ir::annotation::{ClauseKind, Result_, Target, TypeExpr, TypedTarget};
+use crate::ir::annotation::{ClauseKind, Cond, Result_, Target, TypeExpr, TypedTarget};
 use crate::ir::{Func, ParamKind, StmtId};
 use crate::project::FuncRef;
 use crate::source::Name;
@@ -42,7 +41,7 @@ pub fn contract(func: &Func) -> Option<Contract<'_>> {
 }
 
 /// The conditions on which the declared types of a function depend.
-pub fn contract_conditions(func: &Func) -> Vec<Formula> {
+pub fn contract_conditions(func: &Func) -> Vec<&Cond> {
     let Some(contract) = contract(func) else { return Vec::new() };
     let results: &[TypeExpr] = match contract.result {
         Some(Result_::One(ty)) => std::slice::from_ref(ty),
@@ -50,11 +49,7 @@ pub fn contract_conditions(func: &Func) -> Vec<Formula> {
         None => &[],
     };
     let types = contract.params.iter().map(|p| &p.ty).chain(results);
-    types
-        .flat_map(|ty| &ty.alternatives)
-        .filter_map(|(cond, _)| cond.as_ref())
-        .map(super::settings::cond_formula)
-        .collect()
+    types.flat_map(|ty| &ty.alternatives).filter_map(|(cond, _)| cond.as_ref()).collect()
 }
 
 impl Machine<'_> {

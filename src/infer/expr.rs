@@ -170,6 +170,9 @@ impl Machine<'_> {
         if let Some(value) = self.python_binary(op, left, right) {
             return value;
         }
+        if let Some(value) = self.with_integer(op, left, right) {
+            return value;
+        }
         let name = operator_name(op);
         if in_place && self.is_tensor_like(left) {
             return self.operator(id, &format!("i{name}"), &[left.clone(), right.clone()]);
@@ -181,6 +184,25 @@ impl Machine<'_> {
             return self.operator(id, &format!("r{name}"), &[right.clone(), left.clone()]);
         }
         Value::Unknown
+    }
+
+    /// Arithmetic between a number and an unknown value that is a number as well: by its annotation, its place in a configuration, or
+    /// because nobody divides a tensor by the number of ranks without a remainder.
+    fn with_integer(&mut self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
+        let sizes = matches!(op, BinOp::FloorDiv | BinOp::Mod);
+        let number = |v: &Value| v.is_number();
+        let integer = |m: &Self, v: &Value| match v {
+            Value::Sym(path) => !m.w.symbols.contains_key(path) && (m.hinted_other(path) || m.settings.is_config(path)),
+            _ => false,
+        };
+        let symbol = |v: &Value| matches!(v, Value::Sym(_));
+        let by_size = sizes && symbol(left) && matches!(right, Value::Size(_));
+        let known = number(left) && integer(self, right) || number(right) && integer(self, left) || by_size;
+        let plain = |v: &Value| if v.is_number() { v.clone() } else { Value::Number(None) };
+        // A number that differs by rank makes whatever it is combined with differ.
+        let tainted = |a: &Value, b: &Value| differing(a).is_some() && matches!(b, Value::Unknown);
+        let known = known || tainted(left, right) || tainted(right, left);
+        known.then(|| self.arithmetic(&plain(left), &plain(right)))
     }
 
     /// Whether a value is a tensor, or may be one and has an identity.

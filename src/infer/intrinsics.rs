@@ -294,7 +294,9 @@ impl Machine<'_> {
             if !state.set.meet(allowed).is_empty() || state.set.known().is_none() {
                 continue;
             }
-            if self.w.modes.typecheck.is_none() && (t.grad == Tri::No || axis.is_variable()) {
+            // In ordinary code a wrapper, a hook or the loop after it may sum what the ranks leave.
+            let summed_later = state.set == AxisType::V;
+            if self.w.modes.typecheck.is_none() && (t.grad == Tri::No || axis.is_variable() || summed_later) {
                 continue;
             }
             let operand = OperandAt { place: Some(self.part(id, 0)), state, is_number: false, is_divisor: false };

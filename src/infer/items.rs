@@ -1,18 +1,24 @@
 //! Subscripts, unpacking and containers. In: containers and keys. Out: elements. Never: typing of tensor indexing, which is an
 //! operation like any other. Next: `call.rs`.
 
+use super::expr::differing;
 use super::heap::{Cell, DictCell, ListCell};
 use super::join::Joiner;
 use super::limits::MAX_VALUE_DEPTH;
 use super::machine::{Eval, Machine};
 use super::value::Value;
 use crate::ir::{Const, LocalId, StmtId};
-use crate::types::{AxisSet, Mesh};
+use crate::types::{AxisSet, AxisState, AxisType, Mesh};
 use std::sync::Arc;
 
 impl Machine<'_> {
     /// `base[index]`
     pub fn item(&mut self, id: StmtId, base: &Value, index: &Value) -> Eval {
+        if let (Value::Tuple(_) | Value::List(_), Some(axes)) = (base, differing(index)) {
+            // Each rank takes another element.
+            let any = self.element_of(base);
+            return Eval::One(self.differing_by(&any, &axes));
+        }
         let value = match base {
             Value::Tuple(items) => self.sequence_item(items, index),
             Value::List(list) => match self.list_cell(*list) {
@@ -38,6 +44,25 @@ impl Machine<'_> {
             _ => Value::Unknown,
         };
         Eval::One(value)
+    }
+
+    /// A value of which each rank of these axes has another one.
+    fn differing_by(&mut self, value: &Value, axes: &AxisSet) -> Value {
+        match value {
+            Value::Tensor(id) => {
+                let Some(mut t) = self.w.heap.tensor(*id).cloned() else { return Value::Unknown };
+                for axis in axes.iter() {
+                    let state = t.local.get(axis).clone();
+                    let varies = state.set.leq(AxisType::EQUAL.join(AxisType::V));
+                    let set = if varies { AxisType::V } else { AxisType::ALL };
+                    t.local.set(axis, AxisState { set, shard: None, origin: state.origin });
+                }
+                self.new_tensor(t)
+            }
+            Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) => Value::Rank(axes.clone()),
+            Value::Number(Some(_)) => self.arithmetic(value, &Value::Rank(axes.clone())),
+            _ => Value::Unknown,
+        }
     }
 
     /// An item of an unknown value keeps an identity if the key is a constant.

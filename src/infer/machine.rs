@@ -194,7 +194,10 @@ impl<'a> Machine<'a> {
                 if let Some(id) = self.w.symbols.get(path) {
                     return Some(*id);
                 }
-                let t = self.settings.declared_type(path).unwrap_or_else(TensorType::unknown);
+                let mut t = self.settings.declared_type(path).unwrap_or_else(TensorType::unknown);
+                if self.w.modes.typecheck.is_none() && self.settings.is_index_name(path) {
+                    t.grad = crate::types::Tri::No;
+                }
                 let id = self.fresh(Cell::Tensor(t));
                 self.w.symbols.insert(path.clone(), id);
                 Some(id)

@@ -251,7 +251,10 @@ impl Machine<'_> {
         let mut local = old.local.clone();
         for axis in LocalType::axes_of([&old.local, &ty]) {
             let (was, now) = (old.local.get(&axis).clone(), ty.get(&axis).clone());
-            let becomes_varying = old.grad != Tri::Yes && was.set.leq(AxisType::EQUAL) && now.set == AxisType::V;
+            let differs = !now.set.is_empty() && now.set.leq(AxisType::V.join(AxisType::P));
+            let becomes_varying = old.grad != Tri::Yes
+                && was.set.leq(AxisType::EQUAL)
+                && (now.set == AxisType::V || differs && old.grad == Tri::No);
             if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {
                 let place = Some(self.part(id, part));
                 let operand = OperandAt { place, state: was, is_number: false, is_divisor: false };

@@ -143,7 +143,8 @@ impl Machine<'_> {
             return self.results(id, &call, args, None);
         }
         let ty = match self.result_type(id, &call, args) {
-            Ok(ty) => ty,
+            Ok(ty) if checked => ty,
+            Ok(ty) => by_rank(&call, args, ty),
             Err(()) => {
                 self.spoil(&call, args);
                 LocalType::unknown()
@@ -178,9 +179,14 @@ impl Machine<'_> {
             };
             for at in bound.all(param) {
                 let arg = &args.args[*at];
+                let before = out.len();
                 match share(&arg.value, role, &out) {
                     Some(ty) => out.push(Operand { id: None, ty, grad: Tri::No, role: Role::Term, part: arg.part }),
                     None => self.collect(&arg.value, role, arg.part, true, &mut out),
+                }
+                if rule.nondiff {
+                    // Nothing receives a gradient through a comparison.
+                    out[before..].iter_mut().for_each(|o| o.grad = Tri::No);
                 }
             }
         }
@@ -249,9 +255,9 @@ impl Machine<'_> {
                 }
             }
             Value::Slice(parts) => {
-                for item in
-                    parts.iter().filter(|v| matches!(v, Value::Number(Some(_)) | Value::Rank(_) | Value::RankCond(_)))
-                {
+                for item in parts.iter().filter(|v| {
+                    matches!(v, Value::Number(Some(_)) | Value::Rank(_) | Value::RankCond(_) | Value::Tensor(_))
+                }) {
                     self.collect(item, Role::Index, part, false, out);
                 }
             }
@@ -290,7 +296,7 @@ impl Machine<'_> {
                 if call.operands.iter().any(|o| o.role == Role::Number) {
                     return Ok(LocalType::unknown());
                 }
-                Kind::Nonlinear
+                Kind::Linear
             }
             (OpClass::Equal, false, _) => {
                 return Ok(LocalType::everywhere(AxisState::new(AxisType::R).from(&Origin::new(
@@ -553,6 +559,25 @@ impl Machine<'_> {
             *known = t;
         }
     }
+}
+
+/// What a result is when a number that differs by rank is among the arguments that are no operands (a dim, a size, a start): equal
+/// values differ, and what a rank takes of a pending sum is not followed.
+fn by_rank(call: &OpCall<'_>, args: &CallArgs, mut ty: LocalType) -> LocalType {
+    for (param, _) in call.rule.args.params.iter().enumerate() {
+        if [&call.rule.tensors, &call.rule.divisor, &call.rule.index].iter().any(|list| list.contains(&param)) {
+            continue;
+        }
+        for at in call.bound.all(param) {
+            let Some(axes) = super::expr::differing(&args.args[*at].value) else { continue };
+            for axis in axes.iter() {
+                let state = ty.get(axis).clone();
+                let set = if state.set.leq(AxisType::EQUAL.join(AxisType::V)) { AxisType::V } else { AxisType::ALL };
+                ty.set(axis, AxisState { set, shard: None, origin: state.origin });
+            }
+        }
+    }
+    ty
 }
 
 /// Division of a replicated value by the number of ranks is a product with a number that is also one term of a sum.

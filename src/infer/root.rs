@@ -309,7 +309,7 @@ impl Machine<'_> {
             }
             (None, _) => None,
         };
-        for world in self.declared_worlds(root.module, func, worlds) {
+        for world in self.assumed_worlds(root.module, worlds) {
             self.w = world;
             self.begin(root, func.locals.len());
             let mut given = Vec::new();
@@ -325,9 +325,13 @@ impl Machine<'_> {
                 self.w.modes.grad = false;
             }
             self.entered(root);
-            self.entered_root(root);
             let place = self.place_of(func.name_span);
-            let paths = self.block(&func.body);
+            let mut paths = Vec::new();
+            for world in self.decided_worlds(func) {
+                self.w = world;
+                self.entered_root(root);
+                paths.extend(self.block(&func.body));
+            }
             for path in paths {
                 self.w = path.world;
                 for (param, value) in func.params.iter().zip(&given) {
@@ -365,8 +369,8 @@ impl Machine<'_> {
         self.out.exits.push(super::output::Exit { func, facts, params, results, is_tuple });
     }
 
-    /// Worlds in which the conditions of the function's declared types are decided.
-    fn declared_worlds(&mut self, module: ModuleId, func: &Func, mut worlds: Vec<World>) -> Vec<World> {
+    /// Worlds in which the assumptions of the file hold.
+    fn assumed_worlds(&mut self, module: ModuleId, mut worlds: Vec<World>) -> Vec<World> {
         let settings: &Settings = self.settings;
         for world in &mut worlds {
             std::mem::swap(&mut self.w, world);
@@ -375,9 +379,18 @@ impl Machine<'_> {
             }
             std::mem::swap(&mut self.w, world);
         }
-        for formula in contract_conditions(func) {
+        worlds
+    }
+
+    /// The present world in every combination of the conditions of the function's declared types.
+    fn decided_worlds(&mut self, func: &Func) -> Vec<World> {
+        let mut worlds = vec![std::mem::take(&mut self.w)];
+        for cond in contract_conditions(func) {
             let mut next = Vec::new();
             for world in worlds {
+                self.w = world;
+                let formula = self.cond_here(cond);
+                let world = std::mem::take(&mut self.w);
                 self.split(&formula, world, &mut |_, world, _| next.push(world));
             }
             worlds = next;

@@ -222,6 +222,34 @@ impl Settings {
         (last == "rank" || last.ends_with("_rank")) && !matches!(last, "lora_rank" | "low_rank" | "max_rank")
     }
 
+    /// Whether a name is that of integers or booleans, which receive no gradient: ids, labels, positions, masks.
+    pub fn is_index_name(&self, path: &str) -> bool {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        let ends = ["_ids", "_mask", "_indices", "_positions", "_labels"];
+        ends.iter().any(|end| last.ends_with(end))
+            || matches!(
+                last,
+                "ids"
+                    | "mask"
+                    | "padding"
+                    | "labels"
+                    | "target"
+                    | "targets"
+                    | "position"
+                    | "positions"
+                    | "pos"
+                    | "indices"
+                    | "index"
+                    | "cu_seqlens"
+            )
+    }
+
+    /// Whether a name is that of a process group.
+    pub fn is_group_name(&self, path: &str) -> bool {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        matches!(last, "group" | "pg" | "process_group") || last.ends_with("_group") || last.ends_with("_pg")
+    }
+
     pub fn declared_type(&self, _path: &str) -> Option<TensorType> {
         None
     }
