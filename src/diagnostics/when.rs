@@ -2,7 +2,7 @@
 //! if it holds always. Never: atoms that no flag of the user stands for. Next: `words/mod.rs`.
 
 use crate::infer::finding::Finding;
-use crate::infer::formula::{Atom, Facts, show_const, show_fact};
+use crate::infer::formula::{Atom, Facts, show_const, show_fact, shown};
 use crate::infer::limits::MAX_EXPANDED;
 
 /// Ways to meet a mistake that are written out; a reader who sees these finds the others.
@@ -33,13 +33,13 @@ pub fn configurations(finding: &Finding) -> Configurations {
     let cubes = absorbed(cubes);
     let chosen = |c: &Cube<'_>| c.len() > 1 && c.iter().any(|(a, _)| matches!(a, Atom::IsNone(_)));
     let rests_on_callers = !cubes.is_empty() && cubes.iter().all(chosen);
-    Configurations { when: shown(&cubes), rests_on_callers }
+    Configurations { when: written(&cubes), rests_on_callers }
 }
 
 /// Conditions under which something holds that holds in some worlds and not in others.
 pub fn conditions(found: &[Facts], silent: &[Facts]) -> Vec<String> {
     let (found, silent) = cleaned(found, silent);
-    cubes_of(&found, &silent).map_or_else(Vec::new, |cubes| shown(&absorbed(cubes)))
+    cubes_of(&found, &silent).map_or_else(Vec::new, |cubes| written(&absorbed(cubes)))
 }
 
 /// The same, as a reader of signatures writes it: `sequence_parallel and not bias`.
@@ -57,12 +57,12 @@ pub fn conditions_of(found: &[Facts], silent: &[Facts]) -> Vec<String> {
 
 fn as_code(atom: &Atom, value: bool) -> String {
     match (atom, value) {
-        (Atom::True(name), true) => name.to_string(),
-        (Atom::True(name), false) => format!("not {name}"),
-        (Atom::IsNone(name), true) => format!("{name} is None"),
-        (Atom::IsNone(name), false) => format!("{name} is not None"),
-        (Atom::Equals(name, c), true) => format!("{name} == {}", show_const(c)),
-        (Atom::Equals(name, c), false) => format!("{name} != {}", show_const(c)),
+        (Atom::True(name), true) => shown(name),
+        (Atom::True(name), false) => format!("not {}", shown(name)),
+        (Atom::IsNone(name), true) => format!("{} is None", shown(name)),
+        (Atom::IsNone(name), false) => format!("{} is not None", shown(name)),
+        (Atom::Equals(name, c), true) => format!("{} == {}", shown(name), show_const(c)),
+        (Atom::Equals(name, c), false) => format!("{} != {}", shown(name), show_const(c)),
     }
 }
 
@@ -100,7 +100,7 @@ fn absorbed(cubes: Vec<Cube<'_>>) -> Vec<Cube<'_>> {
     kept
 }
 
-fn shown(cubes: &[Cube<'_>]) -> Vec<String> {
+fn written(cubes: &[Cube<'_>]) -> Vec<String> {
     let mut out: Vec<(usize, String)> = cubes
         .iter()
         .map(|cube| (cube.len(), cube.iter().map(|(a, v)| show_fact(a, *v)).collect::<Vec<_>>().join(" and ")))

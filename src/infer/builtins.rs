@@ -22,7 +22,7 @@ impl Machine<'_> {
                     (args.positional(0), args.positional(1), args.positional(2))
                 {
                     let (base, name, value) = (base.clone(), name.clone(), value.clone());
-                    self.set_attr(id, &base, &name, value);
+                    return self.store_attr(id, &base, &name, value);
                 }
                 Value::NONE
             }

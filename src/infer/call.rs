@@ -344,16 +344,28 @@ impl Machine<'_> {
         if self.rules.get(&path).is_some() {
             return self.call_external(id, &path, args);
         }
-        let cell = ObjectCell { class: ObjectClass::Project(class), path: Name::from("self"), attrs: Vec::new() };
+        // Attributes that the constructor does not tell are those of this object, not of another one.
+        self.next_id += 1;
+        let path = Name::from(format!("{}#{}", self.project.class(class).name, self.next_id));
+        let cell = ObjectCell { class: ObjectClass::Project(class), path, attrs: Vec::new() };
         let object = Value::Object(self.fresh(Cell::Object(cell)));
         if let Some(fields) = self.settings.dataclass_fields(self.project, class) {
             self.fill_dataclass(&object, &fields, args);
             return Eval::One(object);
         }
-        let Some(init @ Value::Bound(_)) = self.class_attr(class, &Name::from("__init__"), Some(object.clone())) else {
+        let Some(Value::Bound(init)) = self.class_attr(class, &Name::from("__init__"), Some(object.clone())) else {
             return Eval::One(object);
         };
-        match self.call(id, &init, args) {
+        let Method::Closure(closure) = &init.method else { return Eval::One(object) };
+        // What a relevant method reads of its object is what the constructor leaves there.
+        let order = self.settings.linearized(self.project, class);
+        let matters = order.iter().any(|c| self.settings.relevance.has_class(*c));
+        let given = args.with_first(object.clone());
+        let done = match matters {
+            true => self.call_closure(id, closure, &given),
+            false => self.call_function(id, closure, &given),
+        };
+        match done {
             Eval::One(_) => Eval::One(object),
             Eval::Many(outcomes) => Eval::Many(outcomes.into_iter().map(|(w, _)| (w, object.clone())).collect()),
         }

@@ -20,20 +20,20 @@ use crate::types::{
 use std::sync::Arc;
 
 /// A collective call with its arguments bound.
-struct Call<'r> {
-    rule: &'r CollectiveRule,
-    bound: Bound,
-    axes: AxisSet,
-    input: ObjId,
+pub(super) struct Call<'r> {
+    pub rule: &'r CollectiveRule,
+    pub bound: Bound,
+    pub axes: AxisSet,
+    pub input: ObjId,
     /// Part of the statement that is the input.
-    part: usize,
+    pub part: usize,
 }
 
 /// A side of a transition, with the shard dim as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Side {
-    set: AxisType,
-    shard: Option<i64>,
+pub(super) struct Side {
+    pub set: AxisType,
+    pub shard: Option<i64>,
 }
 
 impl Machine<'_> {
@@ -138,7 +138,7 @@ impl Machine<'_> {
     }
 
     /// The argument of a parameter, or its default if that is an SPMD type.
-    fn type_argument(&mut self, call: &Call<'_>, args: &CallArgs, name: &str) -> Option<Value> {
+    pub(super) fn type_argument(&mut self, call: &Call<'_>, args: &CallArgs, name: &str) -> Option<Value> {
         let param = call.rule.args.index(name)?;
         match call.bound.first(param) {
             Some(at) => Some(args.args[at].value.clone()),
@@ -152,171 +152,12 @@ impl Machine<'_> {
         }
     }
 
-    fn int_argument(&self, call: &Call<'_>, args: &CallArgs, name: &str) -> Option<i64> {
+    pub(super) fn int_argument(&self, call: &Call<'_>, args: &CallArgs, name: &str) -> Option<i64> {
         let param = call.rule.args.index(name)?;
         match call.bound.first(param) {
             Some(at) => args.args[at].value.as_int(),
             None => call.rule.args.params[param].default.as_deref()?.parse().ok(),
         }
-    }
-
-    /// `src=`, `dst=`: the pair must be legal, and the value must have the source type.
-    fn converted(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs) -> Result<Value, ()> {
-        let (source, result) = match (self.type_argument(call, args, "src"), self.type_argument(call, args, "dst")) {
-            (s, d) if call.rule.args.index("src").is_none() => {
-                let fixed = call.rule.legal.first().map(|t| (t.source.set, t.result.set));
-                let _ = (s, d);
-                match fixed {
-                    Some((s, d)) => (Side { set: s, shard: None }, Side { set: d, shard: None }),
-                    None => return Ok(self.new_tensor(TensorType::unknown())),
-                }
-            }
-            (Some(Value::Atom(s)), Some(Value::Atom(d))) => (side(s), side(d)),
-            (None, _) => return self.bad_arguments(id, call, ArgumentProblem::MissingSource),
-            (_, None) => return self.bad_arguments(id, call, ArgumentProblem::MissingResult),
-            (Some(s), Some(d)) => {
-                let known = |v: &Value| !matches!(v, Value::Atom(_) | Value::Unknown | Value::Sym(_) | Value::Cond(_));
-                if known(&s) || known(&d) {
-                    return self.bad_arguments(id, call, ArgumentProblem::NotAType);
-                }
-                return Ok(self.new_tensor(TensorType::unknown()));
-            }
-        };
-        let rank = self.w.heap.tensor(call.input).and_then(TensorType::rank);
-        let source = self.in_range(id, call, source, rank)?;
-        let result = self.in_range(id, call, result, rank)?;
-        self.check_precision(id, call, args, source, result)?;
-        self.check_pair(id, call, args, source, result)?;
-        self.check_dims(id, call, args, source, result)?;
-        self.check_even(id, call, source, result)?;
-        self.apply_transition(id, call, source, result)
-    }
-
-    fn bad_arguments<T>(&mut self, id: StmtId, call: &Call<'_>, problem: ArgumentProblem) -> Result<T, ()> {
-        let kind = FindingKind::BadArguments { name: short(&call.rule.name), problem };
-        self.report(self.place(id), kind);
-        Err(())
-    }
-
-    /// A gradient that is reduced in 16 bits has to be asked for.
-    fn check_precision(
-        &mut self,
-        id: StmtId,
-        call: &Call<'_>,
-        args: &CallArgs,
-        source: Side,
-        result: Side,
-    ) -> Result<(), ()> {
-        let summed_backward = result.set == AxisType::R && source.set != AxisType::R && call.rule.op != "reinterpret";
-        let Some(input) = self.w.heap.tensor(call.input) else { return Ok(()) };
-        let given = call.rule.args.index("backward_options").and_then(|p| call.bound.first(p)).is_some();
-        let narrow = |name: &str| {
-            let at = call.rule.args.index(name).and_then(|p| call.bound.first(p));
-            at.is_some_and(|i| super::op_results::is_reduced(&args.args[i].value))
-        };
-        let reduced = input.reduced || narrow("op_dtype") || narrow("out_dtype");
-        if summed_backward && reduced && !given && input.grad == Tri::Yes && self.w.modes.grad {
-            return self.bad_arguments(id, call, ArgumentProblem::ReducedPrecision);
-        }
-        Ok(())
-    }
-
-    /// A shard dim counted from 0; out of range is a finding.
-    fn in_range(&mut self, id: StmtId, call: &Call<'_>, side: Side, rank: Option<usize>) -> Result<Side, ()> {
-        let (Some(dim), Some(rank)) = (side.shard, rank) else { return Ok(side) };
-        if rank == 0 && self.w.modes.typecheck.is_none() {
-            // A scalar here is more likely a shape that was followed wrongly than a scalar that somebody splits.
-            return Ok(Side { shard: None, ..side });
-        }
-        match crate::types::normalize_dim(dim, rank) {
-            Some(at) => Ok(Side { shard: i64::try_from(at).ok(), ..side }),
-            None => {
-                let operand = self.input_at(id, call, None);
-                self.report(self.place(id), FindingKind::ShardOutOfRange { dim, rank, operand: Some(operand) });
-                Err(())
-            }
-        }
-    }
-
-    /// The pair of types against the function's table.
-    fn check_pair(
-        &mut self,
-        id: StmtId,
-        call: &Call<'_>,
-        args: &CallArgs,
-        source: Side,
-        result: Side,
-    ) -> Result<(), ()> {
-        let fits = |p: &Pattern, s: Side| p.set == s.set && (s.set != AxisType::V || p.any_shard == s.shard.is_some());
-        let listed = |table: &[Transition]| table.iter().any(|t| fits(&t.source, source) && fits(&t.result, result));
-        let moved = matches!((source.shard, result.shard), (Some(a), Some(b)) if a != b);
-        if listed(&call.rule.legal) && (!moved || call.rule.moves_shard) {
-            return Ok(());
-        }
-        let expert = listed(&call.rule.expert);
-        let given = call.rule.args.index("expert_mode").and_then(|p| call.bound.first(p)).map(|i| &args.args[i].value);
-        match given {
-            Some(Value::Const(Const::Bool(true))) if expert => return Ok(()),
-            Some(Value::Const(_)) | None => {}
-            Some(_) if expert => return Ok(()),
-            Some(_) => {}
-        }
-        let kind = FindingKind::IllegalConversion {
-            name: short(&call.rule.name),
-            source: show(source),
-            result: show(result),
-            expert,
-        };
-        self.report(self.place(id), kind);
-        Err(())
-    }
-
-    /// Explicit dims that contradict `S(i)`.
-    fn check_dims(
-        &mut self,
-        id: StmtId,
-        call: &Call<'_>,
-        args: &CallArgs,
-        source: Side,
-        result: Side,
-    ) -> Result<(), ()> {
-        let both = source.shard.is_some() && result.shard.is_some();
-        let expected = [
-            ("gather_dim", source.shard),
-            ("scatter_dim", result.shard),
-            ("split_dim", if both { result.shard } else { source.shard }),
-            ("concat_dim", if both { source.shard } else { result.shard }),
-        ];
-        for (name, shard) in expected {
-            let (Some(given), Some(shard)) = (self.int_argument(call, args, name), shard) else { continue };
-            if given != shard {
-                let kind =
-                    FindingKind::DimConflict { name: short(&call.rule.name), argument: Name::from(name), given, shard };
-                self.report(self.place(id), kind);
-                return Err(());
-            }
-        }
-        Ok(())
-    }
-
-    /// An all-to-all splits one dim over the ranks, which must divide it.
-    fn check_even(&mut self, id: StmtId, call: &Call<'_>, source: Side, result: Side) -> Result<(), ()> {
-        let (Some(from), Some(to)) = (source.shard, result.shard) else { return Ok(()) };
-        let (Some(axis), Ok(dim)) = (call.axes.single(), usize::try_from(to)) else { return Ok(()) };
-        if from == to {
-            return Ok(());
-        }
-        let size =
-            self.w.heap.tensor(call.input).and_then(|t| t.shape.as_ref()).and_then(|s| s.0.get(dim).copied()).flatten();
-        let ranks = self.axis_size(axis);
-        if let (Some(size), Some(ranks)) = (size, ranks)
-            && size % i64::try_from(ranks).unwrap_or(1) != 0
-        {
-            let kind = FindingKind::UnevenShard { name: short(&call.rule.name), axis: axis.clone(), dim, size, ranks };
-            self.report(self.place(id), kind);
-            return Err(());
-        }
-        Ok(())
     }
 
     pub fn axis_size(&self, axis: &Axis) -> Option<u64> {
@@ -401,7 +242,13 @@ impl Machine<'_> {
     }
 
     /// Checks the input on every axis of the group and makes the result.
-    fn apply_transition(&mut self, id: StmtId, call: &Call<'_>, source: Side, result: Side) -> Result<Value, ()> {
+    pub(super) fn apply_transition(
+        &mut self,
+        id: StmtId,
+        call: &Call<'_>,
+        source: Side,
+        result: Side,
+    ) -> Result<Value, ()> {
         let input = self.w.heap.tensor(call.input).cloned().unwrap_or_else(TensorType::unknown);
         let mut local = input.local.clone();
         let no_grad = !self.w.modes.grad || input.grad == Tri::No;
@@ -425,6 +272,7 @@ impl Machine<'_> {
             zero: input.zero,
             view_of: None,
             reduced: input.reduced,
+            term: None,
         }))
     }
 
@@ -523,7 +371,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn input_at(&self, id: StmtId, call: &Call<'_>, axis: Option<&Axis>) -> OperandAt {
+    pub(super) fn input_at(&self, id: StmtId, call: &Call<'_>, axis: Option<&Axis>) -> OperandAt {
         let state = match (axis, self.w.heap.tensor(call.input)) {
             (Some(axis), Some(t)) => t.local.get(axis).clone(),
             _ => AxisState::UNKNOWN,
@@ -777,7 +625,7 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
     false
 }
 
-fn side(atom: Atom) -> Side {
+pub(super) fn side(atom: Atom) -> Side {
     match atom {
         Atom::Replicate => Side { set: AxisType::R, shard: None },
         Atom::Invariant => Side { set: AxisType::I, shard: None },
@@ -787,7 +635,7 @@ fn side(atom: Atom) -> Side {
     }
 }
 
-fn show(side: Side) -> String {
+pub(super) fn show(side: Side) -> String {
     match side.shard {
         Some(dim) => format!("S({dim})"),
         None => side.set.to_string(),

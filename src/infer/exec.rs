@@ -176,8 +176,8 @@ impl Machine<'_> {
             }
             Stmt::SetAttr { base, name, value } => {
                 let (base, value) = (self.operand(base), self.operand(value));
-                self.set_attr(node.id, &base, name, value);
-                Step::Here
+                let eval = self.store_attr(node.id, &base, name, value);
+                self.bind_eval(eval, |_, _| {})
             }
             Stmt::SetItem { base, index, value } => {
                 let (base, index, value) = (self.operand(base), self.operand(index), self.operand(value));

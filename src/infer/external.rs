@@ -115,6 +115,7 @@ impl Machine<'_> {
                 zero: false,
                 view_of: None,
                 reduced: false,
+                term: None,
             };
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);

@@ -208,21 +208,27 @@ fn eval_all(items: &[Formula], facts: &Facts, stop: bool) -> Outcome {
 
 impl fmt::Display for Atom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Atom::True(name) => write!(f, "`{name}` is true"),
-            Atom::IsNone(name) => write!(f, "`{name}` is None"),
-            Atom::Equals(name, c) => write!(f, "`{name}` is {}", show_const(c)),
-        }
+        f.write_str(&show_fact(self, true))
     }
 }
 
 /// An atom with its truth, for people.
 pub fn show_fact(atom: &Atom, value: bool) -> String {
     match (atom, value) {
-        (_, true) => atom.to_string(),
-        (Atom::True(name), false) => format!("`{name}` is false"),
-        (Atom::IsNone(name), false) => format!("`{name}` is not None"),
-        (Atom::Equals(name, c), false) => format!("`{name}` is not {}", show_const(c)),
+        (Atom::True(name), true) => format!("`{}` is true", shown(name)),
+        (Atom::True(name), false) => format!("`{}` is false", shown(name)),
+        (Atom::IsNone(name), true) => format!("`{}` is None", shown(name)),
+        (Atom::IsNone(name), false) => format!("`{}` is not None", shown(name)),
+        (Atom::Equals(name, c), true) => format!("`{}` is {}", shown(name), show_const(c)),
+        (Atom::Equals(name, c), false) => format!("`{}` is not {}", shown(name), show_const(c)),
+    }
+}
+
+/// The name of a flag without the number that tells objects of one class apart.
+pub fn shown(name: &str) -> String {
+    match name.split_once('#') {
+        Some((class, rest)) => format!("{class}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
+        None => name.to_string(),
     }
 }
 

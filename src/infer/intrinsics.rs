@@ -241,6 +241,7 @@ impl Machine<'_> {
             zero: false,
             view_of: None,
             reduced: false,
+            term: None,
         })
     }
 

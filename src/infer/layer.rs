@@ -58,8 +58,9 @@ fn bind(signature: &Signature, args: &CallArgs) -> Vec<(Name, Value)> {
 impl Machine<'_> {
     /// An instance of a layer with a contract.
     pub fn new_layer(&mut self, id: StmtId, rule: &Arc<LayerRule>, args: &CallArgs) -> Value {
-        let mut cell =
-            ObjectCell { class: ObjectClass::External(rule.name.clone()), path: Name::from("self"), attrs: Vec::new() };
+        self.next_id += 1;
+        let path = Name::from(format!("{}#{}", rule.name.rsplit('.').next().unwrap_or("layer"), self.next_id));
+        let mut cell = ObjectCell { class: ObjectClass::External(rule.name.clone()), path, attrs: Vec::new() };
         let arguments = bind(&rule.args, args);
         for (name, value) in &arguments {
             cell.set(&slot(name), value.clone());
@@ -271,22 +272,35 @@ impl Machine<'_> {
         Value::tuple(vec![value, second])
     }
 
-    /// `setattr(parameter, mark, value)`: a mark that says that the parameter is split, or on which dim.
-    pub fn marked(&mut self, id: StmtId, tensor: ObjId, name: &Name, value: &Value) {
+    /// `setattr(parameter, mark, value)`: a mark that says what the parameter is, or on which dim it is split. A flag as the value is
+    /// followed both ways.
+    pub fn marked(&mut self, id: StmtId, tensor: ObjId, name: &Name, value: &Value) -> Eval {
         if let Some(rule) = self.rules.mark(name).cloned() {
-            let decided = match value {
-                Value::Const(_) | Value::Cond(_) => self.formula(value).eval(&self.w.facts),
-                _ => return,
+            let formula = match value {
+                Value::Const(_) | Value::Cond(_) | Value::Sym(_) => self.formula(value),
+                _ => return Eval::One(Value::NONE),
             };
-            if decided == Outcome::Decided(true) {
-                self.split_over(id, tensor, &rule, None);
+            if is_opaque(&formula) {
+                return Eval::One(Value::NONE);
             }
-            return;
+            let mut sides = Vec::new();
+            let world = std::mem::take(&mut self.w);
+            self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth)));
+            let mut outcomes = Vec::new();
+            for (world, truth) in sides {
+                self.w = world;
+                if truth == Some(true) {
+                    self.split_over(id, tensor, &rule, None);
+                }
+                outcomes.push((std::mem::take(&mut self.w), Value::NONE));
+            }
+            return self.exits(outcomes);
         }
         let dim = value.as_int().and_then(|n| i8::try_from(n).ok());
         if let (Some(dim), Some(rule)) = (dim, self.rules.mark_of_dim(name).cloned()) {
             self.split_at(tensor, &rule, dim);
         }
+        Eval::One(Value::NONE)
     }
 
     /// The dim of a parameter that is split over the axes of a mark; code gives it to parameters that are not split as well.
@@ -319,11 +333,12 @@ impl Machine<'_> {
         let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return };
         for axis in axes {
             let state = t.local.get(&axis).clone();
-            if state.set.meet(AxisType::V).is_empty() || state.is_declared() {
+            if state.set.meet(rule.set).is_empty() || state.is_declared() {
                 continue;
             }
-            let origin = Origin::new(self.place(id), Reason::Parameter, Some(crate::types::Spmd::Varying));
-            t.local.set(&axis, AxisState { set: AxisType::V, shard: dim.or(state.shard), origin: Some(origin) });
+            let origin = Origin::new(self.place(id), Reason::Parameter, rule.set.known());
+            let shard = dim.or(state.shard).filter(|_| rule.set == AxisType::V);
+            t.local.set(&axis, AxisState { set: rule.set, shard, origin: Some(origin) });
         }
         self.retype(tensor, t);
     }

@@ -9,6 +9,7 @@ mod call;
 mod collective;
 mod containers;
 mod contract;
+mod conversion;
 mod coverage;
 mod exec;
 mod expr;

@@ -312,6 +312,19 @@ impl Machine<'_> {
         None
     }
 
+    /// Stores an attribute. A mark on a parameter may depend on a flag, so there may be several worlds afterwards.
+    pub fn store_attr(&mut self, id: StmtId, base: &Value, name: &Name, value: Value) -> Eval {
+        match base {
+            Value::Tensor(tensor) if self.rules.mark(name).is_some() || self.rules.mark_of_dim(name).is_some() => {
+                self.marked(id, *tensor, name, &value)
+            }
+            _ => {
+                self.set_attr(id, base, name, value);
+                Eval::One(Value::NONE)
+            }
+        }
+    }
+
     /// Stores an attribute; what the object is known to hold changes for every alias.
     pub fn set_attr(&mut self, id: StmtId, base: &Value, name: &Name, value: Value) {
         match base {
@@ -320,9 +333,6 @@ impl Machine<'_> {
                     cell.set(name, value.clone());
                 }
                 self.record_attr(id, base, name, &value);
-            }
-            Value::Tensor(tensor) if self.rules.mark(name).is_some() || self.rules.mark_of_dim(name).is_some() => {
-                self.marked(id, *tensor, name, &value);
             }
             Value::Tensor(tensor) if name == "data" || name == "grad" => {
                 if name == "data"

@@ -60,6 +60,7 @@ impl Machine<'_> {
             zero,
             view_of,
             reduced,
+            term: None,
         };
         match rule.result {
             ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),

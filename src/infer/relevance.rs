@@ -4,7 +4,7 @@
 
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
-use crate::project::{FuncRef, ModuleId, Project, Resolved};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::Name;
 use rayon::prelude::*;
@@ -29,15 +29,23 @@ const COMMON: &[&str] =
 /// Methods defined by more functions than this say nothing about which of them is called.
 const MAX_NAMESAKES: usize = 4;
 
+/// Methods through which a module uses what its constructor made.
+const CALLED: &[&str] = &["forward", "__call__"];
+
 /// The functions worth executing as roots, or without typed arguments.
 #[derive(Debug, Default)]
 pub struct Relevance {
     funcs: FxHashSet<FuncRef>,
+    classes: FxHashSet<ClassRef>,
 }
 
 impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
         self.funcs.contains(&func)
+    }
+    /// Whether a method of the class is worth executing, and so what its constructor leaves.
+    pub fn has_class(&self, class: ClassRef) -> bool {
+        self.classes.contains(&class)
     }
 
     /// Starts from the functions that mention a telling name and follows calls backwards.
@@ -70,6 +78,20 @@ impl Relevance {
             }
         }
         while let Some(func) = work.pop() {
+            let f = project.func(func);
+            if let Some(class) = f.class {
+                out.classes.insert(ClassRef { module: func.module, class });
+                // A constructor that makes something worth following: the class calls it through an attribute.
+                if f.name == "__init__" {
+                    let methods = &project.modules[func.module].ir.classes[class].methods;
+                    let forward = methods.iter().filter(|(name, _)| CALLED.contains(&name.as_str()));
+                    for method in forward.map(|(_, f)| FuncRef { module: func.module, func: *f }) {
+                        if out.funcs.insert(method) {
+                            work.push(method);
+                        }
+                    }
+                }
+            }
             for caller in callers.get(&func).into_iter().flatten() {
                 if out.funcs.insert(*caller) {
                     work.push(*caller);

@@ -10,6 +10,7 @@ use super::schema;
 use super::signature::Signature;
 use crate::ir::annotation::Cond;
 use crate::source::Name;
+use crate::types::AxisType;
 use std::sync::Arc;
 use toml::Spanned;
 
@@ -50,6 +51,8 @@ impl LayerRule {
 pub struct MarkRule {
     pub name: Name,
     pub axes: Vec<Name>,
+    /// What a parameter with the mark is on the axes.
+    pub set: AxisType,
     /// The attribute that names the dim.
     pub dim: Option<Name>,
     /// A variable of the code that sets the mark: if it is true, the axes are the others.
@@ -124,11 +127,17 @@ impl Loader {
     }
 
     pub(super) fn add_mark(&mut self, m: &schema::Mark, source: &str) {
+        let set = match m.set.as_ref().map(|text| (text, Pattern::parse(text.get_ref()))) {
+            None => AxisType::V,
+            Some((_, Ok(pattern))) => pattern.set,
+            Some((text, Err(message))) => return self.problem(text, message),
+        };
         for name in &m.names {
             let path = Name::from(format!(".{}", name.get_ref()));
             let rule = MarkRule {
                 name: path.clone(),
                 axes: names(&m.axes),
+                set,
                 dim: m.dim.as_deref().map(Name::from),
                 unless: m.unless.as_deref().map(|u| (Name::from(u), names(&m.else_axes))),
                 source: Name::from(m.source.as_deref().unwrap_or(source)),

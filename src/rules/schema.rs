@@ -220,6 +220,9 @@ pub struct Mark {
     /// Attributes, without a dot.
     pub names: Vec<Spanned<String>>,
     pub axes: Vec<String>,
+    /// What a parameter with the mark is on these axes; default `V`.
+    #[serde(rename = "type")]
+    pub set: Option<Spanned<String>>,
     /// The attribute that names the dim.
     pub dim: Option<String>,
     /// A variable of the code that sets the mark, and the axes when it is true.

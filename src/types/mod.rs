@@ -9,6 +9,7 @@ mod mesh;
 mod origin;
 mod shape;
 mod tensor;
+mod term;
 
 pub use axis_type::{AxisType, Spmd};
 pub use local_type::{AxisState, LocalType, dims_differ};
@@ -16,3 +17,4 @@ pub use mesh::{Axis, AxisSet, Mesh};
 pub use origin::{Origin, Reason};
 pub use shape::{Dim, Shape, normalize as normalize_dim};
 pub use tensor::{TensorType, Tri};
+pub use term::{Linearity, Reduction, Term};

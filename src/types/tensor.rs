@@ -1,7 +1,8 @@
 //! All that is known of one tensor. In: local type, gradient, shape. Out: [`TensorType`] with its join.
 //! Never: identity or aliasing, which are `infer/heap.rs`. Next: `rules/`.
 
-use super::{LocalType, Shape};
+use super::{LocalType, Shape, Term};
+use std::sync::Arc;
 
 /// Yes, no, or not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +46,8 @@ pub struct TensorType {
     pub view_of: Option<u32>,
     /// Known to hold 16-bit floats.
     pub reduced: bool,
+    /// How it was computed from the arguments of an autograd function that is being derived.
+    pub term: Option<Arc<Term>>,
 }
 
 impl TensorType {
@@ -53,7 +56,16 @@ impl TensorType {
     }
     /// A tensor of this type, of which nothing else is known.
     pub fn of(local: LocalType, grad: Tri) -> TensorType {
-        TensorType { local, grad, shape: None, untracked: false, zero: false, view_of: None, reduced: false }
+        TensorType {
+            local,
+            grad,
+            shape: None,
+            untracked: false,
+            zero: false,
+            view_of: None,
+            reduced: false,
+            term: None,
+        }
     }
     pub fn rank(&self) -> Option<usize> {
         self.shape.as_ref().map(Shape::rank)
@@ -71,6 +83,11 @@ impl TensorType {
             untracked: self.untracked || other.untracked,
             zero: self.zero && other.zero,
             reduced: self.reduced && other.reduced,
+            term: match (&self.term, &other.term) {
+                (Some(a), Some(b)) if a == b => Some(a.clone()),
+                (None, None) => None,
+                _ => Some(Arc::new(Term::Unknown)),
+            },
             view_of: if self.view_of == other.view_of { self.view_of } else { None },
         }
     }

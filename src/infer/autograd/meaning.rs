@@ -1,0 +1,130 @@
+//! Signatures of functions with local mathematics between their collectives: whether values are equal, different or a pending sum.
+//!
+//! In: terms of forward and backward and a type for each tensor argument. Out: whether the gradient of every argument is what its type
+//! demands. Never: numbers; local mathematics is assumed right. Source: DESIGN.md section 6. Next: `derive.rs`.
+
+use crate::types::{Linearity, Reduction, Spmd, Term};
+
+/// What the values of the ranks are to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Meaning {
+    Equal,
+    Different,
+    /// Terms of a sum.
+    Sum,
+}
+
+impl Meaning {
+    pub fn of(t: Spmd) -> Meaning {
+        match t {
+            Spmd::Replicate | Spmd::Invariant => Meaning::Equal,
+            Spmd::Varying => Meaning::Different,
+            Spmd::Partial => Meaning::Sum,
+        }
+    }
+}
+
+/// The meaning of a term; `None` if it has none, or reduces what is equal already.
+pub fn meaning(term: &Term, args: &dyn Fn(usize) -> Meaning, grad: Meaning) -> Option<Meaning> {
+    let of = |t: &Term| meaning(t, args, grad);
+    Some(match term {
+        Term::Arg(i) => args(*i),
+        Term::Grad(_) => grad,
+        Term::Equal | Term::Fresh => Meaning::Equal,
+        Term::AllReduce { by, x, .. } => match (of(x)?, by) {
+            (Meaning::Equal, Reduction::Sum) => return None,
+            (Meaning::Sum, Reduction::Other) => return None,
+            _ => Meaning::Equal,
+        },
+        Term::AllGather { x, .. } => match of(x)? {
+            Meaning::Different => Meaning::Equal,
+            Meaning::Equal | Meaning::Sum => return None,
+        },
+        Term::ReduceScatter { by, x, .. } => match (of(x)?, by) {
+            (Meaning::Equal, Reduction::Sum) => return None,
+            _ => Meaning::Different,
+        },
+        Term::AllToAll { x, .. } => match of(x)? {
+            Meaning::Different => Meaning::Different,
+            Meaning::Equal | Meaning::Sum => return None,
+        },
+        Term::Split { x, .. } => match of(x)? {
+            Meaning::Equal => Meaning::Different,
+            Meaning::Different | Meaning::Sum => return None,
+        },
+        Term::Mask { x, .. } => match of(x)? {
+            Meaning::Equal => Meaning::Sum,
+            other => other,
+        },
+        Term::Broadcast { .. } => Meaning::Equal,
+        Term::Scale { x, .. } | Term::Moved { x, .. } | Term::Chunk { x, .. } => of(x)?,
+        Term::Gathered { x, .. } | Term::Exchanged { x, .. } => {
+            of(x)?;
+            return None;
+        }
+        Term::Math { linearity, operands } => {
+            let operands: Option<Vec<Meaning>> = operands.iter().map(|o| of(o)).collect();
+            return combined(*linearity, &operands?);
+        }
+        Term::Unknown => return None,
+    })
+}
+
+fn combined(linearity: Linearity, operands: &[Meaning]) -> Option<Meaning> {
+    let has = |m: Meaning| operands.contains(&m);
+    let sums = operands.iter().filter(|m| **m == Meaning::Sum).count();
+    if sums == 0 {
+        return Some(if has(Meaning::Different) { Meaning::Different } else { Meaning::Equal });
+    }
+    match linearity {
+        Linearity::Linear if sums == operands.len() => Some(Meaning::Sum),
+        Linearity::Multilinear if sums == 1 && !has(Meaning::Different) => Some(Meaning::Sum),
+        Linearity::Linear | Linearity::Multilinear | Linearity::Nonlinear => None,
+    }
+}
+
+/// Whether a gradient of this meaning is what a value of this type needs.
+fn serves(gradient: Meaning, t: Spmd) -> bool {
+    match t {
+        // What differs is taken for the terms of the sum that is due.
+        Spmd::Replicate => gradient != Meaning::Equal,
+        Spmd::Invariant | Spmd::Partial => gradient == Meaning::Equal,
+        Spmd::Varying => gradient == Meaning::Different,
+    }
+}
+
+/// Arguments of which a function may have so many; more are not enumerated.
+const MOST_ARGUMENTS: usize = 4;
+
+/// Every typing of the arguments and the result: the forward has a meaning, and the backward gives each argument its gradient.
+pub fn signatures(forward: &Term, gradients: &[(usize, &Term)]) -> Vec<(Vec<Spmd>, Spmd)> {
+    let mut out = Vec::new();
+    if gradients.is_empty() || gradients.len() > MOST_ARGUMENTS {
+        return out;
+    }
+    for code in 0..4_usize.pow(u32::try_from(gradients.len()).unwrap_or(0)) {
+        let types: Vec<Spmd> = (0..gradients.len()).map(|k| Spmd::ALL[code / 4_usize.pow(k as u32) % 4]).collect();
+        let of = |i: usize| {
+            let at = gradients.iter().position(|(arg, _)| *arg == i);
+            // Ids, masks and the like: the same on all ranks.
+            at.map_or(Meaning::Equal, |at| Meaning::of(types[at]))
+        };
+        let Some(result) = meaning(forward, &of, Meaning::Equal) else { continue };
+        let results: &[Spmd] = match result {
+            Meaning::Equal => &[Spmd::Replicate, Spmd::Invariant],
+            Meaning::Different => &[Spmd::Varying, Spmd::Partial],
+            Meaning::Sum => &[Spmd::Partial],
+        };
+        for d in results {
+            let dual = Meaning::of(d.dual());
+            let right = gradients
+                .iter()
+                .zip(&types)
+                .all(|((_, term), t)| meaning(term, &of, dual).is_some_and(|g| serves(g, *t)));
+            if right {
+                out.push((types.clone(), *d));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,14 @@
+//! The type of a custom autograd function, derived from its own forward and backward. In: the project. Out: for every class its
+//! signatures by configuration. Never: names of frameworks. Source: DESIGN.md section 6.
+//!
+//! `terms.rs` follows tensors as terms while the bodies run; `numeric.rs` decides by the definition which signatures a chain of
+//! collectives has; `meaning.rs` does so for bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result.
+
+mod apply;
+mod derive;
+mod meaning;
+mod numeric;
+mod terms;
+
+pub use derive::{Case, Derived, Signature, Trouble, derive_all};
+pub use terms::Deriving;

@@ -1,0 +1,250 @@
+//! What a tensor is as a function of the arguments of an autograd function: a chain of collectives, parts and local mathematics.
+//!
+//! In: the steps of `forward` and `backward`, one constructor each, which put the spelled-out forms (lists of chunks that are sent and
+//! concatenated) together into the collective that they amount to. Out: [`Term`]. Never: types. Source: DESIGN.md section 6.
+//! Next: `infer/autograd/`.
+
+use super::AxisSet;
+use std::sync::Arc;
+
+/// How ranks combine their values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    Sum,
+    Mean,
+    /// A maximum, a product, or something that is not known.
+    Other,
+}
+
+/// How local mathematics treats its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linearity {
+    /// Linear in all operands together.
+    Linear,
+    /// Linear in each operand.
+    Multilinear,
+    Nonlinear,
+}
+
+/// A tensor by how it was computed. Dims count from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// A tensor argument of `forward`, by parameter.
+    Arg(usize),
+    /// The gradient of an output, by position.
+    Grad(usize),
+    /// Memory that nothing was written to.
+    Fresh,
+    /// A constant: equal on all ranks.
+    Equal,
+    AllReduce {
+        axes: AxisSet,
+        by: Reduction,
+        x: Arc<Term>,
+    },
+    AllGather {
+        axes: AxisSet,
+        dim: usize,
+        x: Arc<Term>,
+    },
+    ReduceScatter {
+        axes: AxisSet,
+        dim: usize,
+        by: Reduction,
+        x: Arc<Term>,
+    },
+    /// Each rank sends its parts along `split` and joins what it gets along `concat`.
+    AllToAll {
+        axes: AxisSet,
+        split: usize,
+        concat: usize,
+        x: Arc<Term>,
+    },
+    /// The rank's own part.
+    Split {
+        axes: AxisSet,
+        dim: usize,
+        x: Arc<Term>,
+    },
+    /// What the first rank has.
+    Broadcast {
+        axes: AxisSet,
+        x: Arc<Term>,
+    },
+    /// Multiplied, or divided, by the number of ranks.
+    Scale {
+        axes: AxisSet,
+        up: bool,
+        x: Arc<Term>,
+    },
+    /// The value on the first rank, zero on the others.
+    Mask {
+        axes: AxisSet,
+        x: Arc<Term>,
+    },
+    /// Any one of the parts along a dim, one for each rank.
+    Chunk {
+        dim: usize,
+        x: Arc<Term>,
+    },
+    /// What any one of the ranks has.
+    Gathered {
+        axes: AxisSet,
+        x: Arc<Term>,
+    },
+    /// The part that any one of the ranks sent to this one.
+    Exchanged {
+        axes: AxisSet,
+        split: usize,
+        x: Arc<Term>,
+    },
+    /// The parts along one dim, joined along another.
+    Moved {
+        from: usize,
+        to: usize,
+        x: Arc<Term>,
+    },
+    /// Local mathematics.
+    Math {
+        linearity: Linearity,
+        operands: Vec<Arc<Term>>,
+    },
+    Unknown,
+}
+
+impl Term {
+    /// Any part of a tensor along a dim.
+    pub fn chunk(x: &Arc<Term>, dim: usize) -> Term {
+        match x.as_ref() {
+            Term::AllGather { axes, dim: d, x } if *d == dim => Term::Gathered { axes: axes.clone(), x: x.clone() },
+            Term::AllToAll { axes, split, concat, x } if *concat == dim => {
+                Term::Exchanged { axes: axes.clone(), split: *split, x: x.clone() }
+            }
+            Term::Unknown => Term::Unknown,
+            _ => Term::Chunk { dim, x: x.clone() },
+        }
+    }
+
+    /// Parts of one kind joined along a dim.
+    pub fn cat(part: &Arc<Term>, dim: usize) -> Term {
+        match part.as_ref() {
+            Term::Gathered { axes, x } => Term::AllGather { axes: axes.clone(), dim, x: x.clone() },
+            Term::Exchanged { axes, split, x } => {
+                Term::AllToAll { axes: axes.clone(), split: *split, concat: dim, x: x.clone() }
+            }
+            Term::Chunk { dim: from, x } if *from == dim => x.as_ref().clone(),
+            Term::Chunk { dim: from, x } => match x.as_ref() {
+                // Joined along one dim and cut along it again: only the last dim counts.
+                Term::Moved { from: first, to, x } if to == from => {
+                    if *first == dim {
+                        x.as_ref().clone()
+                    } else {
+                        Term::Moved { from: *first, to: dim, x: x.clone() }
+                    }
+                }
+                _ => Term::Moved { from: *from, to: dim, x: x.clone() },
+            },
+            _ => Term::Unknown,
+        }
+    }
+
+    /// The part that belongs to the rank itself.
+    pub fn own(part: &Arc<Term>, axes: &AxisSet) -> Term {
+        match part.as_ref() {
+            Term::Chunk { dim, x } => Term::Split { axes: axes.clone(), dim: *dim, x: x.clone() },
+            Term::Gathered { axes: over, x } if over == axes => x.as_ref().clone(),
+            Term::Exchanged { axes: over, split, x } if over == axes => {
+                Term::Split { axes: axes.clone(), dim: *split, x: x.clone() }
+            }
+            _ => Term::Unknown,
+        }
+    }
+
+    /// The sum over ranks of a tensor, of which each keeps its part along the first dim.
+    pub fn reduce_scatter(x: &Arc<Term>, axes: AxisSet, by: Reduction, dim: usize) -> Term {
+        match x.as_ref() {
+            Term::Moved { from, to, x } if *to == dim => Term::ReduceScatter { axes, dim: *from, by, x: x.clone() },
+            Term::Chunk { dim, x } => Term::ReduceScatter { axes, dim: *dim, by, x: x.clone() },
+            Term::Unknown => Term::Unknown,
+            _ => Term::ReduceScatter { axes, dim, by, x: x.clone() },
+        }
+    }
+
+    /// Parts along the first dim exchanged and joined along it.
+    pub fn all_to_all(x: &Arc<Term>, axes: AxisSet) -> Term {
+        match x.as_ref() {
+            Term::Moved { from, to: 0, x } => Term::AllToAll { axes, split: *from, concat: 0, x: x.clone() },
+            Term::Unknown => Term::Unknown,
+            _ => Term::AllToAll { axes, split: 0, concat: 0, x: x.clone() },
+        }
+    }
+
+    /// What a list of parts is after each was sent to its rank.
+    pub fn exchanged(part: &Arc<Term>, axes: AxisSet) -> Term {
+        match part.as_ref() {
+            Term::Chunk { dim, x } => Term::Exchanged { axes, split: *dim, x: x.clone() },
+            _ => Term::Unknown,
+        }
+    }
+
+    /// The term below, for a step with one operand.
+    pub fn inner(&self) -> Option<&Arc<Term>> {
+        match self {
+            Term::AllReduce { x, .. }
+            | Term::AllGather { x, .. }
+            | Term::ReduceScatter { x, .. }
+            | Term::AllToAll { x, .. }
+            | Term::Split { x, .. }
+            | Term::Broadcast { x, .. }
+            | Term::Scale { x, .. }
+            | Term::Mask { x, .. }
+            | Term::Chunk { x, .. }
+            | Term::Gathered { x, .. }
+            | Term::Exchanged { x, .. }
+            | Term::Moved { x, .. } => Some(x),
+            Term::Arg(_) | Term::Grad(_) | Term::Fresh | Term::Equal | Term::Math { .. } | Term::Unknown => None,
+        }
+    }
+
+    /// The axes over which ranks are told apart in this step.
+    pub fn axes(&self) -> Option<&AxisSet> {
+        match self {
+            Term::AllReduce { axes, .. }
+            | Term::AllGather { axes, .. }
+            | Term::ReduceScatter { axes, .. }
+            | Term::AllToAll { axes, .. }
+            | Term::Split { axes, .. }
+            | Term::Broadcast { axes, .. }
+            | Term::Scale { axes, .. }
+            | Term::Mask { axes, .. }
+            | Term::Gathered { axes, .. }
+            | Term::Exchanged { axes, .. } => Some(axes),
+            _ => None,
+        }
+    }
+
+    /// Every step, this one first.
+    pub fn steps<'a>(&'a self, out: &mut Vec<&'a Term>) {
+        out.push(self);
+        match self {
+            Term::Math { operands, .. } => operands.iter().for_each(|o| o.steps(out)),
+            other => {
+                if let Some(x) = other.inner() {
+                    x.steps(out);
+                }
+            }
+        }
+    }
+
+    /// Whether ranks communicate in this step.
+    pub fn communicates(&self) -> bool {
+        matches!(
+            self,
+            Term::AllReduce { .. }
+                | Term::AllGather { .. }
+                | Term::ReduceScatter { .. }
+                | Term::AllToAll { .. }
+                | Term::Broadcast { .. }
+        )
+    }
+}
