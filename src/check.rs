@@ -32,8 +32,26 @@ pub struct Report {
     /// Collective calls of which nothing is known: path, line, why.
     pub unknown_sites: Vec<(String, u32, &'static str)>,
     pub types: Vec<TypeRow>,
+    /// Autograd functions with every signature that their source implies.
+    pub derived: Vec<DerivedLine>,
     /// Inferred signatures, a line for each function, or for each configuration.
     pub signatures: Vec<SignatureLine>,
+}
+
+/// What an autograd function is, by its own source, at its definition or at a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DerivedLine {
+    pub path: String,
+    pub line: u32,
+    pub class: String,
+    /// Whether this is a call of `apply`, with the arguments given there.
+    pub is_call: bool,
+    pub axes: Vec<String>,
+    /// `I->R`, sorted; of several arguments `I,V->V`.
+    pub signatures: Vec<String>,
+    /// The one that tells most, with the dims that are split.
+    pub principal: Option<String>,
+    pub when: Vec<String>,
 }
 
 /// The type of a variable after a line.
@@ -89,9 +107,13 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
         Want::Types => diagnostics::signature::signatures(&project, rules, files, &output.exits),
         Want::Findings => Vec::new(),
     };
+    let derived = match want {
+        Want::Types => derived(&project, files, &output),
+        Want::Findings => Vec::new(),
+    };
     // Nobody waits for the memory of the run.
     rayon::spawn(move || drop((project, output, settings)));
-    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types, signatures }
+    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types, signatures, derived }
 }
 
 fn finding_is_reported(files: &Files, file: FileId) -> bool {
@@ -230,6 +252,47 @@ fn unknown_sites(output: &Output, files: &Files) -> Vec<(String, u32, &'static s
     sites
         .map(|(p, s)| (files[p.file].path.clone(), files[p.file].position(p.span.start).line, site_words(*s)))
         .collect()
+}
+
+/// Derived functions, by file and line.
+fn derived(project: &Project, files: &Files, output: &Output) -> Vec<DerivedLine> {
+    let mut out = Vec::new();
+    for row in &output.derived {
+        if !files[row.place.file].reported {
+            continue;
+        }
+        let class = project.class(row.class);
+        let definition = row.place.file == project.file(row.class.module)
+            && project.modules[row.class.module].ir.funcs.iter().any(|f| {
+                f.name == "forward" && f.name_span == row.place.span
+            });
+        for (i, case) in row.cases.iter().enumerate() {
+            let others: Vec<Facts> =
+                row.cases.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, c)| c.facts.clone()).collect();
+            let mut signatures: Vec<String> = case
+                .legal
+                .iter()
+                .map(|s| {
+                    let sources: Vec<String> = s.sources.iter().map(|(t, _)| t.letter().to_string()).collect();
+                    format!("{}->{}", sources.join(","), s.result.0.letter())
+                })
+                .collect();
+            signatures.sort();
+            out.push(DerivedLine {
+                path: files[row.place.file].path.clone(),
+                line: files[row.place.file].position(row.place.span.start).line,
+                class: class.name.to_string(),
+                is_call: !definition,
+                axes: case.axes.iter().map(|a| a.name().to_string()).collect(),
+                signatures,
+                principal: case.principal.as_ref().map(|p| diagnostics::signature::principal_text(case, p)),
+                when: diagnostics::conditions_of(std::slice::from_ref(&case.facts), &others),
+            });
+        }
+    }
+    out.sort_by(|a, b| (&a.path, a.line, &a.class, &a.when).cmp(&(&b.path, b.line, &b.class, &b.when)));
+    out.dedup();
+    out
 }
 
 /// The rows of `types`, by file, function and line.

@@ -2,12 +2,13 @@
 //! In: the ends of functions, by path. Out: lines. Never: inference. Next: `when.rs`, which finds the conditions.
 
 use super::when::conditions_of;
+use crate::infer::autograd::{Case, Signature, shown_dim};
 use crate::infer::formula::Facts;
 use crate::infer::output::Exit;
 use crate::project::{FuncRef, Project};
 use crate::rules::{CollectiveRule, Entry, Pattern, RuleBook};
 use crate::source::{Files, Name};
-use crate::types::LocalType;
+use crate::types::{LocalType, Spmd};
 use std::collections::BTreeMap;
 
 /// A line of `spmd-check types`.
@@ -211,5 +212,19 @@ fn pattern_text(pattern: &Pattern) -> String {
         Some(DimRef::At(n)) if pattern.set == crate::types::AxisType::V => format!("S({n})"),
         Some(DimRef::Argument(name)) if pattern.set == crate::types::AxisType::V => format!("S({name})"),
         _ => pattern.set.to_string(),
+    }
+}
+
+/// `S(0) -> R`, `(I, V) -> V`
+pub fn principal_text(case: &Case, signature: &Signature) -> String {
+    let side = |(t, dim): (Spmd, Option<usize>)| match dim {
+        Some(dim) if t == Spmd::Varying => format!("S({})", shown_dim(case, dim)),
+        _ => t.letter().to_string(),
+    };
+    let sources: Vec<String> = signature.sources.iter().map(|s| side(*s)).collect();
+    let result = side(signature.result);
+    match sources.as_slice() {
+        [one] => format!("{one} -> {result}"),
+        many => format!("({}) -> {result}", many.join(", ")),
     }
 }

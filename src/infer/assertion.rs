@@ -161,7 +161,8 @@ impl Machine<'_> {
                 && known.set.leq(AxisType::EQUAL)
                 && set.leq(AxisType::EQUAL);
             let shards_differ = matches!((known.shard, shard), (Some(a), Some(b)) if dims_differ(a, b, t.rank()) && known.set == AxisType::V);
-            if (known.set.meet(set).is_empty() && !transmuted && !adopted) || shards_differ {
+            let apart = !checked && self.is_restricted(axis);
+            if ((known.set.meet(set).is_empty() && !transmuted && !adopted) || shards_differ) && !apart {
                 let declared = AxisState { set, shard, origin: None };
                 let operand = OperandAt { place: Some(at), state: known, is_number: false, is_divisor: false };
                 let kind = FindingKind::DeclaredMismatch {

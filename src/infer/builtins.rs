@@ -28,7 +28,11 @@ impl Machine<'_> {
             }
             "tuple" => match first {
                 None => Value::tuple(Vec::new()),
-                Some(v) => self.literal_items(&v).map_or(Value::Unknown, Value::tuple),
+                Some(v) => match self.literal_items(&v) {
+                    Some(items) => Value::tuple(items),
+                    // As many elements as a list that is not known.
+                    None => self.copied(name, &v),
+                },
             },
             "list" | "set" | "frozenset" | "sorted" | "reversed" | "iter" | "filter" => match first {
                 None => Value::List(self.fresh(Cell::List(ListCell::default()))),

@@ -68,6 +68,11 @@ impl Machine<'_> {
                 let axes = self.axes_of_value(base);
                 Eval::One(axes.map_or(Value::Unknown, |axes| group_method(&axes, name)))
             }
+            Value::Sym(path) if self.axes_of_slice(path, name, args).is_some() => {
+                let axes = self.axes_of_slice(path, name, args).expect("the guard found axes");
+                let mesh = crate::types::Mesh { axes: axes.iter().map(|a| (a.clone(), None)).collect() };
+                Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
+            }
             Value::Sym(path) => {
                 if let Some(eval) = self.symbol_method(id, path, name, args) {
                     return eval;
@@ -83,6 +88,7 @@ impl Machine<'_> {
                 Eval::One(self.mesh_method(&mesh, name, args))
             }
             Value::Group(axes) => Eval::One(group_method(axes, name)),
+            Value::Object(at) if self.is_context(*at) => Eval::One(self.context_method(*at, name, args)),
             Value::Object(_) | Value::Super(_) => match self.object_attr(base, name) {
                 Some(Value::Bound(bound)) if matches!(&bound.method, Method::Named(_)) => {
                     let receiver = bound.receiver.clone();
@@ -166,7 +172,7 @@ impl Machine<'_> {
             return Eval::One(value);
         }
         let typed = args.args.iter().any(|a| self.carries_type(&a.value, 2));
-        if !typed && self.w.modes.typecheck.is_none() && !self.settings.relevance.contains(closure.func) {
+        if !typed && self.deriving.is_none() && self.w.modes.typecheck.is_none() && !self.settings.relevance.contains(closure.func) {
             return Eval::One(Value::Unknown);
         }
         self.call_closure(id, closure, args)
@@ -207,7 +213,7 @@ impl Machine<'_> {
             return Eval::One(Value::Unknown);
         }
         let call = self.place(id);
-        let grad = self.w.modes.grad;
+        let (grad, ranks) = (self.w.modes.grad, std::mem::take(&mut self.w.modes.ranks));
         self.enter(closure, func, args, call);
         if closure.flavour == Flavour::NoGrad {
             self.w.modes.grad = false;
@@ -227,7 +233,31 @@ impl Machine<'_> {
             world.modes.grad = grad;
             outcomes.push((world, value));
         }
+        let outcomes = self.reunited(outcomes, &ranks);
         self.exits(outcomes)
+    }
+
+    /// Outcomes of ranks that left a function at different returns, as one: what they return differs by rank.
+    pub fn reunited(&mut self, outcomes: Vec<(World, Value)>, ranks: &crate::types::AxisSet) -> Vec<(World, Value)> {
+        let mut out: Vec<(World, Value)> = Vec::new();
+        for (world, value) in outcomes {
+            let apart = world.modes.ranks.clone();
+            let twin = out.iter().position(|(w, _)| !apart.is_empty() && w.facts == world.facts && w.modes.ranks == apart);
+            match twin {
+                Some(at) => {
+                    let (w, v) = out.remove(at);
+                    let mut joiner = super::join::Joiner::new(&mut self.next_id, Some(apart));
+                    let mut joined = joiner.worlds(w, &world);
+                    let value = joiner.values(&mut joined.heap, &v, &value, super::limits::MAX_VALUE_DEPTH);
+                    out.insert(at, (joined, value));
+                }
+                None => out.push((world, value)),
+            }
+        }
+        for (world, _) in &mut out {
+            world.modes.ranks.clone_from(ranks);
+        }
+        out
     }
 
     /// The outcomes of a call: worlds that differ in nothing but dead facts merge.

@@ -39,6 +39,9 @@ pub(super) struct Side {
 impl Machine<'_> {
     /// A call of a collective or conversion.
     pub fn collective(&mut self, id: StmtId, rule: &Arc<CollectiveRule>, args: &CallArgs) -> Value {
+        if self.deriving.is_some() {
+            return self.collective_term(id, rule, args);
+        }
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);
         let place = self.place(id);
@@ -177,7 +180,7 @@ impl Machine<'_> {
     }
 
     /// The transition whose condition on an argument holds; none if that is not known.
-    fn chosen_transition(&mut self, call: &Call<'_>, args: &CallArgs) -> Option<Transition> {
+    pub(super) fn chosen_transition(&mut self, call: &Call<'_>, args: &CallArgs) -> Option<Transition> {
         for (condition, transition) in &call.rule.transitions {
             let Some((param, expected)) = condition else { return Some(transition.clone()) };
             let written = match call.bound.first(*param) {
@@ -230,7 +233,7 @@ impl Machine<'_> {
         }
     }
 
-    fn sides(&mut self, call: &Call<'_>, args: &CallArgs, transition: &Transition) -> (Side, Side) {
+    pub(super) fn sides(&mut self, call: &Call<'_>, args: &CallArgs, transition: &Transition) -> (Side, Side) {
         let dim = |p: &Pattern| match &p.shard {
             Some(DimRef::At(n)) => Some(i64::from(*n)),
             Some(DimRef::Argument(name)) => self.int_argument(call, args, name),

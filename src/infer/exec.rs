@@ -343,6 +343,15 @@ impl Machine<'_> {
         self.w = world;
         paths.extend(self.block(orelse));
         self.rank_restricted = restricted;
+        if let Meeting::Ranks(axes) = &meeting
+            && paths.iter().any(|p| matches!(p.flow, Flow::Return(_)))
+        {
+            // What comes after is executed by the ranks that are still here.
+            for path in &mut paths {
+                let ranks = &mut path.world.modes.ranks;
+                *ranks = ranks.iter().chain(axes.iter()).cloned().collect();
+            }
+        }
         self.meet(paths, &meeting)
     }
 

@@ -171,7 +171,10 @@ impl Machine<'_> {
     }
 
     /// A method that a class of the project inherits from outside: `apply` of an autograd function, and nothing else yet.
-    pub fn external_class_method(&mut self, _id: StmtId, class: ClassRef, name: &Name, args: &CallArgs) -> Eval {
+    pub fn external_class_method(&mut self, id: StmtId, class: ClassRef, name: &Name, args: &CallArgs) -> Eval {
+        if name == "apply" && self.is_autograd_function(class) {
+            return self.apply_function(id, class, args);
+        }
         let what = format!("{}.{name}", self.project.class(class).name);
         self.unresolved(args, &what);
         Eval::One(Value::Unknown)

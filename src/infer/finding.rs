@@ -4,7 +4,8 @@
 use super::formula::Facts;
 use crate::rules::Violation;
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisSet, AxisState, AxisType, Spmd};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, Spmd, Term};
+use std::sync::Arc;
 
 /// An operand of a finding: where it is written and what it is on the axis concerned.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,14 @@ pub struct Repair {
     pub text: String,
     /// The edit that does it, where it is a local one.
     pub edit: Option<(Place, String)>,
+}
+
+/// A backward that fits a forward, and what the pair is typed as.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adjoint {
+    pub backward: Arc<Term>,
+    pub source: (Spmd, Option<usize>),
+    pub result: (Spmd, Option<usize>),
 }
 
 /// One mistake.
@@ -79,6 +88,12 @@ pub enum FindingKind {
     UnknownInAnnotation { what: AnnotationName, name: Name, near: Option<Name> },
     /// An annotation that does not fit its place.
     AnnotationMisfit { problem: AnnotationProblem },
+    /// A backward that is not the adjoint of its forward, whatever the types.
+    NotAdjoint { class: Name, forward: Arc<Term>, backward: Arc<Term>, forward_at: Place, axes: AxisSet, nearest: Vec<Adjoint> },
+    /// Forward and backward of a function communicate over different groups.
+    OtherGroup { class: Name, forward: AxisSet, backward: AxisSet, forward_at: Place },
+    /// A backward returns fewer gradients than the forward has arguments.
+    GradientCount { class: Name, returned: usize, expected: usize },
     /// An unregistered autograd function under strict checking.
     UnregisteredFunction { name: Name },
 }

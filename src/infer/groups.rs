@@ -65,6 +65,21 @@ impl Machine<'_> {
         }
     }
 
+    /// The axes of a slice of a mesh that nothing else is known of: `mesh["tp"].get_group()`, `mesh.get_group("tp")`.
+    pub fn axes_of_slice(&self, path: &str, method: &str, args: &CallArgs) -> Option<AxisSet> {
+        if !matches!(method, "get_group" | "get_local_rank" | "get_coordinate" | "size" | "get_rank") {
+            return None;
+        }
+        let given = args.get(0, "mesh_dim").and_then(Value::as_str).map(|s| s.to_string());
+        let sliced = path.strip_suffix("\"]").and_then(|p| p.rsplit_once("[\"")).map(|(_, name)| name.to_string());
+        let name = match (given, sliced) {
+            (Some(name), _) if method.starts_with("get_") => name,
+            (None, Some(name)) if args.args.is_empty() => name,
+            _ => return None,
+        };
+        Some(self.settings.axes_named(&name).unwrap_or_else(|| AxisSet::one(Axis::new(name))))
+    }
+
     /// An attribute of a mesh.
     pub fn mesh_attr(&mut self, mesh: &Arc<Mesh>, name: &Name) -> Option<Value> {
         match name.as_str() {

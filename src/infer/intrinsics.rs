@@ -77,6 +77,9 @@ impl Machine<'_> {
             "pure" => Value::Unknown,
             "barrier" | "init-process-group" => Value::NONE,
             "new-group" => Value::Unknown,
+            "rooted-collective" if self.deriving.is_some() && rule.name.ends_with("broadcast") => {
+                self.broadcast_term(rule, args)
+            }
             "reduce-op" | "object-collective" | "rooted-collective" => {
                 self.forget(args);
                 Value::Unknown

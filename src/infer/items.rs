@@ -17,7 +17,12 @@ impl Machine<'_> {
         if let (Value::Tuple(_) | Value::List(_), Some(axes)) = (base, differing(index)) {
             // Each rank takes another element.
             let any = self.element_of(base);
-            return Eval::One(self.differing_by(&any, &axes));
+            let own = self.differing_by(&any, &axes);
+            if self.deriving.is_some() {
+                let term = self.own_part(&any, &axes);
+                self.set_term(&own, &term);
+            }
+            return Eval::One(own);
         }
         let value = match base {
             Value::Tuple(items) => self.sequence_item(items, index),
@@ -146,6 +151,9 @@ impl Machine<'_> {
                         }
                     }
                 }
+            }
+            Value::List(_) if self.deriving.is_some() && differing(index).is_some() => {
+                // The rank's own place in a list that the collective fills.
             }
             Value::List(list) => {
                 let Some(mut cell) = self.list_cell(*list) else { return };

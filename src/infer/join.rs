@@ -8,7 +8,8 @@ use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::Const;
 use crate::source::Name;
-use crate::types::{AxisSet, AxisState, AxisType, LocalType, TensorType};
+use crate::types::{Term, AxisSet, AxisState, AxisType, LocalType, TensorType};
+use std::sync::Arc;
 
 /// Joins worlds; allocates ids for joined objects.
 pub struct Joiner<'a> {
@@ -126,7 +127,7 @@ impl<'a> Joiner<'a> {
     }
 
     /// What is known of a number that is one of two: it differs where they were computed on different ranks.
-    fn numbers(&self, x: &Value, y: &Value) -> Option<std::sync::Arc<LocalType>> {
+    fn numbers(&self, x: &Value, y: &Value) -> Option<Arc<LocalType>> {
         let (a, b) = (number_type(x), number_type(y));
         let mut t = match (&a, &b) {
             (None, None) => LocalType::everywhere(AxisState::new(AxisType::R)),
@@ -138,7 +139,7 @@ impl<'a> Joiner<'a> {
                 t.set(axis, AxisState::new(AxisType::V.join(AxisType::P)));
             }
         }
-        (a.is_some() || b.is_some() || self.ranks.is_some()).then(|| std::sync::Arc::new(t))
+        (a.is_some() || b.is_some() || self.ranks.is_some()).then(|| Arc::new(t))
     }
 
     fn objects(&mut self, heap: &mut Heap, x: ObjId, y: ObjId, depth: usize, make: fn(ObjId) -> Value) -> Value {
@@ -184,6 +185,13 @@ impl<'a> Joiner<'a> {
     fn tensors(&self, x: &TensorType, y: &TensorType) -> TensorType {
         let mut out = x.join(y);
         let Some(ranks) = &self.ranks else { return out };
+        if let (Some(a), Some(b)) = (&x.term, &y.term)
+            && x.zero != y.zero
+        {
+            // What some ranks keep and the others set to zero.
+            let kept = if x.zero { b } else { a };
+            out.term = Some(Arc::new(Term::Mask { axes: ranks.clone(), x: kept.clone() }));
+        }
         if ranks.iter().any(crate::types::Axis::is_variable) {
             // The ranks of some group computed different things: any axis may be among them.
             for axis in LocalType::axes_of([&x.local, &y.local]) {

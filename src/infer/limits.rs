@@ -25,3 +25,5 @@ pub const MAX_PATH: usize = 8;
 pub const MAX_RULE_ATOMS: usize = 5;
 /// Worlds that a joined world is taken apart into to say when a finding holds.
 pub const MAX_EXPANDED: usize = 12;
+/// Steps of the bodies of one autograd function, for each number of dims that is tried.
+pub const DERIVATION_STEPS: u64 = 3_000;

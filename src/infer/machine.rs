@@ -51,6 +51,10 @@ pub struct Machine<'a> {
     pub quiet: bool,
     /// Enclosing loops that are run to a fixpoint rather than element by element.
     pub loop_depth: usize,
+    /// An autograd function whose type is being derived.
+    pub deriving: Option<super::autograd::Deriving>,
+    /// What was derived before in this root.
+    pub derivations: Vec<super::autograd::Remembered>,
     /// Parameters of the root whose Python annotation says that they are no tensors.
     pub non_tensors: std::collections::BTreeSet<Name>,
 }
@@ -72,6 +76,8 @@ impl<'a> Machine<'a> {
             rank_restricted: AxisSet::default(),
             quiet: false,
             loop_depth: 0,
+            deriving: None,
+            derivations: Vec::new(),
             non_tensors: std::collections::BTreeSet::new(),
         }
     }
@@ -146,7 +152,7 @@ impl<'a> Machine<'a> {
 
     /// Whether the code under execution runs on some of the ranks of an axis only. A group that nothing resolves may be any.
     pub fn is_restricted(&self, axis: &crate::types::Axis) -> bool {
-        self.rank_restricted.iter().any(|a| a == axis || a.is_variable())
+        self.rank_restricted.iter().chain(self.w.modes.ranks.iter()).any(|a| a == axis || a.is_variable())
     }
 
     /// What is known of a tensor value, if it is one.

@@ -63,6 +63,10 @@ impl Machine<'_> {
             self.backward(id, base, args);
             return Value::NONE;
         }
+        if name == "wait" {
+            // The result of a functional collective is the tensor that it stands for.
+            return base.clone();
+        }
         let all = args.with_first(base.clone());
         match self.rules.tensor_method(name).cloned() {
             Some(rule) => self.apply_op(id, &rule, &all),
@@ -131,8 +135,20 @@ impl Machine<'_> {
         Some(self.apply_op(id, &rule, &args.with_first(base.clone())))
     }
 
-    /// Applies an operation's rule.
+    /// Applies an operation's rule; in an autograd function that is derived, its result is a term.
     pub fn apply_op(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
+        if self.deriving.is_none() {
+            return self.apply_typed(id, rule, args);
+        }
+        let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new() };
+        let term = self.term_of_op(&call, args);
+        let value = self.apply_typed(id, rule, args);
+        self.set_term(&value, &term);
+        value
+    }
+
+    fn apply_typed(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);
         let checked = self.w.modes.typecheck.is_some();

@@ -1,9 +1,10 @@
 //! What the inference of one root yields: findings, types of variables, coverage. In: facts recorded during execution.
 //! Out: [`Output`], merged over roots in order. Never: words. Next: `finding.rs`.
 
+use super::autograd::Case;
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
-use crate::project::FuncRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place};
 use crate::types::{LocalType, TensorType};
 use rustc_hash::FxHashMap;
@@ -62,6 +63,14 @@ pub struct Exit {
     pub is_tuple: bool,
 }
 
+/// What was derived of an autograd function, at its definition or at a call.
+#[derive(Clone, Debug)]
+pub struct DerivedRow {
+    pub class: ClassRef,
+    pub place: Place,
+    pub cases: Vec<Case>,
+}
+
 /// Counts for `--coverage`.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -96,6 +105,7 @@ pub struct Output {
     row_index: FxHashMap<(FuncRef, Place, Name), usize>,
     /// Ends of functions whose types are asked for.
     pub exits: Vec<Exit>,
+    pub derived: Vec<DerivedRow>,
     pub coverage: Coverage,
     /// Worlds that passed a checked place without a finding.
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
@@ -177,6 +187,7 @@ impl Output {
             self.row(row);
         }
         self.exits.extend(other.exits);
+        self.derived.extend(other.derived);
         for (place, known) in other.coverage.collectives {
             self.coverage.site(place, known);
         }

@@ -192,6 +192,12 @@ impl Scan<'_> {
         }
     }
 
+    /// Whether a name is a class of the project: `Function.apply` has the type that its source implies.
+    fn is_class(&self, base: &Operand) -> bool {
+        let Operand::Global(base) = base else { return false };
+        matches!(self.project.member(self.at.module, base), Some(Resolved::Class(_)))
+    }
+
     /// A common name of something outside the project whose path has a rule.
     fn tells_by_path(&self, base: &Operand, name: &Name) -> bool {
         let Operand::Global(base) = base else { return false };
@@ -251,6 +257,7 @@ impl Scan<'_> {
             }
             Rvalue::CallMethod { base, name, args } => {
                 self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
+                self.direct |= name == "apply" && self.is_class(base);
                 self.methods.push(name.clone());
                 self.operand(base);
                 for arg in args {

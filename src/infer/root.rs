@@ -60,6 +60,7 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         }
     }
     let roots = functions(project, &settings.relevance, &out);
+    derivations(&Run { project, rules, files, settings, built: FxHashMap::default() }, &mut out);
     let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
     run.roots(&roots.0, &mut out);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = roots.1.into_iter().partition(|f| out.executed.contains(f));
@@ -68,6 +69,30 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         run.signatures(&called, &mut out);
     }
     out
+}
+
+/// Derives every autograd function of the project.
+fn derivations(run: &Run<'_>, out: &mut Output) {
+    let mut classes: Vec<(ClassRef, FuncRef)> = Vec::new();
+    for (module, m) in run.project.modules.iter_enumerated() {
+        for class in m.ir.classes.ids() {
+            let at = ClassRef { module, class };
+            let forward = m.ir.classes[class].methods.iter().find(|(name, _)| name == "forward");
+            if let Some((_, func)) = forward
+                && run.settings.statics.external_bases(at).any(|b| run.rules.autograd_base(b))
+            {
+                classes.push((at, FuncRef { module, func: *func }));
+            }
+        }
+    }
+    let outputs: Vec<Option<Output>> = classes
+        .par_iter()
+        .with_max_len(1)
+        .map(|(class, forward)| run.guarded(|m| m.derivation_root(*class, *forward)))
+        .collect();
+    for ((_, forward), output) in classes.iter().zip(outputs) {
+        out.merge(output.unwrap_or_else(|| failed(*forward)));
+    }
 }
 
 /// What every root sees, and the objects that roots share.

@@ -7,7 +7,7 @@ use super::value::{ObjId, Value};
 use crate::ir::LocalId;
 use crate::project::FuncRef;
 use crate::source::{Idx, Name};
-use crate::types::Mesh;
+use crate::types::{AxisSet, Mesh};
 use std::sync::Arc;
 
 /// The checker of the run-time tool, as set by enclosing `with` blocks.
@@ -21,11 +21,13 @@ pub struct Modes {
     pub mesh: Option<Arc<Mesh>>,
     /// Whether gradients are recorded.
     pub grad: bool,
+    /// Axes some of whose ranks have left the function by an early return.
+    pub ranks: AxisSet,
 }
 
 impl Default for Modes {
     fn default() -> Self {
-        Modes { typecheck: None, global: false, mesh: None, grad: true }
+        Modes { typecheck: None, global: false, mesh: None, grad: true, ranks: AxisSet::default() }
     }
 }
 

@@ -204,6 +204,11 @@ impl RuleBook {
         self.op(&format!("torch.Tensor.{name}"))
     }
 
+    /// Whether a class outside the project is the base of autograd functions.
+    pub fn autograd_base(&self, path: &str) -> bool {
+        matches!(self.get(path), Some(Entry::Intrinsic(rule)) if rule.does == "autograd-function")
+    }
+
     /// The mark that an attribute of a parameter is.
     pub fn mark(&self, name: &str) -> Option<&Arc<MarkRule>> {
         match self.by_name.get(format!(".{name}").as_str()) {

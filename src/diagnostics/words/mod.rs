@@ -2,6 +2,7 @@
 //! Never: detection. Titles stand alone: the consequence in the user's names, axis in backticks, lowercase, no period.
 //! Next: `operator.rs`, `collective.rs`, `contract.rs`.
 
+mod autograd;
 mod collective;
 mod contract;
 mod operator;
@@ -55,6 +56,9 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::DimConflict { .. }
         | FindingKind::UnevenShard { .. }
         | FindingKind::BackwardLoss { .. } => words.collective(finding),
+        FindingKind::NotAdjoint { .. } | FindingKind::OtherGroup { .. } | FindingKind::GradientCount { .. } => {
+            words.autograd(finding)
+        }
         FindingKind::DeclaredMismatch { .. }
         | FindingKind::BadArguments { .. }
         | FindingKind::UnknownInAnnotation { .. }

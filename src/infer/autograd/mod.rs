@@ -10,5 +10,6 @@ mod meaning;
 mod numeric;
 mod terms;
 
-pub use derive::{Case, Derived, Signature, Trouble, derive_all};
+pub use apply::{Remembered, shown_dim};
+pub use derive::{CONTEXT, Case, nearest, Derived, Signature, Trouble};
 pub use terms::Deriving;

@@ -1,0 +1,289 @@
+//! Use of derived signatures: calls of `apply`, and what is wrong with a function. In: a derivation and a call. Out: values by world,
+//! findings. Never: derivation itself. Source: DESIGN.md section 6. Next: `derive.rs`.
+
+use super::super::exec::is_opaque;
+use super::super::expr::CallArgs;
+use super::super::finding::FindingKind;
+use super::super::formula::{Facts, Formula};
+use super::super::machine::{Activation, Eval, Machine};
+use super::super::output::{DerivedRow, Output, Pass};
+use super::super::value::Value;
+use super::super::world::World;
+use super::derive::{Case, Derived, Signature, Trouble, nearest};
+use crate::ir::StmtId;
+use crate::project::{ClassRef, FuncRef};
+use crate::rules::collective::DimRef;
+use crate::rules::signature::Parameter;
+use crate::rules::{Arg, CollectiveRule, Form, Kind, Pattern, Role, Signature as Parameters, Transition, apply};
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Tri};
+use std::sync::Arc;
+
+/// A derivation that a root has made: the class, the arguments that are no tensors, and what the world knew.
+#[derive(Clone, Debug)]
+pub struct Remembered {
+    class: ClassRef,
+    arguments: Vec<(Option<Name>, Value)>,
+    facts: Facts,
+    derived: Option<Arc<Derived>>,
+}
+
+impl Machine<'_> {
+    /// Derives a class with unknown arguments, as a root.
+    pub fn derivation_root(mut self, class: ClassRef, at: FuncRef) -> Output {
+        self.stack = vec![Activation { func: at, call: None }];
+        self.w.modes.mesh = self.settings.mesh_of(class.module);
+        let derived = self.derive(class, None);
+        if let Some(derived) = derived {
+            let place = self.place_of(self.project.func(at).name_span);
+            self.tell(&derived, place);
+        }
+        self.out.finish();
+        self.out
+    }
+
+    /// Notes the signatures of a class, and reports what is wrong with it.
+    fn tell(&mut self, derived: &Derived, place: Place) {
+        if self.quiet {
+            return;
+        }
+        self.out.derived.push(DerivedRow { class: derived.class, place, cases: derived.cases.clone() });
+        let known = self.w.facts.clone();
+        for case in &derived.cases {
+            self.w.facts = case.facts.clone();
+            match &case.trouble {
+                Some(trouble) => self.report_function(derived.class, case, trouble),
+                None if !case.legal.is_empty() => self.passed(case.backward_at, Pass::Right),
+                None => self.passed(case.backward_at, Pass::Unknown),
+            }
+        }
+        self.w.facts = known;
+    }
+
+    fn report_function(&mut self, class: ClassRef, case: &Case, trouble: &Trouble) {
+        let class = self.project.class(class).name.clone();
+        let kind = match trouble {
+            Trouble::NotAdjoint => FindingKind::NotAdjoint {
+                class,
+                forward: case.forward.clone(),
+                backward: case.backward[0].clone(),
+                forward_at: case.forward_at,
+                axes: case.axes.clone(),
+                nearest: nearest(case),
+            },
+            Trouble::OtherGroup(forward, backward) => FindingKind::OtherGroup {
+                class,
+                forward: forward.clone(),
+                backward: backward.clone(),
+                forward_at: case.forward_at,
+            },
+            Trouble::Count { returned, expected } => {
+                FindingKind::GradientCount { class, returned: *returned, expected: *expected }
+            }
+        };
+        self.report(case.backward_at, kind);
+    }
+
+    /// `Function.apply(...)`
+    pub fn apply_function(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
+        let Some(derived) = self.remembered(class, args) else {
+            self.unresolved(args, "apply");
+            return Eval::One(Value::Unknown);
+        };
+        let place = self.place(id);
+        self.tell(&derived, place);
+        let mut pending = vec![std::mem::take(&mut self.w)];
+        let mut outcomes: Vec<(World, Value)> = Vec::new();
+        for case in &derived.cases {
+            let mut left = Vec::new();
+            for world in std::mem::take(&mut pending) {
+                let formula = beyond(&case.facts, &world.facts);
+                let mut sides = Vec::new();
+                match is_opaque(&formula) {
+                    true => sides.push((world, None)),
+                    false => self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth))),
+                }
+                for (world, truth) in sides {
+                    if truth == Some(false) {
+                        left.push(world);
+                        continue;
+                    }
+                    self.w = world;
+                    let value = match truth {
+                        Some(_) => self.typed_result(id, class, case, args),
+                        None => self.untyped_result(case),
+                    };
+                    outcomes.push((std::mem::take(&mut self.w), value));
+                }
+            }
+            pending = left;
+        }
+        for world in pending {
+            self.w = world;
+            outcomes.push((std::mem::take(&mut self.w), Value::Unknown));
+        }
+        self.exits(outcomes)
+    }
+
+    fn remembered(&mut self, class: ClassRef, args: &CallArgs) -> Option<Arc<Derived>> {
+        let plain = |v: &Value| if matches!(v, Value::Tensor(_)) { Value::Unset } else { v.clone() };
+        let arguments: Vec<_> = args.args.iter().map(|a| (a.keyword.clone(), plain(&a.value))).collect();
+        let known = self
+            .derivations
+            .iter()
+            .find(|r| r.class == class && r.facts == self.w.facts && r.arguments == arguments)
+            .map(|r| r.derived.clone());
+        if let Some(known) = known {
+            return known;
+        }
+        let facts = self.w.facts.clone();
+        let derived = self.derive(class, Some(args)).map(Arc::new);
+        self.derivations.push(Remembered { class, arguments, facts, derived: derived.clone() });
+        derived
+    }
+
+    fn untyped_result(&mut self, case: &Case) -> Value {
+        let tensor = self.new_tensor(TensorType::unknown());
+        in_place_of(case, tensor)
+    }
+
+    fn typed_result(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
+        let Some(principal) = case.principal.clone() else { return self.untyped_result(case) };
+        let value = match case.inputs.as_slice() {
+            [input] => self.one_input(id, class, case, &principal, *input, args),
+            _ => self.many_inputs(id, class, case, &principal, args),
+        };
+        in_place_of(case, value)
+    }
+
+    /// A function of one tensor is typed like a collective.
+    fn one_input(
+        &mut self,
+        id: StmtId,
+        class: ClassRef,
+        case: &Case,
+        principal: &Signature,
+        input: usize,
+        args: &CallArgs,
+    ) -> Value {
+        let all_alike = Spmd::ALL
+            .iter()
+            .all(|t| case.legal.iter().any(|s| s.sources[0].0 == *t && s.result.0 == *t));
+        let Some(arg) = args.args.get(input) else { return self.new_tensor(TensorType::unknown()) };
+        if all_alike || case.axes.is_empty() {
+            let Some(known) = self.as_tensor(&arg.value).and_then(|id| self.w.heap.tensor(id)).cloned() else {
+                return self.new_tensor(TensorType::unknown());
+            };
+            return self.new_tensor(TensorType { view_of: None, ..known });
+        }
+        let pattern = |(t, dim): (Spmd, Option<usize>)| Pattern {
+            set: if t == Spmd::Partial { AxisType::P.join(AxisType::V) } else { t.into() },
+            shard: dim.map(|d| DimRef::At(shown_dim(case, d))),
+            any_shard: false,
+        };
+        let result = Pattern { set: principal.result.0.into(), ..pattern(principal.result) };
+        let transition = Transition { source: pattern(principal.sources[0]), result };
+        let rule = as_collective(&self.project.class(class).name, input, transition);
+        self.layer_transition(id, &Arc::new(rule), args, case.axes.clone())
+    }
+
+    /// A function of several tensors: the signatures that the arguments leave.
+    fn many_inputs(
+        &mut self,
+        id: StmtId,
+        class: ClassRef,
+        case: &Case,
+        principal: &Signature,
+        args: &CallArgs,
+    ) -> Value {
+        let inputs: Vec<Option<TensorType>> = case
+            .inputs
+            .iter()
+            .map(|i| {
+                let id = args.args.get(*i).and_then(|a| self.as_tensor(&a.value))?;
+                self.w.heap.tensor(id).cloned()
+            })
+            .collect();
+        let unknown = TensorType::unknown();
+        let state = |k: usize, axis: &Axis| inputs[k].as_ref().unwrap_or(&unknown).local.get(axis).clone();
+        let mut local = LocalType::unknown();
+        let types: Vec<&LocalType> = inputs.iter().flatten().map(|t| &t.local).collect();
+        for axis in LocalType::axes_of(types) {
+            // On other axes it is local mathematics.
+            let operands: Vec<Arg> = (0..inputs.len())
+                .map(|k| Arg { set: state(k, &axis).set, grad: Tri::Unknown, role: Role::Term })
+                .collect();
+            let set = apply(Kind::Multilinear, &operands).map_or(AxisType::ALL, |a| a.result);
+            local.set(&axis, AxisState::new(set));
+        }
+        let mut fits = true;
+        for axis in case.axes.iter() {
+            let accepts = |s: &&Signature| {
+                s.sources.iter().enumerate().all(|(k, (t, _))| {
+                    let set = state(k, axis).set;
+                    set.contains(*t) || *t == Spmd::Partial && set.contains(Spmd::Varying)
+                })
+            };
+            let matching: Vec<&Signature> = case.legal.iter().filter(accepts).collect();
+            fits &= !matching.is_empty();
+            let set = matching.iter().fold(AxisType::EMPTY, |set, s| set.join(s.result.0.into()));
+            let set = if set.is_empty() { AxisType::ALL } else { set };
+            let origin = Origin::new(
+                self.place(id),
+                Reason::Collective(self.project.class(class).name.clone()),
+                set.known(),
+            );
+            local.set(axis, AxisState { set, shard: None, origin: Some(origin) });
+        }
+        let _ = (fits, principal);
+        self.new_tensor(TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
+    }
+}
+
+/// What a case knows beyond the world, as a formula.
+fn beyond(case: &Facts, known: &Facts) -> Formula {
+    let atoms = case.iter().filter(|(a, _)| known.get(a).is_none());
+    let items: Vec<Formula> = atoms
+        .map(|(a, v)| match v {
+            true => Formula::Atom(a.clone()),
+            false => Formula::Atom(a.clone()).negate(),
+        })
+        .collect();
+    Formula::And(items)
+}
+
+/// The result at its place in the tuple that the function returns.
+fn in_place_of(case: &Case, value: Value) -> Value {
+    match case.outputs {
+        None => value,
+        Some(n) => Value::tuple((0..n).map(|i| if i == case.output { value.clone() } else { Value::Unknown }).collect()),
+    }
+}
+
+/// A dim as a reader writes it: the last one from the end.
+pub fn shown_dim(case: &Case, dim: usize) -> i32 {
+    let last = case.rank.checked_sub(1).is_some_and(|last| dim == last && last > 0);
+    if last { -1 } else { i32::try_from(dim).unwrap_or(0) }
+}
+
+fn as_collective(name: &Name, input: usize, transition: Transition) -> CollectiveRule {
+    let param = |i: usize| Parameter { name: Name::from(format!("{i}")), keyword_only: false, variadic: false, default: None };
+    CollectiveRule {
+        name: name.clone(),
+        args: Parameters { params: (0..=input).map(param).collect() },
+        op: Name::from("layer"),
+        form: Form::Result,
+        input,
+        output: None,
+        group: None,
+        default_group: Vec::new(),
+        transitions: vec![(None, transition)],
+        legal: Vec::new(),
+        expert: Vec::new(),
+        moves_shard: false,
+        reduce_op: None,
+        differentiable: true,
+        repair: None,
+        source: name.clone(),
+    }
+}
