@@ -263,9 +263,11 @@ fn derived(project: &Project, files: &Files, output: &Output) -> Vec<DerivedLine
         }
         let class = project.class(row.class);
         let definition = row.place.file == project.file(row.class.module)
-            && project.modules[row.class.module].ir.funcs.iter().any(|f| {
-                f.name == "forward" && f.name_span == row.place.span
-            });
+            && project.modules[row.class.module]
+                .ir
+                .funcs
+                .iter()
+                .any(|f| f.name == "forward" && f.name_span == row.place.span);
         for (i, case) in row.cases.iter().enumerate() {
             let others: Vec<Facts> =
                 row.cases.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, c)| c.facts.clone()).collect();

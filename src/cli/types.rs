@@ -3,7 +3,7 @@
 
 use super::args::{TypesFormat, TypesOptions};
 use super::check::invalid;
-use super::engine::{self, SignatureLine, TypeRow, Want};
+use super::engine::{self, DerivedLine, SignatureLine, TypeRow, Want};
 use super::failure::Failure;
 use super::project::{self, Input};
 use super::{Outcome, output};
@@ -21,7 +21,10 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
     let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
     output::write(|out| match options.output_format {
         TypesFormat::Text if options.variables => text(&report.types, out),
-        TypesFormat::Text => lines(&report.signatures, out),
+        TypesFormat::Text => {
+            functions(&report.derived, options.shared.verbose, out)?;
+            lines(&report.signatures, out)
+        }
         TypesFormat::Json => array(&report.types, out),
     })?;
     Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
@@ -30,6 +33,18 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
 fn lines(signatures: &[SignatureLine], out: &mut dyn Write) -> io::Result<()> {
     for found in signatures {
         writeln!(out, "{}:{}: {}", found.path, found.line, found.text)?;
+    }
+    Ok(())
+}
+
+/// Autograd functions, with the type that their own forward and backward imply.
+fn functions(derived: &[DerivedLine], all: bool, out: &mut dyn Write) -> io::Result<()> {
+    for found in derived.iter().filter(|d| !(d.is_call || d.axes.is_empty() && d.principal.is_none())) {
+        let axes = if found.axes.is_empty() { String::new() } else { format!(" on {}", found.axes.join(", ")) };
+        let principal = found.principal.as_deref().unwrap_or("no signature");
+        let when = if found.when.is_empty() { String::new() } else { format!("  when {}", found.when.join(" or ")) };
+        let every = if all { format!("  [{}]", found.signatures.join(" ")) } else { String::new() };
+        writeln!(out, "{}:{}: {}.apply: {principal}{axes}{when}{every}", found.path, found.line, found.class)?;
     }
     Ok(())
 }

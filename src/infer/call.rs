@@ -172,7 +172,11 @@ impl Machine<'_> {
             return Eval::One(value);
         }
         let typed = args.args.iter().any(|a| self.carries_type(&a.value, 2));
-        if !typed && self.deriving.is_none() && self.w.modes.typecheck.is_none() && !self.settings.relevance.contains(closure.func) {
+        if !typed
+            && self.deriving.is_none()
+            && self.w.modes.typecheck.is_none()
+            && !self.settings.relevance.contains(closure.func)
+        {
             return Eval::One(Value::Unknown);
         }
         self.call_closure(id, closure, args)
@@ -242,7 +246,8 @@ impl Machine<'_> {
         let mut out: Vec<(World, Value)> = Vec::new();
         for (world, value) in outcomes {
             let apart = world.modes.ranks.clone();
-            let twin = out.iter().position(|(w, _)| !apart.is_empty() && w.facts == world.facts && w.modes.ranks == apart);
+            let twin =
+                out.iter().position(|(w, _)| !apart.is_empty() && w.facts == world.facts && w.modes.ranks == apart);
             match twin {
                 Some(at) => {
                     let (w, v) = out.remove(at);
@@ -389,7 +394,9 @@ impl Machine<'_> {
         let Method::Closure(closure) = &init.method else { return Eval::One(object) };
         // What a relevant method reads of its object is what the constructor leaves there.
         let order = self.settings.linearized(self.project, class);
-        let matters = order.iter().any(|c| self.settings.relevance.has_class(*c));
+        let holds_group = |v: &Value| matches!(v, Value::Group(_) | Value::Mesh(_) | Value::Rank(_) | Value::Size(_));
+        let matters = order.iter().any(|c| self.settings.relevance.has_class(*c))
+            || args.args.iter().any(|a| holds_group(&a.value));
         let given = args.with_first(object.clone());
         let done = match matters {
             true => self.call_closure(id, closure, &given),

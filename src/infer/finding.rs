@@ -89,7 +89,14 @@ pub enum FindingKind {
     /// An annotation that does not fit its place.
     AnnotationMisfit { problem: AnnotationProblem },
     /// A backward that is not the adjoint of its forward, whatever the types.
-    NotAdjoint { class: Name, forward: Arc<Term>, backward: Arc<Term>, forward_at: Place, axes: AxisSet, nearest: Vec<Adjoint> },
+    NotAdjoint {
+        class: Name,
+        forward: Arc<Term>,
+        backward: Arc<Term>,
+        forward_at: Place,
+        axes: AxisSet,
+        nearest: Vec<Adjoint>,
+    },
     /// Forward and backward of a function communicate over different groups.
     OtherGroup { class: Name, forward: AxisSet, backward: AxisSet, forward_at: Place },
     /// A backward returns fewer gradients than the forward has arguments.

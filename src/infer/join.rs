@@ -8,7 +8,7 @@ use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::Const;
 use crate::source::Name;
-use crate::types::{Term, AxisSet, AxisState, AxisType, LocalType, TensorType};
+use crate::types::{AxisSet, AxisState, AxisType, LocalType, TensorType, Term};
 use std::sync::Arc;
 
 /// Joins worlds; allocates ids for joined objects.

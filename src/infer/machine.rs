@@ -201,6 +201,12 @@ impl<'a> Machine<'a> {
                     return Some(*id);
                 }
                 let mut t = self.settings.declared_type(path).unwrap_or_else(TensorType::unknown);
+                if let Some(deriving) = &self.deriving
+                    && let Some(at) = deriving.params.iter().position(|p| p == path)
+                {
+                    t.term = Some(std::sync::Arc::new(crate::types::Term::Arg(at)));
+                    t.shape = Some(crate::types::Shape(vec![None; deriving.rank]));
+                }
                 if self.w.modes.typecheck.is_none() && self.settings.is_index_name(path) {
                     t.grad = crate::types::Tri::No;
                 }

@@ -137,6 +137,9 @@ impl Machine<'_> {
     }
 
     fn unknown_global(&self, module: ModuleId, name: &Name) -> Value {
+        if let Some(path) = self.settings.specs.alternative(module, name) {
+            return Value::Path(path.clone());
+        }
         let path = format!("{}.{name}", self.project.modules[module].name);
         match self.settings.group_named(name) {
             Some(axes) => Value::Group(axes),

@@ -22,6 +22,7 @@ impl Machine<'_> {
             return self.written(id, call, args, ty);
         }
         match rule.result {
+            ResultForm::Number if rule.class == OpClass::Metadata => return self.shape_value(call, args),
             ResultForm::Number => {
                 let unknown = call.operands.iter().all(|o| o.ty.is_unknown());
                 return match (&ty, unknown) {

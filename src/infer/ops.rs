@@ -142,9 +142,16 @@ impl Machine<'_> {
         }
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new() };
+        self.tensors_of(&call, args);
         let term = self.term_of_op(&call, args);
         let value = self.apply_typed(id, rule, args);
         self.set_term(&value, &term);
+        if rule.name.ends_with(".contiguous")
+            && let (Value::Tensor(of), Some(Value::Tensor(base))) = (&value, args.args.first().map(|a| &a.value))
+            && let Some(t) = self.w.heap.tensor_mut(*of)
+        {
+            t.view_of = Some(base.0);
+        }
         value
     }
 

@@ -38,7 +38,7 @@ const OTHER_HINTS: &[&str] = &[
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
     (settings.statics, settings.relevance) =
         rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules));
-    settings.specs = super::specs::Specs::new(project);
+    settings.specs = super::specs::Specs::new(project, rules);
     settings.add_directives(project);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let run = Run { project, rules, files, settings, built: FxHashMap::default() };

@@ -3,7 +3,7 @@
 //! classes that differ. Next: `containers.rs`.
 
 use super::value::Value;
-use crate::ir::{ArgKind, Block, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::Name;
@@ -13,11 +13,13 @@ use rustc_hash::FxHashMap;
 #[derive(Debug, Default)]
 pub struct Specs {
     fields: FxHashMap<Name, Vec<Value>>,
+    /// Names of modules that every branch binds to the same collective under one of its names.
+    alternatives: FxHashMap<(ModuleId, Name), Name>,
 }
 
 impl Specs {
-    pub fn new(project: &Project) -> Specs {
-        let mut out = Specs::default();
+    pub fn new(project: &Project, rules: &RuleBook) -> Specs {
+        let mut out = Specs { alternatives: alternatives(project, rules), ..Specs::default() };
         let makers = makers(project);
         for (module, m) in project.modules.iter_enumerated() {
             for func in m.ir.funcs.iter() {
@@ -45,6 +47,11 @@ impl Specs {
         let rule = layer(first)?;
         let alike = candidates.iter().all(|c| layer(c).is_some_and(|r| r.types_alike(&rule)));
         alike.then(|| first.clone())
+    }
+
+    /// The collective that a name of a module stands for in every version of its library.
+    pub fn alternative(&self, module: ModuleId, name: &Name) -> Option<&Name> {
+        self.alternatives.get(&(module, name.clone()))
     }
 
     fn block<'a>(
@@ -130,4 +137,89 @@ fn makers(project: &Project) -> FxHashMap<Name, Vec<Value>> {
         }
     }
     out
+}
+
+/// Names that a module binds more than once, each time to a collective of the same kind: `f = dist.new if recent else dist.old`.
+fn alternatives(project: &Project, rules: &RuleBook) -> FxHashMap<(ModuleId, Name), Name> {
+    let mut out = FxHashMap::default();
+    for (module, m) in project.modules.iter_enumerated() {
+        let Some(body) = m.ir.funcs.iter().next() else { continue };
+        let mut temps = FxHashMap::default();
+        let mut bound: FxHashMap<Name, Vec<Option<Name>>> = FxHashMap::default();
+        bindings(project, module, body, &body.body, &mut temps, &mut bound);
+        for (name, paths) in bound {
+            let kind = |path: &Option<Name>| match path.as_ref().and_then(|p| rules.get(p)) {
+                Some(Entry::Collective(rule)) => Some((rule.op.clone(), rule.form)),
+                _ => None,
+            };
+            if let (Some(Some(first)), true) = (paths.first(), paths.len() > 1)
+                && kind(&paths[0]).is_some()
+                && paths.iter().all(|p| kind(p) == kind(&paths[0]))
+            {
+                out.insert((module, name), first.clone());
+            }
+        }
+    }
+    out
+}
+
+fn bindings<'a>(
+    project: &Project,
+    module: ModuleId,
+    func: &Func,
+    block: &'a Block,
+    temps: &mut FxHashMap<LocalId, &'a Rvalue>,
+    out: &mut FxHashMap<Name, Vec<Option<Name>>>,
+) {
+    for node in block {
+        match &node.stmt {
+            Stmt::Assign { dst, value } => {
+                if func.locals[*dst].kind == LocalKind::Temp {
+                    temps.insert(*dst, value);
+                } else {
+                    let path = path_of(project, module, func, value, temps);
+                    out.entry(func.locals[*dst].name.clone()).or_default().push(path);
+                }
+            }
+            Stmt::If { then, orelse, .. } => {
+                bindings(project, module, func, then, temps, out);
+                bindings(project, module, func, orelse, temps, out);
+            }
+            Stmt::Try { body, handlers, .. } => {
+                bindings(project, module, func, body, temps, out);
+                handlers.iter().for_each(|h| bindings(project, module, func, h, temps, out));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The dotted path that an expression spells.
+fn path_of(
+    project: &Project,
+    module: ModuleId,
+    func: &Func,
+    value: &Rvalue,
+    temps: &FxHashMap<LocalId, &Rvalue>,
+) -> Option<Name> {
+    let operand = |operand: &Operand| match operand {
+        Operand::Local(local) if func.locals[*local].kind == LocalKind::Temp => {
+            path_of(project, module, func, temps.get(local)?, temps)
+        }
+        Operand::Local(local) => external(project, module, &func.locals[*local].name),
+        Operand::Global(name) => external(project, module, name),
+        Operand::Const(_) => None,
+    };
+    match value {
+        Rvalue::Use(inner) => operand(inner),
+        Rvalue::Attr { base, name } => Some(Name::from(format!("{}.{name}", operand(base)?))),
+        _ => None,
+    }
+}
+
+fn external(project: &Project, module: ModuleId, name: &str) -> Option<Name> {
+    match project.member(module, name)? {
+        Resolved::External(path) => Some(path),
+        _ => None,
+    }
 }

@@ -104,6 +104,17 @@ pub enum Term {
         to: usize,
         x: Arc<Term>,
     },
+    /// Parts, one for each rank, along a dim of their own.
+    Stacked {
+        at: usize,
+        part: Arc<Term>,
+    },
+    /// Two dims exchanged; kept outside of collectives, whose dims change with it.
+    Swapped {
+        a: usize,
+        b: usize,
+        x: Arc<Term>,
+    },
     /// Local mathematics.
     Math {
         linearity: Linearity,
@@ -113,8 +124,46 @@ pub enum Term {
 }
 
 impl Term {
+    /// Two dims exchanged; twice the same is nothing.
+    pub fn swapped(x: &Arc<Term>, a: usize, b: usize) -> Term {
+        let (a, b) = (a.min(b), a.max(b));
+        match x.as_ref() {
+            _ if a == b => x.as_ref().clone(),
+            Term::Swapped { a: c, b: d, x } if (a, b) == (*c, *d) => x.as_ref().clone(),
+            Term::Unknown => Term::Unknown,
+            _ => Term::Swapped { a, b, x: x.clone() },
+        }
+    }
+
+    /// A step along dims of a tensor whose dims were exchanged is the step along the dims before, and the exchange after it.
+    pub fn through(x: &Arc<Term>, dims: &[usize], step: impl Fn(&Arc<Term>, &[usize]) -> Term) -> Term {
+        match x.as_ref() {
+            Term::Swapped { a, b, x } => {
+                let before: Vec<usize> = dims
+                    .iter()
+                    .map(|d| {
+                        if d == a {
+                            *b
+                        } else if d == b {
+                            *a
+                        } else {
+                            *d
+                        }
+                    })
+                    .collect();
+                let inner = Arc::new(Term::through(x, &before, step));
+                Term::swapped(&inner, *a, *b)
+            }
+            _ => step(x, dims),
+        }
+    }
+
     /// Any part of a tensor along a dim.
     pub fn chunk(x: &Arc<Term>, dim: usize) -> Term {
+        Term::through(x, &[dim], |x, dims| Term::plain_chunk(x, dims[0]))
+    }
+
+    fn plain_chunk(x: &Arc<Term>, dim: usize) -> Term {
         match x.as_ref() {
             Term::AllGather { axes, dim: d, x } if *d == dim => Term::Gathered { axes: axes.clone(), x: x.clone() },
             Term::AllToAll { axes, split, concat, x } if *concat == dim => {
@@ -127,6 +176,10 @@ impl Term {
 
     /// Parts of one kind joined along a dim.
     pub fn cat(part: &Arc<Term>, dim: usize) -> Term {
+        Term::through(part, &[dim], |x, dims| Term::plain_cat(x, dims[0]))
+    }
+
+    fn plain_cat(part: &Arc<Term>, dim: usize) -> Term {
         match part.as_ref() {
             Term::Gathered { axes, x } => Term::AllGather { axes: axes.clone(), dim, x: x.clone() },
             Term::Exchanged { axes, split, x } => {
@@ -150,6 +203,10 @@ impl Term {
 
     /// The part that belongs to the rank itself.
     pub fn own(part: &Arc<Term>, axes: &AxisSet) -> Term {
+        Term::through(part, &[], |x, _| Term::plain_own(x, axes))
+    }
+
+    fn plain_own(part: &Arc<Term>, axes: &AxisSet) -> Term {
         match part.as_ref() {
             Term::Chunk { dim, x } => Term::Split { axes: axes.clone(), dim: *dim, x: x.clone() },
             Term::Gathered { axes: over, x } if over == axes => x.as_ref().clone(),
@@ -161,7 +218,11 @@ impl Term {
     }
 
     /// The sum over ranks of a tensor, of which each keeps its part along the first dim.
-    pub fn reduce_scatter(x: &Arc<Term>, axes: AxisSet, by: Reduction, dim: usize) -> Term {
+    pub fn reduce_scatter(x: &Arc<Term>, axes: &AxisSet, by: Reduction, dim: usize) -> Term {
+        Term::through(x, &[dim], |x, dims| Term::plain_reduce_scatter(x, axes.clone(), by, dims[0]))
+    }
+
+    fn plain_reduce_scatter(x: &Arc<Term>, axes: AxisSet, by: Reduction, dim: usize) -> Term {
         match x.as_ref() {
             Term::Moved { from, to, x } if *to == dim => Term::ReduceScatter { axes, dim: *from, by, x: x.clone() },
             Term::Chunk { dim, x } => Term::ReduceScatter { axes, dim: *dim, by, x: x.clone() },
@@ -171,12 +232,17 @@ impl Term {
     }
 
     /// Parts along the first dim exchanged and joined along it.
-    pub fn all_to_all(x: &Arc<Term>, axes: AxisSet) -> Term {
-        match x.as_ref() {
-            Term::Moved { from, to: 0, x } => Term::AllToAll { axes, split: *from, concat: 0, x: x.clone() },
+    pub fn all_to_all(x: &Arc<Term>, axes: &AxisSet) -> Term {
+        Term::through(x, &[0, 0], |x, dims| match x.as_ref() {
+            Term::Moved { from, to, x } if *to == dims[0] => {
+                Term::AllToAll { axes: axes.clone(), split: *from, concat: dims[1], x: x.clone() }
+            }
+            Term::Stacked { at: 0, part } => {
+                Term::Stacked { at: 0, part: Arc::new(Term::exchanged(part, axes.clone())) }
+            }
             Term::Unknown => Term::Unknown,
-            _ => Term::AllToAll { axes, split: 0, concat: 0, x: x.clone() },
-        }
+            _ => Term::AllToAll { axes: axes.clone(), split: dims[0], concat: dims[1], x: x.clone() },
+        })
     }
 
     /// What a list of parts is after each was sent to its rank.
@@ -201,7 +267,9 @@ impl Term {
             | Term::Chunk { x, .. }
             | Term::Gathered { x, .. }
             | Term::Exchanged { x, .. }
-            | Term::Moved { x, .. } => Some(x),
+            | Term::Moved { x, .. }
+            | Term::Swapped { x, .. }
+            | Term::Stacked { part: x, .. } => Some(x),
             Term::Arg(_) | Term::Grad(_) | Term::Fresh | Term::Equal | Term::Math { .. } | Term::Unknown => None,
         }
     }

@@ -92,6 +92,7 @@ fn step(term: &Term) -> Option<String> {
         Term::Scale { up: false, .. } => "divided by the number of ranks".to_string(),
         Term::Mask { .. } => "zero except on one rank".to_string(),
         Term::Moved { from, to, .. } => format!("parts of dim {from} joined on dim {to}"),
+        Term::Swapped { a, b, .. } => format!("dims {a} and {b} exchanged"),
         Term::Math { .. } => "local mathematics".to_string(),
         Term::Arg(_)
         | Term::Grad(_)
@@ -100,6 +101,7 @@ fn step(term: &Term) -> Option<String> {
         | Term::Chunk { .. }
         | Term::Gathered { .. }
         | Term::Exchanged { .. }
+        | Term::Stacked { .. }
         | Term::Unknown => return None,
     })
 }

@@ -16,7 +16,7 @@ use crate::rules::collective::DimRef;
 use crate::rules::signature::Parameter;
 use crate::rules::{Arg, CollectiveRule, Form, Kind, Pattern, Role, Signature as Parameters, Transition, apply};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Tri};
+use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Term, Tri};
 use std::sync::Arc;
 
 /// A derivation that a root has made: the class, the arguments that are no tensors, and what the world knew.
@@ -86,6 +86,9 @@ impl Machine<'_> {
 
     /// `Function.apply(...)`
     pub fn apply_function(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
+        if self.deriving.is_some() {
+            return self.forward_of(class, args);
+        }
         let Some(derived) = self.remembered(class, args) else {
             self.unresolved(args, "apply");
             return Eval::One(Value::Unknown);
@@ -151,7 +154,7 @@ impl Machine<'_> {
         let Some(principal) = case.principal.clone() else { return self.untyped_result(case) };
         let value = match case.inputs.as_slice() {
             [input] => self.one_input(id, class, case, &principal, *input, args),
-            _ => self.many_inputs(id, class, case, &principal, args),
+            _ => self.many_inputs(id, class, case, args),
         };
         in_place_of(case, value)
     }
@@ -166,11 +169,14 @@ impl Machine<'_> {
         input: usize,
         args: &CallArgs,
     ) -> Value {
-        let all_alike = Spmd::ALL
-            .iter()
-            .all(|t| case.legal.iter().any(|s| s.sources[0].0 == *t && s.result.0 == *t));
+        let all_alike = Spmd::ALL.iter().all(|t| case.legal.iter().any(|s| s.sources[0].0 == *t && s.result.0 == *t));
         let Some(arg) = args.args.get(input) else { return self.new_tensor(TensorType::unknown()) };
-        if all_alike || case.axes.is_empty() {
+        // A factor on the gradient alone makes up for another one elsewhere; the value is what it was.
+        let scaled = !case.communicates() && matches!(*case.forward, Term::Arg(_));
+        if !case.communicates() && !scaled && !all_alike {
+            return self.new_tensor(TensorType::unknown());
+        }
+        if all_alike || scaled || case.axes.is_empty() {
             let Some(known) = self.as_tensor(&arg.value).and_then(|id| self.w.heap.tensor(id)).cloned() else {
                 return self.new_tensor(TensorType::unknown());
             };
@@ -183,19 +189,17 @@ impl Machine<'_> {
         };
         let result = Pattern { set: principal.result.0.into(), ..pattern(principal.result) };
         let transition = Transition { source: pattern(principal.sources[0]), result };
-        let rule = as_collective(&self.project.class(class).name, input, transition);
+        let op = match case.forward.as_ref() {
+            Term::AllReduce { .. } => "all_reduce",
+            Term::ReduceScatter { .. } => "reduce_scatter",
+            _ => "layer",
+        };
+        let rule = as_collective(&self.project.class(class).name, op, input, transition);
         self.layer_transition(id, &Arc::new(rule), args, case.axes.clone())
     }
 
     /// A function of several tensors: the signatures that the arguments leave.
-    fn many_inputs(
-        &mut self,
-        id: StmtId,
-        class: ClassRef,
-        case: &Case,
-        principal: &Signature,
-        args: &CallArgs,
-    ) -> Value {
+    fn many_inputs(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
         let inputs: Vec<Option<TensorType>> = case
             .inputs
             .iter()
@@ -216,26 +220,28 @@ impl Machine<'_> {
             let set = apply(Kind::Multilinear, &operands).map_or(AxisType::ALL, |a| a.result);
             local.set(&axis, AxisState::new(set));
         }
-        let mut fits = true;
         for axis in case.axes.iter() {
-            let accepts = |s: &&Signature| {
+            let fits_as = |s: &Signature, lenient: bool| {
                 s.sources.iter().enumerate().all(|(k, (t, _))| {
                     let set = state(k, axis).set;
-                    set.contains(*t) || *t == Spmd::Partial && set.contains(Spmd::Varying)
+                    // What differs is taken for a sum only where nothing else fits.
+                    set.contains(*t) || lenient && *t == Spmd::Partial && set.contains(Spmd::Varying)
                 })
             };
-            let matching: Vec<&Signature> = case.legal.iter().filter(accepts).collect();
-            fits &= !matching.is_empty();
+            let lenient = !case.legal.iter().any(|s| fits_as(s, false));
+            let accepts = |s: &&Signature| fits_as(s, lenient);
+            // Of results that differ only in how they are taken, the one that tells most.
+            let first = |s: &&Signature| {
+                let alike = |o: &&Signature| o.sources == s.sources;
+                case.legal.iter().find(alike).is_some_and(|o| o.result == s.result)
+            };
+            let matching: Vec<&Signature> = case.legal.iter().filter(accepts).filter(first).collect();
             let set = matching.iter().fold(AxisType::EMPTY, |set, s| set.join(s.result.0.into()));
             let set = if set.is_empty() { AxisType::ALL } else { set };
-            let origin = Origin::new(
-                self.place(id),
-                Reason::Collective(self.project.class(class).name.clone()),
-                set.known(),
-            );
+            let origin =
+                Origin::new(self.place(id), Reason::Collective(self.project.class(class).name.clone()), set.known());
             local.set(axis, AxisState { set, shard: None, origin: Some(origin) });
         }
-        let _ = (fits, principal);
         self.new_tensor(TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
     }
 }
@@ -256,7 +262,9 @@ fn beyond(case: &Facts, known: &Facts) -> Formula {
 fn in_place_of(case: &Case, value: Value) -> Value {
     match case.outputs {
         None => value,
-        Some(n) => Value::tuple((0..n).map(|i| if i == case.output { value.clone() } else { Value::Unknown }).collect()),
+        Some(n) => {
+            Value::tuple((0..n).map(|i| if i == case.output { value.clone() } else { Value::Unknown }).collect())
+        }
     }
 }
 
@@ -266,12 +274,13 @@ pub fn shown_dim(case: &Case, dim: usize) -> i32 {
     if last { -1 } else { i32::try_from(dim).unwrap_or(0) }
 }
 
-fn as_collective(name: &Name, input: usize, transition: Transition) -> CollectiveRule {
-    let param = |i: usize| Parameter { name: Name::from(format!("{i}")), keyword_only: false, variadic: false, default: None };
+fn as_collective(name: &Name, op: &str, input: usize, transition: Transition) -> CollectiveRule {
+    let param =
+        |i: usize| Parameter { name: Name::from(format!("{i}")), keyword_only: false, variadic: false, default: None };
     CollectiveRule {
         name: name.clone(),
         args: Parameters { params: (0..=input).map(param).collect() },
-        op: Name::from("layer"),
+        op: Name::from(op),
         form: Form::Result,
         input,
         output: None,

@@ -5,7 +5,7 @@ use super::super::expr::CallArgs;
 use super::super::finding::Adjoint;
 use super::super::heap::{Cell, ObjectCell, ObjectClass};
 use super::super::limits::DERIVATION_STEPS;
-use super::super::machine::{Activation, Machine};
+use super::super::machine::{Activation, Eval, Machine};
 use super::super::value::{ObjId, Value};
 use super::super::world::{Flow, Frame, World};
 use super::numeric;
@@ -50,6 +50,16 @@ pub struct Case {
     pub backward: Vec<Arc<Term>>,
     pub forward_at: Place,
     pub backward_at: Place,
+}
+
+impl Case {
+    /// Whether the ranks exchange anything, forward or backward.
+    pub fn communicates(&self) -> bool {
+        let mut steps = Vec::new();
+        self.forward.steps(&mut steps);
+        self.backward.iter().for_each(|t| t.steps(&mut steps));
+        steps.iter().any(|s| s.communicates())
+    }
 }
 
 /// A typing of the arguments and the result, with the dims that are split where the terms show them.
@@ -119,6 +129,21 @@ impl Machine<'_> {
         self.deriving = None;
         (self.w, self.quiet, self.steps, self.budget, self.rank_restricted) = saved;
         best
+    }
+
+    /// A function that a body under derivation applies is its forward.
+    pub fn forward_of(&mut self, class: ClassRef, args: &CallArgs) -> Eval {
+        let Some(methods) = self.methods_of(class).filter(|_| !args.open) else { return Eval::One(Value::Unknown) };
+        if self.stack.len() >= super::super::limits::MAX_CALL_DEPTH {
+            return Eval::One(Value::Unknown);
+        }
+        let mut given: Vec<Value> = args.args.iter().map(|a| a.value.clone()).collect();
+        if methods.setup.is_none() {
+            let context = self.context(given.len());
+            given.insert(0, context);
+        }
+        let outcomes = self.body(methods.forward, &given);
+        self.exits(outcomes)
     }
 
     fn cases(&mut self, methods: &Methods, args: Option<&CallArgs>, rank: usize) -> Vec<Case> {
@@ -382,7 +407,7 @@ fn decide(case: &mut Case, mesh: Option<AxisSet>) {
                 result: (d, to.filter(|_| d == Spmd::Varying)),
             })
             .collect();
-        if case.legal.is_empty() {
+        if case.legal.is_empty() && case.communicates() {
             case.trouble = Some(Trouble::NotAdjoint);
         }
     } else {
@@ -391,18 +416,27 @@ fn decide(case: &mut Case, mesh: Option<AxisSet>) {
             t.steps(&mut steps);
             steps.iter().any(|s| matches!(s, Term::Unknown))
         };
-        if unknown(&case.forward) || case.backward.iter().any(unknown) {
+        // A gradient that is not followed, such as one that a kernel accumulates, says nothing; that of the first argument has to.
+        let known: Vec<(usize, &Term)> = case
+            .inputs
+            .iter()
+            .copied()
+            .zip(&case.backward)
+            .filter(|(_, t)| !unknown(t))
+            .map(|(i, t)| (i, t.as_ref()))
+            .collect();
+        if unknown(&case.forward) || known.first().map(|(i, _)| *i) != case.inputs.first().copied() {
             return;
         }
-        let gradients: Vec<(usize, &Term)> =
-            case.inputs.iter().copied().zip(case.backward.iter().map(Arc::as_ref)).collect();
-        case.legal = super::meaning::signatures(&case.forward, &gradients)
+        let (inputs, legal) = super::meaning::signatures(&case.forward, &known);
+        case.legal = legal
             .into_iter()
             .map(|(sources, d)| Signature {
                 sources: sources.into_iter().map(|s| (s, None)).collect(),
                 result: (d, None),
             })
             .collect();
+        case.inputs = inputs;
     }
     case.principal = principal(case, pure);
 }
@@ -447,17 +481,14 @@ fn dims(forward: &Term) -> (Option<usize>, Option<usize>) {
 /// The signature that tells most: of a chain the one that keeps the whole tensor, else the one with most that is split.
 fn principal(case: &Case, pure: bool) -> Option<Signature> {
     let order = |t: Spmd, best: [Spmd; 4]| best.iter().position(|b| *b == t).unwrap_or(4);
-    let result = |s: &Signature| {
-        order(s.result.0, [Spmd::Replicate, Spmd::Invariant, Spmd::Varying, Spmd::Partial])
-    };
+    let result = |s: &Signature| order(s.result.0, [Spmd::Replicate, Spmd::Invariant, Spmd::Varying, Spmd::Partial]);
     if pure {
         let keeps = |s: &&Signature| {
             let (source, from) = s.sources[0];
             numeric::keeps_whole(&case.forward, source, from, s.result.0, s.result.1)
         };
-        let source = |s: &Signature| {
-            order(s.sources[0].0, [Spmd::Partial, Spmd::Invariant, Spmd::Varying, Spmd::Replicate])
-        };
+        let source =
+            |s: &Signature| order(s.sources[0].0, [Spmd::Partial, Spmd::Invariant, Spmd::Varying, Spmd::Replicate]);
         let rank = |s: &&Signature| (!keeps(s), source(s), result(s));
         return case.legal.iter().min_by_key(rank).cloned();
     }
@@ -553,9 +584,10 @@ pub fn nearest(case: &Case) -> Vec<Adjoint> {
         let pairs = numeric::signatures(&case.forward, &backward);
         let dim = |t: Spmd, d: Option<usize>| d.filter(|_| t == Spmd::Varying);
         let fits = pairs.into_iter().map(|(s, d)| ((s, dim(s, from)), (d, dim(d, to))));
-        let best = fits.filter(|(s, d)| numeric::keeps_whole(&case.forward, s.0, s.1, d.0, d.1)).max_by_key(|(s, d)| {
-            (s.0 == Spmd::Partial, s.0 == Spmd::Invariant, d.0 == Spmd::Replicate, d.0 == Spmd::Invariant)
-        });
+        let best =
+            fits.filter(|(s, d)| numeric::keeps_whole(&case.forward, s.0, s.1, d.0, d.1)).max_by_key(|(s, d)| {
+                (s.0 == Spmd::Partial, s.0 == Spmd::Invariant, d.0 == Spmd::Replicate, d.0 == Spmd::Invariant)
+            });
         if let Some((source, result)) = best
             && !out.iter().any(|a| *a.backward == backward)
         {

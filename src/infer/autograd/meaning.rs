@@ -57,11 +57,8 @@ pub fn meaning(term: &Term, args: &dyn Fn(usize) -> Meaning, grad: Meaning) -> O
             other => other,
         },
         Term::Broadcast { .. } => Meaning::Equal,
-        Term::Scale { x, .. } | Term::Moved { x, .. } | Term::Chunk { x, .. } => of(x)?,
-        Term::Gathered { x, .. } | Term::Exchanged { x, .. } => {
-            of(x)?;
-            return None;
-        }
+        Term::Scale { x, .. } | Term::Moved { x, .. } | Term::Swapped { x, .. } | Term::Chunk { x, .. } => of(x)?,
+        Term::Gathered { .. } | Term::Exchanged { .. } | Term::Stacked { .. } => return None,
         Term::Math { linearity, operands } => {
             let operands: Option<Vec<Meaning>> = operands.iter().map(|o| of(o)).collect();
             return combined(*linearity, &operands?);
@@ -96,19 +93,43 @@ fn serves(gradient: Meaning, t: Spmd) -> bool {
 /// Arguments of which a function may have so many; more are not enumerated.
 const MOST_ARGUMENTS: usize = 4;
 
-/// Every typing of the arguments and the result: the forward has a meaning, and the backward gives each argument its gradient.
-pub fn signatures(forward: &Term, gradients: &[(usize, &Term)]) -> Vec<(Vec<Spmd>, Spmd)> {
-    let mut out = Vec::new();
-    if gradients.is_empty() || gradients.len() > MOST_ARGUMENTS {
-        return out;
+/// The arguments that terms are made of.
+fn arguments(terms: &[&Term]) -> Vec<usize> {
+    let mut steps = Vec::new();
+    terms.iter().for_each(|t| t.steps(&mut steps));
+    let mut out: Vec<usize> = Vec::new();
+    for step in steps {
+        if let Term::Arg(i) = step
+            && !out.contains(i)
+        {
+            out.push(*i);
+        }
     }
-    for code in 0..4_usize.pow(u32::try_from(gradients.len()).unwrap_or(0)) {
-        let types: Vec<Spmd> = (0..gradients.len()).map(|k| Spmd::ALL[code / 4_usize.pow(k as u32) % 4]).collect();
-        let of = |i: usize| {
-            let at = gradients.iter().position(|(arg, _)| *arg == i);
-            // Ids, masks and the like: the same on all ranks.
-            at.map_or(Meaning::Equal, |at| Meaning::of(types[at]))
-        };
+    out.sort_unstable();
+    out
+}
+
+/// Every typing of the arguments and the result: the forward has a meaning, and the backward gives each argument its gradient. Of an
+/// argument without a gradient that is followed, any type will do. Also the arguments, in the order of the types.
+pub fn signatures(forward: &Term, gradients: &[(usize, &Term)]) -> (Vec<usize>, Vec<(Vec<Spmd>, Spmd)>) {
+    let mut out = Vec::new();
+    let mut terms: Vec<&Term> = gradients.iter().map(|(_, t)| *t).collect();
+    terms.push(forward);
+    let mut inputs = arguments(&terms);
+    inputs.extend(gradients.iter().map(|(i, _)| *i));
+    inputs.sort_unstable();
+    inputs.dedup();
+    if inputs.is_empty() || inputs.len() > MOST_ARGUMENTS || gradients.is_empty() {
+        return (inputs, out);
+    }
+    let free = |i: usize| !gradients.iter().any(|(arg, _)| *arg == i);
+    for code in 0..4_usize.pow(u32::try_from(inputs.len()).unwrap_or(0)) {
+        let types: Vec<Spmd> = (0..inputs.len()).map(|k| Spmd::ALL[code / 4_usize.pow(k as u32) % 4]).collect();
+        if inputs.iter().zip(&types).any(|(i, t)| free(*i) && matches!(t, Spmd::Invariant | Spmd::Partial)) {
+            continue;
+        }
+        let at = |i: usize| inputs.iter().position(|arg| *arg == i);
+        let of = |i: usize| at(i).map_or(Meaning::Equal, |k| Meaning::of(types[k]));
         let Some(result) = meaning(forward, &of, Meaning::Equal) else { continue };
         let results: &[Spmd] = match result {
             Meaning::Equal => &[Spmd::Replicate, Spmd::Invariant],
@@ -117,14 +138,14 @@ pub fn signatures(forward: &Term, gradients: &[(usize, &Term)]) -> Vec<(Vec<Spmd
         };
         for d in results {
             let dual = Meaning::of(d.dual());
-            let right = gradients
-                .iter()
-                .zip(&types)
-                .all(|((_, term), t)| meaning(term, &of, dual).is_some_and(|g| serves(g, *t)));
+            let right = gradients.iter().all(|(i, term)| {
+                let t = at(*i).map_or(Spmd::Replicate, |k| types[k]);
+                meaning(term, &of, dual).is_some_and(|g| serves(g, t))
+            });
             if right {
                 out.push((types.clone(), *d));
             }
         }
     }
-    out
+    (inputs, out)
 }

@@ -11,5 +11,5 @@ mod numeric;
 mod terms;
 
 pub use apply::{Remembered, shown_dim};
-pub use derive::{CONTEXT, Case, nearest, Derived, Signature, Trouble};
+pub use derive::{CONTEXT, Case, Derived, Signature, Trouble, nearest};
 pub use terms::Deriving;

@@ -56,6 +56,28 @@ impl Array {
         shape[dim] = n / RANKS;
         Some(Array { shape, data })
     }
+    /// Two dims exchanged.
+    fn swapped(&self, a: usize, b: usize) -> Array {
+        let mut shape = self.shape.clone();
+        shape.swap(a, b);
+        let stride = |shape: &[usize], dim: usize| shape[dim + 1..].iter().product::<usize>();
+        let data = (0..self.data.len())
+            .map(|at| {
+                let index = |dim: usize| at / stride(&shape, dim) % shape[dim];
+                let from = |dim: usize| {
+                    if dim == a {
+                        index(b)
+                    } else if dim == b {
+                        index(a)
+                    } else {
+                        index(dim)
+                    }
+                };
+                self.data[(0..shape.len()).map(|d| from(d) * stride(&self.shape, d)).sum::<usize>()]
+            })
+            .collect();
+        Array { shape, data }
+    }
     fn concat(parts: &[Array], dim: usize) -> Option<Array> {
         let first = parts.first()?;
         let mut shape = first.shape.clone();
@@ -145,9 +167,11 @@ fn run(term: &Term, start: &[Array]) -> Option<Vec<Array>> {
             };
             x.iter().map(moved).collect::<Option<_>>()?
         }
+        Term::Swapped { a, b, .. } => x.iter().map(|y| y.swapped(*a, *b)).collect(),
         Term::Chunk { .. }
         | Term::Gathered { .. }
         | Term::Exchanged { .. }
+        | Term::Stacked { .. }
         | Term::Math { .. }
         | Term::Arg(_)
         | Term::Grad(_)
@@ -199,6 +223,7 @@ fn rank_of(terms: [&Term; 2]) -> usize {
         Term::AllGather { dim, .. } | Term::ReduceScatter { dim, .. } | Term::Split { dim, .. } => *dim,
         Term::AllToAll { split, concat, .. } => (*split).max(*concat),
         Term::Moved { from, to, .. } => (*from).max(*to),
+        Term::Swapped { b, .. } => *b,
         _ => 0,
     });
     dims.max().unwrap_or(0) + 1
@@ -209,7 +234,7 @@ pub fn is_chain(term: &Term) -> bool {
     match term {
         Term::Arg(_) | Term::Grad(_) => true,
         Term::AllReduce { by: Reduction::Other, .. } | Term::ReduceScatter { by: Reduction::Other, .. } => false,
-        Term::Chunk { .. } | Term::Gathered { .. } | Term::Exchanged { .. } => false,
+        Term::Chunk { .. } | Term::Gathered { .. } | Term::Exchanged { .. } | Term::Stacked { .. } => false,
         other => other.inner().is_some_and(|x| is_chain(x)),
     }
 }

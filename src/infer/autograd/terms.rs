@@ -25,6 +25,11 @@ pub struct Deriving {
     pub places: Vec<Place>,
 }
 
+/// The rank's own part along a dim.
+fn split(x: &Arc<Term>, axes: &AxisSet, dim: usize) -> Term {
+    Term::through(x, &[dim], |x, dims| Term::Split { axes: axes.clone(), dim: dims[0], x: x.clone() })
+}
+
 fn unknown() -> Arc<Term> {
     Arc::new(Term::Unknown)
 }
@@ -38,6 +43,21 @@ impl Machine<'_> {
             Value::Sym(path) => self.w.symbols.get(path).map_or_else(unknown, |id| of(*id)),
             Value::Const(_) | Value::Number(None) | Value::Size(_) => Arc::new(Term::Equal),
             _ => unknown(),
+        }
+    }
+
+    /// Arguments of the function that an operation takes as tensors are tensors.
+    pub fn tensors_of(&mut self, call: &OpCall<'_>, args: &CallArgs) {
+        for param in call.rule.tensors.iter().chain(&call.rule.divisor) {
+            for at in call.bound.all(*param) {
+                let value = args.args[*at].value.clone();
+                if let Value::Sym(path) = &value
+                    && self.deriving.as_ref().is_some_and(|d| d.params.contains(path))
+                    && !self.hinted_other(path)
+                {
+                    self.as_tensor(&value);
+                }
+            }
         }
     }
 
@@ -81,11 +101,13 @@ impl Machine<'_> {
         let Some(t) = self.w.heap.tensor_mut(id) else { return };
         let (before, base) = (t.term.replace(term.clone()), t.view_of.map(ObjId));
         // A write into the parts of a buffer fills the buffer.
-        let (Some(base), Some(Term::Chunk { dim, x })) = (base, before.as_deref()) else { return };
-        if **x == Term::Fresh
-            && let Some(whole) = self.w.heap.tensor_mut(base)
-        {
-            whole.term = Some(Arc::new(Term::cat(term, *dim)));
+        let (Some(base), Some(before)) = (base, before) else { return };
+        let Some(whole) = self.w.heap.tensor_mut(base) else { return };
+        match before.as_ref() {
+            Term::Chunk { dim, x } if **x == Term::Fresh => whole.term = Some(Arc::new(Term::cat(term, *dim))),
+            // `contiguous` of a contiguous tensor is the tensor itself.
+            _ if whole.term.as_ref() == Some(&before) => whole.term = Some(term.clone()),
+            _ => {}
         }
     }
 
@@ -125,7 +147,7 @@ impl Machine<'_> {
                 let start = call.rule.args.index("start").and_then(|p| call.bound.first(p));
                 let axes = start.and_then(|i| differing(&args.args[i].value));
                 match (axes, self.dim_argument(call, args, 0)) {
-                    (Some(axes), Some(dim)) => Arc::new(Term::Split { axes, dim, x }),
+                    (Some(axes), Some(dim)) => Arc::new(split(&x, &axes, dim)),
                     _ => self.math(call, args),
                 }
             }
@@ -133,13 +155,24 @@ impl Machine<'_> {
                 Some(index) => self.term_of_index(&x, &index).unwrap_or_else(|| self.math(call, args)),
                 None => unknown(),
             },
+            "transpose" | "swapaxes" | "swapdims" | "transpose_" => {
+                let dim = |n: usize| bound(n).and_then(|v| v.as_int()).and_then(|d| self.dim_from(d));
+                known(dim(1).zip(dim(2)).map(|(a, b)| Term::swapped(&x, a, b)))
+            }
+            "t" | "T" | "mT" if self.deriving.as_ref().is_some_and(|d| d.rank == 2) => {
+                Arc::new(Term::swapped(&x, 0, 1))
+            }
             "mul" | "multiply" | "__mul__" | "__rmul__" | "mul_" | "__imul__" => self.product(call, args, true),
             "div" | "true_divide" | "divide" | "__truediv__" | "div_" | "__itruediv__" => {
                 self.product(call, args, false)
             }
             "copy_" => bound(1).map_or_else(unknown, |v| self.term(&v)),
             "view_as" => x,
-            "reshape" | "view" if self.keeps_dims(&call.bound, args) => x,
+            "reshape" | "view" => match self.reshaped(&x, &call.bound, args) {
+                Some(term) => Arc::new(term),
+                None => self.math(call, args),
+            },
+            "permute" if matches!(*x, Term::Stacked { .. }) => known(self.permuted(&x, &call.bound, args)),
             _ if call.rule.identity => x,
             _ => match call.rule.class {
                 OpClass::Equal => Arc::new(Term::Equal),
@@ -151,16 +184,45 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether a reshape names as many sizes as there are dims, all but one of them read off a tensor: nothing moves.
-    fn keeps_dims(&self, bound: &crate::rules::Bound, args: &CallArgs) -> bool {
-        let Some(rank) = self.deriving.as_ref().map(|d| d.rank) else { return false };
-        let mut sizes: Vec<Value> = bound.all(1).iter().map(|i| args.args[*i].value.clone()).collect();
-        if let [one @ (Value::List(_) | Value::Tuple(_))] = sizes.as_slice() {
-            sizes = self.literal_items(one).unwrap_or_default();
+    /// The sizes or dims given one by one, or as one sequence.
+    fn listed(&self, bound: &crate::rules::Bound, args: &CallArgs) -> Vec<Value> {
+        let values: Vec<Value> = bound.all(1).iter().map(|i| args.args[*i].value.clone()).collect();
+        match values.as_slice() {
+            [one @ (Value::List(_) | Value::Tuple(_))] => self.literal_items(one).unwrap_or_default(),
+            _ => values,
+        }
+    }
+
+    /// A reshape that names all sizes as they are, that gives the parts for the ranks a dim of their own, or takes that dim away.
+    fn reshaped(&self, x: &Arc<Term>, bound: &crate::rules::Bound, args: &CallArgs) -> Option<Term> {
+        let rank = self.deriving.as_ref()?.rank;
+        let sizes = self.listed(bound, args);
+        if let (Term::Stacked { at, part }, true) = (x.as_ref(), sizes.len() == rank) {
+            return Some(Term::cat(part, *at));
         }
         let open = sizes.iter().filter(|v| v.as_int() == Some(-1)).count();
         let read = sizes.iter().filter(|v| matches!(v, Value::Number(None))).count();
-        sizes.len() == rank && open <= 1 && open + read == rank
+        if sizes.len() == rank && open <= 1 && open + read == rank {
+            return Some(x.as_ref().clone());
+        }
+        let mut ranks = sizes.iter().enumerate().filter(|(_, v)| matches!(v, Value::Size(_)));
+        match (ranks.next(), ranks.next()) {
+            (Some((at, _)), None) if sizes.len() == rank + 1 && at < rank => {
+                Some(Term::Stacked { at, part: Arc::new(Term::chunk(x, at)) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Where a permutation takes the dim of the parts, if it leaves the others in their order.
+    fn permuted(&self, x: &Arc<Term>, bound: &crate::rules::Bound, args: &CallArgs) -> Option<Term> {
+        let Term::Stacked { at, part } = x.as_ref() else { return None };
+        let dims: Option<Vec<usize>> =
+            self.listed(bound, args).iter().map(|v| v.as_int().and_then(|d| usize::try_from(d).ok())).collect();
+        let dims = dims?;
+        let to = dims.iter().position(|d| d == at)?;
+        let rest: Vec<usize> = dims.iter().copied().filter(|d| d != at).collect();
+        rest.is_sorted().then(|| Term::Stacked { at: to, part: part.clone() })
     }
 
     /// Local mathematics on the operands that are tensors.
@@ -179,6 +241,7 @@ impl Machine<'_> {
                 Value::Tuple(_) | Value::List(_) if self.holds_tensors(&arg.value) => {
                     operands.push(self.part_term(&arg.value));
                 }
+                Value::Unknown => return unknown(),
                 _ => {}
             }
         }
@@ -265,7 +328,7 @@ impl Machine<'_> {
             }
         }
         match found {
-            Some((axes, dim)) => Some(Arc::new(Term::Split { axes, dim, x: x.clone() })),
+            Some((axes, dim)) => Some(Arc::new(split(x, &axes, dim))),
             None => Some(x.clone()),
         }
     }
@@ -324,14 +387,18 @@ impl Machine<'_> {
         let by = self.reduction(rule.reduce_op.and_then(|p| bound.first(p)).map(|i| &args.args[i].value));
         let (from, to) = self.dims_of(id, rule, args, &axes);
         match rule.op.as_str() {
-            "all_reduce" => Term::AllReduce { axes, by, x },
+            "all_reduce" => Term::through(&x, &[], |x, _| Term::AllReduce { axes: axes.clone(), by, x: x.clone() }),
             "all_gather" if rule.form == Form::IntoList => Term::Gathered { axes, x },
-            "all_gather" => Term::AllGather { axes, dim: from.unwrap_or(0), x },
-            "reduce_scatter" => Term::reduce_scatter(&x, axes, by, to.unwrap_or(0)),
+            "all_gather" => Term::through(&x, &[from.unwrap_or(0)], |x, dims| Term::AllGather {
+                axes: axes.clone(),
+                dim: dims[0],
+                x: x.clone(),
+            }),
+            "reduce_scatter" => Term::reduce_scatter(&x, &axes, by, to.unwrap_or(0)),
             "all_to_all" if rule.form == Form::IntoList => Term::exchanged(&x, axes),
             "all_to_all" => match (from, to) {
                 (Some(concat), Some(split)) if concat != split => Term::AllToAll { axes, split, concat, x },
-                _ => Term::all_to_all(&x, axes),
+                _ => Term::all_to_all(&x, &axes),
             },
             "convert" => match to {
                 Some(dim) if from.is_none() => Term::Split { axes, dim, x },
