@@ -4,6 +4,7 @@
 //! Reading order: `value.rs`, `heap.rs`, `world.rs`, `join.rs`; `exec.rs`, `expr.rs`, `call.rs`; `ops.rs`, `collective.rs`.
 
 mod assertion;
+mod budget;
 mod builtins;
 mod call;
 mod collective;
