@@ -7,7 +7,8 @@ pub const MAX_WORLDS: usize = 16;
 pub const MAX_CALL_DEPTH: usize = 24;
 /// Times one function may be on the call stack; the next recursive call gives unknown.
 pub const MAX_RECURSION: usize = 2;
-/// Statements executed for one root, beyond [`STEPS_PER_STATEMENT`] for each of its own; the rest of the root is not checked.
+/// Statements executed for one root, beyond [`STEPS_PER_STATEMENT`] for each of its own. Up to these, callees are
+/// executed and worlds kept apart; then the rest of the root runs in one world, and at the end of both it is not checked.
 pub const MAX_STEPS: u64 = 6000;
 /// Worlds kept apart once so many percent of the steps of a root are spent.
 pub const WORLDS_LEFT: &[(u64, usize)] = &[(60, 8), (80, 4), (100, 1)];

@@ -71,7 +71,12 @@ impl Finder<'_> {
                 Stmt::Def { dst, func, .. } => self.bind(*dst, Binding::Func(*func), fallback),
                 Stmt::Class { dst, class, .. } => self.bind(*dst, Binding::Class(*class), fallback),
                 Stmt::Import { dst, path, member, level, .. } => {
-                    let binding = Binding::Import { path: path.clone(), level: *level, member: member.clone(), leads: OnceLock::new() };
+                    let binding = Binding::Import {
+                        path: path.clone(),
+                        level: *level,
+                        member: member.clone(),
+                        leads: OnceLock::new(),
+                    };
                     self.bind(*dst, binding, fallback);
                 }
                 Stmt::ImportStar { path, level } => self.stars.push((path.clone(), *level)),
