@@ -164,9 +164,11 @@ impl Machine<'_> {
 
     /// A function of the project: by its rule or declared signature if it has one, else its body is executed.
     fn call_function(&mut self, id: StmtId, closure: &Arc<Closure>, args: &CallArgs) -> Eval {
-        let path = self.project.qualified(closure.func);
-        if self.rules.get(&path).is_some() {
-            return self.call_external(id, &path, args);
+        if self.rules.may_name(&self.project.func(closure.func).name) {
+            let path = self.project.qualified(closure.func);
+            if self.rules.get(&path).is_some() {
+                return self.call_external(id, &path, args);
+            }
         }
         if let Some(value) = self.declared_call(id, closure, args) {
             return Eval::One(value);
@@ -216,6 +218,10 @@ impl Machine<'_> {
             self.forget(args);
             return Eval::One(Value::Unknown);
         }
+        let Some(caller) = self.budget.enter(closure.func, func.spans.len() as u64) else {
+            return self.given_up(args);
+        };
+        let before = self.w.clone();
         let call = self.place(id);
         let (grad, ranks) = (self.w.modes.grad, std::mem::take(&mut self.w.modes.ranks));
         self.enter(closure, func, args, call);
@@ -225,6 +231,10 @@ impl Machine<'_> {
         self.entered(closure.func);
         let paths = self.block(&func.body);
         self.stack.pop();
+        if self.budget.leave(closure.func, caller) {
+            self.w = before;
+            return self.given_up(args);
+        }
         let mut outcomes: Vec<(World, Value)> = Vec::new();
         for path in paths {
             let value = match path.flow {
@@ -265,6 +275,13 @@ impl Machine<'_> {
         out
     }
 
+    /// A call that takes more steps than are left for it.
+    fn given_up(&mut self, args: &CallArgs) -> Eval {
+        self.lose(Reason::Budget, "calls");
+        self.forget(args);
+        Eval::One(Value::Unknown)
+    }
+
     /// The outcomes of a call: worlds that differ in nothing but dead facts merge.
     pub fn exits(&mut self, outcomes: Vec<(World, Value)>) -> Eval {
         let mut kept: Vec<(World, Value)> = Vec::new();
@@ -282,7 +299,7 @@ impl Machine<'_> {
                 None => kept.push((world, value)),
             }
         }
-        while kept.len() > super::limits::MAX_WORLDS {
+        while kept.len() > self.budget.worlds() {
             self.lose(Reason::Budget, "worlds");
             let (b, vb) = kept.pop().expect("more outcomes than the cap");
             let (a, va) = kept.pop().expect("more outcomes than the cap");
@@ -374,10 +391,12 @@ impl Machine<'_> {
 
     /// A new object of a class: `__init__` runs with these arguments.
     fn construct(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
-        let path =
-            Name::from(format!("{}.{}", self.project.modules[class.module].name, self.project.class(class).qualname));
-        if self.rules.get(&path).is_some() {
-            return self.call_external(id, &path, args);
+        let definition = self.project.class(class);
+        if self.rules.may_name(&definition.name) {
+            let path = Name::from(format!("{}.{}", self.project.modules[class.module].name, definition.qualname));
+            if self.rules.get(&path).is_some() {
+                return self.call_external(id, &path, args);
+            }
         }
         // Attributes that the constructor does not tell are those of this object, not of another one.
         self.next_id += 1;

@@ -10,7 +10,7 @@ use super::machine::{Eval, Machine};
 use super::output::Reason;
 use super::value::Value;
 use super::world::{Flow, Path, World};
-use crate::ir::{Block, ClaimTarget, Const, LocalKind, Node, Operand, Stmt, StmtId};
+use crate::ir::{Block, ClaimTarget, Const, Func, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::source::Name;
 use crate::types::AxisSet;
 
@@ -40,7 +40,7 @@ impl Machine<'_> {
         let mut live: Vec<World> = Vec::new();
         let mut single = true;
         for node in block {
-            let mut next = Vec::new();
+            let (mut next, before) = (Vec::new(), live.len());
             if single {
                 if self.step(node, &mut next, &mut done) {
                     continue;
@@ -53,7 +53,9 @@ impl Machine<'_> {
                     }
                 }
             }
-            live = self.limit(next);
+            // A temporary makes no worlds alike that were not so before.
+            let settled = next.len() == before && is_temporary(node, self.func());
+            live = if settled { next } else { self.limit(next) };
             single = live.len() == 1;
             if live.is_empty() {
                 break;
@@ -71,8 +73,7 @@ impl Machine<'_> {
 
     /// One statement. Whether it goes on in the current world; else worlds that go on are pushed to `next`, the others to `done`.
     fn step(&mut self, node: &Node, next: &mut Vec<World>, done: &mut Vec<Path>) -> bool {
-        self.steps += 1;
-        if self.steps > self.budget {
+        if !self.budget.step() {
             self.lose(Reason::Budget, "steps");
             done.push(Path { world: std::mem::take(&mut self.w), flow: Flow::Raise });
             return false;
@@ -129,7 +130,7 @@ impl Machine<'_> {
                 None => kept.push(world),
             }
         }
-        while kept.len() > MAX_WORLDS {
+        while kept.len() > self.budget.worlds() {
             self.lose(Reason::Budget, "worlds");
             let last = kept.pop().expect("more worlds than the cap");
             let other = kept.pop().expect("more worlds than the cap");
@@ -572,6 +573,17 @@ impl Machine<'_> {
             Operand::Global(name) => self.global(name),
             Operand::Const(c) => Value::Const(Const::clone(c)),
         }
+    }
+}
+
+/// Whether a statement does nothing but give a temporary a value.
+fn is_temporary(node: &Node, func: &Func) -> bool {
+    match &node.stmt {
+        Stmt::Assign { dst, value } => {
+            let calls = matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. });
+            !calls && func.locals[*dst].kind == LocalKind::Temp
+        }
+        _ => false,
     }
 }
 

@@ -5,6 +5,7 @@ use super::limits::MAX_RULE_ATOMS;
 use crate::ir::Const;
 use crate::source::Name;
 use std::fmt;
+use std::sync::Arc;
 
 /// A test of a flag.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,9 +38,9 @@ pub enum Outcome {
 /// What one world knows: atoms with their truth, in the order in which they were met, and what holds between further ones.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Facts {
-    atoms: Vec<(Atom, bool)>,
+    atoms: Arc<Vec<(Atom, bool)>>,
     /// Formulas that are true: what is left of the facts of worlds that were joined because nothing else told them apart.
-    rules: Vec<Formula>,
+    rules: Arc<Vec<Arc<Formula>>>,
 }
 
 impl Facts {
@@ -56,7 +57,7 @@ impl Facts {
     #[must_use]
     pub fn with(&self, atom: Atom, value: bool) -> Facts {
         let mut facts = self.clone();
-        facts.atoms.push((atom, value));
+        Arc::make_mut(&mut facts.atoms).push((atom, value));
         facts
     }
     /// Whether nothing that is known contradicts the rest.
@@ -66,28 +67,35 @@ impl Facts {
     /// What holds in both worlds: the facts they share, and that it is one or the other.
     #[must_use]
     pub fn common(&self, other: &Facts) -> Facts {
-        let atoms: Vec<_> = self.atoms.iter().filter(|f| other.atoms.contains(f)).cloned().collect();
-        let mut rules: Vec<Formula> = self.rules.iter().filter(|r| other.rules.contains(r)).cloned().collect();
-        let either = Formula::Or(vec![self.beyond(&atoms, &rules), other.beyond(&atoms, &rules)]);
-        let names = either.atoms();
-        if names.len() <= MAX_RULE_ATOMS && !either.always(&names) {
-            rules.push(either);
+        if self == other {
+            return self.clone();
         }
-        Facts { atoms, rules }
+        let atoms: Vec<_> = self.atoms.iter().filter(|f| other.atoms.contains(f)).cloned().collect();
+        let mut rules: Vec<Arc<Formula>> = self.rules.iter().filter(|r| other.rules.contains(r)).cloned().collect();
+        // Where nothing is known beyond what is shared, either always holds.
+        let is_beyond = |facts: &Facts| facts.atoms.len() > atoms.len() || facts.rules.len() > rules.len();
+        if is_beyond(self) && is_beyond(other) {
+            let either = Formula::Or(vec![self.beyond(&atoms, &rules), other.beyond(&atoms, &rules)]);
+            let names = either.atoms();
+            if names.len() <= MAX_RULE_ATOMS && !either.always(&names) {
+                rules.push(Arc::new(either));
+            }
+        }
+        Facts { atoms: Arc::new(atoms), rules: Arc::new(rules) }
     }
     /// What is known beyond these atoms and rules, as a formula.
-    fn beyond(&self, atoms: &[(Atom, bool)], rules: &[Formula]) -> Formula {
+    fn beyond(&self, atoms: &[(Atom, bool)], rules: &[Arc<Formula>]) -> Formula {
         let fact = |(a, v): &(Atom, bool)| match v {
             true => Formula::Atom(a.clone()),
             false => Formula::Atom(a.clone()).negate(),
         };
         let own = self.atoms.iter().filter(|f| !atoms.contains(f)).map(fact);
-        let further = self.rules.iter().filter(|r| !rules.contains(r)).cloned();
+        let further = self.rules.iter().filter(|r| !rules.contains(r)).map(|r| r.as_ref().clone());
         Formula::And(own.chain(further).collect())
     }
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
-        Facts { atoms: self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect(), rules: Vec::new() }
+        Facts { atoms: Arc::new(self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect()), rules: Arc::default() }
     }
     /// The worlds without rules that this one stands for, at most so many.
     pub fn expanded(&self, most: usize) -> Vec<Facts> {
@@ -104,7 +112,7 @@ impl Facts {
                     open.push(facts.with(atom.clone(), false));
                     open.push(facts.with(atom, true));
                 }
-                Some(_) | None => done.push(Facts { atoms: facts.atoms, rules: Vec::new() }),
+                Some(_) | None => done.push(Facts { atoms: facts.atoms, rules: Arc::default() }),
             }
         }
         done
@@ -170,8 +178,8 @@ impl Formula {
     /// Whether the formula is true whatever its atoms are.
     fn always(&self, atoms: &[Atom]) -> bool {
         (0..1_u32 << atoms.len()).all(|bits| {
-            let truths = atoms.iter().enumerate().map(|(i, a)| (a.clone(), bits >> i & 1 == 1)).collect();
-            self.eval(&Facts { atoms: truths, rules: Vec::new() }) == Outcome::Decided(true)
+            let truths: Vec<_> = atoms.iter().enumerate().map(|(i, a)| (a.clone(), bits >> i & 1 == 1)).collect();
+            self.eval(&Facts { atoms: Arc::new(truths), rules: Arc::default() }) == Outcome::Decided(true)
         })
     }
 

@@ -7,8 +7,13 @@ pub const MAX_WORLDS: usize = 16;
 pub const MAX_CALL_DEPTH: usize = 24;
 /// Times one function may be on the call stack; the next recursive call gives unknown.
 pub const MAX_RECURSION: usize = 2;
-/// Statements executed for one root, beyond [`STEPS_PER_STATEMENT`] for each of its own; the rest of the root is not checked.
-pub const MAX_STEPS: u64 = 6_000;
+/// Statements executed for one root, beyond [`STEPS_PER_STATEMENT`] for each of its own. Up to these, callees are
+/// executed and worlds kept apart; then the rest of the root runs in one world, and at the end of both it is not checked.
+pub const MAX_STEPS: u64 = 6000;
+/// Worlds kept apart once so many percent of the steps of a root are spent.
+pub const WORLDS_LEFT: &[(u64, usize)] = &[(60, 8), (80, 4), (100, 1)];
+/// Percent of the steps left that one call may take; one that takes more is given up, and what it returns is unknown.
+pub const CALL_SHARE: u64 = 75;
 /// Times that every statement of a root may be executed before the budget for calls and paths is touched.
 pub const STEPS_PER_STATEMENT: u64 = 4;
 /// Rounds of a loop before its variables are given up.

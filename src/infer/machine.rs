@@ -3,6 +3,7 @@
 //! The machine holds the *current world* `w`; a step that forks returns several worlds and leaves `w` unspecified.
 //! Next: `exec.rs` (statements), `expr.rs` (values), `call.rs` (calls), `ops.rs` (tensor operations).
 
+use super::budget::Budget;
 use super::finding::{CallStep, Finding, FindingKind, Repair};
 use super::formula::{Atom, Formula, truth};
 use super::heap::Cell;
@@ -38,9 +39,7 @@ pub struct Machine<'a> {
     pub settings: &'a Settings,
     pub w: World,
     pub next_id: u32,
-    pub steps: u64,
-    /// Steps after which the root is given up.
-    pub budget: u64,
+    pub budget: Budget,
     pub stack: Vec<Activation>,
     pub out: Output,
     /// Tensors whose type changed, in order; statements look at the part that grew while they ran.
@@ -68,8 +67,7 @@ impl<'a> Machine<'a> {
             settings,
             w: World::default(),
             next_id: 0,
-            steps: 0,
-            budget: super::limits::MAX_STEPS,
+            budget: Budget::of_root(0),
             stack: Vec::new(),
             out: Output::default(),
             changed: Vec::new(),
@@ -306,8 +304,7 @@ impl<'a> Machine<'a> {
     /// Notes that a check passed at a place.
     pub fn passed(&mut self, place: Place, pass: Pass) {
         if !self.quiet {
-            let facts = self.w.facts.clone();
-            self.out.pass(place, &facts, pass);
+            self.out.pass(place, &self.w.facts, pass);
         }
     }
 

@@ -226,7 +226,9 @@ impl Machine<'_> {
                 return Self::named_method(tensor, name);
             }
         }
-        if let Some(value) = self.settings.fixed_value(&self.flag_name(&full)) {
+        if !self.settings.flags.is_empty()
+            && let Some(value) = self.settings.fixed_value(&self.flag_name(&full))
+        {
             return value;
         }
         if let Some(axes) = self.settings.group_named(&full).or_else(|| self.settings.group_named(name)) {
@@ -355,7 +357,9 @@ impl Machine<'_> {
     }
 
     fn record_attr(&mut self, id: StmtId, base: &Value, name: &Name, value: &Value) {
-        if let Value::Object(object) = base
+        if self.settings.wants_types
+            && !self.quiet
+            && let Value::Object(object) = base
             && let Some(cell) = self.w.heap.object(*object)
         {
             let variable = Name::from(format!("{}.{name}", cell.path));

@@ -26,6 +26,9 @@ const TELLING: &[&str] = &[
 const COMMON: &[&str] =
     &["gather", "scatter", "reduce", "local", "send", "recv", "shard", "apply", "convert", "broadcast"];
 
+/// Builtins that test a value against a class.
+const CLASS_TESTS: &[&str] = &["isinstance", "issubclass"];
+
 /// Methods defined by more functions than this say nothing about which of them is called.
 const MAX_NAMESAKES: usize = 4;
 
@@ -214,6 +217,16 @@ impl Scan<'_> {
         }
     }
 
+    /// Whether a name denotes something outside the project, whose members are outside as well.
+    fn is_outside(&self, base: &Operand) -> bool {
+        match base {
+            Operand::Global(name) => {
+                matches!(self.project.member(self.at.module, name), Some(Resolved::External(_)))
+            }
+            Operand::Local(_) | Operand::Const(_) => false,
+        }
+    }
+
     fn block(&mut self, block: &Block) {
         for node in block {
             match &node.stmt {
@@ -249,6 +262,8 @@ impl Scan<'_> {
                 self.operand(base);
             }
             Rvalue::Use(operand) => self.operand(operand),
+            // A class that a value is tested against is not called.
+            Rvalue::Call { callee: Operand::Global(name), .. } if CLASS_TESTS.contains(&name.as_str()) => {}
             Rvalue::Call { callee, args } => {
                 self.operand(callee);
                 for arg in args {
@@ -258,7 +273,9 @@ impl Scan<'_> {
             Rvalue::CallMethod { base, name, args } => {
                 self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
                 self.direct |= name == "apply" && self.is_class(base);
-                self.methods.push(name.clone());
+                if !self.is_outside(base) {
+                    self.methods.push(name.clone());
+                }
                 self.operand(base);
                 for arg in args {
                     self.operand(&arg.value);

@@ -1,6 +1,7 @@
 //! Roots: module bodies, and functions that no analysed call reaches. In: the project. Out: merged [`Output`].
 //! Never: dependence on the order of threads: roots are independent and merged in order. Source: DESIGN.md section 5. Next: `machine.rs`.
 
+use super::budget::Budget;
 use super::contract::contract_conditions;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
@@ -50,8 +51,10 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         })
         .collect();
     let mut out = Output::default();
-    for place in super::coverage::collective_calls(project, rules) {
-        out.coverage.site(place, super::output::Site::NotReached);
+    if settings.wants_types {
+        for place in super::coverage::collective_calls(project, rules) {
+            out.coverage.site(place, super::output::Site::NotReached);
+        }
     }
     for (module, (output, exports)) in modules.iter().zip(bodies) {
         out.merge(output);
@@ -204,12 +207,15 @@ fn failed(root: FuncRef) -> Output {
 
 /// Functions to execute: those that nothing in the project calls by name, then the others.
 fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
-    let mut called: rustc_hash::FxHashSet<&str> = rustc_hash::FxHashSet::default();
-    for module in project.modules.iter() {
-        for func in module.ir.funcs.iter() {
-            called_names(&func.body, func, &mut called);
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let names_of = |mut names: rustc_hash::FxHashSet<_>, module: &ModuleId| {
+        for func in project.modules[*module].ir.funcs.iter() {
+            called_names(&func.body, func, &mut names);
         }
-    }
+        names
+    };
+    let called: rustc_hash::FxHashSet<&str> =
+        modules.par_iter().fold(rustc_hash::FxHashSet::default, names_of).reduce_with(merged).unwrap_or_default();
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for (module, m) in project.modules.iter_enumerated() {
         for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -230,6 +236,14 @@ fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<Fu
         }
     }
     (first, rest)
+}
+
+fn merged<'a>(
+    mut names: rustc_hash::FxHashSet<&'a str>,
+    further: rustc_hash::FxHashSet<&'a str>,
+) -> rustc_hash::FxHashSet<&'a str> {
+    names.extend(further);
+    names
 }
 
 /// Names that are called, as functions or methods.
@@ -444,7 +458,7 @@ impl Machine<'_> {
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
         let own = self.project.func(func).spans.len() as u64;
-        self.budget = super::limits::MAX_STEPS + own * super::limits::STEPS_PER_STATEMENT;
+        self.budget = Budget::of_root(own);
     }
 
     /// An object of a class, before its constructor.

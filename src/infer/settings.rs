@@ -263,7 +263,7 @@ impl Settings {
     pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
         self.statics.export(module, name)
     }
-    pub fn linearized(&self, _project: &Project, class: ClassRef) -> Vec<ClassRef> {
+    pub fn linearized(&self, _project: &Project, class: ClassRef) -> Arc<[ClassRef]> {
         self.statics.linearized(class)
     }
     pub fn class_member(&self, _project: &Project, _rules: &RuleBook, class: ClassRef, name: &Name) -> Option<Value> {

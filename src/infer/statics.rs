@@ -27,10 +27,10 @@ struct FuncFacts {
 
 #[derive(Debug, Default)]
 struct ClassFacts {
-    order: Vec<ClassRef>,
+    order: Arc<[ClassRef]>,
     /// Qualified paths of bases outside the project.
     external: Vec<Name>,
-    members: Vec<(Name, Value)>,
+    members: FxHashMap<Name, Value>,
     dataclass: bool,
     fields: Vec<(Name, Option<Value>)>,
 }
@@ -60,8 +60,8 @@ impl Statics {
                         }
                     }
                 }
-                facts.order = order;
-                facts.members = members.0;
+                facts.order = order.into();
+                facts.members = members.0.into_iter().collect();
                 facts.fields = members.1;
             }
         }
@@ -80,22 +80,23 @@ impl Statics {
     pub fn set_export(&mut self, module: ModuleId, name: Name, value: Value) {
         self.exports.insert((module, name), value);
     }
-    pub fn linearized(&self, class: ClassRef) -> Vec<ClassRef> {
-        self.classes.get(&class).map_or_else(|| vec![class], |c| c.order.clone())
+    pub fn linearized(&self, class: ClassRef) -> Arc<[ClassRef]> {
+        self.classes.get(&class).map_or_else(|| Arc::from([class].as_slice()), |c| c.order.clone())
     }
     pub fn external_bases(&self, class: ClassRef) -> impl Iterator<Item = &Name> {
-        self.linearized(class).into_iter().filter_map(|c| self.classes.get(&c)).flat_map(|c| &c.external)
+        let order: Vec<ClassRef> = self.linearized(class).to_vec();
+        order.into_iter().filter_map(|c| self.classes.get(&c)).flat_map(|c| &c.external)
     }
     pub fn member(&self, class: ClassRef, name: &Name) -> Option<Value> {
         let facts = self.classes.get(&class)?;
-        facts.members.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.clone())
+        facts.members.get(name).cloned()
     }
     /// Fields of a dataclass and of its bases, in order.
     pub fn dataclass_fields(&self, class: ClassRef) -> Option<Vec<(Name, Option<Value>)>> {
         self.classes.get(&class).filter(|c| c.dataclass)?;
         let mut out: Vec<(Name, Option<Value>)> = Vec::new();
-        for at in self.linearized(class).into_iter().rev() {
-            for (name, default) in self.classes.get(&at).map_or(&[][..], |c| &c.fields) {
+        for at in self.linearized(class).iter().rev() {
+            for (name, default) in self.classes.get(at).map_or(&[][..], |c| &c.fields) {
                 match out.iter_mut().find(|(n, _)| n == name) {
                     Some(field) => field.1 = default.clone(),
                     None => out.push((name.clone(), default.clone())),

@@ -44,7 +44,7 @@ fn imports(project: &Project, module: ModuleId) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = project
         .bindings(module)
         .filter_map(|(name, binding)| match binding {
-            Binding::Import { path, level, member } => {
+            Binding::Import { path, level, member, .. } => {
                 let base = project.absolute(module, path, *level);
                 let full = member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}"));
                 Some((name.to_string(), full))

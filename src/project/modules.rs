@@ -112,7 +112,7 @@ fn imports_below(ir: &FileIr, package: &str) -> bool {
     let (names, stars) = bindings(ir);
     let below = |path: &str| path.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     names.values().any(|b| match b {
-        Binding::Import { path, level: 0, member } => {
+        Binding::Import { path, level: 0, member, .. } => {
             below(path) || member.as_ref().is_some_and(|m| below(&format!("{path}.{m}")))
         }
         Binding::Import { .. } | Binding::Func(_) | Binding::Class(_) | Binding::Value => false,

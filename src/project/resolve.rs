@@ -5,6 +5,7 @@ use super::{ClassRef, FuncRef, ModuleId, Project};
 use crate::ir::{Block, ClassId, FileIr, FuncId, LocalId, Stmt};
 use crate::source::{Idx, Name};
 use rustc_hash::FxHashMap;
+use std::sync::OnceLock;
 
 /// What the top level of a module binds a name to.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub enum Binding {
         path: Name,
         level: u32,
         member: Option<Name>,
+        /// What it leads to, once that was asked.
+        leads: OnceLock<Option<Resolved>>,
     },
     /// Something that only execution tells.
     Value,
@@ -68,7 +71,12 @@ impl Finder<'_> {
                 Stmt::Def { dst, func, .. } => self.bind(*dst, Binding::Func(*func), fallback),
                 Stmt::Class { dst, class, .. } => self.bind(*dst, Binding::Class(*class), fallback),
                 Stmt::Import { dst, path, member, level, .. } => {
-                    let binding = Binding::Import { path: path.clone(), level: *level, member: member.clone() };
+                    let binding = Binding::Import {
+                        path: path.clone(),
+                        level: *level,
+                        member: member.clone(),
+                        leads: OnceLock::new(),
+                    };
                     self.bind(*dst, binding, fallback);
                 }
                 Stmt::ImportStar { path, level } => self.stars.push((path.clone(), *level)),
@@ -113,7 +121,12 @@ const MAX_HOPS: u32 = 16;
 impl Project {
     /// What a name of a module's top level leads to; `None` if the module does not bind it.
     pub fn member(&self, module: ModuleId, name: &str) -> Option<Resolved> {
-        self.member_within(module, name, MAX_HOPS)
+        match self.modules[module].bindings.get(name) {
+            Some(Binding::Import { leads, .. }) => {
+                leads.get_or_init(|| self.member_within(module, name, MAX_HOPS)).clone()
+            }
+            _ => self.member_within(module, name, MAX_HOPS),
+        }
     }
 
     fn member_within(&self, module: ModuleId, name: &str, hops: u32) -> Option<Resolved> {
@@ -123,7 +136,7 @@ impl Project {
             Some(Binding::Func(func)) => Some(Resolved::Func(FuncRef { module, func: *func })),
             Some(Binding::Class(class)) => Some(Resolved::Class(ClassRef { module, class: *class })),
             Some(Binding::Value) => Some(Resolved::Value(module, Name::from(name))),
-            Some(Binding::Import { path, level, member }) => {
+            Some(Binding::Import { path, level, member, .. }) => {
                 let base = self.absolute(module, path, *level);
                 Some(match member {
                     Some(member) => self.path_within(&format!("{base}.{member}"), hops),

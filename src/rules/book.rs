@@ -7,7 +7,7 @@ use super::operator::Kind;
 use super::shapes::ShapeRule;
 use super::signature::Signature;
 use crate::source::Name;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// What a tensor operation does apart from linearity.
@@ -150,11 +150,22 @@ pub struct RuleBook {
     aliases: Vec<(Name, Name)>,
     /// Names in order of definition, for listings.
     order: Vec<Name>,
+    /// The last components of all names.
+    last: FxHashSet<Name>,
+    /// Marks whose dim another attribute names, with their own names.
+    dims: Vec<(Name, Arc<MarkRule>)>,
 }
 
 impl RuleBook {
     pub(super) fn insert(&mut self, name: Name, entry: Entry) {
         self.order.push(name.clone());
+        self.last.insert(Name::from(name.rsplit('.').next().unwrap_or(&name)));
+        self.dims.retain(|(known, _)| *known != name);
+        if let Entry::Mark(rule) = &entry
+            && rule.dim.is_some()
+        {
+            self.dims.push((name.clone(), rule.clone()));
+        }
         match name.strip_prefix("*.") {
             Some(suffix) => {
                 let last = Name::from(suffix.rsplit('.').next().unwrap_or(suffix));
@@ -171,6 +182,10 @@ impl RuleBook {
 
     /// The rule of a qualified name: exact, then through an alias of its package, then by open package.
     pub fn get(&self, path: &str) -> Option<&Entry> {
+        let last = path.rsplit('.').next()?;
+        if !self.may_name(last) {
+            return None;
+        }
         if let Some(entry) = self.by_name.get(path) {
             return Some(entry);
         }
@@ -182,7 +197,6 @@ impl RuleBook {
                 return Some(entry);
             }
         }
-        let last = path.rsplit('.').next()?;
         let candidates = self.by_suffix.get(last)?;
         candidates
             .iter()
@@ -190,6 +204,11 @@ impl RuleBook {
                 path == suffix.as_str() || path.strip_suffix(suffix.as_str()).is_some_and(|head| head.ends_with('.'))
             })
             .map(|(_, entry)| entry)
+    }
+
+    /// Whether a path that ends like this may have a rule.
+    pub fn may_name(&self, last: &str) -> bool {
+        self.last.contains(last)
     }
 
     pub fn op(&self, path: &str) -> Option<&Arc<OpRule>> {
@@ -201,7 +220,7 @@ impl RuleBook {
 
     /// A method or property of tensors.
     pub fn tensor_method(&self, name: &str) -> Option<&Arc<OpRule>> {
-        self.op(&format!("torch.Tensor.{name}"))
+        self.may_name(name).then(|| self.op(&format!("torch.Tensor.{name}"))).flatten()
     }
 
     /// Whether a class outside the project is the base of autograd functions.
@@ -211,6 +230,9 @@ impl RuleBook {
 
     /// The mark that an attribute of a parameter is.
     pub fn mark(&self, name: &str) -> Option<&Arc<MarkRule>> {
+        if !self.may_name(name) {
+            return None;
+        }
         match self.by_name.get(format!(".{name}").as_str()) {
             Some(Entry::Mark(rule)) => Some(rule),
             _ => None,
@@ -219,14 +241,14 @@ impl RuleBook {
 
     /// The mark whose dim an attribute of a parameter names.
     pub fn mark_of_dim(&self, name: &str) -> Option<&Arc<MarkRule>> {
-        self.entries().find_map(|(_, e)| match e {
-            Entry::Mark(rule) if rule.dim.as_deref() == Some(name) => Some(rule),
-            _ => None,
-        })
+        self.dims.iter().map(|(_, rule)| rule).find(|rule| rule.dim.as_deref() == Some(name))
     }
 
     /// The attribute of any object that denotes a group: `.tp_group`.
     pub fn group_attribute(&self, name: &str) -> Option<&Arc<GroupRule>> {
+        if !self.may_name(name) {
+            return None;
+        }
         match self.by_name.get(format!(".{name}").as_str()) {
             Some(Entry::Group(rule)) => Some(rule),
             _ => None,

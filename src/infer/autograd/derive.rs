@@ -1,6 +1,7 @@
 //! Derivation: forward and backward run on terms, and every typing that satisfies the definition is kept. In: a class and, at a call,
 //! its arguments. Out: [`Derived`], a case for each configuration. Never: words. Source: DESIGN.md section 6. Next: `apply.rs`.
 
+use super::super::budget::Budget;
 use super::super::expr::CallArgs;
 use super::super::finding::Adjoint;
 use super::super::heap::{Cell, ObjectCell, ObjectClass};
@@ -96,8 +97,8 @@ impl Machine<'_> {
 
     fn methods_of(&self, class: ClassRef) -> Option<Methods> {
         let find = |name: &str| {
-            self.settings.linearized(self.project, class).into_iter().find_map(|c| {
-                let methods = &self.project.class(c).methods;
+            self.settings.linearized(self.project, class).iter().find_map(|c| {
+                let methods = &self.project.class(*c).methods;
                 let (_, func) = methods.iter().find(|(n, _)| n == name)?;
                 Some(FuncRef { module: c.module, func: *func })
             })
@@ -111,11 +112,11 @@ impl Machine<'_> {
         if self.deriving.is_some() || self.stack.len() >= super::super::limits::MAX_CALL_DEPTH {
             return None;
         }
-        let saved = (self.w.clone(), self.quiet, self.steps, self.budget, self.rank_restricted.clone());
+        let saved = (self.w.clone(), self.quiet, std::mem::take(&mut self.budget), self.rank_restricted.clone());
         let mut best: Option<Derived> = None;
         for rank in RANKS {
             self.w = saved.0.clone();
-            (self.quiet, self.budget) = (true, self.steps + DERIVATION_STEPS);
+            (self.quiet, self.budget) = (true, Budget::of_steps(DERIVATION_STEPS));
             let cases = self.cases(&methods, args, rank);
             let conclusive = !cases.is_empty() && cases.iter().all(|c| !c.legal.is_empty() || c.trouble.is_some());
             let first = best.is_none() && !cases.is_empty();
@@ -127,7 +128,7 @@ impl Machine<'_> {
             }
         }
         self.deriving = None;
-        (self.w, self.quiet, self.steps, self.budget, self.rank_restricted) = saved;
+        (self.w, self.quiet, self.budget, self.rank_restricted) = saved;
         best
     }
 
