@@ -1,6 +1,8 @@
 //! The checker as one pure function. In: configuration, rules, files in memory. Out: [`Report`]. Never: I/O, or an order that depends
 //! on threads. Next: `infer/root.rs`.
 
+pub mod verify;
+
 use crate::config::{Config, FlagValue};
 use crate::diagnostics::{self, SignatureLine, conditions, describe, describe_syntax, suppress};
 use crate::infer::formula::Facts;

@@ -97,6 +97,9 @@ pub struct ExplainOptions {
 pub struct RulesOptions {
     #[command(flatten)]
     pub config: ConfigOptions,
+    /// Derive every mapping function that this tree defines, and compare it with its row
+    #[arg(long, value_name = "PATH")]
+    pub verify: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -155,6 +158,13 @@ pub struct SharedOptions {
     /// Say what is read and how long it takes
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+impl SharedOptions {
+    /// No progress and no summary.
+    pub fn quiet() -> SharedOptions {
+        SharedOptions { color: ColorChoice::Auto, jobs: None, quiet: true, verbose: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -78,16 +78,24 @@ fn invalid(place: Place, message: String) -> Diagnostic {
     }
 }
 
-/// Rule files and how many entries each has.
-pub(super) fn rule_files(_rules: &RuleBook) -> Vec<(String, usize)> {
-    rules::FILES
-        .iter()
-        .map(|(name, text)| {
-            let heads = ["[[op]]", "[[module]]", "[[collective]]", "[[intrinsic]]", "[[group]]"];
-            let count = text.lines().filter(|line| heads.contains(&line.trim())).count();
-            ((*name).to_string(), count)
-        })
-        .collect()
+/// Rule files and how many entries each has: the built-in ones and those that the configuration adds.
+pub(super) fn rule_files(config: &Config, _rules: &RuleBook) -> Vec<(String, usize)> {
+    let heads =
+        ["[[op]]", "[[module]]", "[[collective]]", "[[intrinsic]]", "[[group]]", "[[layer]]", "[[mark]]", "[[alias]]"];
+    let count = |text: &str| text.lines().filter(|line| heads.contains(&line.trim())).count();
+    let mut out: Vec<(String, usize)> =
+        rules::FILES.iter().map(|(name, text)| ((*name).to_string(), count(text))).collect();
+    for path in &config.rules_extend {
+        let shown = path.strip_prefix(&config.cwd).unwrap_or(path).to_string_lossy().into_owned();
+        // A file that cannot be read was reported when the rules were loaded.
+        out.push((shown, std::fs::read_to_string(path).map_or(0, |text| count(&text))));
+    }
+    out
+}
+
+/// The rows of the mapping tables against a source tree.
+pub(super) fn verify(config: &Config, files: &Files) -> Vec<crate::check::verify::VerifiedRow> {
+    crate::check::verify::verify(config, &rules::builtin(), &rules::without_mappings(), files)
 }
 
 pub(super) fn dump_ir(files: &Files) -> String {

@@ -41,6 +41,16 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/models/verl.toml", include_str!("../../rules/models/verl.toml")),
 ];
 
+/// The built-in rules without the collectives of frameworks, whose bodies can then be derived.
+///
+/// # Panics
+/// As [`builtin`].
+pub fn without_mappings() -> RuleBook {
+    let (book, problems) = super::load::load_but(FILES, |file| file.starts_with("rules/models/"));
+    assert!(problems.is_empty(), "built-in rules have no mistakes: {problems:?}");
+    book
+}
+
 /// The built-in rules.
 ///
 /// # Panics

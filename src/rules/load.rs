@@ -27,6 +27,11 @@ pub struct RuleProblem {
 
 /// Compiles rule files, later ones overriding earlier ones by name.
 pub fn load(files: &[(&str, &str)]) -> (RuleBook, Vec<RuleProblem>) {
+    load_but(files, |_| false)
+}
+
+/// The same, without the collectives of some files.
+pub(super) fn load_but(files: &[(&str, &str)], without: impl Fn(&str) -> bool) -> (RuleBook, Vec<RuleProblem>) {
     let mut loader = Loader { book: RuleBook::default(), problems: Vec::new(), file: 0, table: FxHashMap::default() };
     let read: Vec<Result<schema::RuleFile, toml::de::Error>> =
         files.par_iter().with_max_len(1).map(|(_, text)| toml::from_str(text)).collect();
@@ -47,7 +52,7 @@ pub fn load(files: &[(&str, &str)]) -> (RuleBook, Vec<RuleProblem>) {
     for (i, file) in parsed.iter().enumerate() {
         loader.file = i;
         if let Some(file) = file {
-            loader.add(file, files[i].0);
+            loader.add(file, files[i].0, without(files[i].0));
         }
     }
     (loader.book, loader.problems)
@@ -87,7 +92,7 @@ impl Loader {
         }
     }
 
-    fn add(&mut self, file: &schema::RuleFile, file_name: &str) {
+    fn add(&mut self, file: &schema::RuleFile, file_name: &str, without_collectives: bool) {
         let source = file.source.clone().unwrap_or_else(|| file_name.to_string());
         for alias in &file.alias {
             self.book.insert_alias(Name::from(alias.from.as_str()), Name::from(alias.to.as_str()));
@@ -98,7 +103,7 @@ impl Loader {
         for module in &file.module {
             self.add_module(module, &source);
         }
-        for collective in &file.collective {
+        for collective in file.collective.iter().filter(|_| !without_collectives) {
             self.add_collective(collective, &source);
         }
         for intrinsic in &file.intrinsic {

@@ -16,7 +16,7 @@ pub mod shapes;
 pub mod signature;
 
 pub use book::{Entry, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck};
-pub use builtin::{FILES, builtin};
+pub use builtin::{FILES, builtin, without_mappings};
 pub use collective::{CollectiveRule, Form, Pattern, Transition};
 pub use layer::{LayerRule, MarkRule};
 pub use load::{RuleProblem, load};

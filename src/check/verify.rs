@@ -1,0 +1,135 @@
+//! Rules against the source that they describe: every mapping function that a tree defines is derived from its own body, and compared
+//! with its row of the tables. In: the tables, the tables without those rows, and the tree. Out: [`VerifiedRow`]s.
+//! Never: a change to the tables. Source: DESIGN.md section 6. Next: `check.rs`.
+
+use super::settings;
+use crate::config::Config;
+use crate::infer::output::Exit;
+use crate::infer::{Settings, infer};
+use crate::project::{FuncRef, Project, Resolved};
+use crate::rules::collective::DimRef;
+use crate::rules::{CollectiveRule, Pattern, RuleBook, Transition};
+use crate::source::{FileId, Files};
+use crate::syntax;
+use crate::types::{AxisState, AxisType, LocalType};
+use rayon::prelude::*;
+
+/// What became of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Agrees,
+    /// What was derived instead.
+    Disagrees(String),
+    /// The function is there, but its type could not be derived.
+    NotDerived,
+    NotFound,
+}
+
+/// A row of a table and what the source says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedRow {
+    pub function: String,
+    pub declared: String,
+    pub verdict: Verdict,
+}
+
+/// Derives every function of the tables from the files. `bare` lacks the rows that are verified.
+pub fn verify(config: &Config, rules: &RuleBook, bare: &RuleBook, files: &Files) -> Vec<VerifiedRow> {
+    let ids: Vec<FileId> = files.ids().collect();
+    let irs = ids.par_iter().map(|id| (*id, syntax::parse(&files[*id].text).ir)).collect();
+    let project = Project::new(files, irs, &[]);
+    let mut settings: Settings = settings(config, super::Want::Types);
+    let output = infer(&project, bare, files, &mut settings);
+    let mut out = Vec::new();
+    for rule in rules.collectives() {
+        if bare.get(&rule.name).is_some() || rule.name.starts_with('*') {
+            continue;
+        }
+        let Resolved::Func(func) = project.path(&rule.name) else {
+            out.push(row(rule, Verdict::NotFound));
+            continue;
+        };
+        if project.qualified(func) != rule.name {
+            // Another name of a function that has a row of its own.
+            continue;
+        }
+        let exits: Vec<&Exit> = output.exits.iter().filter(|e| e.func == func).collect();
+        out.push(row(rule, verdict(&project, func, rule, &exits)));
+    }
+    out.sort_by(|a, b| a.function.cmp(&b.function));
+    out
+}
+
+fn row(rule: &CollectiveRule, verdict: Verdict) -> VerifiedRow {
+    let parts: Vec<String> = rule
+        .transitions
+        .iter()
+        .map(|(condition, t)| {
+            let text = format!("{} -> {}", pattern(&t.source), pattern(&t.result));
+            match condition {
+                Some((param, value)) => format!("{text} when {} is {value}", rule.args.params[*param].name),
+                None => text,
+            }
+        })
+        .collect();
+    VerifiedRow { function: rule.name.to_string(), declared: parts.join(", "), verdict }
+}
+
+fn pattern(p: &Pattern) -> String {
+    match &p.shard {
+        Some(DimRef::At(n)) => format!("S({n})"),
+        Some(DimRef::Argument(name)) => format!("S({name})"),
+        None => p.set.to_string(),
+    }
+}
+
+fn verdict(project: &Project, func: FuncRef, rule: &CollectiveRule, exits: &[&Exit]) -> Verdict {
+    let input = &rule.args.params[rule.input].name;
+    let wanted: Vec<&Transition> = rule
+        .transitions
+        .iter()
+        .filter(|(c, _)| {
+            c.as_ref()
+                .is_none_or(|(p, _)| project.func(func).params.iter().any(|q| q.name == rule.args.params[*p].name))
+        })
+        .map(|(_, t)| t)
+        .collect();
+    let mut seen = vec![false; wanted.len()];
+    let mut strange = Vec::new();
+    for exit in exits {
+        let source = exit.params.iter().find(|(n, _)| n == input).map(|(_, t)| t);
+        let result = exit.results.first().and_then(Option::as_ref);
+        let Some((source, result)) = source.zip(result) else { continue };
+        let Some((from, to)) = sides(source, result) else { continue };
+        match wanted.iter().position(|t| fits(&t.source, &from, true) && fits(&t.result, &to, false)) {
+            Some(at) => seen[at] = true,
+            None => strange.push(format!("{} -> {}", from.notation(), to.notation())),
+        }
+    }
+    strange.sort();
+    strange.dedup();
+    match (seen.iter().all(|s| *s), strange.is_empty(), seen.iter().any(|s| *s)) {
+        (_, false, _) => Verdict::Disagrees(strange.join(", ")),
+        (true, true, _) => Verdict::Agrees,
+        (false, true, _) => Verdict::NotDerived,
+    }
+}
+
+/// The states of argument and result on the axis of the function's group.
+fn sides(source: &LocalType, result: &LocalType) -> Option<(AxisState, AxisState)> {
+    let (axis, to) = result.listed().find(|(_, s)| !s.set.is_unknown())?;
+    let from = source.get(axis).clone();
+    (!from.set.is_unknown()).then(|| (from, to.clone()))
+}
+
+/// Whether a derived state is that of a pattern. A reduction takes what differs for a sum.
+fn fits(pattern: &Pattern, state: &AxisState, source: bool) -> bool {
+    let lenient = if source { pattern.set.join(AxisType::V) } else { pattern.set };
+    let set =
+        state.set == pattern.set || source && pattern.set.contains(crate::types::Spmd::Partial) && state.set == lenient;
+    let dim = match (&pattern.shard, state.shard) {
+        (Some(DimRef::At(n)), Some(d)) => i32::from(d) == *n,
+        _ => true,
+    };
+    set && dim
+}
