@@ -57,6 +57,7 @@ codes! {
     BAD_SUPPRESSION = "SPMD520" "invalid-suppression" Error,
     UNUSED_SUPPRESSION = "SPMD521" "unused-suppression" Warning,
     UNKNOWN_CODE = "SPMD522" "unknown-code-in-suppression" Error,
+    LOST_RESULT = "SPMD601" "lost-result" Error,
     INVALID_CONFIG = "SPMD901" "invalid-config" Error,
     UNKNOWN_CONFIG_KEY = "SPMD902" "unknown-config-key" Error,
     SYNTAX_ERROR = "SPMD910" "syntax-error" Error,

@@ -2,6 +2,7 @@
 //! the flags it depends on. Never: prose; `diagnostics/` chooses the words. Next: `diagnostics/`.
 
 use super::formula::Facts;
+use super::practice::found::Practice;
 use crate::rules::Violation;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Spmd, Term};
@@ -103,6 +104,8 @@ pub enum FindingKind {
     GradientCount { class: Name, returned: usize, expected: usize },
     /// An unregistered autograd function under strict checking.
     UnregisteredFunction { name: Name },
+    /// A mistake that shows in how the code is written.
+    Practice(Practice),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

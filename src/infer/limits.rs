@@ -32,3 +32,5 @@ pub const MAX_RULE_ATOMS: usize = 5;
 pub const MAX_EXPANDED: usize = 12;
 /// Steps of the bodies of one autograd function, for each number of dims that is tried.
 pub const DERIVATION_STEPS: u64 = 3_000;
+/// Depth to which an expression is read back from its statements; deeper parts stay variables.
+pub const MAX_EXPR_DEPTH: usize = 24;

@@ -30,6 +30,7 @@ mod names;
 mod op_results;
 mod ops;
 pub mod output;
+pub mod practice;
 mod relevance;
 mod repair;
 mod root;

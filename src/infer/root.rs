@@ -71,6 +71,9 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     if settings.wants_types {
         run.signatures(&called, &mut out);
     }
+    for finding in super::practice::practice(project, rules, files) {
+        out.report(finding);
+    }
     out
 }
 

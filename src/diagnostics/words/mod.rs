@@ -6,6 +6,7 @@ mod autograd;
 mod collective;
 mod contract;
 mod operator;
+mod practice;
 
 use super::codes::{self, Code};
 use super::when::configurations;
@@ -64,6 +65,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::UnknownInAnnotation { .. }
         | FindingKind::AnnotationMisfit { .. }
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
+        FindingKind::Practice(practice) => words.practice(practice),
     };
     words.finish(finding, draft)
 }
@@ -114,6 +116,11 @@ impl Words<'_> {
             return format!("`{head}...`");
         }
         format!("`{one_line}`")
+    }
+
+    /// The source text on one line, without backticks.
+    pub fn plain(&self, place: Place) -> String {
+        self.named(place).trim_matches('`').to_string()
     }
 
     fn finish(&self, finding: &Finding, draft: Draft) -> Diagnostic {

@@ -1,0 +1,153 @@
+//! Expressions as trees, for reading. In: statements. Out: [`Expr`], and the operands of a statement. Never: evaluation.
+//! Next: `view.rs`.
+
+use crate::ir::{ArgKind, BinOp, CmpOp, Const, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::project::{Project, Resolved};
+use crate::source::Name;
+
+/// An expression. Variables stay variables.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    Const(Const),
+    /// A name of a module, or a member of one, by qualified path.
+    Path(Name),
+    Local(LocalId),
+    Attr(Box<Expr>, Name),
+    Item(Box<Expr>, Box<Expr>),
+    /// An element of what is iterated over.
+    Element(Box<Expr>),
+    /// `step`: of the call.
+    Call { callee: Box<Expr>, args: Vec<(ArgKind, Expr)>, step: usize },
+    Unary(UnOp, Box<Expr>),
+    Binary(BinOp, Box<Expr>, Box<Expr>),
+    Compare(CmpOp, Box<Expr>, Box<Expr>),
+    Bool { and: bool, of: Vec<Expr> },
+    /// `b if a else c`
+    Choice(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// A tuple or a list.
+    Build(Vec<Expr>),
+    Unknown,
+}
+
+impl Expr {
+    pub fn path(&self) -> Option<&Name> {
+        match self {
+            Expr::Path(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The last name of a path or attribute chain: `tp_group` of `self.tp_group`.
+    pub fn last_name(&self) -> Option<&str> {
+        match self {
+            Expr::Path(path) => path.rsplit('.').next(),
+            Expr::Attr(_, name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The arguments of a call of a path or method that ends like this.
+    pub fn call_of(&self, last: &str) -> Option<&[(ArgKind, Expr)]> {
+        match self {
+            Expr::Call { callee, args, .. } if callee.last_name() == Some(last) => Some(args),
+            _ => None,
+        }
+    }
+
+    /// The expressions directly inside.
+    pub fn inner(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Const(_) | Expr::Path(_) | Expr::Local(_) | Expr::Unknown => Vec::new(),
+            Expr::Attr(a, _) | Expr::Element(a) | Expr::Unary(_, a) => vec![a],
+            Expr::Item(a, b) | Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => vec![a, b],
+            Expr::Call { callee, args, .. } => {
+                std::iter::once(&**callee).chain(args.iter().map(|(_, a)| a)).collect()
+            }
+            Expr::Bool { of, .. } | Expr::Build(of) => of.iter().collect(),
+            Expr::Choice(a, b, c) => vec![a, b, c],
+        }
+    }
+
+    /// Whether an expression or one inside it is as asked.
+    pub fn any(&self, wanted: &mut dyn FnMut(&Expr) -> bool) -> bool {
+        wanted(self) || self.inner().into_iter().any(|e| e.any(wanted))
+    }
+
+    pub fn mentions(&self, local: LocalId) -> bool {
+        self.any(&mut |e| matches!(e, Expr::Local(l) if *l == local))
+    }
+
+    pub fn string(&self) -> Option<&Name> {
+        match self {
+            Expr::Const(Const::Str(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn is_none(&self) -> bool {
+        matches!(self, Expr::Const(Const::None))
+    }
+}
+
+/// The qualified path of what a name leads to.
+pub fn path_of(project: &Project, resolved: &Resolved) -> Name {
+    match resolved {
+        Resolved::Func(at) => project.qualified(*at),
+        Resolved::Class(at) => {
+            Name::from(format!("{}.{}", project.modules[at.module].name, project.class(*at).qualname))
+        }
+        Resolved::Module(m) => project.modules[*m].name.clone(),
+        Resolved::Package(path) | Resolved::External(path) => path.clone(),
+        Resolved::Value(m, name) => Name::from(format!("{}.{name}", project.modules[*m].name)),
+    }
+}
+
+/// Every operand that a statement reads, nested blocks left out.
+pub fn operands(stmt: &Stmt) -> Vec<&Operand> {
+    match stmt {
+        Stmt::Assign { value, .. } => of_rvalue(value),
+        Stmt::SetGlobal { value, .. } | Stmt::Return { value } | Stmt::Unpack { value, .. } => vec![value],
+        Stmt::SetAttr { base, value, .. } => vec![base, value],
+        Stmt::SetItem { base, index, value } => vec![base, index, value],
+        Stmt::If { test, .. } | Stmt::While { test, .. } | Stmt::Assert { test } => vec![test],
+        Stmt::For { iter, .. } => vec![iter],
+        Stmt::With { context, .. } => vec![context],
+        Stmt::Def { defaults, decorators, .. } => defaults.iter().map(|(_, o)| o).chain(decorators).collect(),
+        Stmt::Class { bases, keywords, decorators, .. } => {
+            bases.iter().chain(keywords.iter().map(|(_, o)| o)).chain(decorators).collect()
+        }
+        Stmt::Append { key, value, .. } => key.iter().chain([value]).collect(),
+        Stmt::Try { .. }
+        | Stmt::Raise
+        | Stmt::Break
+        | Stmt::Continue
+        | Stmt::Import { .. }
+        | Stmt::ImportStar { .. }
+        | Stmt::Delete { .. } => Vec::new(),
+    }
+}
+
+fn of_rvalue(value: &Rvalue) -> Vec<&Operand> {
+    match value {
+        Rvalue::Use(o) | Rvalue::Yield(o) | Rvalue::Await(o) => vec![o],
+        Rvalue::Attr { base, .. } => vec![base],
+        Rvalue::Item { base, index } => vec![base, index],
+        Rvalue::Call { callee, args } => std::iter::once(callee).chain(args.iter().map(|a| &a.value)).collect(),
+        Rvalue::CallMethod { base, args, .. } => {
+            std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect()
+        }
+        Rvalue::Unary { operand, .. } => vec![operand],
+        Rvalue::Binary { left, right, .. }
+        | Rvalue::InPlace { left, right, .. }
+        | Rvalue::Compare { left, right, .. } => vec![left, right],
+        Rvalue::Bool { operands, .. } => operands.iter().collect(),
+        Rvalue::Build { items, .. } => items
+            .iter()
+            .map(|i| match i {
+                Item::One(o) | Item::Star(o) => o,
+            })
+            .collect(),
+        Rvalue::Closure { defaults, .. } => defaults.iter().map(|(_, o)| o).collect(),
+        Rvalue::Opaque => Vec::new(),
+    }
+}

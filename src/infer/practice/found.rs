@@ -1,0 +1,13 @@
+//! What the checks of practice find, as data. In: nothing. Out: [`Practice`], a variant for each kind of mistake. Never: prose.
+//! Next: `diagnostics/words/practice.rs`.
+
+use crate::source::{Name, Place};
+
+/// One mistake of practice. The place of the finding is where it happens; the places here say why.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Practice {
+    /// An in-place collective on a copy that nothing keeps.
+    LostCopy { collective: Name, method: Name, original: Place },
+    /// The result of a collective that returns it is not used.
+    UnusedResult { collective: Name },
+}

@@ -1,0 +1,76 @@
+//! Results of collectives that are lost. In: a function. Out: in-place collectives on a copy that nothing keeps, and results that
+//! nothing uses. Never: a factory's tensor, which a barrier or a warm-up reduces for its own sake. Next: `mod.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::view::View;
+use crate::ir::{LocalKind, Operand, Rvalue, Stmt};
+use crate::rules::Form;
+use crate::source::Name;
+
+/// Methods that return a copy, always or where the tensor is not as asked.
+const COPIES: &[&str] =
+    &["contiguous", "clone", "to", "float", "half", "bfloat16", "double", "cuda", "cpu", "type", "int", "long"];
+
+/// `all_reduce(x.contiguous())`: the sum is written to a copy.
+pub fn copies(view: &View<'_>, out: &mut Found) {
+    for step in 0..view.steps.len() {
+        let Some(call) = view.value(step).and_then(|v| view.collective(v)) else { continue };
+        let written = match call.rule.form {
+            Form::InPlace => call.input,
+            Form::IntoOutput => call.output,
+            Form::Result | Form::IntoList | Form::SrcDst => None,
+        };
+        let Some(Operand::Local(temp)) = written else { continue };
+        if view.func.locals[*temp].kind != LocalKind::Temp || readers(view, *temp) > 1 {
+            continue;
+        }
+        let [made] = view.defs(*temp) else { continue };
+        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { continue };
+        if !COPIES.contains(&name.as_str()) || is_fresh(&view.expr(base)) {
+            continue;
+        }
+        let (Some(original), id) = (Some(view.part(view.steps[*made].id, 0)), view.steps[step].id) else { continue };
+        let practice = Practice::LostCopy { collective: last(&call.rule.name), method: name.clone(), original };
+        out.push((view.place(id), practice));
+    }
+}
+
+/// `reduce_from_region(x)` as a statement: the reduced value is thrown away.
+pub fn results(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        let Some(call) = view.collective(value) else { continue };
+        let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer";
+        let unused = view.func.locals[*dst].kind == LocalKind::Temp && readers(view, *dst) == 0;
+        let fresh = call.input.is_none_or(|o| is_fresh(&view.through(o)));
+        if pure && unused && !fresh && view.defs(*dst) == [i] {
+            let practice = Practice::UnusedResult { collective: last(&call.rule.name) };
+            out.push((view.place(step.id), practice));
+        }
+    }
+}
+
+/// How many operands read a local.
+fn readers(view: &View<'_>, local: crate::ir::LocalId) -> usize {
+    let reads = |s: usize| view.reads(s).iter().filter(|o| matches!(o, Operand::Local(l) if *l == local)).count();
+    (0..view.steps.len()).map(reads).sum()
+}
+
+/// Whether a value is made on the spot, by a function.
+fn is_fresh(expr: &Expr) -> bool {
+    match expr {
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, _) => is_fresh(base),
+            _ => true,
+        },
+        Expr::Const(_) | Expr::Build(_) | Expr::Unknown => true,
+        _ => false,
+    }
+}
+
+/// The last part of a qualified name.
+pub fn last(path: &Name) -> Name {
+    Name::from(path.rsplit('.').next().unwrap_or(path))
+}

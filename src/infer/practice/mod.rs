@@ -1,0 +1,62 @@
+//! Checks of practice: mistakes that show in how the code is written, without types. In: the project and the rules.
+//! Out: findings. Never: execution or prose. Each check is a file with one rule; each asks for evidence that contradicts the code
+//! beside it, and is silent without. Source: DESIGN.md section 7 and the bugs in `corpus/bugs`.
+//!
+//! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
+
+mod expr;
+pub mod found;
+mod hints;
+mod lost;
+mod view;
+
+use super::finding::{Finding, FindingKind};
+use super::formula::Facts;
+use crate::ir::FuncKind;
+use crate::project::{FuncRef, ModuleId, Project};
+use crate::rules::RuleBook;
+use crate::source::{Files, Place};
+use found::Practice;
+use rayon::prelude::*;
+use view::View;
+
+/// What a check of one function reports: where, and what.
+type Found = Vec<(Place, Practice)>;
+
+/// The checks of single functions.
+const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[lost::copies, lost::results];
+
+/// Everything found in a project, in the order of its modules.
+pub fn practice(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let found: Vec<Found> = modules.par_iter().map(|m| of_module(project, rules, files, *m)).collect();
+    found.into_iter().flatten().map(|(place, practice)| finding(place, practice)).collect()
+}
+
+fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Found {
+    let mut out = Vec::new();
+    for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
+        if f.kind == FuncKind::ClassBody {
+            continue;
+        }
+        let view = View::new(project, rules, files, FuncRef { module, func });
+        for check in OF_FUNCTIONS {
+            check(&view, &mut out);
+        }
+    }
+    out
+}
+
+/// A finding that holds in every configuration.
+fn finding(place: Place, practice: Practice) -> Finding {
+    Finding {
+        kind: FindingKind::Practice(practice),
+        place,
+        worlds: vec![Facts::default()],
+        silent_worlds: Vec::new(),
+        others: Vec::new(),
+        calls: Vec::new(),
+        repairs: Vec::new(),
+        rests_on_hint: false,
+    }
+}

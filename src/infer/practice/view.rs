@@ -1,0 +1,430 @@
+//! One function as a list of steps with the conditions around each, and its expressions as trees. In: the intermediate representation.
+//! Out: [`View`]. Never: execution, worlds or types: the checks of practice read what is written. Next: `mod.rs`.
+
+use super::expr::Expr;
+use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
+use crate::project::{FuncRef, Project};
+use crate::rules::{CollectiveRule, Entry, RuleBook};
+use crate::source::{Files, Name, Place, Span};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// A condition that holds where a step is executed.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard<'a> {
+    pub test: &'a Operand,
+    pub holds: bool,
+    /// The statement that tests it.
+    pub at: StmtId,
+}
+
+/// A statement with what surrounds it.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    pub id: StmtId,
+    pub stmt: &'a Stmt,
+    /// Outermost first; those after an early exit as well.
+    pub guards: Vec<Guard<'a>>,
+    /// Indices of the steps of the loops around it, outermost first.
+    pub loops: Vec<usize>,
+    /// Context managers around it.
+    pub contexts: Vec<&'a Operand>,
+}
+
+/// A function, flattened.
+pub struct View<'a> {
+    pub project: &'a Project,
+    pub rules: &'a RuleBook,
+    pub files: &'a Files,
+    pub at: FuncRef,
+    pub func: &'a Func,
+    pub steps: Vec<Step<'a>>,
+    /// Steps that bind a local, in order.
+    defs: FxHashMap<LocalId, Vec<usize>>,
+}
+
+/// The collective that a call is, with its arguments by role.
+pub struct CollectiveCall<'a> {
+    pub rule: Arc<CollectiveRule>,
+    pub input: Option<&'a Operand>,
+    pub output: Option<&'a Operand>,
+    /// `None`: not given.
+    pub group: Option<&'a Operand>,
+    pub args: &'a [Arg],
+}
+
+impl<'a> View<'a> {
+    pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, at: FuncRef) -> View<'a> {
+        let func = project.func(at);
+        let mut view = View { project, rules, files, at, func, steps: Vec::new(), defs: FxHashMap::default() };
+        let mut around = Around::default();
+        view.block(&func.body, &mut around);
+        for (i, step) in view.steps.iter().enumerate() {
+            for local in bound(step.stmt) {
+                view.defs.entry(local).or_default().push(i);
+            }
+        }
+        view
+    }
+
+    fn block(&mut self, block: &'a Block, around: &mut Around<'a>) {
+        let guards = around.guards.len();
+        for node in block {
+            self.node(node, around);
+            if let Stmt::If { test, then, orelse } = &node.stmt {
+                match (leaves(then), leaves(orelse)) {
+                    (true, false) => around.guards.push(Guard { test, holds: false, at: node.id }),
+                    (false, true) => around.guards.push(Guard { test, holds: true, at: node.id }),
+                    _ => {}
+                }
+            }
+            if let Stmt::Assert { test } = &node.stmt {
+                around.guards.push(Guard { test, holds: true, at: node.id });
+            }
+        }
+        around.guards.truncate(guards);
+    }
+
+    fn node(&mut self, node: &'a Node, around: &mut Around<'a>) {
+        let index = self.steps.len();
+        self.steps.push(Step {
+            id: node.id,
+            stmt: &node.stmt,
+            guards: around.guards.clone(),
+            loops: around.loops.clone(),
+            contexts: around.contexts.clone(),
+        });
+        match &node.stmt {
+            Stmt::If { test, then, orelse } => {
+                for (branch, holds) in [(then, true), (orelse, false)] {
+                    around.guards.push(Guard { test, holds, at: node.id });
+                    self.block(branch, around);
+                    around.guards.pop();
+                }
+            }
+            Stmt::For { body, orelse, .. } => {
+                around.loops.push(index);
+                self.block(body, around);
+                around.loops.pop();
+                self.block(orelse, around);
+            }
+            Stmt::While { head, body, orelse, .. } => {
+                around.loops.push(index);
+                self.block(head, around);
+                self.block(body, around);
+                around.loops.pop();
+                self.block(orelse, around);
+            }
+            Stmt::With { context, body, .. } => {
+                around.contexts.push(context);
+                self.block(body, around);
+                around.contexts.pop();
+            }
+            Stmt::Try { body, handlers, orelse, finally } => {
+                for b in [body].into_iter().chain(handlers).chain([orelse, finally]) {
+                    self.block(b, around);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where a statement is.
+    pub fn place(&self, id: StmtId) -> Place {
+        Place { file: self.project.file(self.at.module), span: self.func.spans[id].span }
+    }
+
+    /// Where the n-th operand of a statement is.
+    pub fn part(&self, id: StmtId, n: usize) -> Place {
+        let spans = &self.func.spans[id];
+        let span = spans.parts.get(n).copied().unwrap_or(spans.span);
+        Place { file: self.project.file(self.at.module), span }
+    }
+
+    pub fn spot(&self, span: Span) -> Place {
+        Place { file: self.project.file(self.at.module), span }
+    }
+
+    pub fn text(&self, place: Place) -> &'a str {
+        self.files[place.file].slice(place.span)
+    }
+
+    /// Steps that bind a local, in order of the text.
+    pub fn defs(&self, local: LocalId) -> &[usize] {
+        self.defs.get(&local).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn is_temp(&self, local: LocalId) -> bool {
+        self.func.locals[local].kind == LocalKind::Temp
+    }
+
+    pub fn local_name(&self, local: LocalId) -> &'a Name {
+        &self.func.locals[local].name
+    }
+
+    pub fn is_param(&self, local: LocalId) -> bool {
+        self.func.params.iter().any(|p| p.local == local)
+    }
+
+    /// The value that a step gives a local, if that is one operation.
+    pub fn value(&self, step: usize) -> Option<&'a Rvalue> {
+        match self.steps[step].stmt {
+            Stmt::Assign { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The operation that makes a temporary, or a variable that is bound once.
+    pub fn source(&self, operand: &Operand) -> Option<(usize, &'a Rvalue)> {
+        let Operand::Local(local) = operand else { return None };
+        match self.defs(*local) {
+            [one] if !self.is_param(*local) => Some((*one, self.value(*one)?)),
+            _ => None,
+        }
+    }
+
+    /// The expression that an operand stands for: temporaries expanded, variables kept.
+    pub fn expr(&self, operand: &Operand) -> Expr {
+        self.expand(operand, 0)
+    }
+
+    fn expand(&self, operand: &Operand, depth: usize) -> Expr {
+        let local = match operand {
+            Operand::Const(c) => return Expr::Const(c.clone()),
+            Operand::Global(name) => return Expr::Path(self.global(name)),
+            Operand::Local(local) => *local,
+        };
+        if !self.is_temp(local) || depth > super::super::limits::MAX_EXPR_DEPTH {
+            return match self.defs(local) {
+                [one] if !self.is_param(local) && matches!(self.steps[*one].stmt, Stmt::Import { .. }) => {
+                    self.imported(*one)
+                }
+                _ => Expr::Local(local),
+            };
+        }
+        match self.defs(local) {
+            [one] => self.bound_by(*one, local, depth),
+            [first, second] => self.merged(*first, *second, local, depth),
+            _ => Expr::Unknown,
+        }
+    }
+
+    /// A temporary bound twice: `a and b`, `a or b`, `a if c else b`.
+    fn merged(&self, first: usize, second: usize, local: LocalId, depth: usize) -> Expr {
+        let (a, b) = (self.bound_by(first, local, depth + 1), self.bound_by(second, local, depth + 1));
+        let (outer, inner) = (&self.steps[first].guards, &self.steps[second].guards);
+        match (outer.last(), inner.last()) {
+            (_, Some(guard)) if matches!(guard.test, Operand::Local(l) if *l == local) => {
+                Expr::Bool { and: guard.holds, of: vec![a, b] }
+            }
+            (Some(x), Some(y)) if x.at == y.at && x.holds && !y.holds => {
+                Expr::Choice(Box::new(self.expand(x.test, depth + 1)), Box::new(a), Box::new(b))
+            }
+            _ => Expr::Unknown,
+        }
+    }
+
+    fn imported(&self, step: usize) -> Expr {
+        let Stmt::Import { path, member, level, .. } = self.steps[step].stmt else { return Expr::Unknown };
+        let base = self.project.absolute(self.at.module, path, *level);
+        let full = member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}"));
+        Expr::Path(self.resolved(&full))
+    }
+
+    /// What a step binds a local to.
+    fn bound_by(&self, step: usize, local: LocalId, depth: usize) -> Expr {
+        let deeper = |o: &Operand| self.expand(o, depth + 1);
+        match self.steps[step].stmt {
+            Stmt::Assign { value, .. } => self.operation(value, step, depth),
+            Stmt::Unpack { value, before, star: None, after } if after.is_empty() => {
+                let at = before.iter().position(|l| *l == local);
+                match (deeper(value), at) {
+                    (Expr::Build(items), Some(at)) if items.len() == before.len() => items[at].clone(),
+                    (whole, Some(at)) => {
+                        Expr::Item(Box::new(whole), Box::new(Expr::Const(Const::Int(at as i64))))
+                    }
+                    _ => Expr::Unknown,
+                }
+            }
+            Stmt::For { iter, .. } => Expr::Element(Box::new(deeper(iter))),
+            Stmt::Import { .. } => self.imported(step),
+            _ => Expr::Unknown,
+        }
+    }
+
+    fn operation(&self, value: &Rvalue, step: usize, depth: usize) -> Expr {
+        let deeper = |o: &Operand| self.expand(o, depth + 1);
+        let args = |args: &[Arg]| args.iter().map(|a| (a.kind.clone(), deeper(&a.value))).collect::<Vec<_>>();
+        match value {
+            Rvalue::Use(o) => deeper(o),
+            Rvalue::Attr { base, name } => self.member(deeper(base), name),
+            Rvalue::Item { base, index } => Expr::Item(Box::new(deeper(base)), Box::new(deeper(index))),
+            Rvalue::Call { callee, args: given } => {
+                Expr::Call { callee: Box::new(deeper(callee)), args: args(given), step }
+            }
+            Rvalue::CallMethod { base, name, args: given } => {
+                Expr::Call { callee: Box::new(self.member(deeper(base), name)), args: args(given), step }
+            }
+            Rvalue::Unary { op, operand } => Expr::Unary(*op, Box::new(deeper(operand))),
+            Rvalue::Binary { op, left, right } | Rvalue::InPlace { op, left, right } => {
+                Expr::Binary(*op, Box::new(deeper(left)), Box::new(deeper(right)))
+            }
+            Rvalue::Compare { op, left, right } => {
+                Expr::Compare(*op, Box::new(deeper(left)), Box::new(deeper(right)))
+            }
+            Rvalue::Bool { and, operands } => {
+                Expr::Bool { and: *and, of: operands.iter().map(deeper).collect() }
+            }
+            Rvalue::Build { kind: crate::ir::BuildKind::Tuple | crate::ir::BuildKind::List, items } => {
+                let all: Option<Vec<Expr>> = items
+                    .iter()
+                    .map(|i| match i {
+                        crate::ir::Item::One(o) => Some(deeper(o)),
+                        crate::ir::Item::Star(_) => None,
+                    })
+                    .collect();
+                all.map_or(Expr::Unknown, Expr::Build)
+            }
+            Rvalue::Await(o) => deeper(o),
+            Rvalue::Build { .. } | Rvalue::Closure { .. } | Rvalue::Yield(_) | Rvalue::Opaque => Expr::Unknown,
+        }
+    }
+
+    /// A member of a path is a path.
+    fn member(&self, base: Expr, name: &Name) -> Expr {
+        match base {
+            Expr::Path(path) => Expr::Path(self.resolved(&format!("{path}.{name}"))),
+            base => Expr::Attr(Box::new(base), name.clone()),
+        }
+    }
+
+    /// The qualified path of a name that is not local.
+    pub fn global(&self, name: &Name) -> Name {
+        match self.project.member(self.at.module, name) {
+            Some(resolved) => super::expr::path_of(self.project, &resolved),
+            None => name.clone(),
+        }
+    }
+
+    fn resolved(&self, path: &str) -> Name {
+        super::expr::path_of(self.project, &self.project.path(path))
+    }
+
+    /// The expression of a variable that is bound once, seen through; other operands as [`View::expr`].
+    pub fn through(&self, operand: &Operand) -> Expr {
+        match self.expr(operand) {
+            Expr::Local(local) => self.through_local(local, 0),
+            other => other,
+        }
+    }
+
+    fn through_local(&self, local: LocalId, depth: usize) -> Expr {
+        match self.defs(local) {
+            [one] if !self.is_param(local) && depth < super::super::limits::MAX_EXPR_DEPTH => {
+                match self.bound_by(*one, local, 0) {
+                    Expr::Local(next) if next != local => self.through_local(next, depth + 1),
+                    Expr::Unknown => Expr::Local(local),
+                    other => other,
+                }
+            }
+            _ => Expr::Local(local),
+        }
+    }
+
+    /// The qualified path that a call calls: of a function of a module, or `.name` of a method.
+    pub fn callee(&self, value: &Rvalue) -> Option<Name> {
+        match value {
+            Rvalue::Call { callee, .. } => match self.through(callee) {
+                Expr::Path(path) => Some(path),
+                _ => None,
+            },
+            Rvalue::CallMethod { base, name, .. } => Some(match self.through(base) {
+                Expr::Path(path) => self.resolved(&format!("{path}.{name}")),
+                _ => Name::from(format!(".{name}")),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The collective that an operation is.
+    pub fn collective(&self, value: &'a Rvalue) -> Option<CollectiveCall<'a>> {
+        let path = self.callee(value)?;
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+        let Some(Entry::Collective(rule)) = self.rules.get(&path) else { return None };
+        if args.iter().any(|a| matches!(a.kind, crate::ir::ArgKind::Star | crate::ir::ArgKind::DoubleStar)) {
+            return None;
+        }
+        let keywords: Vec<Option<&Name>> = args
+            .iter()
+            .map(|a| match &a.kind {
+                crate::ir::ArgKind::Keyword(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        let bound = rule.args.bind(&keywords);
+        let given = |slot: Option<usize>| slot.and_then(|s| bound.first(s)).map(|i| &args[i].value);
+        Some(CollectiveCall {
+            input: given(Some(rule.input)),
+            output: given(rule.output),
+            group: given(rule.group),
+            args,
+            rule: rule.clone(),
+        })
+    }
+
+    /// The argument of a call by keyword or position.
+    pub fn argument(&self, args: &'a [Arg], position: usize, keyword: &str) -> Option<&'a Operand> {
+        let named = args.iter().find(|a| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == keyword));
+        let positional = || args.get(position).filter(|a| a.kind == crate::ir::ArgKind::Positional);
+        named.or_else(positional).map(|a| &a.value)
+    }
+
+    /// Every operand that a step reads.
+    pub fn reads(&self, step: usize) -> Vec<&'a Operand> {
+        super::expr::operands(self.steps[step].stmt)
+    }
+
+    /// Whether any step reads a local.
+    pub fn is_read(&self, local: LocalId) -> bool {
+        let captured = self.func.locals[local].kind == LocalKind::Cell;
+        captured
+            || (0..self.steps.len())
+                .any(|s| self.reads(s).iter().any(|o| matches!(o, Operand::Local(l) if *l == local)))
+    }
+
+    /// Whether a step runs without gradients: inside `no_grad` or `inference_mode`.
+    pub fn without_gradient(&self, step: usize) -> bool {
+        self.steps[step].contexts.iter().any(|c| match self.expr(c) {
+            Expr::Call { callee, .. } => {
+                matches!(callee.path(), Some(p) if p.ends_with("no_grad") || p.ends_with("inference_mode"))
+            }
+            other => matches!(other.path(), Some(p) if p.ends_with("no_grad") || p.ends_with("inference_mode")),
+        })
+    }
+}
+
+#[derive(Default)]
+struct Around<'a> {
+    guards: Vec<Guard<'a>>,
+    loops: Vec<usize>,
+    contexts: Vec<&'a Operand>,
+}
+
+/// Whether a block always leaves the block around it.
+fn leaves(block: &Block) -> bool {
+    matches!(block.last().map(|n| &n.stmt), Some(Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
+}
+
+/// The locals that a statement binds.
+fn bound(stmt: &Stmt) -> Vec<LocalId> {
+    match stmt {
+        Stmt::Assign { dst, .. }
+        | Stmt::For { dst, .. }
+        | Stmt::Def { dst, .. }
+        | Stmt::Class { dst, .. }
+        | Stmt::Import { dst, .. } => vec![*dst],
+        Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after).copied().collect(),
+        Stmt::With { bind, .. } => bind.iter().copied().collect(),
+        _ => Vec::new(),
+    }
+}
