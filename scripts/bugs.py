@@ -6,15 +6,22 @@ no finding at all. Prints one line a bug and the totals.
 """
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "corpus" / "bugs"
 
 
 def findings(binary, folder, name):
     command = [binary, "check", "--output-format", "json", name]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    # On its own: beside it in this repository lie other programs, which would be one project with it.
+    with tempfile.TemporaryDirectory() as alone:
+        for file in [name, "spmd-check.toml"]:
+            if (folder / file).exists():
+                shutil.copy(folder / file, alone)
+        done = subprocess.run(command, cwd=alone, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         sys.exit(f"{folder}/{name}: {done.stderr}")
     return json.loads(done.stdout)

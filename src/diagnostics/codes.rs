@@ -44,6 +44,7 @@ codes! {
     UNEVEN_SHARD = "SPMD208" "uneven-shard" Error,
     DIM_CONFLICT = "SPMD209" "conflicting-dims" Error,
     BACKWARD_LOSS = "SPMD301" "backward-of-unreduced-loss" Error,
+    PARAMETER_NOT_SUMMED = "SPMD305" "parameter-not-summed" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

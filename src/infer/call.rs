@@ -510,7 +510,7 @@ impl Machine<'_> {
         }
         let movable = AxisType::V.join(AxisType::P);
         let axes: Vec<_> =
-            t.local.listed().filter(|(_, s)| !s.set.meet(movable).is_empty()).map(|(a, _)| a.clone()).collect();
+            t.local.listed().filter(|(_, s)| !s.set.meet(movable).is_empty() && !s.is_declared()).map(|(a, _)| a.clone()).collect();
         for axis in axes {
             t.local.set(&axis, AxisState::UNKNOWN);
         }

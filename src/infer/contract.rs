@@ -189,7 +189,8 @@ impl Machine<'_> {
     }
 
     /// At the start of a root: parameters have their declared types.
-    pub fn entered_root(&mut self, _root: FuncRef) {
+    pub fn entered_root(&mut self, root: FuncRef) {
+        self.hinted_root(root);
         let func = self.func();
         let settings: &Settings = self.settings;
         for param in &func.params {

@@ -38,7 +38,7 @@ impl Machine<'_> {
                 Eval::One(super::names::given(rule.gives, axes))
             }
             Some(Entry::Module(rule)) => {
-                let object = self.external_module(&rule, args);
+                let object = self.external_module(id, &rule, args);
                 Eval::One(object)
             }
             Some(Entry::Layer(rule)) => Eval::One(self.new_layer(id, &rule, args)),
@@ -87,7 +87,7 @@ impl Machine<'_> {
     }
 
     /// An instance of a `torch.nn` module, with its parameters.
-    fn external_module(&mut self, rule: &Arc<ModuleRule>, args: &CallArgs) -> Value {
+    fn external_module(&mut self, id: StmtId, rule: &Arc<ModuleRule>, args: &CallArgs) -> Value {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);
         let mut cell =
@@ -115,6 +115,7 @@ impl Machine<'_> {
                 zero: false,
                 view_of: None,
                 reduced: false,
+                home: Some(self.place(id)),
                 term: None,
             };
             let tensor = self.new_tensor(t);

@@ -54,6 +54,8 @@ pub struct Finding {
     /// The same for further roots that reach it.
     pub others: Vec<(Vec<Facts>, Vec<Facts>)>,
     pub calls: Vec<CallStep>,
+    /// Places that sum gradients of parameters, but not of the one concerned.
+    pub reducers: Vec<Place>,
     pub repairs: Vec<Repair>,
     /// The group of the axis is a guess from an identifier: the finding is a warning.
     pub rests_on_hint: bool,
@@ -106,6 +108,15 @@ pub enum FindingKind {
     UnregisteredFunction { name: Name },
     /// A mistake that shows in how the code is written.
     Practice(Practice),
+}
+
+impl FindingKind {
+    /// The parameter without a mark whose gradient is what the finding is about.
+    pub fn unmarked(&self) -> Option<&Name> {
+        let FindingKind::Operator { violation: Violation::InvariantMixed, operands, .. } = self else { return None };
+        let invariant = operands.iter().find(|o| o.state.set == AxisType::I)?;
+        invariant.state.origin.as_ref()?.unmarked()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -229,7 +229,7 @@ impl Machine<'_> {
     }
 
     /// `nn.Parameter(data)`: a tensor of its own that requires a gradient.
-    fn parameter(&mut self, _id: StmtId, args: &CallArgs) -> Value {
+    fn parameter(&mut self, id: StmtId, args: &CallArgs) -> Value {
         let data = args.get(0, "data").cloned();
         let grad = match args.get(1, "requires_grad") {
             None => Tri::Yes,
@@ -244,6 +244,7 @@ impl Machine<'_> {
             zero: false,
             view_of: None,
             reduced: false,
+            home: Some(self.place(id)),
             term: None,
         })
     }

@@ -17,6 +17,9 @@ use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason, TensorType, Tri};
 use std::sync::Arc;
 
+/// Marks an instance whose construction is not seen: what it gives is known, what it asks for is not.
+const UNSEEN: &str = "unseen";
+
 /// A constructor's argument among the attributes of an instance, where no attribute of Python can have its name.
 fn slot(name: &str) -> Name {
     Name::from(format!("({name})"))
@@ -78,6 +81,19 @@ impl Machine<'_> {
             let value = self.new_tensor(t);
             cell.set(name, value);
         }
+        Value::Object(self.fresh(Cell::Object(cell)))
+    }
+
+    /// An instance of a layer whose construction is not seen, as a parameter's annotation names it: with the defaults, and the
+    /// configuration of the program.
+    pub fn unseen_layer(&mut self, rule: &Arc<LayerRule>, name: &Name) -> Value {
+        let path = Name::from(format!("{name}#layer"));
+        let mut cell = ObjectCell { class: ObjectClass::External(rule.name.clone()), path, attrs: Vec::new() };
+        for (name, value) in bind(&rule.args, &CallArgs::default()) {
+            let value = if name == "config" { Value::Sym(name.clone()) } else { value };
+            cell.set(&slot(&name), value);
+        }
+        cell.set(&slot(UNSEEN), Value::TRUE);
         Value::Object(self.fresh(Cell::Object(cell)))
     }
 
@@ -178,6 +194,13 @@ impl Machine<'_> {
             let value = cell.as_ref().and_then(|c| c.get(&slot(&param.name))).cloned();
             values.push((param.name.clone(), value.unwrap_or(Value::Unknown)));
         }
+        let mut taken = args.clone();
+        if cell.as_ref().is_some_and(|c| c.get(&slot(UNSEEN)).is_some()) {
+            for arg in taken.args.iter_mut().filter(|a| !matches!(a.value, Value::Const(_))) {
+                arg.value = self.new_tensor(TensorType::unknown());
+            }
+        }
+        let args = &taken;
         let mut pending = vec![std::mem::take(&mut self.w)];
         for (cond, _) in &rule.groups {
             pending = self.split_worlds(cond, &values, pending);

@@ -34,3 +34,5 @@ pub const MAX_EXPANDED: usize = 12;
 pub const DERIVATION_STEPS: u64 = 3_000;
 /// Depth to which an expression is read back from its statements; deeper parts stay variables.
 pub const MAX_EXPR_DEPTH: usize = 24;
+/// Places that sum gradients shown with one finding.
+pub const MAX_REDUCERS_SHOWN: usize = 3;

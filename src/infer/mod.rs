@@ -30,6 +30,7 @@ mod names;
 mod op_results;
 mod ops;
 pub mod output;
+mod parameters;
 pub mod practice;
 mod relevance;
 mod repair;

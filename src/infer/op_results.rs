@@ -61,6 +61,7 @@ impl Machine<'_> {
             zero,
             view_of,
             reduced,
+            home: None,
             term: None,
         };
         match rule.result {

@@ -6,7 +6,7 @@ use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
-use crate::source::Name;
+use crate::source::{Files, Name};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -52,7 +52,7 @@ impl Relevance {
     }
 
     /// Starts from the functions that mention a telling name and follows calls backwards.
-    pub fn new(project: &Project, rules: &RuleBook) -> Relevance {
+    pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Relevance {
         let telling = telling_names(rules);
         let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
         for (module, m) in project.modules.iter_enumerated() {
@@ -64,7 +64,7 @@ impl Relevance {
         }
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         let scanned: Vec<Vec<Scanned>> =
-            modules.par_iter().map(|module| scanned(project, rules, *module, &telling, &by_name)).collect();
+            modules.par_iter().map(|module| scanned(project, rules, files, *module, &telling, &by_name)).collect();
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
         let mut out = Relevance::default();
         let mut work = Vec::new();
@@ -105,6 +105,9 @@ impl Relevance {
     }
 }
 
+/// Divisions of a dim by the size of an axis, as comments write them.
+const SPLITS: &[&str] = &["/tp", "/etp", "/cp", "/ep", "/sp", "/dp", "/ TP", "/TP"];
+
 /// A function as its own text shows it.
 struct Scanned {
     at: FuncRef,
@@ -114,15 +117,30 @@ struct Scanned {
     callees: Vec<FuncRef>,
 }
 
+/// Whether the annotation of a parameter names something that tells: a layer with a contract.
+fn names_telling(hint: &str, telling: &FxHashSet<Name>) -> bool {
+    hint.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| telling.contains(word))
+}
+
+/// Whether comments in a text show how a tensor is split: `# [s/tp, b, h]`.
+pub fn shows_split(text: &str) -> bool {
+    SPLITS.iter().any(|split| text.contains(split))
+        && text.lines().any(|line| {
+            line.split_once('#').is_some_and(|(_, c)| c.contains('[') && SPLITS.iter().any(|split| c.contains(split)))
+        })
+}
+
 /// The functions of one module.
 fn scanned(
     project: &Project,
     rules: &RuleBook,
+    files: &Files,
     module: ModuleId,
     telling: &FxHashSet<Name>,
     by_name: &FxHashMap<&str, Vec<FuncRef>>,
 ) -> Vec<Scanned> {
-    let ir = &project.modules[module].ir;
+    let m = &project.modules[module];
+    let ir = &m.ir;
     let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
     let mut called_by_name: FxHashMap<Name, Vec<FuncRef>> = FxHashMap::default();
     let scan = |(func, f): (FuncId, &Func)| {
@@ -140,7 +158,9 @@ fn scanned(
                 _ => {}
             }
         }
-        let tells = (scan.direct || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
+        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, telling)));
+        let noted = f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
+        let tells = (scan.direct || hinted || noted || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         Scanned { at, tells, callees }
     };
     ir.funcs.iter_enumerated().map(scan).collect()

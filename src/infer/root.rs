@@ -38,9 +38,10 @@ const OTHER_HINTS: &[&str] = &[
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
     (settings.statics, settings.relevance) =
-        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules));
+        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules, files));
     settings.specs = super::specs::Specs::new(project, rules);
     settings.add_directives(project);
+    settings.reducers = super::practice::reducers::Reducers::new(project, rules, files);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let run = Run { project, rules, files, settings, built: FxHashMap::default() };
     let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules
@@ -427,7 +428,8 @@ impl Machine<'_> {
     /// The present world in every combination of the conditions of the function's declared types.
     fn decided_worlds(&mut self, func: &Func) -> Vec<World> {
         let mut worlds = vec![std::mem::take(&mut self.w)];
-        for cond in contract_conditions(func) {
+        let hinted = self.hint_conditions();
+        for cond in contract_conditions(func).into_iter().chain(&hinted) {
             let mut next = Vec::new();
             for world in worlds {
                 self.w = world;
@@ -449,10 +451,27 @@ impl Machine<'_> {
         }
         match param.kind {
             ParamKind::VarArgs | ParamKind::KwArgs => Value::Unknown,
-            _ => match self.settings.group_named(&param.name) {
-                Some(axes) => Value::Group(axes),
-                None => Value::Sym(param.name.clone()),
+            _ => match (self.settings.group_named(&param.name), self.hinted_layer(hint)) {
+                (Some(axes), _) => Value::Group(axes),
+                (None, Some(rule)) => self.unseen_layer(&rule, &param.name),
+                (None, None) => Value::Sym(param.name.clone()),
             },
+        }
+    }
+
+    /// The layer that the annotation of a parameter names.
+    fn hinted_layer(&self, hint: &str) -> Option<Arc<crate::rules::LayerRule>> {
+        let module = self.stack.last()?.func.module;
+        let hint = hint.trim_matches(['"', '\'']);
+        let (head, rest) = hint.split_once('.').map_or((hint, None), |(h, r)| (h, Some(r)));
+        if head.is_empty() || !head.chars().all(|c| c.is_alphanumeric() || c == '_') {
+            return None;
+        }
+        let path = super::practice::expr::path_of(self.project, &self.project.member(module, head)?);
+        let path = rest.map_or(path.to_string(), |rest| format!("{path}.{rest}"));
+        match self.rules.get(&path) {
+            Some(crate::rules::Entry::Layer(rule)) => Some(rule.clone()),
+            _ => None,
         }
     }
 
@@ -495,6 +514,7 @@ impl Machine<'_> {
         for world in &mut worlds {
             world.heap.forget_state();
         }
+        self.settle(class, &object, &mut worlds);
         let mut reached = Output::default();
         reached.executed.clone_from(&self.out.executed);
         reached.coverage.collectives.clone_from(&self.out.coverage.collectives);

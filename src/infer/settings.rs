@@ -43,6 +43,8 @@ pub struct Settings {
     pub statics: Statics,
     pub relevance: super::relevance::Relevance,
     pub specs: super::specs::Specs,
+    /// Who sums gradients of parameters.
+    pub reducers: super::practice::reducers::Reducers,
 }
 
 /// A declared signature of a function outside the project.

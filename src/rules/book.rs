@@ -2,7 +2,7 @@
 //! Next: `infer/call.rs`, which asks.
 
 use super::collective::CollectiveRule;
-use super::layer::{LayerRule, MarkRule};
+use super::layer::{LayerRule, MarkRule, ProtocolRule};
 use super::operator::Kind;
 use super::shapes::ShapeRule;
 use super::signature::Signature;
@@ -148,6 +148,7 @@ pub struct RuleBook {
     by_suffix: FxHashMap<Name, Vec<(Name, Entry)>>,
     /// Prefixes that stand for another: (from, to).
     aliases: Vec<(Name, Name)>,
+    protocols: Vec<ProtocolRule>,
     /// Names in order of definition, for listings.
     order: Vec<Name>,
     /// The last components of all names.
@@ -178,6 +179,14 @@ impl RuleBook {
     }
     pub(super) fn insert_alias(&mut self, from: Name, to: Name) {
         self.aliases.push((from, to));
+    }
+
+    pub(super) fn insert_protocol(&mut self, protocol: ProtocolRule) {
+        self.protocols.push(protocol);
+    }
+    /// What holds for parameters without a mark, by framework.
+    pub fn protocols(&self) -> &[ProtocolRule] {
+        &self.protocols
     }
 
     /// The rule of a qualified name: exact, then through an alias of its package, then by open package.

@@ -60,6 +60,18 @@ pub struct MarkRule {
     pub source: Name,
 }
 
+/// What holds for parameters without a mark in code on a framework.
+#[derive(Clone, Debug)]
+pub struct ProtocolRule {
+    /// Packages; a file that imports from one follows the protocol.
+    pub packages: Vec<Name>,
+    /// The axes over which an unmarked parameter is whole and its gradient not summed.
+    pub axes: Vec<Name>,
+    /// Parts of names of parameters whose gradients the framework sums without a mark.
+    pub summed_names: Vec<Name>,
+    pub source: Name,
+}
+
 fn names(axes: &[String]) -> Vec<Name> {
     axes.iter().map(|a| Name::from(a.as_str())).collect()
 }
@@ -124,6 +136,15 @@ impl Loader {
             };
             self.insert(path, Entry::Layer(Arc::new(rule)));
         }
+    }
+
+    pub(super) fn add_protocol(&mut self, p: &schema::Protocol, source: &str) {
+        self.book.insert_protocol(ProtocolRule {
+            packages: names(&p.packages),
+            axes: names(&p.axes),
+            summed_names: names(&p.summed_names),
+            source: Name::from(p.source.as_deref().unwrap_or(source)),
+        });
     }
 
     pub(super) fn add_mark(&mut self, m: &schema::Mark, source: &str) {

@@ -59,7 +59,7 @@ pub(super) fn load_but(files: &[(&str, &str)], without: impl Fn(&str) -> bool) -
 }
 
 pub(super) struct Loader {
-    book: RuleBook,
+    pub(super) book: RuleBook,
     problems: Vec<RuleProblem>,
     file: usize,
     /// The run-time checker's classes by name.
@@ -94,6 +94,9 @@ impl Loader {
 
     fn add(&mut self, file: &schema::RuleFile, file_name: &str, without_collectives: bool) {
         let source = file.source.clone().unwrap_or_else(|| file_name.to_string());
+        for protocol in &file.protocol {
+            self.add_protocol(protocol, &source);
+        }
         for alias in &file.alias {
             self.book.insert_alias(Name::from(alias.from.as_str()), Name::from(alias.to.as_str()));
         }

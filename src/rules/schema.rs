@@ -27,6 +27,8 @@ pub struct RuleFile {
     pub mark: Vec<Mark>,
     #[serde(default)]
     pub alias: Vec<Alias>,
+    #[serde(default)]
+    pub protocol: Vec<Protocol>,
     /// Functions of the frameworks that need nothing but "what comes in goes out" or "nothing is known".
     #[serde(default)]
     pub typecheck: Option<Typecheck>,
@@ -229,6 +231,20 @@ pub struct Mark {
     pub unless: Option<String>,
     #[serde(default)]
     pub else_axes: Vec<String>,
+    pub source: Option<String>,
+}
+
+/// What code on a framework may rely on for parameters without a mark.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Protocol {
+    /// Packages; a file that imports from one follows the protocol.
+    pub packages: Vec<String>,
+    /// The axes over which an unmarked parameter is whole and its gradient not summed.
+    pub axes: Vec<String>,
+    /// Parts of names of parameters whose gradients the framework sums without a mark.
+    #[serde(default)]
+    pub summed_names: Vec<String>,
     pub source: Option<String>,
 }
 

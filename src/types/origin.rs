@@ -20,6 +20,8 @@ pub enum Reason {
     Factory,
     /// A parameter of a module, by the rule that says how it is split.
     Parameter,
+    /// A parameter, by name, that is whole on every rank and carries no mark, so that nothing sums its gradient.
+    Unmarked(Name),
     /// The use that left only this possibility.
     Narrowed(Name),
     /// A value that differs by rank.
@@ -41,6 +43,17 @@ pub struct Origin {
 impl Origin {
     pub fn new(place: Place, reason: Reason, decided: Option<Spmd>) -> Arc<Origin> {
         Arc::new(Origin { place, reason, decided, from: None })
+    }
+
+    /// The parameter without a mark in the chain, if that is where it starts.
+    pub fn unmarked(self: &Arc<Origin>) -> Option<&Name> {
+        let mut at = self;
+        loop {
+            if let Reason::Unmarked(name) = &at.reason {
+                return Some(name);
+            }
+            at = at.from.as_ref()?;
+        }
     }
 
     /// The earliest step of the chain that is more than a computation, else the earliest step.

@@ -2,6 +2,7 @@
 //! Never: identity or aliasing, which are `infer/heap.rs`. Next: `rules/`.
 
 use super::{LocalType, Shape, Term};
+use crate::source::Place;
 use std::sync::Arc;
 
 /// Yes, no, or not known.
@@ -46,6 +47,8 @@ pub struct TensorType {
     pub view_of: Option<u32>,
     /// Known to hold 16-bit floats.
     pub reduced: bool,
+    /// Where the parameter was made that this is.
+    pub home: Option<Place>,
     /// How it was computed from the arguments of an autograd function that is being derived.
     pub term: Option<Arc<Term>>,
 }
@@ -64,6 +67,7 @@ impl TensorType {
             zero: false,
             view_of: None,
             reduced: false,
+            home: None,
             term: None,
         }
     }
@@ -83,6 +87,7 @@ impl TensorType {
             untracked: self.untracked || other.untracked,
             zero: self.zero && other.zero,
             reduced: self.reduced && other.reduced,
+            home: self.home.filter(|_| self.home == other.home),
             term: match (&self.term, &other.term) {
                 (Some(a), Some(b)) if a == b => Some(a.clone()),
                 (None, None) => None,

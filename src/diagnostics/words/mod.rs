@@ -131,6 +131,10 @@ impl Words<'_> {
                 labels.push(Label { place: step.place, message: format!("in this call of `{}`", step.callee) });
             }
         }
+        for place in &finding.reducers {
+            let message = "gradients are summed here, under a condition that leaves it out".to_string();
+            labels.push(Label { place: *place, message });
+        }
         let found_in = configurations(finding);
         let when = found_in.when;
         let notes = draft.notes;
@@ -193,6 +197,7 @@ fn reason(axis: &str, origin: &Origin) -> String {
         Reason::Computed => format!("{what} on `{axis}`, computed here"),
         Reason::Factory => "equal on every rank: made here".to_string(),
         Reason::Parameter => format!("{what} on `{axis}`: partitioned here"),
+        Reason::Unmarked(_) => format!("{what} on `{axis}`: whole on every rank and without a mark, so nothing sums its gradient"),
         Reason::Narrowed(name) => {
             let last = name.rsplit('.').next().unwrap_or(name).trim_matches('_');
             format!("must be {what} on `{axis}` for `{last}`")

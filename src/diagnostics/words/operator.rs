@@ -12,7 +12,10 @@ impl Words<'_> {
             FindingKind::Operator { violation, axis, op, operands, symbol } => {
                 let what = self.operation(op, *symbol, finding);
                 let mut draft = match violation {
-                    Violation::InvariantMixed => self.invariant_mixed(axis.name(), &what, operands),
+                    Violation::InvariantMixed => match finding.kind.unmarked() {
+                        Some(name) => self.not_summed(axis.name(), name, operands),
+                        None => self.invariant_mixed(axis.name(), &what, operands),
+                    },
                     Violation::PartialWithVarying => self.partial_with_varying(axis.name(), &what, operands),
                     Violation::PartialNonlinear => self.partial_nonlinear(axis.name(), &what, operands),
                     Violation::PartialAffine => self.partial_affine(axis.name(), &what, operands),
@@ -93,6 +96,26 @@ impl Words<'_> {
             Some(Spmd::Partial) => format!("forward: each rank of `{axis}` holds one term of {b}; {a} is the whole value on every rank"),
             _ => format!("backward: the gradient of a Replicate value is summed over `{axis}`, that of an Invariant one is not"),
         });
+        draft
+    }
+
+    /// A parameter without a mark that meets what is not equal on all ranks.
+    fn not_summed(&self, axis: &str, name: &str, operands: &[OperandAt]) -> Draft {
+        let other = operands.iter().find(|o| !o.is_number && o.state.known() != Some(Spmd::Invariant));
+        let (b, state) = match other {
+            Some(other) => (self.name(other), state_words(&other.state)),
+            None => ("a value".to_string(), "not Invariant".to_string()),
+        };
+        let title = format!(
+            "the gradient of `{name}` is not summed over `{axis}`: it carries no mark and meets {b}, which is {state}"
+        );
+        let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+        draft.notes.push(format!(
+            "backward: each rank of `{axis}` computes a part of the gradient, and its copies of the parameter drift apart"
+        ));
+        draft.help.push(format!(
+            "mark the parameter so that its gradient is summed over `{axis}` before the step, in every configuration in which it meets such values"
+        ));
         draft
     }
 

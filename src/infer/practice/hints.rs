@@ -119,6 +119,7 @@ fn hint(view: &View<'_>, code: &str, at: Span, comment: &str, place: Place) -> O
         (false, false) => return None,
     };
     let under = CONDITIONS.iter().find(|(phrase, ..)| lower.contains(phrase)).map(|(_, flag, holds)| (*flag, *holds));
+    let under = under.or_else(|| splits_sequence(&lower).then_some(("sequence_parallel", true)));
     let (locals, attrs) = match code.is_empty() {
         true => (named(view, comment), Vec::new()),
         false => targets(view, at),
@@ -179,6 +180,14 @@ fn bracket_shards(comment: &str) -> Vec<(usize, String)> {
         named.then_some((i, axis))
     })
     .collect()
+}
+
+/// `[s/tp, b, h]`: the sequence is split over the tensor-parallel ranks, which sequence parallelism does and nothing else.
+fn splits_sequence(comment: &str) -> bool {
+    comment.match_indices("/tp").any(|(at, _)| {
+        let name: String = comment[..at].chars().rev().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        name.ends_with('s')
+    })
 }
 
 /// `sequence (dim 1) sharded over CP` → dim 1 over cp.

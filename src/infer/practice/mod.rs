@@ -4,11 +4,12 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
-mod expr;
+pub mod expr;
 pub mod found;
-mod hints;
+pub mod hints;
 mod lost;
-mod view;
+pub mod reducers;
+pub mod view;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
@@ -56,6 +57,7 @@ fn finding(place: Place, practice: Practice) -> Finding {
         silent_worlds: Vec::new(),
         others: Vec::new(),
         calls: Vec::new(),
+        reducers: Vec::new(),
         repairs: Vec::new(),
         rests_on_hint: false,
     }

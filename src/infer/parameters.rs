@@ -1,0 +1,250 @@
+//! What parameters without a mark are: whole on every rank, and summed by nobody. In: an object after its constructor, the protocol of
+//! the framework that its file is written for, the reducers of the project. Out: `I` on the axes of the protocol. Never: a parameter
+//! whose size is divided, that is marked, or that some reducer may cover. Source: DESIGN.md section 7. Next: `practice/reducers.rs`.
+
+use super::heap::{Cell, ObjectClass};
+use super::machine::Machine;
+use super::practice::hints::{Hint, hints};
+use super::practice::reducers::Covered;
+use super::practice::view::View;
+use super::value::{ObjId, Value};
+use super::world::World;
+use crate::ir::annotation::Cond;
+use crate::ir::{LocalKind, Operand, Stmt};
+use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
+use crate::rules::RuleBook;
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
+
+/// Words in a size or a name that say that it is a part of something.
+const PARTS: &[&str] =
+    &["partition", "local", "shard", "per_rank", "_rank", "world_size", "tp_size", "divide", "per_gpu", "num_experts", "_tp"];
+
+/// The axes over which code of a module leaves unmarked parameters whole, with the names that its framework covers.
+fn protocol<'a>(project: &Project, rules: &'a RuleBook, module: ModuleId) -> Option<&'a crate::rules::ProtocolRule> {
+    let of = |path: &str| {
+        rules.protocols().iter().find(|p| {
+            p.packages.iter().any(|k| path.strip_prefix(k.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('.')))
+        })
+    };
+    let imported = |binding: &Binding| match binding {
+        Binding::Import { path, level, .. } => of(&project.absolute(module, path, *level)),
+        Binding::Func(_) | Binding::Class(_) | Binding::Value => None,
+    };
+    of(&project.modules[module].name).or_else(|| project.bindings(module).find_map(|(_, b)| imported(b)))
+}
+
+impl Machine<'_> {
+    /// Gives the unmarked parameters of a finished object their types, in each of its worlds.
+    pub fn settle(&mut self, class: ClassRef, object: &Value, worlds: &mut [World]) {
+        let Value::Object(receiver) = object else { return };
+        let notes = self.constructor_hints(class);
+        let Some(rule) = protocol(self.project, self.rules, class.module) else {
+            if !notes.is_empty() {
+                for world in worlds {
+                    self.noted(*receiver, &notes, world);
+                }
+            }
+            return;
+        };
+        let axes: Vec<Axis> = rule.axes.iter().map(|a| self.settings.canonical(a)).collect();
+        for world in worlds {
+            self.noted(*receiver, &notes, world);
+            for (name, tensor, home) in parameters(world, *receiver) {
+                let marks = |mark: &str| self.rules.mark(mark).is_some();
+                let summed = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
+                if summed || self.settings.reducers.covers(&name, &marks) != Covered::No || !self.is_whole(class, &name, home) {
+                    continue;
+                }
+                let Some(t) = world.heap.tensor_mut(tensor) else { continue };
+                for axis in &axes {
+                    if t.local.get(axis).set.is_unknown() {
+                        let origin = Origin::new(home, Reason::Unmarked(Name::from(name.as_str())), Some(Spmd::Invariant));
+                        t.local.set(axis, AxisState { set: AxisType::I, shard: None, origin: Some(origin) });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Types that comments such as `# [out, in/tp]` give to attributes.
+    fn noted(&self, receiver: ObjId, notes: &[Hint], world: &mut World) {
+        for hint in notes {
+            for attr in &hint.attrs {
+                let value = world.heap.object(receiver).and_then(|o| o.get(attr)).cloned();
+                if let Some(Value::Tensor(tensor)) = value {
+                    self.noted_tensor(tensor, hint, world);
+                }
+            }
+        }
+    }
+
+    fn noted_tensor(&self, tensor: ObjId, hint: &Hint, world: &mut World) {
+        let Some(t) = world.heap.tensor_mut(tensor) else { return };
+        for (dim, axis) in &hint.shards {
+            let axis = self.settings.canonical(axis);
+            if t.local.get(&axis).set.is_unknown() {
+                let origin = Origin::new(hint.place, Reason::Declared, Some(Spmd::Varying));
+                let shard = i8::try_from(*dim).ok();
+                t.local.set(&axis, AxisState { set: AxisType::V, shard, origin: Some(origin) });
+            }
+        }
+    }
+
+    fn constructor_hints(&self, class: ClassRef) -> Vec<Hint> {
+        let methods = &self.project.class(class).methods;
+        let Some((_, func)) = methods.iter().find(|(name, _)| name == "__init__") else { return Vec::new() };
+        let at = FuncRef { module: class.module, func: *func };
+        if !self.may_hint(at) {
+            return Vec::new();
+        }
+        let view = View::new(self.project, self.rules, self.files, at);
+        hints(&view).into_iter().filter(|h| !h.attrs.is_empty() && !h.shards.is_empty()).collect()
+    }
+
+    /// Whether a function has comments that show how a tensor is split.
+    pub fn may_hint(&self, at: FuncRef) -> bool {
+        let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
+        super::relevance::shows_split(text)
+    }
+
+    /// Whether what a parameter is made of is not a part: neither its name nor its sizes say so, nor what they are computed from.
+    fn is_whole(&self, class: ClassRef, name: &str, home: Place) -> bool {
+        if says_part(name) {
+            return false;
+        }
+        let file = home.file;
+        let text = self.files[file].slice(home.span);
+        if says_part(text) || text.contains('/') {
+            return false;
+        }
+        // The sizes may be variables that are parts.
+        let module = self.project.modules.iter_enumerated().find(|(_, m)| m.file == file).map(|(id, _)| id);
+        let Some(module) = module else { return false };
+        let _ = class;
+        let funcs = &self.project.modules[module].ir.funcs;
+        let around = funcs.iter_enumerated().filter(|(_, f)| {
+            f.kind == crate::ir::FuncKind::Function && f.span.start <= home.span.start && home.span.end <= f.span.end
+        });
+        let Some((func, _)) = around.last() else { return false };
+        let view = View::new(self.project, self.rules, self.files, FuncRef { module, func });
+        !self.uses_parts(&view, home)
+    }
+
+    /// Whether a variable or attribute in a statement is computed by a division, or its name says that it is a part.
+    fn uses_parts(&self, view: &View<'_>, home: Place) -> bool {
+        let text = view.text(home);
+        let words: Vec<&str> =
+            text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
+        view.steps.iter().any(|step| {
+            let assigned: Option<&str> = match step.stmt {
+                Stmt::Assign { dst, .. } if view.func.locals[*dst].kind != LocalKind::Temp => {
+                    Some(view.local_name(*dst).as_str())
+                }
+                Stmt::SetAttr { name, .. } => Some(name.as_str()),
+                _ => None,
+            };
+            let Some(assigned) = assigned.filter(|a| words.contains(a)) else { return false };
+            let operand = match step.stmt {
+                Stmt::SetAttr { value, .. } => Some(value.clone()),
+                Stmt::Assign { dst, .. } => Some(Operand::Local(*dst)),
+                _ => None,
+            };
+            let _ = assigned;
+            let made = view.text(view.place(step.id));
+            let source = operand.as_ref().and_then(|o| view.source(o)).map(|(s, _)| view.text(view.place(view.steps[s].id)));
+            [Some(made), source].into_iter().flatten().any(|t| t.contains('/') || says_part(t))
+        })
+    }
+
+    /// Types that comments give to the parameters of a root: `# [s/tp, b, h]`. What is known already stays.
+    pub fn hinted_root(&mut self, root: FuncRef) {
+        if !self.may_hint(root) {
+            return;
+        }
+        let (project, rules, files) = (self.project, self.rules, self.files);
+        let view = View::new(project, rules, files, root);
+        for hint in hints(&view) {
+            if hint.shards.is_empty() || !hint.attrs.is_empty() {
+                continue;
+            }
+            for local in hint.locals.iter().filter(|l| view.is_param(**l)) {
+                let value = self.local(*local);
+                if let Some(tensor) = self.as_tensor(&value) {
+                    self.hinted_tensor(tensor, &hint);
+                }
+            }
+        }
+    }
+
+    /// The conditions under which comments of the present function type its parameters.
+    pub fn hint_conditions(&self) -> Vec<Cond> {
+        let Some(root) = self.stack.last().map(|a| a.func).filter(|f| self.may_hint(*f)) else { return Vec::new() };
+        let view = View::new(self.project, self.rules, self.files, root);
+        let typed = hints(&view).into_iter().filter(|h| !h.shards.is_empty() && !h.locals.is_empty());
+        typed.filter_map(|h| h.under).map(|(flag, _)| Cond::Flag(Name::from(flag))).collect()
+    }
+
+    /// Gives a parameter the type of a comment, where its condition holds.
+    fn hinted_tensor(&mut self, tensor: ObjId, hint: &Hint) {
+        if let Some((flag, wanted)) = hint.under {
+            let cond = Cond::Flag(Name::from(flag));
+            let formula = self.cond_here(&cond);
+            match formula.eval(&self.w.facts) {
+                super::formula::Outcome::Decided(holds) if holds == wanted => {}
+                _ => return,
+            }
+        }
+        let mut world = std::mem::take(&mut self.w);
+        self.noted_tensor(tensor, hint, &mut world);
+        self.w = world;
+    }
+}
+
+fn says_part(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    PARTS.iter().any(|p| lower.contains(p))
+}
+
+/// The parameters that an object reaches, with their names and where they were made.
+fn parameters(world: &World, receiver: ObjId) -> Vec<(String, ObjId, Place)> {
+    let (mut out, mut seen) = (Vec::new(), Vec::new());
+    walk(world, receiver, "", 0, &mut seen, &mut out);
+    out
+}
+
+fn walk(
+    world: &World,
+    object: ObjId,
+    prefix: &str,
+    depth: usize,
+    seen: &mut Vec<ObjId>,
+    out: &mut Vec<(String, ObjId, Place)>,
+) {
+    if depth > super::limits::MAX_VALUE_DEPTH || seen.contains(&object) {
+        return;
+    }
+    seen.push(object);
+    let Some(cell) = world.heap.object(object) else { return };
+    let layer = matches!(&cell.class, ObjectClass::External(_));
+    for (name, value) in &cell.attrs {
+        let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Tensor(id) => {
+                let home = world.heap.tensor(*id).filter(|t| t.grad == Tri::Yes).and_then(|t| t.home);
+                out.extend(home.map(|home| (path, *id, home)));
+            }
+            Value::Object(inner) if !layer || !name.starts_with('(') => walk(world, *inner, &path, depth + 1, seen, out),
+            Value::List(list) => {
+                if let Some(Cell::List(cell)) = world.heap.get(*list) {
+                    for item in &cell.items {
+                        if let Value::Object(inner) = item {
+                            walk(world, *inner, &path, depth + 1, seen, out);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Who sums gradients of parameters over a group, and which: loops over parameters with an all-reduce, and hooks. In: the project.
+//! Out: [`Reducers`]. Never: a guess about a condition that is not understood: it may cover anything. Source: DESIGN.md section 7.
+//! Next: `infer/parameters.rs`, which asks; `marks.rs`.
+
+use super::expr::Expr;
+use super::view::View;
+use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
+use crate::project::{FuncRef, Project};
+use crate::rules::RuleBook;
+use crate::source::{Files, Name, Place};
+
+/// A condition on a parameter under which its gradient is summed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    /// The parameter carries an attribute.
+    Mark(Name),
+    NameEnds(Name),
+    NameStarts(Name),
+    NameContains(Name),
+    /// Not understood.
+    Other,
+}
+
+/// A place where gradients of parameters are summed.
+#[derive(Clone, Debug)]
+pub struct Reducer {
+    pub func: FuncRef,
+    /// The collective, or the registration of a hook that issues it.
+    pub place: Place,
+    /// The condition around it.
+    pub guard: Option<Place>,
+    /// Alternatives, each a conjunction; none: every parameter.
+    pub when: Vec<Vec<Test>>,
+}
+
+/// All reducers of a project, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct Reducers {
+    pub all: Vec<Reducer>,
+}
+
+/// Whether the gradient of a parameter is summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Covered {
+    No,
+    Yes,
+    /// A condition that is not understood decides, or a mark.
+    Perhaps,
+}
+
+impl Reducer {
+    /// Whether a parameter of this name is covered; `marks` decides those that a rule knows.
+    pub fn covers(&self, name: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
+        if self.when.is_empty() {
+            return Covered::Yes;
+        }
+        let mut best = Covered::No;
+        for alternative in &self.when {
+            let mut all = Covered::Yes;
+            for test in alternative {
+                let one = match test {
+                    Test::NameEnds(text) => yes(name.ends_with(text.as_str()) || text.ends_with(name)),
+                    Test::NameStarts(text) => if name.starts_with(text.as_str()) { Covered::Yes } else { Covered::Perhaps },
+                    Test::NameContains(text) => contains(name, text),
+                    // What a mark of the rules means is part of the parameter's type.
+                    Test::Mark(mark) if known_mark(mark) => Covered::No,
+                    Test::Mark(_) | Test::Other => Covered::Perhaps,
+                };
+                all = match (all, one) {
+                    (Covered::No, _) | (_, Covered::No) => Covered::No,
+                    (Covered::Perhaps, _) | (_, Covered::Perhaps) => Covered::Perhaps,
+                    (Covered::Yes, Covered::Yes) => Covered::Yes,
+                };
+            }
+            best = match (best, all) {
+                (Covered::Yes, _) | (_, Covered::Yes) => Covered::Yes,
+                (Covered::Perhaps, _) | (_, Covered::Perhaps) => Covered::Perhaps,
+                (Covered::No, Covered::No) => Covered::No,
+            };
+        }
+        best
+    }
+}
+
+fn yes(holds: bool) -> Covered {
+    if holds { Covered::Yes } else { Covered::No }
+}
+
+/// Whether a full name, of which the end is known, contains a text: the outer modules may bring it in.
+fn contains(name: &str, text: &str) -> Covered {
+    let known = format!(".{name}");
+    match known.contains(text) {
+        true => Covered::Yes,
+        // A text of one word may be the name of an outer module; which one is not known here.
+        false if text.contains('.') => Covered::No,
+        false => Covered::No,
+    }
+}
+
+impl Reducers {
+    pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Reducers {
+        let mut all = Vec::new();
+        for (module, m) in project.modules.iter_enumerated() {
+            let text = &files[m.file].text;
+            if !text.contains("parameters()") {
+                continue;
+            }
+            for (func, f) in m.ir.funcs.iter_enumerated() {
+                if f.kind == FuncKind::ClassBody || !files[m.file].slice(f.span).contains("parameters()") && f.kind != FuncKind::Module {
+                    continue;
+                }
+                let view = View::new(project, rules, files, FuncRef { module, func });
+                of_function(&view, &mut all);
+            }
+        }
+        Reducers { all }
+    }
+
+    /// Whether some reducer covers a parameter, by the end of its name.
+    pub fn covers(&self, name: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
+        let mut best = Covered::No;
+        for reducer in &self.all {
+            match reducer.covers(name, known_mark) {
+                Covered::Yes => return Covered::Yes,
+                Covered::Perhaps => best = Covered::Perhaps,
+                Covered::No => {}
+            }
+        }
+        best
+    }
+}
+
+fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
+    for step in 0..view.steps.len() {
+        let Some(head) = parameter_loop(view, step) else { continue };
+        let Some(value) = view.value(step) else { continue };
+        if !sums_gradient(view, value) {
+            continue;
+        }
+        let outer = view.steps[head].guards.len();
+        let inner = &view.steps[step].guards[outer.min(view.steps[step].guards.len())..];
+        let mut when: Vec<Vec<Test>> = vec![Vec::new()];
+        for guard in inner {
+            let alternatives = tests(view, &view.through(guard.test), guard.holds);
+            when = when.iter().flat_map(|a| alternatives.iter().map(move |b| [a.clone(), b.clone()].concat())).collect();
+        }
+        let everything = when.iter().any(Vec::is_empty);
+        let guard = inner.last().map(|g| view.part(g.at, 0));
+        out.push(Reducer {
+            func: view.at,
+            place: view.place(view.steps[step].id),
+            guard,
+            when: if everything { Vec::new() } else { when },
+        });
+    }
+}
+
+/// The loop over parameters around a step.
+fn parameter_loop(view: &View<'_>, step: usize) -> Option<usize> {
+    view.steps[step].loops.iter().rev().copied().find(|head| match view.steps[*head].stmt {
+        Stmt::For { iter, .. } => over_parameters(&view.through(iter)),
+        _ => false,
+    })
+}
+
+/// Whether a loop runs over parameters: `m.parameters()`, `m.named_parameters()`, also inside `list` or `reversed`.
+pub fn over_parameters(iter: &Expr) -> bool {
+    iter.any(&mut |e| e.call_of("parameters").is_some() || e.call_of("named_parameters").is_some())
+}
+
+/// Whether an operation sums a gradient over a group, or registers a hook.
+fn sums_gradient(view: &View<'_>, value: &Rvalue) -> bool {
+    match view.collective(value) {
+        Some(call) => {
+            matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter")
+                && call.input.is_some_and(|i| is_gradient(&view.through(i)))
+        }
+        None => match value {
+            Rvalue::CallMethod { name, .. } => {
+                matches!(name.as_str(), "register_hook" | "register_post_accumulate_grad_hook")
+            }
+            // A helper that is given the gradient.
+            Rvalue::Call { args, .. } => {
+                let callee = view.callee(value);
+                let reduces = callee.is_some_and(|c| {
+                    let last = c.rsplit('.').next().unwrap_or_default().to_lowercase();
+                    last.contains("reduce") || last.contains("sync") || last.contains("average")
+                });
+                reduces && args.iter().any(|a| is_gradient(&view.through(&a.value)) || is_parameter(view, &a.value))
+            }
+            _ => false,
+        },
+    }
+}
+
+fn is_parameter(view: &View<'_>, operand: &Operand) -> bool {
+    match view.through(operand) {
+        Expr::Element(iter) => over_parameters(&iter),
+        Expr::Item(base, _) => matches!(&*base, Expr::Element(iter) if over_parameters(iter)),
+        _ => false,
+    }
+}
+
+fn is_gradient(expr: &Expr) -> bool {
+    expr.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"))
+}
+
+/// The alternatives of a condition as tests on the parameter; an empty alternative asks nothing of it.
+fn tests(view: &View<'_>, expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
+    match expr {
+        Expr::Bool { and, of } if *and == holds => of.iter().fold(vec![Vec::new()], |all, e| {
+            let more = tests(view, e, holds);
+            all.iter().flat_map(|a| more.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
+        }),
+        Expr::Bool { of, .. } => of.iter().flat_map(|e| tests(view, e, holds)).collect(),
+        Expr::Unary(UnOp::Not, inner) => tests(view, inner, !holds),
+        other => match (asked(other), holds) {
+            (Asked::Nothing, _) => vec![Vec::new()],
+            (Asked::Test(test), true) => vec![vec![test]],
+            // Excluded by name or mark: the others are covered, and which those are is not followed.
+            (Asked::Test(_), false) | (Asked::Unknown, _) => vec![vec![Test::Other]],
+        },
+    }
+}
+
+enum Asked {
+    Nothing,
+    Test(Test),
+    Unknown,
+}
+
+fn asked(expr: &Expr) -> Asked {
+    if let Some(args) = expr.call_of("getattr").or_else(|| expr.call_of("hasattr")) {
+        return match args.get(1).map(|(_, a)| a) {
+            Some(Expr::Const(crate::ir::Const::Str(mark))) => Asked::Test(Test::Mark(mark.clone())),
+            Some(Expr::Path(path)) => {
+                Asked::Test(Test::Mark(Name::from(path.rsplit('.').next().unwrap_or(path))))
+            }
+            _ => Asked::Unknown,
+        };
+    }
+    let first = |args: &[(crate::ir::ArgKind, Expr)]| args.first().and_then(|(_, a)| a.string().cloned());
+    for (method, make) in [("endswith", Test::NameEnds as fn(Name) -> Test), ("startswith", Test::NameStarts)] {
+        if let Some(args) = expr.call_of(method) {
+            return first(args).map_or(Asked::Unknown, |text| Asked::Test(make(text)));
+        }
+    }
+    match expr {
+        Expr::Compare(CmpOp::In, text, _) => match text.string() {
+            Some(text) => Asked::Test(Test::NameContains(text.clone())),
+            None => Asked::Unknown,
+        },
+        Expr::Compare(CmpOp::Is | CmpOp::IsNot, a, b) if b.is_none() && is_gradient(a) => Asked::Nothing,
+        Expr::Attr(_, name) if name == "requires_grad" || name == "grad" => Asked::Nothing,
+        // A flag of the configuration says when, not which.
+        Expr::Attr(base, name) => match &**base {
+            Expr::Element(_) => Asked::Test(Test::Mark(name.clone())),
+            Expr::Item(inner, _) if matches!(**inner, Expr::Element(_)) => Asked::Test(Test::Mark(name.clone())),
+            _ => Asked::Nothing,
+        },
+        Expr::Local(_) | Expr::Path(_) | Expr::Const(_) => Asked::Nothing,
+        Expr::Compare(_, a, b) => match (asked(a), asked(b)) {
+            (Asked::Nothing, Asked::Nothing) => Asked::Nothing,
+            _ => Asked::Unknown,
+        },
+        Expr::Item(..) => Asked::Nothing,
+        _ => Asked::Unknown,
+    }
+}
