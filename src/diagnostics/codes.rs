@@ -59,6 +59,7 @@ codes! {
     UNUSED_SUPPRESSION = "SPMD521" "unused-suppression" Warning,
     UNKNOWN_CODE = "SPMD522" "unknown-code-in-suppression" Error,
     LOST_RESULT = "SPMD601" "lost-result" Error,
+    IGNORED_SWITCH = "SPMD604" "ignored-switch" Error,
     INVALID_CONFIG = "SPMD901" "invalid-config" Error,
     UNKNOWN_CONFIG_KEY = "SPMD902" "unknown-config-key" Error,
     SYNTAX_ERROR = "SPMD910" "syntax-error" Error,

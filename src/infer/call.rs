@@ -509,8 +509,12 @@ impl Machine<'_> {
             return;
         }
         let movable = AxisType::V.join(AxisType::P);
-        let axes: Vec<_> =
-            t.local.listed().filter(|(_, s)| !s.set.meet(movable).is_empty() && !s.is_declared()).map(|(a, _)| a.clone()).collect();
+        let axes: Vec<_> = t
+            .local
+            .listed()
+            .filter(|(_, s)| !s.set.meet(movable).is_empty() && !s.is_declared())
+            .map(|(a, _)| a.clone())
+            .collect();
         for axis in axes {
             t.local.set(&axis, AxisState::UNKNOWN);
         }

@@ -621,9 +621,12 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
             Why::Collective(_) => return origin.place.file == here.file && origin.place.span.end <= here.span.start,
             // What is logged and compared is reduced over ranks that agree, and divided by their number.
             Why::Declared | Why::Asserted | Why::Contract(_) => return !detached,
-            Why::Computed | Why::Factory | Why::Parameter | Why::Unmarked(_) | Why::Narrowed(_) | Why::RankDependent => {
-                at = origin.from.as_ref()
-            }
+            Why::Computed
+            | Why::Factory
+            | Why::Parameter
+            | Why::Unmarked(_)
+            | Why::Narrowed(_)
+            | Why::RankDependent => at = origin.from.as_ref(),
         }
     }
     false

@@ -17,8 +17,19 @@ use crate::source::{Name, Place};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
 
 /// Words in a size or a name that say that it is a part of something.
-const PARTS: &[&str] =
-    &["partition", "local", "shard", "per_rank", "_rank", "world_size", "tp_size", "divide", "per_gpu", "num_experts", "_tp"];
+const PARTS: &[&str] = &[
+    "partition",
+    "local",
+    "shard",
+    "per_rank",
+    "_rank",
+    "world_size",
+    "tp_size",
+    "divide",
+    "per_gpu",
+    "num_experts",
+    "_tp",
+];
 
 /// The axes over which code of a module leaves unmarked parameters whole, with the names that its framework covers.
 fn protocol<'a>(project: &Project, rules: &'a RuleBook, module: ModuleId) -> Option<&'a crate::rules::ProtocolRule> {
@@ -53,13 +64,17 @@ impl Machine<'_> {
             for (name, tensor, home) in parameters(world, *receiver) {
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
                 let summed = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
-                if summed || self.settings.reducers.covers(&name, &marks) != Covered::No || !self.is_whole(class, &name, home) {
+                if summed
+                    || self.settings.reducers.covers(&name, &marks) != Covered::No
+                    || !self.is_whole(class, &name, home)
+                {
                     continue;
                 }
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };
                 for axis in &axes {
                     if t.local.get(axis).set.is_unknown() {
-                        let origin = Origin::new(home, Reason::Unmarked(Name::from(name.as_str())), Some(Spmd::Invariant));
+                        let origin =
+                            Origin::new(home, Reason::Unmarked(Name::from(name.as_str())), Some(Spmd::Invariant));
                         t.local.set(axis, AxisState { set: AxisType::I, shard: None, origin: Some(origin) });
                     }
                 }
@@ -99,7 +114,17 @@ impl Machine<'_> {
             return Vec::new();
         }
         let view = View::new(self.project, self.rules, self.files, at);
-        hints(&view).into_iter().filter(|h| !h.attrs.is_empty() && !h.shards.is_empty()).collect()
+        let mut found: Vec<Hint> =
+            hints(&view).into_iter().filter(|h| !h.attrs.is_empty() && !h.shards.is_empty()).collect();
+        // `in/etp` beside a parameter `etp_group` is the size of that group, whatever its axes.
+        for (_, axis) in found.iter_mut().flat_map(|h| &mut h.shards) {
+            let group = format!("{axis}_group");
+            let given = view.func.params.iter().any(|p| p.name == group.as_str());
+            if given && self.settings.group_named(&group).is_none() {
+                *axis = Axis::variable(&group).0.to_string();
+            }
+        }
+        found
     }
 
     /// Whether a function has comments that show how a tensor is split.
@@ -152,7 +177,8 @@ impl Machine<'_> {
             };
             let _ = assigned;
             let made = view.text(view.place(step.id));
-            let source = operand.as_ref().and_then(|o| view.source(o)).map(|(s, _)| view.text(view.place(view.steps[s].id)));
+            let source =
+                operand.as_ref().and_then(|o| view.source(o)).map(|(s, _)| view.text(view.place(view.steps[s].id)));
             [Some(made), source].into_iter().flatten().any(|t| t.contains('/') || says_part(t))
         })
     }
@@ -234,7 +260,9 @@ fn walk(
                 let home = world.heap.tensor(*id).filter(|t| t.grad == Tri::Yes).and_then(|t| t.home);
                 out.extend(home.map(|home| (path, *id, home)));
             }
-            Value::Object(inner) if !layer || !name.starts_with('(') => walk(world, *inner, &path, depth + 1, seen, out),
+            Value::Object(inner) if !layer || !name.starts_with('(') => {
+                walk(world, *inner, &path, depth + 1, seen, out)
+            }
             Value::List(list) => {
                 if let Some(Cell::List(cell)) = world.heap.get(*list) {
                     for item in &cell.items {

@@ -197,7 +197,9 @@ fn reason(axis: &str, origin: &Origin) -> String {
         Reason::Computed => format!("{what} on `{axis}`, computed here"),
         Reason::Factory => "equal on every rank: made here".to_string(),
         Reason::Parameter => format!("{what} on `{axis}`: partitioned here"),
-        Reason::Unmarked(_) => format!("{what} on `{axis}`: whole on every rank and without a mark, so nothing sums its gradient"),
+        Reason::Unmarked(_) => {
+            format!("{what} on `{axis}`: whole on every rank and without a mark, so nothing sums its gradient")
+        }
         Reason::Narrowed(name) => {
             let last = name.rsplit('.').next().unwrap_or(name).trim_matches('_');
             format!("must be {what} on `{axis}` for `{last}`")

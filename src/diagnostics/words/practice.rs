@@ -11,15 +11,57 @@ impl Words<'_> {
         match practice {
             Practice::LostCopy { collective, method, original } => {
                 let x = self.plain(*original);
-                let title = format!("the result of `{collective}` is lost: `{x}.{method}()` may be a copy, and nothing keeps it");
+                let title = format!(
+                    "the result of `{collective}` is lost: `{x}.{method}()` may be a copy, and nothing keeps it"
+                );
                 let mut draft = Draft::new(&codes::LOST_RESULT, title);
                 draft.primary = "written to the copy".to_string();
-                draft.labels.push(Label { place: *original, message: "keeps its own value where a copy is made".to_string() });
+                draft
+                    .labels
+                    .push(Label { place: *original, message: "keeps its own value where a copy is made".to_string() });
                 draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
                 draft
             }
+            Practice::IgnoredSwitch { owner, switch, runs } => {
+                let title =
+                    format!("`{owner}` never looks at `{switch}`: it communicates in the same way whatever that says");
+                let mut draft = Draft::new(&codes::IGNORED_SWITCH, title);
+                draft.primary = "taken here".to_string();
+                for place in runs {
+                    draft.labels.push(Label { place: *place, message: format!("does not depend on `{switch}`") });
+                }
+                draft.help.push(format!("make it depend on `{switch}`, or remove `{switch}`"));
+                draft
+            }
+            Practice::MarkNeverSet { mark, modules, reducer, missing } => {
+                let all: Vec<String> = modules.iter().map(|m| format!("`{m}`")).collect();
+                let all = all.join(" and ");
+                let title = format!("the gradients of {all} are never summed: nothing marks a parameter with `{mark}`");
+                let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+                draft.labels.push(Label {
+                    place: *reducer,
+                    message: format!("sums the gradients of parameters marked `{mark}`"),
+                });
+                draft.labels.push(Label { place: *missing, message: "nothing is marked up to here".to_string() });
+                draft
+                    .help
+                    .push(format!("mark their parameters: `setattr(param, {mark}, True)` for each of `parameters()`"));
+                draft
+            }
+            Practice::PartNotMarked { module, marked, part, mark, made } => {
+                let title = format!(
+                    "the gradient of `{module}.{part}` is not summed: `{module}.{marked}` is marked `{mark}` and it is not"
+                );
+                let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+                draft.primary = format!("marks `{marked}` alone");
+                draft.labels.push(Label { place: *made, message: format!("has `{marked}` and `{part}`") });
+                draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
+                draft
+            }
             Practice::UnusedResult { collective } => {
-                let title = format!("the result of `{collective}` is not used: it returns the value and changes nothing in place");
+                let title = format!(
+                    "the result of `{collective}` is not used: it returns the value and changes nothing in place"
+                );
                 let mut draft = Draft::new(&codes::LOST_RESULT, title);
                 draft.primary = "thrown away".to_string();
                 draft.help.push("assign it to the variable that is used afterwards".to_string());

@@ -17,11 +17,18 @@ pub enum Expr {
     /// An element of what is iterated over.
     Element(Box<Expr>),
     /// `step`: of the call.
-    Call { callee: Box<Expr>, args: Vec<(ArgKind, Expr)>, step: usize },
+    Call {
+        callee: Box<Expr>,
+        args: Vec<(ArgKind, Expr)>,
+        step: usize,
+    },
     Unary(UnOp, Box<Expr>),
     Binary(BinOp, Box<Expr>, Box<Expr>),
     Compare(CmpOp, Box<Expr>, Box<Expr>),
-    Bool { and: bool, of: Vec<Expr> },
+    Bool {
+        and: bool,
+        of: Vec<Expr>,
+    },
     /// `b if a else c`
     Choice(Box<Expr>, Box<Expr>, Box<Expr>),
     /// A tuple or a list.
@@ -60,9 +67,7 @@ impl Expr {
             Expr::Const(_) | Expr::Path(_) | Expr::Local(_) | Expr::Unknown => Vec::new(),
             Expr::Attr(a, _) | Expr::Element(a) | Expr::Unary(_, a) => vec![a],
             Expr::Item(a, b) | Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => vec![a, b],
-            Expr::Call { callee, args, .. } => {
-                std::iter::once(&**callee).chain(args.iter().map(|(_, a)| a)).collect()
-            }
+            Expr::Call { callee, args, .. } => std::iter::once(&**callee).chain(args.iter().map(|(_, a)| a)).collect(),
             Expr::Bool { of, .. } | Expr::Build(of) => of.iter().collect(),
             Expr::Choice(a, b, c) => vec![a, b, c],
         }
@@ -133,9 +138,7 @@ fn of_rvalue(value: &Rvalue) -> Vec<&Operand> {
         Rvalue::Attr { base, .. } => vec![base],
         Rvalue::Item { base, index } => vec![base, index],
         Rvalue::Call { callee, args } => std::iter::once(callee).chain(args.iter().map(|a| &a.value)).collect(),
-        Rvalue::CallMethod { base, args, .. } => {
-            std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect()
-        }
+        Rvalue::CallMethod { base, args, .. } => std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect(),
         Rvalue::Unary { operand, .. } => vec![operand],
         Rvalue::Binary { left, right, .. }
         | Rvalue::InPlace { left, right, .. }

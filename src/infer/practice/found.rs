@@ -10,4 +10,10 @@ pub enum Practice {
     LostCopy { collective: Name, method: Name, original: Place },
     /// The result of a collective that returns it is not used.
     UnusedResult { collective: Name },
+    /// A switch that nothing looks at; what communicates whatever it says, and what decides instead.
+    IgnoredSwitch { owner: Name, switch: Name, runs: Vec<Place> },
+    /// A reducer asks for a mark that nothing sets, and there are norms to carry it.
+    MarkNeverSet { mark: Name, modules: Vec<Name>, reducer: Place, missing: Place },
+    /// A parameter of a module is marked and another one is not.
+    PartNotMarked { module: Name, marked: Name, part: Name, mark: Name, made: Place },
 }

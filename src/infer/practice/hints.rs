@@ -56,7 +56,8 @@ const SAME: &[&str] = &[
 ];
 
 /// Phrases that say that values differ.
-const VARIES: &[&str] = &["rank's", "sharded", "shard of", "split over", "rank-local", "local to this rank", "per-rank"];
+const VARIES: &[&str] =
+    &["rank's", "sharded", "shard of", "split over", "rank-local", "local to this rank", "per-rank"];
 
 /// Conditions that a comment may state.
 const CONDITIONS: &[(&str, &str, bool)] = &[
@@ -81,7 +82,8 @@ pub fn hints(view: &View<'_>) -> Vec<Hint> {
         let fences = line.matches("\"\"\"").count() + line.matches("'''").count();
         if !quoted && let Some(at) = comment_start(line) {
             let comment = line[at + 1..].trim();
-            let place_span = Span::new(span.start + (start + at) as u32, span.start + (start + line.trim_end().len()) as u32);
+            let place_span =
+                Span::new(span.start + (start + at) as u32, span.start + (start + line.trim_end().len()) as u32);
             let code = Span::new(span.start + start as u32, span.start + (start + at) as u32);
             out.extend(hint(view, line[..at].trim(), code, comment, view.spot(place_span)));
         }
@@ -204,7 +206,6 @@ fn dim_shards(comment: &str) -> Vec<(usize, String)> {
 
 fn has_word(text: &str, word: &str) -> bool {
     let outside = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
-    text.match_indices(word).any(|(at, _)| {
-        outside(text[..at].chars().next_back()) && outside(text[at + word.len()..].chars().next())
-    })
+    text.match_indices(word)
+        .any(|(at, _)| outside(text[..at].chars().next_back()) && outside(text[at + word.len()..].chars().next()))
 }

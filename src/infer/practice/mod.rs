@@ -8,41 +8,113 @@ pub mod expr;
 pub mod found;
 pub mod hints;
 mod lost;
+mod marks;
 pub mod reducers;
+mod switch;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
+use super::settings::Settings;
 use crate::ir::FuncKind;
-use crate::project::{FuncRef, ModuleId, Project};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Place};
 use found::Practice;
 use rayon::prelude::*;
+use reducers::Reducers;
 use view::View;
 
-/// What a check of one function reports: where, and what.
+/// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;
 
 /// The checks of single functions.
-const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[lost::copies, lost::results];
+const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[lost::copies, lost::results, switch::group_choices];
+
+/// The checks of single classes, which look at the whole project.
+const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[switch::stored, marks::unset, marks::partly];
+
+/// What checks of classes see.
+pub struct Lint<'a> {
+    project: &'a Project,
+    rules: &'a RuleBook,
+    files: &'a Files,
+    settings: &'a Settings,
+    reducers: &'a Reducers,
+    reads: switch::Reads,
+    marks: marks::Marks,
+}
+
+impl<'a> Lint<'a> {
+    fn view(&self, at: FuncRef) -> View<'a> {
+        View::new(self.project, self.rules, self.files, at)
+    }
+
+    fn constructor(&self, class: ClassRef) -> Option<View<'a>> {
+        marks::constructor(self, class)
+    }
+
+    fn is_autograd(&self, class: ClassRef) -> bool {
+        self.settings.statics.external_bases(class).any(|b| self.rules.autograd_base(b))
+    }
+
+    /// Whether nothing outside the project reads attributes of a class: its bases there are modules and functions of torch.
+    fn may_be_complete(&self, class: ClassRef) -> bool {
+        self.settings.statics.external_bases(class).all(|b| b.starts_with("torch."))
+    }
+}
 
 /// Everything found in a project, in the order of its modules.
-pub fn practice(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
+pub fn practice(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings) -> Vec<Finding> {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let found: Vec<Found> = modules.par_iter().map(|m| of_module(project, rules, files, *m)).collect();
+    let scanned: Vec<(Found, switch::Reads, marks::Marks)> =
+        modules.par_iter().map(|m| of_functions(project, rules, files, *m)).collect();
+    let mut lint = Lint {
+        project,
+        rules,
+        files,
+        settings,
+        reducers: &settings.reducers,
+        reads: switch::Reads::default(),
+        marks: marks::Marks::default(),
+    };
+    let mut found = Vec::new();
+    for (one, reads, marks) in scanned {
+        found.push(one);
+        lint.reads = lint.reads.join(reads);
+        lint.marks = lint.marks.join(marks);
+    }
+    let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
+    found.extend(of_classes);
     found.into_iter().flatten().map(|(place, practice)| finding(place, practice)).collect()
 }
 
-fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Found {
-    let mut out = Vec::new();
+fn of_functions(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    module: ModuleId,
+) -> (Found, switch::Reads, marks::Marks) {
+    let (mut out, mut reads, mut marks) = (Vec::new(), switch::Reads::default(), marks::Marks::default());
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });
+        reads.add(&view);
+        marks.add(&view);
         for check in OF_FUNCTIONS {
             check(&view, &mut out);
+        }
+    }
+    (out, reads, marks)
+}
+
+fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
+    let mut out = Vec::new();
+    for class in lint.project.modules[module].ir.classes.ids() {
+        for check in OF_CLASSES {
+            check(lint, ClassRef { module, class }, &mut out);
         }
     }
     out

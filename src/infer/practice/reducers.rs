@@ -60,7 +60,13 @@ impl Reducer {
             for test in alternative {
                 let one = match test {
                     Test::NameEnds(text) => yes(name.ends_with(text.as_str()) || text.ends_with(name)),
-                    Test::NameStarts(text) => if name.starts_with(text.as_str()) { Covered::Yes } else { Covered::Perhaps },
+                    Test::NameStarts(text) => {
+                        if name.starts_with(text.as_str()) {
+                            Covered::Yes
+                        } else {
+                            Covered::Perhaps
+                        }
+                    }
                     Test::NameContains(text) => contains(name, text),
                     // What a mark of the rules means is part of the parameter's type.
                     Test::Mark(mark) if known_mark(mark) => Covered::No,
@@ -106,7 +112,9 @@ impl Reducers {
                 continue;
             }
             for (func, f) in m.ir.funcs.iter_enumerated() {
-                if f.kind == FuncKind::ClassBody || !files[m.file].slice(f.span).contains("parameters()") && f.kind != FuncKind::Module {
+                if f.kind == FuncKind::ClassBody
+                    || !files[m.file].slice(f.span).contains("parameters()") && f.kind != FuncKind::Module
+                {
                     continue;
                 }
                 let view = View::new(project, rules, files, FuncRef { module, func });
@@ -141,8 +149,9 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         let inner = &view.steps[step].guards[outer.min(view.steps[step].guards.len())..];
         let mut when: Vec<Vec<Test>> = vec![Vec::new()];
         for guard in inner {
-            let alternatives = tests(view, &view.through(guard.test), guard.holds);
-            when = when.iter().flat_map(|a| alternatives.iter().map(move |b| [a.clone(), b.clone()].concat())).collect();
+            let alternatives = tests(&view.through(guard.test), guard.holds);
+            when =
+                when.iter().flat_map(|a| alternatives.iter().map(move |b| [a.clone(), b.clone()].concat())).collect();
         }
         let everything = when.iter().any(Vec::is_empty);
         let guard = inner.last().map(|g| view.part(g.at, 0));
@@ -206,14 +215,14 @@ fn is_gradient(expr: &Expr) -> bool {
 }
 
 /// The alternatives of a condition as tests on the parameter; an empty alternative asks nothing of it.
-fn tests(view: &View<'_>, expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
+fn tests(expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
     match expr {
         Expr::Bool { and, of } if *and == holds => of.iter().fold(vec![Vec::new()], |all, e| {
-            let more = tests(view, e, holds);
+            let more = tests(e, holds);
             all.iter().flat_map(|a| more.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
         }),
-        Expr::Bool { of, .. } => of.iter().flat_map(|e| tests(view, e, holds)).collect(),
-        Expr::Unary(UnOp::Not, inner) => tests(view, inner, !holds),
+        Expr::Bool { of, .. } => of.iter().flat_map(|e| tests(e, holds)).collect(),
+        Expr::Unary(UnOp::Not, inner) => tests(inner, !holds),
         other => match (asked(other), holds) {
             (Asked::Nothing, _) => vec![Vec::new()],
             (Asked::Test(test), true) => vec![vec![test]],
@@ -233,9 +242,7 @@ fn asked(expr: &Expr) -> Asked {
     if let Some(args) = expr.call_of("getattr").or_else(|| expr.call_of("hasattr")) {
         return match args.get(1).map(|(_, a)| a) {
             Some(Expr::Const(crate::ir::Const::Str(mark))) => Asked::Test(Test::Mark(mark.clone())),
-            Some(Expr::Path(path)) => {
-                Asked::Test(Test::Mark(Name::from(path.rsplit('.').next().unwrap_or(path))))
-            }
+            Some(Expr::Path(path)) => Asked::Test(Test::Mark(Name::from(path.rsplit('.').next().unwrap_or(path)))),
             _ => Asked::Unknown,
         };
     }

@@ -240,9 +240,7 @@ impl<'a> View<'a> {
                 let at = before.iter().position(|l| *l == local);
                 match (deeper(value), at) {
                     (Expr::Build(items), Some(at)) if items.len() == before.len() => items[at].clone(),
-                    (whole, Some(at)) => {
-                        Expr::Item(Box::new(whole), Box::new(Expr::Const(Const::Int(at as i64))))
-                    }
+                    (whole, Some(at)) => Expr::Item(Box::new(whole), Box::new(Expr::Const(Const::Int(at as i64)))),
                     _ => Expr::Unknown,
                 }
             }
@@ -269,12 +267,8 @@ impl<'a> View<'a> {
             Rvalue::Binary { op, left, right } | Rvalue::InPlace { op, left, right } => {
                 Expr::Binary(*op, Box::new(deeper(left)), Box::new(deeper(right)))
             }
-            Rvalue::Compare { op, left, right } => {
-                Expr::Compare(*op, Box::new(deeper(left)), Box::new(deeper(right)))
-            }
-            Rvalue::Bool { and, operands } => {
-                Expr::Bool { and: *and, of: operands.iter().map(deeper).collect() }
-            }
+            Rvalue::Compare { op, left, right } => Expr::Compare(*op, Box::new(deeper(left)), Box::new(deeper(right))),
+            Rvalue::Bool { and, operands } => Expr::Bool { and: *and, of: operands.iter().map(deeper).collect() },
             Rvalue::Build { kind: crate::ir::BuildKind::Tuple | crate::ir::BuildKind::List, items } => {
                 let all: Option<Vec<Expr>> = items
                     .iter()

@@ -1,0 +1,218 @@
+//! Marks on parameters that reducers look for. In: the project. Out: a mark that a reducer asks for and nothing sets, where there are
+//! norms to carry it; a part of a module that is left out where another part is marked. Never: marks that a framework outside the
+//! project sets. Next: `reducers.rs`.
+
+use super::expr::Expr;
+use super::found::Practice;
+use super::reducers::{Reducer, Test};
+use super::view::View;
+use super::{Found, Lint};
+use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef};
+use crate::rules::Entry;
+use crate::source::{Name, Place, Span};
+use rustc_hash::FxHashSet;
+
+/// Marks that some function sets: `p.mark = x`, `setattr(p, "mark", x)`, `setattr(p, MARK, x)`.
+#[derive(Debug, Default)]
+pub struct Marks {
+    set: FxHashSet<Name>,
+    /// A name that is not known is set somewhere.
+    open: bool,
+}
+
+impl Marks {
+    pub fn add(&mut self, view: &View<'_>) {
+        for step in &view.steps {
+            match step.stmt {
+                Stmt::SetAttr { name, .. } => {
+                    self.set.insert(name.clone());
+                }
+                Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. }
+                    if callee == "setattr" =>
+                {
+                    match args.get(1).map(|a| view.through(&a.value)) {
+                        Some(Expr::Const(crate::ir::Const::Str(name))) => {
+                            self.set.insert(name);
+                        }
+                        Some(Expr::Path(path)) => {
+                            self.set.insert(last(&path));
+                        }
+                        _ => self.open = true,
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub fn join(mut self, other: Marks) -> Marks {
+        self.set.extend(other.set);
+        self.open |= other.open;
+        self
+    }
+}
+
+fn last(path: &Name) -> Name {
+    Name::from(path.rsplit('.').next().unwrap_or(path))
+}
+
+/// The mark that all alternatives of a reducer ask for.
+fn asked(reducer: &Reducer) -> Option<&Name> {
+    let mut marks = reducer.when.iter().map(|all| match all.as_slice() {
+        [Test::Mark(mark)] => Some(mark),
+        _ => None,
+    });
+    let first = marks.next()??;
+    marks.all(|m| m == Some(first)).then_some(first)
+}
+
+/// Norms of a class whose gradients a reducer would sum if anything marked them.
+pub fn unset(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    if lint.marks.open {
+        return;
+    }
+    let reducers: Vec<(&Reducer, &Name)> = lint.reducers.all.iter().filter_map(|r| Some((r, asked(r)?))).collect();
+    let Some((reducer, mark)) = reducers.into_iter().find(|(_, mark)| !lint.marks.set.contains(*mark)) else { return };
+    // What a framework marks in its own layers need not be marked here.
+    if lint.rules.mark(mark).is_some() {
+        return;
+    }
+    let Some(init) = lint.constructor(class) else { return };
+    let mut norms = Vec::new();
+    for step in &init.steps {
+        if let Stmt::SetAttr { name, value, .. } = step.stmt
+            && is_norm(&init, name, value)
+        {
+            norms.push((name.clone(), init.place(step.id)));
+        }
+    }
+    let Some((_, first)) = norms.first() else { return };
+    let names: Vec<Name> = norms.iter().map(|(n, _)| n.clone()).collect();
+    let practice = Practice::MarkNeverSet {
+        mark: mark.clone(),
+        modules: names,
+        reducer: reducer.guard.unwrap_or(reducer.place),
+        missing: after(&init),
+    };
+    out.push((*first, practice));
+}
+
+/// Whether an attribute holds a normalisation layer that is made here.
+fn is_norm(view: &View<'_>, attr: &str, value: &Operand) -> bool {
+    let Expr::Call { callee, .. } = view.expr(value) else { return false };
+    let named = |n: &str| n.to_lowercase().contains("norm");
+    let made = match &*callee {
+        Expr::Local(l) => named(view.local_name(*l)),
+        other => other.last_name().is_some_and(named),
+    };
+    made || named(attr) && matches!(*callee, Expr::Local(_))
+}
+
+/// The line after the last statement of a function: where something is missing.
+fn after(view: &View<'_>) -> Place {
+    let end = view.func.span.end as usize;
+    let file = view.project.file(view.at.module);
+    let text = &view.files[file].text;
+    let start = text[end..].find('\n').map_or(end, |n| end + n + 1);
+    let line = text[start..].lines().next().unwrap_or("");
+    let indent = line.len() - line.trim_start().len();
+    let from = (start + indent).min(text.len());
+    view.spot(Span::new(from as u32, (from + line.trim().len()) as u32))
+}
+
+/// A module of which one parameter is marked and another is not.
+pub fn partly(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let Some(init) = lint.constructor(class) else { return };
+    let mut marked: Vec<(Name, Name, Name, Place)> = Vec::new();
+    for step in &init.steps {
+        let (target, mark) = match step.stmt {
+            Stmt::SetAttr { base, name, .. } => (init.expr(base), name.clone()),
+            Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. }
+                if callee == "setattr" =>
+            {
+                let (Some(target), Some(name)) = (args.first(), args.get(1)) else { continue };
+                match init.through(&name.value) {
+                    Expr::Const(crate::ir::Const::Str(name)) => (init.expr(&target.value), name),
+                    Expr::Path(path) => (init.expr(&target.value), last(&path)),
+                    _ => continue,
+                }
+            }
+            _ => continue,
+        };
+        if let Expr::Attr(module, part) = &target
+            && let Expr::Attr(owner, attr) = &**module
+            && matches!(**owner, Expr::Local(_))
+            && asked_by_any(lint, &mark)
+        {
+            marked.push((attr.clone(), part.clone(), mark, init.place(step.id)));
+        }
+    }
+    for (attr, part, mark, place) in &marked {
+        for other in parts(&init, attr) {
+            let is_marked = marked.iter().any(|(a, p, m, _)| a == attr && *p == other && m == mark);
+            let reported = out.iter().any(
+                |(_, p)| matches!(p, Practice::PartNotMarked { module, part, .. } if module == attr && *part == other),
+            );
+            if !is_marked && !reported && other != *part {
+                let practice = Practice::PartNotMarked {
+                    module: attr.clone(),
+                    marked: part.clone(),
+                    part: other.clone(),
+                    mark: mark.clone(),
+                    made: made(&init, attr).unwrap_or(*place),
+                };
+                out.push((*place, practice));
+            }
+        }
+    }
+}
+
+/// Whether a reducer of the project asks for a mark, or the rules say that it makes a gradient be summed.
+fn asked_by_any(lint: &Lint<'_>, mark: &Name) -> bool {
+    let summed = lint.rules.mark(mark).is_some_and(|rule| rule.set == crate::types::AxisType::R);
+    summed || lint.reducers.all.iter().any(|r| r.when.iter().flatten().any(|t| matches!(t, Test::Mark(m) if m == mark)))
+}
+
+/// The parameters of the module that an attribute holds, by its rule and the arguments of its constructor.
+fn parts(init: &View<'_>, attr: &Name) -> Vec<Name> {
+    for step in &init.steps {
+        let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
+        if name != attr {
+            continue;
+        }
+        let Expr::Call { callee, args, .. } = init.expr(value) else { return Vec::new() };
+        let Some(Entry::Module(rule)) = callee.path().and_then(|p| init.rules.get(p)) else { return Vec::new() };
+        let given =
+            |param: &str| args.iter().find(|(k, _)| matches!(k, ArgKind::Keyword(n) if n == param)).map(|(_, e)| e);
+        let absent = |part: &Name| {
+            rule.params_when.iter().any(|(p, conditions)| {
+                p == part
+                    && conditions.iter().any(|c| {
+                        // A condition that is not a constant may be false.
+                        let by_place =
+                            rule.args.index(c).and_then(|i| args.get(i)).filter(|(k, _)| *k == ArgKind::Positional);
+                        match given(c).or(by_place.map(|(_, e)| e)) {
+                            None => false,
+                            Some(Expr::Const(crate::ir::Const::Bool(true))) => false,
+                            Some(_) => true,
+                        }
+                    })
+            })
+        };
+        return rule.params.iter().map(|(p, _)| p.clone()).filter(|p| !absent(p)).collect();
+    }
+    Vec::new()
+}
+
+fn made(init: &View<'_>, attr: &Name) -> Option<Place> {
+    let step = init.steps.iter().find(|s| matches!(s.stmt, Stmt::SetAttr { name, .. } if name == attr))?;
+    Some(init.place(step.id))
+}
+
+/// The constructor of a class as a view.
+pub fn constructor<'a>(lint: &Lint<'a>, class: ClassRef) -> Option<View<'a>> {
+    let methods = &lint.project.class(class).methods;
+    let (_, func) = methods.iter().find(|(n, _)| n == "__init__")?;
+    Some(lint.view(FuncRef { module: class.module, func: *func }))
+}
