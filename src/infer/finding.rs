@@ -115,7 +115,16 @@ impl FindingKind {
     pub fn unmarked(&self) -> Option<&Name> {
         let FindingKind::Operator { violation: Violation::InvariantMixed, operands, .. } = self else { return None };
         let invariant = operands.iter().find(|o| o.state.set == AxisType::I)?;
-        invariant.state.origin.as_ref()?.unmarked()
+        match &invariant.state.origin.as_ref()?.reason {
+            crate::types::Reason::Unmarked(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether a parameter without a mark is where an operand comes from.
+    pub fn rests_on_unmarked(&self) -> bool {
+        let FindingKind::Operator { operands, .. } = self else { return false };
+        operands.iter().any(|o| o.state.origin.as_ref().is_some_and(|o| o.unmarked().is_some()))
     }
 }
 

@@ -545,8 +545,11 @@ impl Machine<'_> {
         let mut state = AxisState::new(applied.result);
         if let Some(known) = applied.result.known() {
             // The operand that decided: one with the same type, else any known one.
+            // A parameter of which only the lack of a mark is known explains less than anything else.
+            let telling = |s: &&AxisState| s.origin.as_ref().is_none_or(|o| o.unmarked().is_none());
+            let alike = || states.iter().filter(|s| s.known() == Some(known));
             let decider =
-                states.iter().find(|s| s.known() == Some(known)).or_else(|| states.iter().find(|s| s.origin.is_some()));
+                alike().find(telling).or_else(|| alike().next()).or_else(|| states.iter().find(|s| s.origin.is_some()));
             state.origin = Some(Arc::new(Origin {
                 place: self.place(id),
                 reason: Why::Computed,
