@@ -58,6 +58,26 @@ impl Words<'_> {
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
                 draft
             }
+            Practice::SiblingNotMarked { module, sibling, mark, marked } => {
+                let title = format!(
+                    "the gradients of `{module}` are not summed: `{sibling}` is marked `{mark}` and `{module}`, made alike, is not"
+                );
+                let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+                draft.primary = "not marked".to_string();
+                draft.labels.push(Label { place: *marked, message: format!("marks `{sibling}`") });
+                draft.help.push(format!("mark the parameters of `{module}` in the same way"));
+                draft
+            }
+            Practice::PartNotNamed { module, named, part, made } => {
+                let title = format!(
+                    "the gradient of `{module}.{part}` is not summed: `{module}.{named}` is taken by name, and nothing takes `{part}`"
+                );
+                let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+                draft.primary = format!("takes `{named}` alone");
+                draft.labels.push(Label { place: *made, message: format!("has `{named}` and `{part}`") });
+                draft.help.push(format!("take every parameter of `{module}`, as in `\"{module}.\" in name`"));
+                draft
+            }
             Practice::UnusedResult { collective } => {
                 let title = format!(
                     "the result of `{collective}` is not used: it returns the value and changes nothing in place"

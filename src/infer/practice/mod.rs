@@ -11,6 +11,7 @@ mod lost;
 mod marks;
 pub mod reducers;
 mod switch;
+mod uneven;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
@@ -32,7 +33,8 @@ type Found = Vec<(Place, Practice)>;
 const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[lost::copies, lost::results, switch::group_choices];
 
 /// The checks of single classes, which look at the whole project.
-const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[switch::stored, marks::unset, marks::partly];
+const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] =
+    &[switch::stored, marks::unset, marks::partly, uneven::siblings, uneven::biases];
 
 /// What checks of classes see.
 pub struct Lint<'a> {
