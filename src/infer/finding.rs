@@ -121,10 +121,16 @@ impl FindingKind {
         }
     }
 
-    /// Whether a parameter without a mark is where an operand comes from.
-    pub fn rests_on_unmarked(&self) -> bool {
-        let FindingKind::Operator { operands, .. } = self else { return false };
-        operands.iter().any(|o| o.state.origin.as_ref().is_some_and(|o| o.unmarked().is_some()))
+    /// Where the parameter without a mark was made from which an operand comes.
+    pub fn unmarked_source(&self) -> Option<Place> {
+        let operands = match self {
+            FindingKind::Operator { operands, .. } => operands.as_slice(),
+            FindingKind::CollectiveSource { operand, .. } | FindingKind::CollectiveOutput { operand, .. } => {
+                std::slice::from_ref(operand)
+            }
+            _ => &[],
+        };
+        operands.iter().find_map(|o| o.state.origin.as_ref()?.unmarked())
     }
 }
 

@@ -458,6 +458,8 @@ impl Machine<'_> {
         };
         let permissive_skip = self.w.modes.typecheck.is_some();
         let states: Vec<AxisState> = operands.iter().map(state_of).collect();
+        // That a parameter carries no mark decides nothing about values that are not known: it is held against those that are.
+        let unmarked = states.iter().any(AxisState::is_unmarked);
         if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
             return Ok(AxisState::UNKNOWN);
         }
@@ -468,7 +470,7 @@ impl Machine<'_> {
             .collect();
         match apply(kind, &args) {
             Ok(applied) => {
-                if !permissive_skip {
+                if !permissive_skip && !unmarked {
                     self.narrow(id, op, operands, axis, &states, &applied);
                 }
                 Ok(self.result_state(id, operands, &states, &applied))
