@@ -100,6 +100,17 @@ pub enum FindingKind {
         axes: AxisSet,
         nearest: Vec<Adjoint>,
     },
+    /// A factor of the number of ranks in a forward or a backward, but not in both.
+    ScaledOneWay {
+        class: Name,
+        forward: Arc<Term>,
+        backward: Arc<Term>,
+        in_forward: bool,
+        forward_at: Place,
+        axes: AxisSet,
+    },
+    /// A backward that multiplies the gradient of the result before it is exchanged.
+    BeforeExchange { class: Name, argument: Name, forward_at: Place },
     /// Forward and backward of a function communicate over different groups.
     OtherGroup { class: Name, forward: AxisSet, backward: AxisSet, forward_at: Place },
     /// A backward returns fewer gradients than the forward has arguments.

@@ -144,6 +144,11 @@ impl Machine<'_> {
         let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new() };
         self.tensors_of(&call, args);
         let term = self.term_of_op(&call, args);
+        self.note_product(&term);
+        let makes_tensor = !matches!(rule.class, OpClass::Metadata | OpClass::Probe);
+        if makes_tensor && *term == crate::types::Term::Unknown && self.follows(args) {
+            self.gap(&super::collective::short(&rule.name));
+        }
         let value = self.apply_typed(id, rule, args);
         self.set_term(&value, &term);
         if rule.name.ends_with(".contiguous")

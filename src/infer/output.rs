@@ -1,7 +1,7 @@
 //! What the inference of one root yields: findings, types of variables, coverage. In: facts recorded during execution.
 //! Out: [`Output`], merged over roots in order. Never: words. Next: `finding.rs`.
 
-use super::autograd::Case;
+use super::autograd::{Case, Gap};
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
 use crate::project::{ClassRef, FuncRef};
@@ -69,6 +69,8 @@ pub struct DerivedRow {
     pub class: ClassRef,
     pub place: Place,
     pub cases: Vec<Case>,
+    /// What is not followed.
+    pub gaps: Vec<Gap>,
 }
 
 /// Counts for `--coverage`.
