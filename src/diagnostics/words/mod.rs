@@ -7,6 +7,7 @@ mod collective;
 mod contract;
 mod operator;
 mod practice;
+mod practice_placements;
 
 use super::codes::{self, Code};
 use super::when::configurations;
@@ -197,7 +198,9 @@ fn reason(axis: &str, origin: &Origin) -> String {
         Reason::Computed => format!("{what} on `{axis}`, computed here"),
         Reason::Factory => "equal on every rank: made here".to_string(),
         Reason::Parameter => format!("{what} on `{axis}`: partitioned here"),
-        Reason::Unmarked(_) => format!("{what} on `{axis}`: whole on every rank and without a mark, so nothing sums its gradient"),
+        Reason::Unmarked(_) => {
+            format!("{what} on `{axis}`: whole on every rank and without a mark, so nothing sums its gradient")
+        }
         Reason::Narrowed(name) => {
             let last = name.rsplit('.').next().unwrap_or(name).trim_matches('_');
             format!("must be {what} on `{axis}` for `{last}`")

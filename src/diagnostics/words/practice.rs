@@ -11,15 +11,22 @@ impl Words<'_> {
         match practice {
             Practice::LostCopy { collective, method, original } => {
                 let x = self.plain(*original);
-                let title = format!("the result of `{collective}` is lost: `{x}.{method}()` may be a copy, and nothing keeps it");
+                let title = format!(
+                    "the result of `{collective}` is lost: `{x}.{method}()` may be a copy, and nothing keeps it"
+                );
                 let mut draft = Draft::new(&codes::LOST_RESULT, title);
                 draft.primary = "written to the copy".to_string();
-                draft.labels.push(Label { place: *original, message: "keeps its own value where a copy is made".to_string() });
+                draft
+                    .labels
+                    .push(Label { place: *original, message: "keeps its own value where a copy is made".to_string() });
                 draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
                 draft
             }
+            Practice::Placements(mistake) => self.placements(mistake),
             Practice::UnusedResult { collective } => {
-                let title = format!("the result of `{collective}` is not used: it returns the value and changes nothing in place");
+                let title = format!(
+                    "the result of `{collective}` is not used: it returns the value and changes nothing in place"
+                );
                 let mut draft = Draft::new(&codes::LOST_RESULT, title);
                 draft.primary = "thrown away".to_string();
                 draft.help.push("assign it to the variable that is used afterwards".to_string());

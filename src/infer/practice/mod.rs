@@ -7,8 +7,13 @@
 pub mod expr;
 pub mod found;
 pub mod hints;
+mod local_gradient;
+mod local_map;
 mod lost;
+mod mesh_dims;
+mod near;
 pub mod reducers;
+mod shard_dim;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
@@ -25,7 +30,15 @@ use view::View;
 type Found = Vec<(Place, Practice)>;
 
 /// The checks of single functions.
-const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[lost::copies, lost::results];
+const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
+    lost::copies,
+    lost::results,
+    local_gradient::bare,
+    local_map::regions,
+    local_map::styles,
+    mesh_dims::counts,
+    shard_dim::dims,
+];
 
 /// Everything found in a project, in the order of its modules.
 pub fn practice(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
