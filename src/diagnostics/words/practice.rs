@@ -2,6 +2,7 @@
 //! Never: detection. Next: `mod.rs`.
 
 use super::super::codes;
+use super::practice_scales::scales;
 use super::{Draft, Words};
 use crate::infer::practice::found::Practice;
 use crate::source::Label;
@@ -23,6 +24,7 @@ impl Words<'_> {
                 draft
             }
             Practice::Placements(mistake) => self.placements(mistake),
+            Practice::Scales(mistake) => scales(mistake),
             Practice::UnusedResult { collective } => {
                 let title = format!(
                     "the result of `{collective}` is not used: it returns the value and changes nothing in place"

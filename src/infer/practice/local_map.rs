@@ -132,9 +132,20 @@ fn is_partial(view: &View<'_>, args: &[Arg], inputs: &[Placed], outputs: &[Place
 
 /// The names of the parameters of the function that runs on local tensors.
 fn names(view: &View<'_>, args: &[Arg]) -> Vec<Name> {
-    let Some(Expr::Path(path)) = args.first().map(|a| view.through(&a.value)) else { return Vec::new() };
-    match view.project.path(&path) {
-        Resolved::Func(at) => view.project.func(at).params.iter().map(|p| p.name.clone()).collect(),
+    let of = |at: FuncRef| view.project.func(at).params.iter().map(|p| p.name.clone()).collect();
+    match args.first().map(|a| view.through(&a.value)) {
+        Some(Expr::Path(path)) => match view.project.path(&path) {
+            Resolved::Func(at) => of(at),
+            _ => Vec::new(),
+        },
+        // A function that is defined here.
+        Some(Expr::Local(local)) => match view.defs(local) {
+            [one] => match view.steps[*one].stmt {
+                Stmt::Def { func, .. } => of(FuncRef { module: view.at.module, func: *func }),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        },
         _ => Vec::new(),
     }
 }

@@ -5,6 +5,7 @@
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
 pub mod expr;
+mod factor;
 pub mod found;
 pub mod hints;
 mod local_gradient;
@@ -12,8 +13,10 @@ mod local_map;
 mod lost;
 mod mesh_dims;
 mod near;
+mod own_group;
 pub mod reducers;
 mod shard_dim;
+mod unreduced_step;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
@@ -38,6 +41,16 @@ const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
     local_map::styles,
     mesh_dims::counts,
     shard_dim::dims,
+    unreduced_step::steps,
+    unreduced_step::narrow,
+    own_group::left_out,
+    own_group::global_rank,
+    own_group::other_size,
+    own_group::counted_again,
+    factor::inner_mesh,
+    factor::mean_not_undone,
+    factor::auxiliary,
+    factor::whatever_the_flag,
 ];
 
 /// Everything found in a project, in the order of its modules.
