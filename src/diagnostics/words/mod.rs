@@ -8,6 +8,8 @@ mod collective;
 mod contract;
 mod operator;
 mod practice;
+mod practice_placements;
+mod practice_scales;
 
 use super::codes::{self, Code};
 use super::when::configurations;

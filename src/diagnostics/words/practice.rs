@@ -2,6 +2,7 @@
 //! Never: detection. Next: `mod.rs`.
 
 use super::super::codes;
+use super::practice_scales::scales;
 use super::{Draft, Words};
 use crate::infer::practice::found::Practice;
 use crate::source::Label;
@@ -37,6 +38,8 @@ impl Words<'_> {
             | Practice::PartNotMarked { .. }
             | Practice::SiblingNotMarked { .. }
             | Practice::PartNotNamed { .. } => self.left_out(practice),
+            Practice::Placements(mistake) => self.placements(mistake),
+            Practice::Scales(mistake) => scales(mistake),
             Practice::UnusedResult { collective } => {
                 let title = format!(
                     "the result of `{collective}` is not used: it returns the value and changes nothing in place"
