@@ -237,10 +237,11 @@ fn feeds_gradient(view: &View<'_>, step: usize) -> bool {
                     return true;
                 }
             }
-            (_, Some(Rvalue::Call { callee, args })) if args.iter().any(|a| uses(&a.value)) => {
-                if view.through(callee).last_name().is_some_and(|n| n.contains("scale_grad")) {
-                    return true;
-                }
+            (_, Some(Rvalue::Call { callee, args }))
+                if args.iter().any(|a| uses(&a.value))
+                    && view.through(callee).last_name().is_some_and(|n| n.contains("scale_grad")) =>
+            {
+                return true;
             }
             _ => {}
         }

@@ -122,10 +122,10 @@ fn decides(view: &View<'_>, rank: LocalId, from: usize) -> bool {
                     return true;
                 }
             }
-            (_, Some(Rvalue::CallMethod { name, args, .. })) if name == "narrow" => {
-                if args.iter().any(|a| uses(&a.value)) {
-                    return true;
-                }
+            (_, Some(Rvalue::CallMethod { name, args, .. }))
+                if name == "narrow" && args.iter().any(|a| uses(&a.value)) =>
+            {
+                return true;
             }
             _ => {}
         }

@@ -322,11 +322,8 @@ fn sliced(view: &View<'_>) -> Option<(Name, Place)> {
             seen.push(local);
             axis = axis.or_else(|| ranked(view.local_name(local)));
             for def in view.defs(local) {
-                match view.value(*def) {
-                    Some(Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }) => {
-                        axis = axis.or_else(|| ranked(name))
-                    }
-                    _ => {}
+                if let Some(Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }) = view.value(*def) {
+                    axis = axis.or_else(|| ranked(name));
                 }
                 queue.extend(view.reads(*def).into_iter().cloned());
             }
