@@ -49,6 +49,8 @@ codes! {
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,
     GRADIENT_COUNT = "SPMD404" "wrong-number-of-gradients" Error,
+    SCALED_ONE_WAY = "SPMD405" "scaled-in-one-direction" Error,
+    BEFORE_EXCHANGE = "SPMD406" "gradient-before-exchange" Error,
     DECLARED_MISMATCH = "SPMD501" "declared-type-mismatch" Error,
     ARGUMENT_MISMATCH = "SPMD502" "argument-type-mismatch" Error,
     RETURN_MISMATCH = "SPMD503" "return-type-mismatch" Error,

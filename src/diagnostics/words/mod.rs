@@ -3,6 +3,7 @@
 //! Next: `operator.rs`, `collective.rs`, `contract.rs`.
 
 mod autograd;
+pub use autograd::chain;
 mod collective;
 mod contract;
 mod operator;
@@ -57,9 +58,11 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::DimConflict { .. }
         | FindingKind::UnevenShard { .. }
         | FindingKind::BackwardLoss { .. } => words.collective(finding),
-        FindingKind::NotAdjoint { .. } | FindingKind::OtherGroup { .. } | FindingKind::GradientCount { .. } => {
-            words.autograd(finding)
-        }
+        FindingKind::NotAdjoint { .. }
+        | FindingKind::ScaledOneWay { .. }
+        | FindingKind::BeforeExchange { .. }
+        | FindingKind::OtherGroup { .. }
+        | FindingKind::GradientCount { .. } => words.autograd(finding),
         FindingKind::DeclaredMismatch { .. }
         | FindingKind::BadArguments { .. }
         | FindingKind::UnknownInAnnotation { .. }
