@@ -26,15 +26,10 @@ class MultiQueryAttention(torch.nn.Module):
 
 
 def allreduce_shared_head_grads(model):
-    """One bucket for weight and bias of all layers."""
+    """Weight and bias of all layers."""
     if parallel_state.get_tensor_model_parallel_world_size() == 1:
         return
-    grads = []
+    group = parallel_state.get_tensor_model_parallel_group()
     for name, param in model.named_parameters():
-        if "key_value" in name and param.requires_grad:
-            grads.append(param.main_grad.data)
-    if grads:
-        flat = torch._utils._flatten_dense_tensors(grads)
-        torch.distributed.all_reduce(flat, group=parallel_state.get_tensor_model_parallel_group())
-        for grad, synced in zip(grads, torch._utils._unflatten_dense_tensors(flat, grads)):
-            grad.copy_(synced)
+        if "key_value" in name:
+            torch.distributed.all_reduce(param.main_grad, group=group)
