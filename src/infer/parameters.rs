@@ -4,13 +4,14 @@
 
 use super::heap::{Cell, ObjectClass};
 use super::machine::Machine;
+use super::practice::expr::Expr;
 use super::practice::hints::{Hint, hints};
 use super::practice::reducers::Covered;
 use super::practice::view::View;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::annotation::Cond;
-use crate::ir::{LocalKind, Operand, Stmt};
+use crate::ir::{ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Name, Place};
@@ -62,7 +63,9 @@ impl Machine<'_> {
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
                 let summed = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
                 let covered = || self.settings.reducers.covers(&name, &rule.axes, &marks) != Covered::No;
-                if summed || covered() || !self.is_whole(module, &name, home) {
+                let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
+                let marked = || self.settings.marking.may_mark(class, &name, &derives);
+                if summed || covered() || marked() || !self.is_whole(module, &name, home) {
                     continue;
                 }
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };
@@ -133,51 +136,30 @@ impl Machine<'_> {
         super::relevance::shows_split(text)
     }
 
-    /// Whether what a parameter is made of is not a part: neither its name nor its sizes say so, nor what they are computed from.
+    /// Whether a parameter is whole: its sizes are those of the configuration, or, in a class that marks others of its parameters,
+    /// those that it is given; and no name or division says that it is a part.
     fn is_whole(&self, module: ModuleId, name: &str, home: Place) -> bool {
-        if says_part(name) {
+        if says_part(name) || says_part(self.files[home.file].slice(home.span)) {
             return false;
         }
-        let file = home.file;
-        let text = self.files[file].slice(home.span);
-        if says_part(text) || text.contains('/') {
-            return false;
-        }
-        // The sizes may be variables that are parts.
-        let funcs = &self.project.modules[module].ir.funcs;
-        let around = funcs.iter_enumerated().filter(|(_, f)| {
+        let ir = &self.project.modules[module].ir;
+        let around = ir.funcs.iter_enumerated().filter(|(_, f)| {
             f.kind == crate::ir::FuncKind::Function && f.span.start <= home.span.start && home.span.end <= f.span.end
         });
-        let Some((func, _)) = around.last() else { return false };
+        let Some((func, f)) = around.last() else { return false };
+        // A parameter that is frozen somewhere needs no sum.
+        let class_span = f.class.map_or(f.span, |c| ir.classes[c].span);
+        if self.files[home.file].slice(class_span).contains("requires_grad") {
+            return false;
+        }
         let view = View::new(self.project, self.rules, self.files, FuncRef { module, func });
-        !self.uses_parts(&view, home)
-    }
-
-    /// Whether a variable or attribute in a statement is computed by a division, or its name says that it is a part.
-    fn uses_parts(&self, view: &View<'_>, home: Place) -> bool {
-        let text = view.text(home);
-        let words: Vec<&str> =
-            text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
-        view.steps.iter().any(|step| {
-            let assigned: Option<&str> = match step.stmt {
-                Stmt::Assign { dst, .. } if view.func.locals[*dst].kind != LocalKind::Temp => {
-                    Some(view.local_name(*dst).as_str())
-                }
-                Stmt::SetAttr { name, .. } => Some(name.as_str()),
-                _ => None,
-            };
-            let Some(assigned) = assigned.filter(|a| words.contains(a)) else { return false };
-            let operand = match step.stmt {
-                Stmt::SetAttr { value, .. } => Some(value.clone()),
-                Stmt::Assign { dst, .. } => Some(Operand::Local(*dst)),
-                _ => None,
-            };
-            let _ = assigned;
-            let made = view.text(view.place(step.id));
-            let source =
-                operand.as_ref().and_then(|o| view.source(o)).map(|(s, _)| view.text(view.place(view.steps[s].id)));
-            [Some(made), source].into_iter().flatten().any(|t| t.contains('/') || says_part(t))
-        })
+        let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
+        let class = f.class.map(|class| ClassRef { module, class });
+        match made_of(&view, step, 0) {
+            Size::Whole => true,
+            Size::Given => class.is_some_and(|c| self.settings.marking.goes_by_marks(c)),
+            Size::Part => false,
+        }
     }
 
     /// Types that comments give to the parameters of a root: `# [s/tp, b, h]`. What is known already stays.
@@ -222,6 +204,92 @@ impl Machine<'_> {
         self.noted_tensor(tensor, hint, &mut world);
         self.w = world;
     }
+}
+
+/// What the sizes of a parameter say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Size {
+    /// Numbers, and sizes of the configuration.
+    Whole,
+    /// Sizes that the constructor is given.
+    Given,
+    /// Divided, computed by a function, or not followed.
+    Part,
+}
+
+/// Receivers whose attributes are sizes of the whole model.
+const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_config", "model_args"];
+
+/// The sizes in the arguments of a call that makes a parameter or a module.
+fn made_of(view: &View<'_>, step: usize, depth: usize) -> Size {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return Size::Part };
+    let sizes = args.iter().filter(|a| !is_option(&a.kind));
+    sizes.map(|a| size_of(view, &view.through(&a.value), true, depth)).max().unwrap_or(Size::Part)
+}
+
+/// Arguments that are no sizes.
+fn is_option(kind: &ArgKind) -> bool {
+    matches!(kind, ArgKind::Keyword(k) if matches!(k.as_str(), "device" | "dtype" | "bias" | "eps" | "requires_grad" | "generator" | "elementwise_affine"))
+}
+
+fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
+    if depth > super::limits::MAX_VALUE_DEPTH {
+        return Size::Part;
+    }
+    let deeper = |e: &Expr| size_of(view, e, false, depth + 1);
+    match expr {
+        Expr::Const(_) => Size::Whole,
+        Expr::Attr(_, name) if says_part(name) => Size::Part,
+        Expr::Attr(base, name) => match &**base {
+            Expr::Local(l) if CONFIGS.contains(&view.local_name(*l).as_str()) => Size::Whole,
+            Expr::Attr(_, inner) if CONFIGS.contains(&inner.as_str()) => Size::Whole,
+            Expr::Local(l) if view.local_name(*l) == "self" => stored(view, name, depth),
+            _ => Size::Part,
+        },
+        Expr::Local(l) if says_part(view.local_name(*l)) => Size::Part,
+        // Data that is given may be anything; a size that is given is what the caller calls it.
+        Expr::Local(l) if view.is_param(*l) => {
+            if outer && depth == 0 && is_data(view, *l) {
+                Size::Part
+            } else {
+                Size::Given
+            }
+        }
+        Expr::Local(_) => Size::Part,
+        Expr::Call { callee, args, step } => match callee.path() {
+            Some(path) if path.starts_with("torch.") => {
+                let _ = args;
+                made_of(view, *step, depth + 1)
+            }
+            _ => Size::Part,
+        },
+        Expr::Binary(BinOp::Mul | BinOp::Add | BinOp::Sub, a, b) => deeper(a).max(deeper(b)),
+        Expr::Build(items) => items.iter().map(deeper).max().unwrap_or(Size::Whole),
+        Expr::Path(path) if !says_part(path) => Size::Whole,
+        _ => Size::Part,
+    }
+}
+
+/// Whether a parameter of the constructor is a tensor rather than a size: no annotation says that it is a number, and it is all that
+/// the new parameter is made of.
+fn is_data(view: &View<'_>, local: LocalId) -> bool {
+    let param = view.func.params.iter().find(|p| p.local == local);
+    let number = param.and_then(|p| p.hint.as_deref()).is_some_and(|h| h.contains("int"));
+    let name = view.local_name(local);
+    let sized =
+        ["size", "dim", "features", "hidden", "channels", "width", "inner", "num_"].iter().any(|w| name.contains(w));
+    !number && !sized
+}
+
+/// What an attribute holds that the constructor stored before.
+fn stored(view: &View<'_>, attr: &str, depth: usize) -> Size {
+    let values = view.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::SetAttr { base: Operand::Local(l), name, value } if name == attr && view.local_name(*l) == "self" => {
+            Some(value)
+        }
+        _ => None,
+    });
+    values.map(|v| size_of(view, &view.through(v), false, depth + 1)).max().unwrap_or(Size::Part)
 }
 
 fn says_part(text: &str) -> bool {

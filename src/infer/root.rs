@@ -42,6 +42,7 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     settings.specs = super::specs::Specs::new(project, rules);
     settings.add_directives(project);
     settings.reducers = super::practice::reducers::Reducers::new(project, rules, files);
+    settings.marking = super::practice::marking::Marking::new(project, rules, files);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let run = Run { project, rules, files, settings, built: FxHashMap::default() };
     let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules

@@ -45,6 +45,8 @@ pub struct Settings {
     pub specs: super::specs::Specs,
     /// Who sums gradients of parameters.
     pub reducers: super::practice::reducers::Reducers,
+    /// Where parameters are marked.
+    pub marking: super::practice::marking::Marking,
 }
 
 /// A declared signature of a function outside the project.

@@ -31,10 +31,23 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
         if !COPIES.contains(&name.as_str()) || is_fresh(&view.expr(base)) {
             continue;
         }
+        if !is_read_later(view, &view.expr(base), step) {
+            continue;
+        }
         let (Some(original), id) = (Some(view.part(view.steps[*made].id, 0)), view.steps[step].id) else { continue };
         let practice = Practice::LostCopy { collective: last(&call.rule.name), method: name.clone(), original };
         out.push((view.place(id), practice));
     }
+}
+
+/// Whether what was copied is read after a step: a copy that is reduced for its own sake is a barrier or a warm-up.
+fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
+    (step + 1..view.steps.len()).any(|s| {
+        view.reads(s).iter().any(|o| {
+            let read = view.expr(o);
+            read.any(&mut |e| e == copied)
+        })
+    })
 }
 
 /// `reduce_from_region(x)` as a statement: the reduced value is thrown away.

@@ -11,6 +11,7 @@ pub mod hints;
 mod local_gradient;
 mod local_map;
 mod lost;
+pub mod marking;
 mod marks;
 mod mesh_dims;
 mod near;

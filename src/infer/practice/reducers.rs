@@ -5,9 +5,13 @@
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
-use crate::project::{FuncRef, Project};
+use crate::project::{FuncRef, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::{Files, Name, Place};
+use rayon::prelude::*;
+
+/// Words without which a function reduces no gradient.
+const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
 
 /// A condition on a parameter under which its gradient is summed.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,36 +98,43 @@ fn yes(holds: bool) -> Covered {
     if holds { Covered::Yes } else { Covered::No }
 }
 
-/// Whether a full name, of which the end is known, contains a text: the outer modules may bring it in.
+/// Whether a full name, of which the end is known, contains a text: of a parameter without a way, outer modules may bring it in.
 fn contains(name: &str, text: &str) -> Covered {
-    let known = format!(".{name}");
-    match known.contains(text) {
-        true => Covered::Yes,
-        // A text of one word may be the name of an outer module; which one is not known here.
-        false if text.contains('.') => Covered::No,
-        false => Covered::No,
+    match (format!(".{name}").contains(text), name.contains('.')) {
+        (true, _) => Covered::Yes,
+        (false, true) => Covered::No,
+        (false, false) => Covered::Perhaps,
     }
 }
 
 impl Reducers {
     pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Reducers {
-        let mut all = Vec::new();
-        for (module, m) in project.modules.iter_enumerated() {
-            let text = &files[m.file].text;
-            if !text.contains("parameters()") {
-                continue;
-            }
-            for (func, f) in m.ir.funcs.iter_enumerated() {
-                if f.kind == FuncKind::ClassBody
-                    || !files[m.file].slice(f.span).contains("parameters()") && f.kind != FuncKind::Module
-                {
-                    continue;
+        let modules: Vec<_> = project.modules.ids().collect();
+        let found: Vec<Vec<Reducer>> = modules
+            .par_iter()
+            .map(|module| {
+                let mut all = Vec::new();
+                let m = &project.modules[*module];
+                let file = &files[m.file];
+                if !GRADIENTS.iter().any(|word| file.text.contains(word)) {
+                    return all;
                 }
-                let view = View::new(project, rules, files, FuncRef { module, func });
-                of_function(&view, &mut all);
-            }
-        }
-        Reducers { all }
+                for (func, f) in m.ir.funcs.iter_enumerated() {
+                    let text = file.slice(f.span);
+                    if f.kind == FuncKind::ClassBody || !GRADIENTS.iter().any(|word| text.contains(word)) {
+                        continue;
+                    }
+                    let view = View::new(project, rules, files, FuncRef { module: *module, func });
+                    let before = all.len();
+                    of_function(&view, &mut all);
+                    if all.len() == before {
+                        all.extend(otherwise(&view));
+                    }
+                }
+                all
+            })
+            .collect();
+        Reducers { all: found.into_iter().flatten().collect() }
     }
 
     /// The reducers that may sum over one of these axes.
@@ -172,6 +183,50 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
     }
 }
 
+/// A function that reads gradients and reduces, in a form that is not followed: it may cover anything.
+fn otherwise(view: &View<'_>) -> Option<Reducer> {
+    let reads = (0..view.steps.len()).any(|s| match view.value(s) {
+        Some(Rvalue::Attr { name, .. }) => is_gradient_name(name),
+        Some(Rvalue::Call { args, .. }) => args.iter().any(|a| match &a.value {
+            Operand::Const(crate::ir::Const::Str(text)) => is_gradient_name(text),
+            _ => false,
+        }),
+        Some(Rvalue::CallMethod { name, .. }) => {
+            matches!(
+                name.as_str(),
+                "register_hook" | "register_post_accumulate_grad_hook" | "register_full_backward_hook"
+            )
+        }
+        _ => false,
+    });
+    if !reads {
+        return None;
+    }
+    let step = (0..view.steps.len()).find(|s| {
+        let Some(value) = view.value(*s) else { return false };
+        match view.collective(value) {
+            Some(call) => call.rule.op != "layer",
+            None => view.callee(value).is_some_and(|path| {
+                let last = path.rsplit('.').next().unwrap_or_default().to_lowercase();
+                let named = ["reduce", "sync", "average", "hook", "grads"].iter().any(|w| last.contains(w));
+                named && !last.starts_with("zero")
+            }),
+        }
+    })?;
+    let axes = view.value(step).and_then(|v| view.collective(v)).and_then(|c| axes_of(view, c.group?));
+    Some(Reducer {
+        func: view.at,
+        axes,
+        place: view.place(view.steps[step].id),
+        guard: None,
+        when: vec![vec![Test::Other]],
+    })
+}
+
+fn is_gradient_name(name: &str) -> bool {
+    name == "grad" || name == "main_grad" || name.ends_with("_grad") && !name.starts_with("requires")
+}
+
 /// The axes of a group, where it is a call or an attribute that the rules name.
 fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
     let expr = view.through(group);
@@ -210,6 +265,11 @@ fn sums_gradient(view: &View<'_>, value: &Rvalue) -> bool {
                 matches!(name.as_str(), "register_hook" | "register_post_accumulate_grad_hook")
             }
             // A helper that is given the gradient.
+            Rvalue::Call { callee: Operand::Global(name), args }
+                if args.iter().any(|a| is_gradient(&view.through(&a.value))) && reduces(view, name) =>
+            {
+                true
+            }
             Rvalue::Call { args, .. } => {
                 let callee = view.callee(value);
                 let reduces = callee.is_some_and(|c| {
@@ -221,6 +281,13 @@ fn sums_gradient(view: &View<'_>, value: &Rvalue) -> bool {
             _ => false,
         },
     }
+}
+
+/// Whether a function of the project issues a collective itself.
+fn reduces(view: &View<'_>, name: &Name) -> bool {
+    let Some(Resolved::Func(func)) = view.project.member(view.at.module, name) else { return false };
+    let helper = View::new(view.project, view.rules, view.files, func);
+    (0..helper.steps.len()).any(|s| helper.value(s).is_some_and(|v| helper.collective(v).is_some()))
 }
 
 fn is_parameter(view: &View<'_>, operand: &Operand) -> bool {

@@ -4,11 +4,12 @@
 
 use super::expr::Expr;
 use super::found::Practice;
+use super::marking::mark_set;
 use super::marks::{asked_by_any, parts};
 use super::reducers::{Covered, Test};
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{Operand, Rvalue, Stmt};
+use crate::ir::{LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, Resolved};
 use crate::source::{Name, Place};
 
@@ -18,6 +19,9 @@ pub fn siblings(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     let marked = marked_attributes(lint, &init);
     let Some((first, mark, at)) = marked.first() else { return };
     let Some(kind) = kind_of(&init, first) else { return };
+    if gathers(lint, class) {
+        return;
+    }
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
         let alike = made_by(&init, value).is_some_and(|k| k == kind);
@@ -31,6 +35,24 @@ pub fn siblings(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
             out.push((init.place(step.id), practice));
         }
     }
+}
+
+/// Whether the forward of a class gathers or scatters on the way, so that its norms may see different things.
+fn gathers(lint: &Lint<'_>, class: ClassRef) -> bool {
+    let methods = &lint.project.class(class).methods;
+    methods.iter().filter(|(n, _)| n != "__init__").any(|(_, f)| {
+        let view = lint.view(crate::project::FuncRef { module: class.module, func: *f });
+        (0..view.steps.len()).any(|s| {
+            let callee = view.value(s).and_then(|v| view.callee(v));
+            callee.is_some_and(|c| {
+                let last = c.rsplit('.').next().unwrap_or_default().to_lowercase();
+                last.contains("gather")
+                    || last.contains("scatter")
+                    || last.contains("all_to_all")
+                    || last.contains("split")
+            })
+        })
+    })
 }
 
 /// The callee that makes the value of an attribute.
@@ -78,22 +100,6 @@ fn marked_attributes(lint: &Lint<'_>, init: &View<'_>) -> Vec<(Name, Name, Place
     out
 }
 
-/// The target and the name of a mark that a statement sets.
-fn mark_set(view: &View<'_>, stmt: &Stmt) -> Option<(Expr, Name)> {
-    match stmt {
-        Stmt::SetAttr { base, name, .. } => Some((view.expr(base), name.clone())),
-        Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. } if callee == "setattr" => {
-            let mark = match view.through(&args.get(1)?.value) {
-                Expr::Const(crate::ir::Const::Str(name)) => name,
-                Expr::Path(path) => Name::from(path.rsplit('.').next()?),
-                _ => return None,
-            };
-            Some((view.expr(&args.first()?.value), mark))
-        }
-        _ => None,
-    }
-}
-
 /// The mark that a function of the project sets on what it is given.
 fn helper_mark(lint: &Lint<'_>, view: &View<'_>, name: &Name) -> Option<Name> {
     let Some(Resolved::Func(func)) = lint.project.member(view.at.module, name) else { return None };
@@ -107,42 +113,41 @@ fn helper_mark(lint: &Lint<'_>, view: &View<'_>, name: &Name) -> Option<Name> {
 }
 
 /// The variables that an expression starts from, loops followed.
-fn roots(view: &View<'_>, expr: &Expr) -> Vec<crate::ir::LocalId> {
+fn roots(view: &View<'_>, expr: &Expr) -> Vec<LocalId> {
     let mut out = Vec::new();
-    expr.any(&mut |e| {
-        if let Expr::Local(local) = e {
-            out.push(*local);
-            for def in view.defs(*local) {
-                if let Stmt::For { iter, .. } = view.steps[*def].stmt {
-                    out.extend(roots(view, &view.through(iter)));
-                }
-            }
-        }
-        false
-    });
+    starts(view, expr, &mut out, &mut Vec::new());
     out
 }
 
 /// The attributes of `self` that an expression starts from, loops over tuples of them followed.
 fn attributes(view: &View<'_>, expr: &Expr) -> Vec<Name> {
     let mut out = Vec::new();
-    expr.any(&mut |e| {
-        match e {
-            Expr::Attr(base, name) if matches!(**base, Expr::Local(l) if view.local_name(l) == "self") => {
-                out.push(name.clone())
-            }
-            Expr::Local(local) => {
-                for def in view.defs(*local) {
-                    if let Stmt::For { iter, .. } = view.steps[*def].stmt {
-                        out.extend(attributes(view, &view.through(iter)));
+    starts(view, expr, &mut Vec::new(), &mut out);
+    out
+}
+
+/// Variables and attributes of `self` in an expression, and in what loops over; each variable is followed once.
+fn starts(view: &View<'_>, expr: &Expr, locals: &mut Vec<LocalId>, attrs: &mut Vec<Name>) {
+    let mut work = vec![expr.clone()];
+    while let Some(next) = work.pop() {
+        next.any(&mut |e| {
+            match e {
+                Expr::Attr(base, name) if matches!(**base, Expr::Local(l) if view.local_name(l) == "self") => {
+                    attrs.push(name.clone());
+                }
+                Expr::Local(local) if !locals.contains(local) => {
+                    locals.push(*local);
+                    for def in view.defs(*local) {
+                        if let Stmt::For { iter, .. } = view.steps[*def].stmt {
+                            work.push(view.through(iter));
+                        }
                     }
                 }
+                _ => {}
             }
-            _ => {}
-        }
-        false
-    });
-    out
+            false
+        });
+    }
 }
 
 /// A reducer takes `name.weight` by name; the module has a bias, which no reducer takes.
@@ -152,6 +157,10 @@ pub fn biases(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         return;
     }
     let Some(init) = lint.constructor(class) else { return };
+    // A bias that is frozen somewhere needs no sum.
+    if init.text(init.spot(lint.project.class(class).span)).contains("requires_grad") {
+        return;
+    }
     for step in &init.steps {
         let Stmt::SetAttr { name, .. } = step.stmt else { continue };
         let parts = parts(&init, name);

@@ -1,0 +1,194 @@
+//! Where a project marks parameters for the reduction of their gradients, in whatever form. In: the project and the marks of the rules.
+//! Out: [`Marking`]: what a site may mark, and which classes go by marks at all. Never: a conclusion from a form that is not followed;
+//! such a site may mark anything. Next: `infer/parameters.rs`, which asks.
+
+use super::expr::Expr;
+use super::view::View;
+use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, Project};
+use crate::rules::{Entry, RuleBook};
+use crate::source::{Files, Name};
+use crate::types::AxisType;
+use rayon::prelude::*;
+
+/// Methods of a module that give parameters or modules, not attributes of its own.
+const WALKS: &[&str] =
+    &["parameters", "named_parameters", "modules", "named_modules", "children", "named_children", "buffers"];
+
+/// Receivers whose attributes are no marks of parameters.
+const NO_PARAMETERS: &[&str] = &["self", "config", "cfg", "args", "ctx", "cls", "conf"];
+
+/// A statement that marks parameters.
+#[derive(Clone, Debug)]
+struct Site {
+    /// Attributes on the way to what it marks; none: anything.
+    names: Vec<Name>,
+    /// The class of the method, and whether it is a parameter or module of its own object in the constructor, which execution follows.
+    class: Option<ClassRef>,
+    followed: bool,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub struct Marking {
+    sites: Vec<Site>,
+    /// Classes that mark something themselves.
+    classes: Vec<ClassRef>,
+}
+
+impl Marking {
+    pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Marking {
+        let marks: Vec<&str> =
+            rules.entries().filter_map(|(name, e)| matches!(e, Entry::Mark(_)).then(|| &name[1..])).collect();
+        let modules: Vec<_> = project.modules.ids().collect();
+        let found: Vec<Marking> = modules
+            .par_iter()
+            .map(|module| {
+                let mut out = Marking::default();
+                let m = &project.modules[*module];
+                let file = &files[m.file];
+                if !marks.iter().any(|mark| file.text.contains(mark)) && !file.text.contains("parallel_attributes") {
+                    return out;
+                }
+                for (func, f) in m.ir.funcs.iter_enumerated() {
+                    let text = file.slice(f.span);
+                    let may = marks.iter().any(|mark| text.contains(mark)) || text.contains("parallel_attributes");
+                    if may && matches!(f.kind, FuncKind::Function | FuncKind::Lambda) {
+                        out.add(&View::new(project, rules, files, FuncRef { module: *module, func }));
+                    }
+                }
+                out
+            })
+            .collect();
+        let mut out = Marking::default();
+        for one in found {
+            out.sites.extend(one.sites);
+            out.classes.extend(one.classes);
+        }
+        out
+    }
+
+    fn add(&mut self, view: &View<'_>) {
+        let class = view.func.class.map(|class| ClassRef { module: view.at.module, class });
+        for index in 0..view.steps.len() {
+            let step = &view.steps[index];
+            if let Some((target, mark)) = mark_set(view, step.stmt) {
+                let Some(rule) = view.rules.mark(&mark) else { continue };
+                if is_no_parameter(view, &target) {
+                    continue;
+                }
+                self.classes.extend(class);
+                if rule.set == AxisType::R {
+                    let followed = view.func.name == "__init__" && is_own(view, &target);
+                    self.sites.push(Site { names: names(view, &target, 0).unwrap_or_default(), class, followed });
+                }
+            }
+            let marks = view.value(index).and_then(|v| view.callee(v)).is_some_and(
+                |path| matches!(view.rules.get(&path), Some(Entry::Intrinsic(rule)) if rule.does == "mark-partitioned"),
+            );
+            if marks {
+                self.classes.extend(class);
+            }
+        }
+    }
+
+    /// Whether a class marks something itself, so that leaving something unmarked says something.
+    pub fn goes_by_marks(&self, class: ClassRef) -> bool {
+        self.classes.contains(&class)
+    }
+
+    /// Whether a site that execution does not follow may mark a parameter of objects of a class, by the way to it from there.
+    /// `derives`: whether a class is derived from that class.
+    pub fn may_mark(&self, class: ClassRef, path: &str, derives: &dyn Fn(ClassRef) -> bool) -> bool {
+        let parts: Vec<&str> = path.split('.').collect();
+        self.sites.iter().any(|site| {
+            if site.followed {
+                return site.class.is_some_and(|c| c != class && derives(c));
+            }
+            // Of a parameter without a way the object may be what the site names.
+            site.names.is_empty() || parts.len() == 1 || site.names.iter().any(|n| parts.contains(&n.as_str()))
+        })
+    }
+}
+
+/// The target and the name of a mark that a statement sets.
+pub fn mark_set(view: &View<'_>, stmt: &Stmt) -> Option<(Expr, Name)> {
+    match stmt {
+        Stmt::SetAttr { base, name, .. } => Some((view.expr(base), name.clone())),
+        Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. } if callee == "setattr" => {
+            let mark = match view.through(&args.get(1)?.value) {
+                Expr::Const(crate::ir::Const::Str(name)) => name,
+                Expr::Path(path) => Name::from(path.rsplit('.').next()?),
+                _ => return None,
+            };
+            Some((view.expr(&args.first()?.value), mark))
+        }
+        _ => None,
+    }
+}
+
+fn is_no_parameter(view: &View<'_>, target: &Expr) -> bool {
+    match target {
+        Expr::Local(local) => NO_PARAMETERS.contains(&view.local_name(*local).as_str()),
+        Expr::Attr(_, name) => NO_PARAMETERS.contains(&name.as_str()),
+        _ => false,
+    }
+}
+
+/// `self.a` or `self.a.b`.
+fn is_own(view: &View<'_>, target: &Expr) -> bool {
+    let receiver = |e: &Expr| matches!(e, Expr::Local(l) if view.local_name(*l) == "self");
+    match target {
+        Expr::Attr(base, _) => receiver(base) || matches!(&**base, Expr::Attr(inner, _) if receiver(inner)),
+        _ => false,
+    }
+}
+
+/// The attributes on the way to a target; `None` if it may be anything.
+fn names(view: &View<'_>, target: &Expr, depth: usize) -> Option<Vec<Name>> {
+    if depth > super::super::limits::MAX_VALUE_DEPTH {
+        return None;
+    }
+    match target {
+        Expr::Attr(base, name) => {
+            let mut out = vec![name.clone()];
+            if !matches!(**base, Expr::Local(_)) {
+                out.extend(names(view, base, depth + 1)?);
+            }
+            Some(out)
+        }
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, name) if WALKS.contains(&name.as_str()) => {
+                names(view, base, depth + 1).filter(|n| !n.is_empty())
+            }
+            _ => None,
+        },
+        Expr::Element(inner) | Expr::Item(inner, _) => names(view, inner, depth + 1),
+        Expr::Build(items) => {
+            let all: Option<Vec<Vec<Name>>> = items.iter().map(|i| names(view, i, depth + 1)).collect();
+            all.map(Vec::into_iter).map(|v| v.flatten().collect())
+        }
+        Expr::Local(local) => of_local(view, *local, depth),
+        _ => None,
+    }
+}
+
+fn of_local(view: &View<'_>, local: LocalId, depth: usize) -> Option<Vec<Name>> {
+    if view.is_param(local) {
+        return None;
+    }
+    let mut out = Vec::new();
+    for def in view.defs(local) {
+        let source = match view.steps[*def].stmt {
+            Stmt::For { iter, .. } => view.through(iter),
+            Stmt::Unpack { value, .. } => view.through(value),
+            Stmt::Assign { .. } => match view.through(&Operand::Local(local)) {
+                Expr::Local(_) => return None,
+                other => other,
+            },
+            _ => return None,
+        };
+        out.extend(names(view, &source, depth + 1)?);
+    }
+    (!out.is_empty()).then_some(out)
+}
