@@ -7,6 +7,7 @@ mod collective;
 mod contract;
 mod operator;
 mod practice;
+mod practice_calls;
 
 use super::codes::{self, Code};
 use super::when::configurations;

@@ -58,6 +58,13 @@ impl Words<'_> {
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
                 draft
             }
+            Practice::InvertedGuard { .. }
+            | Practice::ReadInFlight { .. }
+            | Practice::SomeRanks { .. }
+            | Practice::LocalCount { .. }
+            | Practice::LateReduction { .. }
+            | Practice::GradientCut { .. }
+            | Practice::MixedGradient { .. } => Self::calls(practice),
             Practice::UnusedResult { collective } => {
                 let title = format!(
                     "the result of `{collective}` is not used: it returns the value and changes nothing in place"
