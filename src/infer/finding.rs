@@ -115,7 +115,22 @@ impl FindingKind {
     pub fn unmarked(&self) -> Option<&Name> {
         let FindingKind::Operator { violation: Violation::InvariantMixed, operands, .. } = self else { return None };
         let invariant = operands.iter().find(|o| o.state.set == AxisType::I)?;
-        invariant.state.origin.as_ref()?.unmarked()
+        match &invariant.state.origin.as_ref()?.reason {
+            crate::types::Reason::Unmarked(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Where the parameter without a mark was made from which an operand comes.
+    pub fn unmarked_source(&self) -> Option<Place> {
+        let operands = match self {
+            FindingKind::Operator { operands, .. } => operands.as_slice(),
+            FindingKind::CollectiveSource { operand, .. } | FindingKind::CollectiveOutput { operand, .. } => {
+                std::slice::from_ref(operand)
+            }
+            _ => &[],
+        };
+        operands.iter().find_map(|o| o.state.origin.as_ref()?.unmarked())
     }
 }
 

@@ -246,7 +246,9 @@ impl Machine<'_> {
         };
         let Some(tensor) = self.as_tensor(&target) else { return target };
         let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
-        if call.rule.class == OpClass::Fill && old.grad == Tri::Yes && self.w.modes.typecheck.is_none() {
+        let fills = matches!(call.rule.class, OpClass::Fill | OpClass::Equal | OpClass::UnknownValues);
+        let whole = old.view_of.and_then(|id| self.w.heap.tensor(ObjId(id))).is_some_and(|t| t.grad == Tri::Yes);
+        if fills && (old.grad == Tri::Yes || whole) && self.w.modes.typecheck.is_none() {
             // How a parameter is initialised says nothing about who sums its gradient.
             return target;
         }

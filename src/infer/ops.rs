@@ -458,6 +458,8 @@ impl Machine<'_> {
         };
         let permissive_skip = self.w.modes.typecheck.is_some();
         let states: Vec<AxisState> = operands.iter().map(state_of).collect();
+        // That a parameter carries no mark decides nothing about values that are not known: it is held against those that are.
+        let unmarked = states.iter().any(AxisState::is_unmarked);
         if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
             return Ok(AxisState::UNKNOWN);
         }
@@ -468,7 +470,7 @@ impl Machine<'_> {
             .collect();
         match apply(kind, &args) {
             Ok(applied) => {
-                if !permissive_skip {
+                if !permissive_skip && !unmarked {
                     self.narrow(id, op, operands, axis, &states, &applied);
                 }
                 Ok(self.result_state(id, operands, &states, &applied))
@@ -545,8 +547,11 @@ impl Machine<'_> {
         let mut state = AxisState::new(applied.result);
         if let Some(known) = applied.result.known() {
             // The operand that decided: one with the same type, else any known one.
+            // A parameter of which only the lack of a mark is known explains less than anything else.
+            let telling = |s: &&AxisState| s.origin.as_ref().is_none_or(|o| o.unmarked().is_none());
+            let alike = || states.iter().filter(|s| s.known() == Some(known));
             let decider =
-                states.iter().find(|s| s.known() == Some(known)).or_else(|| states.iter().find(|s| s.origin.is_some()));
+                alike().find(telling).or_else(|| alike().next()).or_else(|| states.iter().find(|s| s.origin.is_some()));
             state.origin = Some(Arc::new(Origin {
                 place: self.place(id),
                 reason: Why::Computed,

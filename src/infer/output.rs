@@ -167,6 +167,23 @@ impl Output {
         }
     }
 
+    /// Leaves out what only follows from a parameter of which it is reported that nothing sums its gradient.
+    pub fn keep_causes(&mut self) {
+        let causes: Vec<Place> = self
+            .findings
+            .iter()
+            .filter(|f| f.kind.unmarked().is_some())
+            .filter_map(|f| f.kind.unmarked_source())
+            .collect();
+        if causes.is_empty() {
+            return;
+        }
+        self.findings.retain(|f| {
+            f.kind.unmarked().is_some() || f.kind.unmarked_source().is_none_or(|place| !causes.contains(&place))
+        });
+        self.index.clear();
+    }
+
     /// Adds what another root found; called in the order of roots.
     pub fn merge(&mut self, other: Output) {
         for finding in other.findings {

@@ -32,7 +32,11 @@ const PARTS: &[&str] = &[
 ];
 
 /// The axes over which code of a module leaves unmarked parameters whole, with the names that its framework covers.
-fn protocol<'a>(project: &Project, rules: &'a RuleBook, module: ModuleId) -> Option<&'a crate::rules::ProtocolRule> {
+pub fn protocol<'a>(
+    project: &Project,
+    rules: &'a RuleBook,
+    module: ModuleId,
+) -> Option<&'a crate::rules::ProtocolRule> {
     let of = |path: &str| {
         rules.protocols().iter().find(|p| {
             p.packages.iter().any(|k| path.strip_prefix(k.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('.')))
@@ -50,36 +54,32 @@ impl Machine<'_> {
     pub fn settle(&mut self, class: ClassRef, object: &Value, worlds: &mut [World]) {
         let Value::Object(receiver) = object else { return };
         let notes = self.constructor_hints(class);
-        let Some(rule) = protocol(self.project, self.rules, class.module) else {
-            if !notes.is_empty() {
-                for world in worlds {
-                    self.noted(*receiver, &notes, world);
-                }
-            }
-            return;
-        };
-        let axes: Vec<Axis> = rule.axes.iter().map(|a| self.settings.canonical(a)).collect();
         for world in worlds {
             self.noted(*receiver, &notes, world);
             for (name, tensor, home) in parameters(world, *receiver) {
+                let Some(module) = self.module_of(home) else { continue };
+                let Some(rule) = protocol(self.project, self.rules, module) else { continue };
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
                 let summed = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
-                if summed
-                    || self.settings.reducers.covers(&name, &marks) != Covered::No
-                    || !self.is_whole(class, &name, home)
-                {
+                let covered = || self.settings.reducers.covers(&name, &rule.axes, &marks) != Covered::No;
+                if summed || covered() || !self.is_whole(module, &name, home) {
                     continue;
                 }
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };
-                for axis in &axes {
-                    if t.local.get(axis).set.is_unknown() {
-                        let origin =
-                            Origin::new(home, Reason::Unmarked(Name::from(name.as_str())), Some(Spmd::Invariant));
-                        t.local.set(axis, AxisState { set: AxisType::I, shard: None, origin: Some(origin) });
+                for axis in rule.axes.iter().map(|a| self.settings.canonical(a)) {
+                    if t.local.get(&axis).set.is_unknown() {
+                        let reason = Reason::Unmarked(Name::from(name.as_str()));
+                        let origin = Origin::new(home, reason, Some(Spmd::Invariant));
+                        t.local.set(&axis, AxisState { set: AxisType::I, shard: None, origin: Some(origin) });
                     }
                 }
             }
         }
+    }
+
+    /// The module of a place.
+    fn module_of(&self, place: Place) -> Option<ModuleId> {
+        self.project.modules.iter_enumerated().find(|(_, m)| m.file == place.file).map(|(id, _)| id)
     }
 
     /// Types that comments such as `# [out, in/tp]` give to attributes.
@@ -134,7 +134,7 @@ impl Machine<'_> {
     }
 
     /// Whether what a parameter is made of is not a part: neither its name nor its sizes say so, nor what they are computed from.
-    fn is_whole(&self, class: ClassRef, name: &str, home: Place) -> bool {
+    fn is_whole(&self, module: ModuleId, name: &str, home: Place) -> bool {
         if says_part(name) {
             return false;
         }
@@ -144,9 +144,6 @@ impl Machine<'_> {
             return false;
         }
         // The sizes may be variables that are parts.
-        let module = self.project.modules.iter_enumerated().find(|(_, m)| m.file == file).map(|(id, _)| id);
-        let Some(module) = module else { return false };
-        let _ = class;
         let funcs = &self.project.modules[module].ir.funcs;
         let around = funcs.iter_enumerated().filter(|(_, f)| {
             f.kind == crate::ir::FuncKind::Function && f.span.start <= home.span.start && home.span.end <= f.span.end

@@ -142,11 +142,21 @@ fn scanned(
     let m = &project.modules[module];
     let ir = &m.ir;
     let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
+    let by_mark = super::parameters::protocol(project, rules, module).is_some();
     let mut called_by_name: FxHashMap<Name, Vec<FuncRef>> = FxHashMap::default();
     let scan = |(func, f): (FuncId, &Func)| {
         let at = FuncRef { module, func };
-        let mut scan =
-            Scan { project, rules, at, func: f, telling, direct: false, methods: Vec::new(), names: Vec::new() };
+        let mut scan = Scan {
+            project,
+            rules,
+            at,
+            func: f,
+            telling,
+            direct: false,
+            makes_parameter: false,
+            methods: Vec::new(),
+            names: Vec::new(),
+        };
         scan.block(&f.body);
         let mut callees = Vec::new();
         for name in scan.names {
@@ -160,7 +170,10 @@ fn scanned(
         }
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, telling)));
         let noted = f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
-        let tells = (scan.direct || hinted || noted || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
+        // A whole parameter means something where a framework goes by marks.
+        let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
+        let tells =
+            (scan.direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         Scanned { at, tells, callees }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
@@ -198,6 +211,8 @@ struct Scan<'a> {
     func: &'a Func,
     telling: &'a FxHashSet<Name>,
     direct: bool,
+    /// It makes a parameter, or a module that has one.
+    makes_parameter: bool,
     methods: Vec<Name>,
     names: Vec<Name>,
 }
@@ -285,6 +300,7 @@ impl Scan<'_> {
             // A class that a value is tested against is not called.
             Rvalue::Call { callee: Operand::Global(name), .. } if CLASS_TESTS.contains(&name.as_str()) => {}
             Rvalue::Call { callee, args } => {
+                self.makes_parameter |= matches!(callee, Operand::Global(name) if name == "Parameter");
                 self.operand(callee);
                 for arg in args {
                     self.operand(&arg.value);
@@ -293,6 +309,7 @@ impl Scan<'_> {
             Rvalue::CallMethod { base, name, args } => {
                 self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
                 self.direct |= name == "apply" && self.is_class(base);
+                self.makes_parameter |= name == "Parameter";
                 if !self.is_outside(base) {
                     self.methods.push(name.clone());
                 }

@@ -72,6 +72,7 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     if settings.wants_types {
         run.signatures(&called, &mut out);
     }
+    out.keep_causes();
     for finding in super::practice::practice(project, rules, files, settings, &out.findings) {
         out.report(finding);
     }

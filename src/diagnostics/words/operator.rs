@@ -101,8 +101,8 @@ impl Words<'_> {
 
     /// A parameter without a mark that meets what is not equal on all ranks.
     fn not_summed(&self, axis: &str, name: &str, operands: &[OperandAt]) -> Draft {
-        let other = operands.iter().find(|o| !o.is_number && o.state.known() != Some(Spmd::Invariant));
-        let (b, state) = match other {
+        let others = || operands.iter().filter(|o| !o.is_number && o.state.known() != Some(Spmd::Invariant));
+        let (b, state) = match others().find(|o| o.state.known().is_some()).or_else(|| others().next()) {
             Some(other) => (self.name(other), state_words(&other.state)),
             None => ("a value".to_string(), "not Invariant".to_string()),
         };

@@ -14,6 +14,10 @@ pub enum Practice {
     IgnoredSwitch { owner: Name, switch: Name, runs: Vec<Place> },
     /// A reducer asks for a mark that nothing sets, and there are norms to carry it.
     MarkNeverSet { mark: Name, modules: Vec<Name>, reducer: Place, missing: Place },
+    /// A module is marked and one that is made alike is not.
+    SiblingNotMarked { module: Name, sibling: Name, mark: Name, marked: Place },
+    /// A reducer takes a parameter by name and no reducer takes another one of the same module.
+    PartNotNamed { module: Name, named: Name, part: Name, made: Place },
     /// A parameter of a module is marked and another one is not.
     PartNotMarked { module: Name, marked: Name, part: Name, mark: Name, made: Place },
     /// A collective that is reached only where its subject is None; where the subject is used.

@@ -20,6 +20,7 @@ mod ranks;
 mod raw;
 pub mod reducers;
 mod switch;
+mod uneven;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
@@ -49,7 +50,8 @@ const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
 ];
 
 /// The checks of single classes, which look at the whole project.
-const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[switch::stored, marks::unset, marks::partly];
+const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] =
+    &[switch::stored, marks::unset, marks::partly, uneven::siblings, uneven::biases];
 
 /// The checks of single functions that look at the whole project.
 const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order];

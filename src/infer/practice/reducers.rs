@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::view::View;
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
 use crate::project::{FuncRef, Project};
-use crate::rules::RuleBook;
+use crate::rules::{Entry, RuleBook};
 use crate::source::{Files, Name, Place};
 
 /// A condition on a parameter under which its gradient is summed.
@@ -25,6 +25,8 @@ pub enum Test {
 #[derive(Clone, Debug)]
 pub struct Reducer {
     pub func: FuncRef,
+    /// The axes of its group, where the rules name them.
+    pub axes: Option<Vec<Name>>,
     /// The collective, or the registration of a hook that issues it.
     pub place: Place,
     /// The condition around it.
@@ -124,10 +126,15 @@ impl Reducers {
         Reducers { all }
     }
 
-    /// Whether some reducer covers a parameter, by the end of its name.
-    pub fn covers(&self, name: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
+    /// The reducers that may sum over one of these axes.
+    pub fn over<'a>(&'a self, axes: &'a [Name]) -> impl Iterator<Item = &'a Reducer> {
+        self.all.iter().filter(move |r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
+    }
+
+    /// Whether some reducer over one of these axes covers a parameter, by the end of its name.
+    pub fn covers(&self, name: &str, axes: &[Name], known_mark: &dyn Fn(&str) -> bool) -> Covered {
         let mut best = Covered::No;
-        for reducer in &self.all {
+        for reducer in self.over(axes) {
             match reducer.covers(name, known_mark) {
                 Covered::Yes => return Covered::Yes,
                 Covered::Perhaps => best = Covered::Perhaps,
@@ -157,10 +164,24 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         let guard = inner.last().map(|g| view.part(g.at, 0));
         out.push(Reducer {
             func: view.at,
+            axes: view.collective(value).and_then(|c| axes_of(view, c.group?)),
             place: view.place(view.steps[step].id),
             guard,
             when: if everything { Vec::new() } else { when },
         });
+    }
+}
+
+/// The axes of a group, where it is a call or an attribute that the rules name.
+fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
+    let expr = view.through(group);
+    let rule = match &expr {
+        Expr::Call { callee, args, .. } if args.is_empty() => view.rules.get(callee.path()?),
+        _ => None,
+    };
+    match rule {
+        Some(Entry::Group(rule)) if rule.gives == crate::rules::Gives::Group => Some(rule.axes.clone()),
+        _ => None,
     }
 }
 
