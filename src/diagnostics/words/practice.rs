@@ -37,6 +37,13 @@ impl Words<'_> {
             | Practice::PartNotMarked { .. }
             | Practice::SiblingNotMarked { .. }
             | Practice::PartNotNamed { .. } => self.left_out(practice),
+            Practice::InvertedGuard { .. }
+            | Practice::ReadInFlight { .. }
+            | Practice::SomeRanks { .. }
+            | Practice::LocalCount { .. }
+            | Practice::LateReduction { .. }
+            | Practice::GradientCut { .. }
+            | Practice::MixedGradient { .. } => Self::calls(practice),
             Practice::UnusedResult { collective } => {
                 let title = format!(
                     "the result of `{collective}` is not used: it returns the value and changes nothing in place"
@@ -77,13 +84,6 @@ impl Words<'_> {
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
                 draft
             }
-            Practice::InvertedGuard { .. }
-            | Practice::ReadInFlight { .. }
-            | Practice::SomeRanks { .. }
-            | Practice::LocalCount { .. }
-            | Practice::LateReduction { .. }
-            | Practice::GradientCut { .. }
-            | Practice::MixedGradient { .. } => Self::calls(practice),
             Practice::SiblingNotMarked { module, sibling, mark, marked } => {
                 let title = format!(
                     "the gradients of `{module}` are not summed: `{sibling}` is marked `{mark}` and `{module}`, made alike, is not"

@@ -69,28 +69,30 @@ impl Words<'_> {
                 draft.help.push("call it on every rank, or over a group of those that reach it".to_string());
                 draft
             }
-            Practice::LocalCount { divided, reduced, comment } => {
-                let title = match reduced {
-                    Some(_) => "a sum over all ranks is divided by the count of this rank alone",
-                    None => {
-                        "every rank divides its loss by its own count: the average of the gradients weighs ranks with few tokens too much"
-                    }
-                };
-                let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
-                draft.primary = "counts this rank's part".to_string();
-                label(&mut draft, *divided, "divides here".to_string());
-                if let Some(reduced) = reduced {
-                    label(&mut draft, *reduced, "the sum is over all ranks from here".to_string());
-                }
-                if let Some(comment) = comment {
-                    label(&mut draft, *comment, "averaged, it says here".to_string());
-                }
-                draft.help.push("all-reduce the count over the same ranks".to_string());
-                draft
-            }
+            Practice::LocalCount { divided, reduced, comment } => Self::count(*divided, *reduced, *comment),
             Practice::LateReduction { why, gradients, before } => Self::late(why, *gradients, *before),
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
+    }
+
+    fn count(divided: Place, reduced: Option<Place>, comment: Option<Place>) -> Draft {
+        let title = match reduced {
+            Some(_) => "a sum over all ranks is divided by the count of this rank alone",
+            None => {
+                "every rank divides its loss by its own count: the average of the gradients weighs ranks with few tokens too much"
+            }
+        };
+        let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+        draft.primary = "counts this rank's part".to_string();
+        label(&mut draft, divided, "divides here".to_string());
+        if let Some(reduced) = reduced {
+            label(&mut draft, reduced, "the sum is over all ranks from here".to_string());
+        }
+        if let Some(comment) = comment {
+            label(&mut draft, comment, "averaged, it says here".to_string());
+        }
+        draft.help.push("all-reduce the count over the same ranks".to_string());
+        draft
     }
 
     fn late(why: &Late, gradients: Place, before: Place) -> Draft {

@@ -63,7 +63,7 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
                 && !alternatives
                 && returned & through(*j) != 0
                 && o.how == Communicates::Differentiable
-                && o.input & cut.input & PARAMS != 0
+                && whole(o.input, cut.input)
         });
         if let Some((_, other)) = other {
             let practice = Practice::MixedGradient {
@@ -74,6 +74,11 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
             out.push((cut.place, practice));
         }
     }
+}
+
+/// Whether the raw value is made from every argument that the other one is made from: the sum of weights is not, beside a weighted sum.
+fn whole(other: u128, raw: u128) -> bool {
+    other & PARAMS != 0 && other & PARAMS & !raw == 0
 }
 
 pub fn class_of(view: &View<'_>) -> Option<ClassRef> {

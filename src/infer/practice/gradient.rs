@@ -293,12 +293,12 @@ impl<'w, 'a> Walk<'w, 'a> {
                 OpClass::CopyInto => all,
                 OpClass::Metadata | OpClass::Equal | OpClass::Fill | OpClass::Probe => 0,
             };
-            if op.in_place || op.class == OpClass::CopyInto {
-                if let Rvalue::CallMethod { base, .. } = value
-                    && let Some(root) = root(self.view, base)
-                {
-                    *s.entry(root).or_default() |= made;
-                }
+            let writes = op.in_place || op.class == OpClass::CopyInto;
+            if writes
+                && let Rvalue::CallMethod { base, .. } = value
+                && let Some(root) = root(self.view, base)
+            {
+                *s.entry(root).or_default() |= made;
             }
             return made;
         }
