@@ -74,7 +74,7 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         run.signatures(&called, &mut out);
     }
     out.keep_causes();
-    for finding in super::practice::practice(project, rules, files, settings) {
+    for finding in super::practice::practice(project, rules, files, settings, &out.findings) {
         out.report(finding);
     }
     out

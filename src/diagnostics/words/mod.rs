@@ -8,6 +8,7 @@ mod collective;
 mod contract;
 mod operator;
 mod practice;
+mod practice_calls;
 mod practice_placements;
 mod practice_scales;
 

@@ -40,6 +40,13 @@ impl Words<'_> {
             | Practice::PartNotNamed { .. } => self.left_out(practice),
             Practice::Placements(mistake) => self.placements(mistake),
             Practice::Scales(mistake) => scales(mistake),
+            Practice::InvertedGuard { .. }
+            | Practice::ReadInFlight { .. }
+            | Practice::SomeRanks { .. }
+            | Practice::LocalCount { .. }
+            | Practice::LateReduction { .. }
+            | Practice::GradientCut { .. }
+            | Practice::MixedGradient { .. } => Self::calls(practice),
             Practice::UnusedResult { collective } => {
                 let title = format!(
                     "the result of `{collective}` is not used: it returns the value and changes nothing in place"

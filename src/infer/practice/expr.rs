@@ -132,7 +132,8 @@ pub fn operands(stmt: &Stmt) -> Vec<&Operand> {
     }
 }
 
-fn of_rvalue(value: &Rvalue) -> Vec<&Operand> {
+/// Every operand of an operation.
+pub fn of_rvalue(value: &Rvalue) -> Vec<&Operand> {
     match value {
         Rvalue::Use(o) | Rvalue::Yield(o) | Rvalue::Await(o) => vec![o],
         Rvalue::Attr { base, .. } => vec![base],

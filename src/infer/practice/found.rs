@@ -24,6 +24,20 @@ pub enum Practice {
     Placements(Placements),
     /// Of groups, sizes and factors.
     Scales(Scales),
+    /// A collective that is reached only where its subject is None; where the subject is used.
+    InvertedGuard { variable: Name, used: Place, collective: Name },
+    /// An output buffer between a submodule and the result; where the function that holds it is called.
+    GradientCut { collective: Name, call: Option<Place> },
+    /// A raw reduction of what a differentiable collective reduces elsewhere.
+    MixedGradient { collective: Name, differentiable: Name, other: Place },
+    /// A buffer is read while a collective in the background may still write it.
+    ReadInFlight { collective: Name, launched: Place, waited: Option<Place>, buffer: Name },
+    /// A collective over all ranks that only some reach; `exit`: because the others have left.
+    SomeRanks { collective: Name, condition: Place, exit: bool },
+    /// A sum is divided by a count of one rank: a sum that was reduced, or a loss whose gradients a comment says are averaged.
+    LocalCount { divided: Place, reduced: Option<Place>, comment: Option<Place> },
+    /// Gradients are reduced when it is too late; where they are taken, and what came before.
+    LateReduction { why: Late, gradients: Place, before: Place },
 }
 
 /// Mistakes about placements of distributed tensors.
@@ -64,4 +78,17 @@ pub enum Scales {
     Auxiliary { scaler: Name, main: Place },
     /// A factor that undoes a mean, where a flag turns the mean off.
     WhateverFlag { flag: Name, mean: Place },
+}
+
+/// What comes before a reduction and should come after it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Late {
+    Used,
+    Cleared,
+    Clipped,
+    /// A method has added the gradients to others and cleared them.
+    Moved {
+        method: Name,
+        call: Place,
+    },
 }

@@ -4,9 +4,14 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
+mod arity;
+mod counts;
+mod cut;
 pub mod expr;
 mod factor;
 pub mod found;
+mod gradient;
+mod handles;
 pub mod hints;
 mod local_gradient;
 mod local_map;
@@ -15,7 +20,11 @@ pub mod marking;
 mod marks;
 mod mesh_dims;
 mod near;
+mod nones;
+mod order;
 mod own_group;
+mod ranks;
+mod raw;
 pub mod reducers;
 mod shard_dim;
 mod switch;
@@ -58,11 +67,21 @@ const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
     factor::mean_not_undone,
     factor::auxiliary,
     factor::whatever_the_flag,
+    nones::inverted,
+    handles::unwaited,
+    counts::local_counts,
+    ranks::some_ranks,
 ];
 
 /// The checks of single classes, which look at the whole project.
 const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] =
     &[switch::stored, marks::unset, marks::partly, uneven::siblings, uneven::biases];
+
+/// The checks of single functions that look at the whole project.
+const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order];
+
+/// Words that the text of a file holds if these checks have anything to say of it.
+const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];
 
 /// What checks of classes see.
 pub struct Lint<'a> {
@@ -94,8 +113,14 @@ impl<'a> Lint<'a> {
     }
 }
 
-/// Everything found in a project, in the order of its modules.
-pub fn practice(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings) -> Vec<Finding> {
+/// Everything found in a project, in the order of its modules. `told`: what execution has found.
+pub fn practice(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &Settings,
+    told: &[Finding],
+) -> Vec<Finding> {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let scanned: Vec<(Found, switch::Reads, marks::Marks)> =
         modules.par_iter().map(|m| of_functions(project, rules, files, *m)).collect();
@@ -116,7 +141,10 @@ pub fn practice(project: &Project, rules: &RuleBook, files: &Files, settings: &S
     }
     let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
     found.extend(of_classes);
-    found.into_iter().flatten().map(|(place, practice)| finding(place, practice)).collect()
+    let mut all: Vec<Finding> =
+        found.into_iter().flatten().map(|(place, practice)| finding(place, FindingKind::Practice(practice))).collect();
+    all.extend(arities(&lint, told));
+    all
 }
 
 fn of_functions(
@@ -147,13 +175,38 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
             check(lint, ClassRef { module, class }, &mut out);
         }
     }
+    let text = &lint.files[lint.project.file(module)].text;
+    if !COMMUNICATES.iter().any(|w| text.contains(w)) {
+        return out;
+    }
+    for (func, f) in lint.project.modules[module].ir.funcs.iter_enumerated() {
+        if f.kind == FuncKind::ClassBody {
+            continue;
+        }
+        let view = lint.view(FuncRef { module, func });
+        for check in IN_PROJECT {
+            check(lint, &view, &mut out);
+        }
+    }
     out
 }
 
+/// Backwards that return the wrong number of gradients, those that execution has not seen.
+fn arities(lint: &Lint<'_>, told: &[Finding]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (module, m) in lint.project.modules.iter_enumerated() {
+        for class in m.ir.classes.ids() {
+            arity::arity(lint, ClassRef { module, class }, &mut found);
+        }
+    }
+    found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
+    found.into_iter().map(|(place, kind)| finding(place, kind)).collect()
+}
+
 /// A finding that holds in every configuration.
-fn finding(place: Place, practice: Practice) -> Finding {
+fn finding(place: Place, kind: FindingKind) -> Finding {
     Finding {
-        kind: FindingKind::Practice(practice),
+        kind,
         place,
         worlds: vec![Facts::default()],
         silent_worlds: Vec::new(),

@@ -1,0 +1,137 @@
+//! Words for communication that is written in the wrong place, order or condition. In: findings. Out: drafts. Never: detection.
+//! Next: `mod.rs`.
+
+use super::super::codes;
+use super::{Draft, Words};
+use crate::infer::practice::found::{Late, Practice};
+use crate::source::{Label, Place};
+
+impl Words<'_> {
+    pub fn calls(practice: &Practice) -> Draft {
+        match practice {
+            Practice::InvertedGuard { variable, used, collective } => {
+                let title = format!(
+                    "`{collective}` is reached only where `{variable}` is None: the condition is the wrong way round"
+                );
+                let mut draft = Draft::new(&codes::INVERTED_GUARD, title);
+                draft.primary = format!("leaves out every `{variable}` there is");
+                label(&mut draft, *used, format!("`{variable}` is None here"));
+                draft.help.push("invert the condition".to_string());
+                draft
+            }
+            Practice::GradientCut { collective, call } => {
+                let title = format!(
+                    "no gradient flows back through `{collective}`: what it writes has no history, and the layer before it is not trained"
+                );
+                let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+                draft.primary = "outside of autograd".to_string();
+                if let Some(call) = call {
+                    label(&mut draft, *call, "what a submodule computed is given to it here".to_string());
+                }
+                draft.help.push(
+                    "use a differentiable collective, or put the part of this rank back into the buffer".to_string(),
+                );
+                draft
+            }
+            Practice::MixedGradient { collective, differentiable, other } => {
+                let title = format!(
+                    "`{collective}` is not differentiable: the gradient of this part stays that of one rank, and `{differentiable}` sums the other"
+                );
+                let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+                draft.primary = "outside of autograd".to_string();
+                label(&mut draft, *other, "differentiable, of the same value".to_string());
+                draft.help.push("use a differentiable collective for both".to_string());
+                draft
+            }
+            Practice::ReadInFlight { collective, launched, waited, buffer } => {
+                let title = match waited {
+                    Some(_) => format!("`{buffer}` is used before the wait: `{collective}` may still be writing it"),
+                    None => {
+                        format!("nothing waits for `{collective}`: `{buffer}` is used while it may still be written")
+                    }
+                };
+                let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
+                draft.primary =
+                    if waited.is_some() { "used here".to_string() } else { "its handle is dropped".to_string() };
+                if let Some(waited) = waited {
+                    label(&mut draft, *launched, "launched here".to_string());
+                    label(&mut draft, *waited, "waited for here".to_string());
+                }
+                draft.help.push("call `wait()` on the handle before the buffer is used".to_string());
+                draft
+            }
+            Practice::SomeRanks { collective, condition, exit } => {
+                let title = format!("only some ranks reach `{collective}`: they wait for the others forever");
+                let mut draft = Draft::new(&codes::SOME_RANKS, title);
+                draft.primary = "over all ranks".to_string();
+                let message = if *exit { "the other ranks leave here" } else { "the other ranks do not come here" };
+                label(&mut draft, *condition, message.to_string());
+                draft.help.push("call it on every rank, or over a group of those that reach it".to_string());
+                draft
+            }
+            Practice::LocalCount { divided, reduced, comment } => Self::count(*divided, *reduced, *comment),
+            Practice::LateReduction { why, gradients, before } => Self::late(why, *gradients, *before),
+            _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+        }
+    }
+
+    fn count(divided: Place, reduced: Option<Place>, comment: Option<Place>) -> Draft {
+        let title = match reduced {
+            Some(_) => "a sum over all ranks is divided by the count of this rank alone",
+            None => {
+                "every rank divides its loss by its own count: the average of the gradients weighs ranks with few tokens too much"
+            }
+        };
+        let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+        draft.primary = "counts this rank's part".to_string();
+        label(&mut draft, divided, "divides here".to_string());
+        if let Some(reduced) = reduced {
+            label(&mut draft, reduced, "the sum is over all ranks from here".to_string());
+        }
+        if let Some(comment) = comment {
+            label(&mut draft, comment, "averaged, it says here".to_string());
+        }
+        draft.help.push("all-reduce the count over the same ranks".to_string());
+        draft
+    }
+
+    fn late(why: &Late, gradients: Place, before: Place) -> Draft {
+        let (title, message, help) = match why {
+            Late::Used => (
+                "gradients are reduced after the optimizer has used them: every rank steps with its own",
+                "steps here",
+                "reduce before the step",
+            ),
+            Late::Cleared => (
+                "gradients are reduced after they were cleared: what the backward computed is not reduced",
+                "cleared here",
+                "reduce before they are cleared",
+            ),
+            Late::Clipped => (
+                "gradients are clipped before they are reduced: every rank scales its own part by its own norm",
+                "clipped here",
+                "reduce before clipping",
+            ),
+            Late::Moved { method, .. } => {
+                let title = format!(
+                    "`.grad` is reduced after `{method}` has moved the gradients elsewhere: what the optimizer steps with stays that of each rank"
+                );
+                let mut draft = Draft::new(&codes::LATE_REDUCTION, title);
+                draft.primary = "reduces what was left behind".to_string();
+                label(&mut draft, gradients, "taken from `.grad`".to_string());
+                label(&mut draft, before, "added to other buffers and cleared here".to_string());
+                draft.help.push("reduce the buffers that the step reads".to_string());
+                return draft;
+            }
+        };
+        let mut draft = Draft::new(&codes::LATE_REDUCTION, title.to_string());
+        draft.primary = "reduced too late".to_string();
+        label(&mut draft, before, message.to_string());
+        draft.help.push(help.to_string());
+        draft
+    }
+}
+
+fn label(draft: &mut Draft, place: Place, message: String) {
+    draft.labels.push(Label { place, message });
+}

@@ -1,0 +1,62 @@
+//! How many gradients the backward of an autograd function returns. In: a class. Out: a `return` that gives too few or too many, from the
+//! text alone, where execution sees no collective. Never: what the gradients are. Source: DESIGN.md section 6. Next: `mod.rs`.
+
+use super::super::finding::FindingKind;
+use super::Lint;
+use crate::ir::{BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::{Name, Place};
+
+/// Every `return` of the backward of a class that cannot fit its forward.
+pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind)>) {
+    let c = lint.project.class(class);
+    let method =
+        |name: &str| c.methods.iter().find(|(n, _)| n == name).map(|(_, f)| FuncRef { module: class.module, func: *f });
+    let (Some(forward), Some(backward)) = (method("forward"), method("backward")) else { return };
+    if !lint.is_autograd(class) {
+        return;
+    }
+    let skipped = usize::from(method("setup_context").is_none());
+    let Some((least, most)) = arguments(lint.project.func(forward), skipped) else { return };
+    let view = lint.view(backward);
+    if view.func.is_generator {
+        return;
+    }
+    for step in &view.steps {
+        let Stmt::Return { value } = step.stmt else { continue };
+        let Some((_, Rvalue::Build { kind: BuildKind::Tuple, items })) = view.source(value) else { continue };
+        let given: Option<Vec<&Operand>> = items
+            .iter()
+            .map(|i| match i {
+                Item::One(o) => Some(o),
+                Item::Star(_) => None,
+            })
+            .collect();
+        let Some(given) = given else { continue };
+        let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));
+        if given.len() < least || many {
+            let expected = if many { most } else { least };
+            let kind = FindingKind::GradientCount { class: c.name.clone(), returned: given.len(), expected };
+            out.push((view.place(step.id), kind));
+        }
+    }
+}
+
+/// The least and the greatest number of arguments of a forward without its context.
+fn arguments(forward: &Func, skipped: usize) -> Option<(usize, usize)> {
+    let plain = |p: &crate::ir::Param| matches!(p.kind, ParamKind::Normal | ParamKind::PositionalOnly);
+    if forward.params.len() < skipped || !forward.params.iter().all(plain) {
+        return None;
+    }
+    let rest = &forward.params[skipped..];
+    Some((rest.iter().filter(|p| !p.has_default).count(), rest.len()))
+}
+
+/// Whether a finding says again what execution has found of the class.
+pub fn is_told(found: &[super::super::finding::Finding], place: Place, kind: &FindingKind) -> bool {
+    let FindingKind::GradientCount { class, .. } = kind else { return false };
+    let same = |c: &Name| c == class;
+    found.iter().any(|f| {
+        f.place.file == place.file && matches!(&f.kind, FindingKind::GradientCount { class, .. } if same(class))
+    })
+}

@@ -1,0 +1,261 @@
+//! Sums over all ranks divided by a count of one. In: a function. Out: the division, at the count. Never: without evidence that the count
+//! differs between the ranks: a comment, or the same labels in the summed value and in the count. Source: DESIGN.md section 7.
+//! Next: `gradient.rs` for [`root`].
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::gradient::root;
+use super::hints::{Says, hints};
+use super::raw::raw;
+use super::view::View;
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::rules::Form;
+use rustc_hash::FxHashSet;
+
+/// What a value is computed from, as far as the operations are known.
+#[derive(Default)]
+struct Slice {
+    locals: FxHashSet<LocalId>,
+    /// Steps that sum.
+    sums: Vec<usize>,
+    /// Steps that communicate, the input of each.
+    collectives: Vec<(usize, Option<Operand>)>,
+    /// Something in it is not known, or knows of other ranks.
+    open: bool,
+}
+
+pub fn local_counts(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some((left, right)) = quotient(view, i) else { continue };
+        let count = slice(view, right);
+        let Some(counted) = count.sums.iter().min().copied() else { continue };
+        let knows = |l: &LocalId| ["world", "size", "ranks", "global"].iter().any(|w| view.local_name(*l).contains(w));
+        let others = count.open || count.locals.iter().any(knows);
+        if others || !count.collectives.is_empty() || !counts(view, counted) {
+            continue;
+        }
+        let sum = slice(view, left);
+        let place = view.place(view.steps[counted].id);
+        if let Some((at, _)) =
+            sum.collectives.iter().find(|(at, input)| evident(view, *at, input.as_ref(), &sum, &count))
+        {
+            let practice = Practice::LocalCount {
+                divided: view.place(step.id),
+                reduced: Some(view.place(view.steps[*at].id)),
+                comment: None,
+            };
+            out.push((place, practice));
+        } else if sum.collectives.is_empty()
+            && !sum.sums.is_empty()
+            && is_loss(view, i)
+            && let Some(comment) = averaged(view)
+        {
+            let practice = Practice::LocalCount { divided: view.place(step.id), reduced: None, comment: Some(comment) };
+            out.push((place, practice));
+        }
+    }
+}
+
+fn quotient<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
+    match view.value(step)? {
+        Rvalue::Binary { op: BinOp::Div, left, right } | Rvalue::InPlace { op: BinOp::Div, left, right } => {
+            Some((left, right))
+        }
+        Rvalue::CallMethod { base, name, args } if matches!(name.as_str(), "div" | "div_" | "true_divide") => {
+            Some((base, &args.first()?.value))
+        }
+        _ => None,
+    }
+}
+
+/// Whether what a step sums is a mask: a comparison, or named so.
+fn counts(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::CallMethod { base, .. }) = view.value(step) else { return false };
+    is_mask(view, &view.through(base))
+}
+
+fn is_mask(view: &View<'_>, e: &Expr) -> bool {
+    match e {
+        Expr::Compare(..) => true,
+        Expr::Local(l) => view.local_name(*l).contains("mask"),
+        Expr::Attr(base, name) => name.contains("mask") || is_mask(view, base),
+        Expr::Item(_, key) => key.string().is_some_and(|k| k.contains("mask")),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, _) => is_mask(view, base),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether the count is known to differ between the ranks of a collective that the sum goes through.
+fn evident(view: &View<'_>, at: usize, input: Option<&Operand>, sum: &Slice, count: &Slice) -> bool {
+    let Some(input) = input else { return false };
+    let before = slice_until(view, input, at);
+    if !before.collectives.is_empty() {
+        return false;
+    }
+    let labels = |l: &LocalId| !view.is_temp(*l) && count.locals.contains(l);
+    if !sum.open && !before.open && before.locals.iter().any(labels) && (gathers(view, at) || over_data(view, at)) {
+        return true;
+    }
+    let said: Vec<LocalId> = hints(view)
+        .into_iter()
+        .filter(|h| h.says == Says::Varies && h.shards.is_empty())
+        .flat_map(|h| h.locals)
+        .collect();
+    before.locals.iter().any(|l| said.contains(l)) && count.locals.iter().any(|l| said.contains(l))
+}
+
+fn gathers(view: &View<'_>, at: usize) -> bool {
+    let named = |n: &str| n.to_lowercase().contains("gather");
+    match view.value(at) {
+        Some(Rvalue::CallMethod { base, .. }) => view.through(base).last_name().is_some_and(named),
+        _ => false,
+    }
+}
+
+/// Whether a reduction sums over ranks that hold different tokens: all of them, or a group that is named so.
+fn over_data(view: &View<'_>, at: usize) -> bool {
+    let Some(call) = view.value(at).and_then(|v| view.collective(v)) else { return false };
+    let other =
+        call.args.iter().any(|a| matches!(view.through(&a.value).last_name(), Some("MAX" | "MIN" | "AVG" | "PRODUCT")));
+    let named = call.group.is_none_or(|g| {
+        let name = match view.through(g) {
+            Expr::Local(l) => view.local_name(l).to_string(),
+            Expr::Call { callee, .. } => callee.last_name().unwrap_or("").to_string(),
+            other => other.last_name().unwrap_or("").to_string(),
+        };
+        let words: Vec<&str> = name.split('_').collect();
+        ["dp", "data", "cp", "context", "sp", "sequence", "world"].iter().any(|w| words.contains(w))
+    });
+    call.rule.op == "all_reduce" && !other && named
+}
+
+/// Whether gradients are taken of a quotient.
+fn is_loss(view: &View<'_>, step: usize) -> bool {
+    let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return false };
+    (0..view.steps.len()).any(|i| match view.value(i) {
+        Some(Rvalue::CallMethod { base, name, .. }) => name == "backward" && root(view, base) == Some(*dst),
+        _ => false,
+    })
+}
+
+/// A comment of the function that says that gradients are averaged over ranks.
+fn averaged(view: &View<'_>) -> Option<crate::source::Place> {
+    let text = view.text(view.spot(view.func.span));
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some(at) = line.find('#') {
+            let comment = line[at..].to_lowercase();
+            let wraps = ["fsdp", "ddp", "data parallel", "data-parallel"].iter().any(|w| comment.contains(w));
+            if wraps && ["averages", "averaged", "takes the mean", "means the"].iter().any(|w| comment.contains(w)) {
+                let from = view.func.span.start + (start + at) as u32;
+                let to = view.func.span.start + (start + line.trim_end().len()) as u32;
+                return Some(view.spot(crate::source::Span::new(from, to)));
+            }
+        }
+        start += line.len();
+    }
+    None
+}
+
+fn slice(view: &View<'_>, o: &Operand) -> Slice {
+    slice_until(view, o, view.steps.len())
+}
+
+/// What an operand is computed from by the steps before one.
+fn slice_until(view: &View<'_>, o: &Operand, until: usize) -> Slice {
+    let mut out = Slice::default();
+    let mut todo: Vec<Operand> = vec![o.clone()];
+    while let Some(next) = todo.pop() {
+        let Operand::Local(local) = next else { continue };
+        if !out.locals.insert(local) {
+            continue;
+        }
+        for at in 0..until.min(view.steps.len()) {
+            let stmt = view.steps[at].stmt;
+            match stmt {
+                Stmt::Append { collection, value, .. } if *collection == local => todo.push(value.clone()),
+                Stmt::Assign { dst, value } if *dst == local => follow(view, at, value, &mut out, &mut todo),
+                Stmt::Assign { value, .. } => {
+                    // A reduction in place, or into the variable.
+                    if let Some(call) = raw(view, value)
+                        && call.buffer.and_then(|b| root(view, b)) == Some(local)
+                    {
+                        let input = view.collective(value).and_then(|c| c.input.cloned());
+                        todo.extend(input.clone());
+                        out.collectives.push((at, input));
+                    }
+                }
+                Stmt::Unpack { value, .. } if view.defs(local).contains(&at) => todo.push(value.clone()),
+                Stmt::For { iter, dst, .. } if *dst == local => todo.push(iter.clone()),
+                _ => {}
+            }
+        }
+    }
+    out
+}
+
+fn follow(view: &View<'_>, at: usize, value: &Rvalue, out: &mut Slice, todo: &mut Vec<Operand>) {
+    match value {
+        Rvalue::Call { args, callee } => {
+            if let Operand::Global(name) = callee
+                && matches!(
+                    name.as_str(),
+                    "max" | "min" | "sum" | "int" | "float" | "zip" | "enumerate" | "list" | "abs"
+                )
+            {
+                todo.extend(args.iter().map(|a| a.value.clone()));
+                return;
+            }
+            let path = view.callee(value);
+            if path.as_ref().is_some_and(|p| view.rules.op(p).is_some()) {
+                todo.extend(args.iter().map(|a| a.value.clone()));
+            } else {
+                called(view, at, value, out, todo);
+            }
+        }
+        Rvalue::CallMethod { base, name, args } => {
+            let method = !matches!(view.through(base), Expr::Path(_));
+            if method && view.rules.tensor_method(name).is_some() {
+                if matches!(name.as_str(), "sum" | "count_nonzero") {
+                    out.sums.push(at);
+                }
+                todo.push(base.clone());
+                todo.extend(args.iter().map(|a| a.value.clone()));
+            } else if view.callee(value).is_some_and(|p| view.rules.op(&p).is_some()) {
+                todo.extend(args.iter().map(|a| a.value.clone()));
+            } else {
+                called(view, at, value, out, todo);
+            }
+        }
+        other => todo.extend(super::expr::of_rvalue(other).into_iter().cloned()),
+    }
+}
+
+/// A call that is no operation of tensors: a collective, an autograd function that gathers, or anything.
+fn called(view: &View<'_>, at: usize, value: &Rvalue, out: &mut Slice, todo: &mut Vec<Operand>) {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return };
+    let first = args.first().map(|a| a.value.clone());
+    if let Rvalue::CallMethod { base, name, .. } = value
+        && name == "apply"
+        && view.through(base).last_name().is_some_and(|n| n.to_lowercase().contains("gather"))
+    {
+        out.collectives.push((at, first.clone()));
+        todo.extend(first);
+        return;
+    }
+    let path = view.callee(value);
+    let rule = path.as_ref().and_then(|p| match view.rules.get(p) {
+        Some(crate::rules::Entry::Collective(rule)) => Some(rule.clone()),
+        _ => None,
+    });
+    if rule.is_some_and(|r| r.form == Form::Result) {
+        out.collectives.push((at, first.clone()));
+        todo.extend(first);
+        return;
+    }
+    out.open = true;
+}

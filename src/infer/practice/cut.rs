@@ -1,0 +1,127 @@
+//! Raw collectives on the way of a gradient. In: functions and the functions they call. Out: a collective whose output buffer cuts the
+//! gradient of what a submodule computed; a raw reduction beside a differentiable one of the same value. Never: values that an unknown
+//! function made, and what runs without gradients. Source: DESIGN.md section 7. Next: `gradient.rs`, which follows values.
+
+use super::expr::Expr;
+use super::found::Practice;
+use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, through};
+use super::view::View;
+use super::{Found, Lint};
+use crate::ir::{FuncKind, Operand, Stmt};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::Name;
+
+/// Words in names of code that is never trained.
+const UNTRAINED: &[&str] = &["infer", "generat", "eval", "decod", "predict", "no_grad"];
+
+/// Cuts of the gradient in one function.
+pub fn cuts(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
+    let forward = view.func.name == "forward" && class_of(view).is_some_and(|c| is_module(lint, c));
+    let text = view.text(view.spot(view.func.span));
+    let reduces = text.contains("all_reduce") && view.func.kind == FuncKind::Function;
+    if !forward && !reduces || !is_trained(lint, view) {
+        return;
+    }
+    let walk = Walk::of(lint, view, 0);
+    let Some(walk) = walk else { return };
+    for returned in walk.firsts() {
+        if forward {
+            report_cut(&walk.cuts, returned, out);
+        }
+        report_mixed(view, &walk.cuts, returned, out);
+    }
+    let mut seen = Vec::new();
+    out.retain(|(place, practice)| {
+        let again =
+            matches!(practice, Practice::GradientCut { .. } | Practice::MixedGradient { .. }) && seen.contains(place);
+        seen.push(*place);
+        !again
+    });
+}
+
+/// Output buffers between a submodule and the result.
+fn report_cut(cuts: &[Cut], returned: u128, out: &mut Found) {
+    for (k, cut) in cuts.iter().enumerate() {
+        let reaches = returned & through(k) != 0 && returned & direct(k) == 0;
+        if reaches && cut.how == Communicates::IntoBuffer && cut.input & MODULE != 0 {
+            let practice = Practice::GradientCut { collective: cut.name.clone(), call: cut.call };
+            out.push((cut.place, practice));
+        }
+    }
+}
+
+/// A raw reduction of one value and a differentiable one of another, both made from the same argument.
+fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) {
+    let reached = |k: usize| returned & through(k) != 0 && returned & direct(k) == 0;
+    for (k, cut) in cuts.iter().enumerate().filter(|(k, c)| reached(*k) && c.how != Communicates::Differentiable) {
+        if cut.call.is_some() || cut.how == Communicates::InPlace && !cut.computed {
+            continue;
+        }
+        let other = cuts.iter().enumerate().find(|(j, o)| {
+            let alternatives = super::handles::excludes(&view.steps[cut.step], &view.steps[o.step]);
+            *j != k
+                && !alternatives
+                && returned & through(*j) != 0
+                && o.how == Communicates::Differentiable
+                && whole(o.input, cut.input)
+        });
+        if let Some((_, other)) = other {
+            let practice = Practice::MixedGradient {
+                collective: cut.name.clone(),
+                differentiable: other.name.clone(),
+                other: other.place,
+            };
+            out.push((cut.place, practice));
+        }
+    }
+}
+
+/// Whether the raw value is made from every argument that the other one is made from: the sum of weights is not, beside a weighted sum.
+fn whole(other: u128, raw: u128) -> bool {
+    other & PARAMS != 0 && other & PARAMS & !raw == 0
+}
+
+pub fn class_of(view: &View<'_>) -> Option<ClassRef> {
+    view.func.class.map(|class| ClassRef { module: view.at.module, class })
+}
+
+pub fn is_module(lint: &Lint<'_>, class: ClassRef) -> bool {
+    !lint.is_autograd(class) && lint.settings.statics.external_bases(class).any(|b| b.ends_with("Module"))
+}
+
+/// Whether gradients flow in a function: no decorator turns them off, it is not a function of autograd, nothing is frozen.
+pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
+    let named = |n: &str| {
+        let n = n.to_lowercase();
+        UNTRAINED.iter().any(|w| n.contains(w))
+    };
+    let class = class_of(view);
+    let frozen = class.is_some_and(|c| {
+        let text = view.text(view.spot(lint.project.class(c).span));
+        lint.is_autograd(c) || text.contains("requires_grad_(False)") || text.contains("requires_grad = False")
+    });
+    let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
+    !frozen
+        && !context
+        && !named(&view.func.qualname)
+        && !named(&lint.project.modules[view.at.module].name)
+        && !decorators(lint, view.at).iter().any(|d| named(d) || d.contains("inference_mode") || d.contains("custom"))
+}
+
+/// The names of the decorators of a function.
+pub fn decorators(lint: &Lint<'_>, at: FuncRef) -> Vec<Name> {
+    let func = lint.project.func(at);
+    let Some(parent) = func.parent else { return Vec::new() };
+    let outer = lint.view(FuncRef { module: at.module, func: parent });
+    let defined = |stmt: &Stmt| matches!(stmt, Stmt::Def { func, .. } if *func == at.func);
+    let Some(step) = outer.steps.iter().find(|s| defined(s.stmt)) else { return Vec::new() };
+    let Stmt::Def { decorators, .. } = step.stmt else { return Vec::new() };
+    decorators.iter().map(|d: &Operand| name_of(&outer.expr(d))).collect()
+}
+
+fn name_of(e: &Expr) -> Name {
+    match e {
+        Expr::Call { callee, .. } => name_of(callee),
+        other => Name::from(other.last_name().unwrap_or("")),
+    }
+}

@@ -1,0 +1,173 @@
+//! Handles of collectives in the background. In: a function. Out: a buffer that is read while the collective may still write it: before
+//! the wait, or with no wait at all. Never: handles that are kept, returned or passed on, and streams. Next: `raw.rs`.
+
+use super::Found;
+use super::found::Practice;
+use super::gradient::root;
+use super::raw::{Sort, raw};
+use super::view::{Step, View};
+use crate::ir::{CmpOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::rules::OpClass;
+
+/// Methods that look at no element, or give a view.
+const HARMLESS: &[&str] = &[
+    "size",
+    "dim",
+    "numel",
+    "nelement",
+    "data_ptr",
+    "element_size",
+    "record_stream",
+    "stride",
+    "is_contiguous",
+    "view",
+    "reshape",
+    "flatten",
+    "narrow",
+    "chunk",
+    "split",
+    "squeeze",
+    "unsqueeze",
+    "unbind",
+    "detach",
+    "append",
+    "get_device",
+    "untyped_storage",
+    "storage",
+    "storage_offset",
+    "requires_grad_",
+    "view_as",
+    "expand",
+    "transpose",
+    "permute",
+    "new_empty",
+    "new_zeros",
+    "type",
+    "contiguous",
+    "is_floating_point",
+    "wait",
+    "pop",
+    "insert",
+    "extend",
+    "clear",
+    "index",
+    "get",
+    "items",
+    "keys",
+    "values",
+];
+
+pub fn unwaited(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        let Some(call) = raw(view, value).filter(|c| c.is_async() && c.sort != Sort::Send) else { continue };
+        let Some(buffer) = call.buffer.and_then(|b| root(view, b)) else { continue };
+        let plain = |l: LocalId| matches!(view.func.locals[l].kind, LocalKind::Plain | LocalKind::Temp);
+        if !plain(*dst) || !plain(buffer) || !step.contexts.is_empty() && !view.without_gradient(i) {
+            continue;
+        }
+        let wait = match waited(view, *dst) {
+            Waited::Never if !synchronizes(view) => None,
+            Waited::At(at) if at > i && view.steps[at].loops.starts_with(&step.loops) => Some(at),
+            _ => continue,
+        };
+        // A handle in a variable that is bound twice is that of another launch.
+        if view.defs(*dst).len() > 1 && wait.is_none() {
+            continue;
+        }
+        let until = wait.unwrap_or(view.steps.len());
+        for j in i + 1..until {
+            if view.defs(buffer).contains(&j) {
+                break;
+            }
+            let later = &view.steps[j];
+            let follows = later.loops.starts_with(&step.loops) && under(step, later);
+            let after = wait.is_none() && step.loops.starts_with(&later.loops) && !excludes(step, later);
+            if (follows || after) && reads(view, j, buffer) {
+                let practice = Practice::ReadInFlight {
+                    collective: call.name.clone(),
+                    launched: view.place(step.id),
+                    waited: wait.map(|w| view.place(view.steps[w].id)),
+                    buffer: view.local_name(buffer).clone(),
+                };
+                out.push((if wait.is_some() { view.place(later.id) } else { view.place(step.id) }, practice));
+                break;
+            }
+        }
+    }
+}
+
+enum Waited {
+    Never,
+    At(usize),
+    /// It is used in another way.
+    Elsewhere,
+}
+
+fn waited(view: &View<'_>, handle: LocalId) -> Waited {
+    let is = |o: &Operand| matches!(o, Operand::Local(l) if *l == handle);
+    let mut first = None;
+    for i in 0..view.steps.len() {
+        if !view.reads(i).into_iter().any(is) {
+            continue;
+        }
+        match view.value(i) {
+            Some(Rvalue::CallMethod { base, name, .. }) if is(base) && name == "wait" => {
+                first.get_or_insert(i);
+            }
+            Some(Rvalue::Compare { op: CmpOp::Is | CmpOp::IsNot, .. }) => {}
+            None if matches!(view.steps[i].stmt, Stmt::If { .. }) => {}
+            _ => return Waited::Elsewhere,
+        }
+    }
+    first.map_or(Waited::Never, Waited::At)
+}
+
+/// Whether something else in the function may wait.
+fn synchronizes(view: &View<'_>) -> bool {
+    (0..view.steps.len()).filter_map(|i| view.value(i)).any(|value| {
+        let name = match value {
+            Rvalue::CallMethod { name, .. } => name.clone(),
+            other => match view.callee(other) {
+                Some(path) => super::lost::last(&path),
+                None => return false,
+            },
+        };
+        let name = name.to_lowercase();
+        ["synchron", "wait", "barrier", "stream", "finish", "flush"].iter().any(|w| name.contains(w))
+    })
+}
+
+/// Whether the conditions of a step hold at a later one.
+fn under(step: &Step<'_>, later: &Step<'_>) -> bool {
+    step.guards.iter().all(|g| later.guards.iter().any(|h| h.at == g.at && h.holds == g.holds))
+}
+
+/// Whether two steps are in different branches.
+pub fn excludes(step: &Step<'_>, later: &Step<'_>) -> bool {
+    step.guards.iter().any(|g| later.guards.iter().any(|h| h.at == g.at && h.holds != g.holds))
+}
+
+/// Whether a step reads the elements of a variable.
+fn reads(view: &View<'_>, step: usize, buffer: LocalId) -> bool {
+    let is = |o: &Operand| root(view, o) == Some(buffer);
+    match view.steps[step].stmt {
+        Stmt::Return { value } => is(value),
+        Stmt::Assign { value, .. } => match value {
+            Rvalue::Binary { left, right, .. } | Rvalue::InPlace { left, right, .. } => is(left) || is(right),
+            Rvalue::Unary { op: crate::ir::UnOp::Neg, operand } => is(operand),
+            _ if raw(view, value).is_some() || view.collective(value).is_some() => false,
+            Rvalue::CallMethod { base, name, .. } if is(base) => {
+                !HARMLESS.contains(&name.as_str())
+                    && view.rules.tensor_method(name).is_some_and(|op| op.class != OpClass::Metadata)
+            }
+            Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+                let op = view.callee(value).and_then(|path| view.rules.op(&path));
+                let computes = op.is_some_and(|op| matches!(op.class, OpClass::Plain(_)));
+                computes && args.iter().any(|a| is(&a.value))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}

@@ -1,0 +1,246 @@
+//! The order of a training step: backward, reduction, clipping, step. In: a function. Out: a reduction of gradients that were cleared,
+//! moved elsewhere, clipped or used before. Never: across functions, but for methods that move gradients and helpers that reduce them.
+//! Next: `raw.rs`.
+
+use super::expr::Expr;
+use super::found::{Late, Practice};
+use super::raw::{Sort, raw};
+use super::view::View;
+use super::{Found, Lint};
+use crate::ir::{Item, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{FuncRef, Resolved};
+use crate::source::{Name, Place};
+
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    Backward,
+    Clear(Expr),
+    Clip,
+    /// Gradients leave `.grad` in a method; where it clears them.
+    Move(Name, Place),
+    Reduce(Place),
+    Step(Expr),
+}
+
+struct Event {
+    at: usize,
+    what: What,
+}
+
+pub fn order(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
+    let text = view.text(view.spot(view.func.span));
+    if !text.contains("backward(") || view.func.name == "backward" {
+        return;
+    }
+    let events: Vec<Event> =
+        (0..view.steps.len()).filter_map(|at| event(lint, view, at).map(|what| Event { at, what })).collect();
+    if !events.iter().any(|e| matches!(e.what, What::Reduce(_))) {
+        return;
+    }
+    let mut levels: Vec<&[usize]> = events
+        .iter()
+        .filter(|e| matches!(e.what, What::Backward | What::Step(_)))
+        .map(|e| view.steps[e.at].loops.as_slice())
+        .collect();
+    levels.sort_unstable();
+    levels.dedup();
+    let mut told = Vec::new();
+    for level in levels {
+        let here: Vec<&Event> = events.iter().filter(|e| view.steps[e.at].loops.starts_with(level)).collect();
+        let mut segment: Vec<&Event> = Vec::new();
+        let mut open = false;
+        for event in here {
+            if event.what == What::Backward {
+                segment.clear();
+                open = true;
+            } else if open {
+                if let What::Reduce(from) = &event.what {
+                    if !told.contains(&event.at)
+                        && let Some((why, before)) = why(view, &segment, event)
+                    {
+                        told.push(event.at);
+                        let id = view.steps[event.at].id;
+                        out.push((view.place(id), Practice::LateReduction { why, gradients: *from, before }));
+                    }
+                    open = false;
+                }
+                segment.push(event);
+            }
+        }
+    }
+}
+
+/// Why a reduction comes too late, and what came before it.
+fn why(view: &View<'_>, before: &[&Event], reduce: &Event) -> Option<(Late, Place)> {
+    let chained = |e: &Event| {
+        let (a, b) = (&view.steps[e.at].guards, &view.steps[reduce.at].guards);
+        a.iter().zip(b).all(|(x, y)| x.at == y.at && x.holds == y.holds)
+    };
+    let optimizers: Vec<&Expr> = before
+        .iter()
+        .filter_map(|e| match &e.what {
+            What::Step(of) | What::Clear(of) => Some(of),
+            _ => None,
+        })
+        .collect();
+    // With two optimizers nobody knows whose gradients these are.
+    if optimizers.windows(2).any(|w| w[0] != w[1]) {
+        return None;
+    }
+    before.iter().filter(|e| chained(e)).find_map(|e| {
+        let place = view.place(view.steps[e.at].id);
+        match &e.what {
+            What::Step(_) => Some((Late::Used, place)),
+            What::Clear(_) => Some((Late::Cleared, place)),
+            What::Clip => Some((Late::Clipped, place)),
+            What::Move(method, cleared) => Some((Late::Moved { method: method.clone(), call: place }, *cleared)),
+            What::Backward | What::Reduce(_) => None,
+        }
+    })
+}
+
+fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
+    let value = view.value(at)?;
+    if let Some(from) = reduced(view, at) {
+        return Some(What::Reduce(from));
+    }
+    if let Some(helper) = helper(lint, view, value) {
+        let inner = lint.view(helper);
+        let reduces = (0..inner.steps.len()).any(|i| reduced(&inner, i).is_some());
+        let more = (0..inner.steps.len())
+            .filter_map(|i| inner.value(i))
+            .any(|v| is_named(&inner, v, "step") || is_named(&inner, v, "backward"));
+        if reduces && !more {
+            return Some(What::Reduce(view.place(view.steps[at].id)));
+        }
+    }
+    if let Some(path) = view.callee(value)
+        && path.starts_with("torch.")
+        && (path.ends_with(".clip_grad_norm_") || path.ends_with(".clip_grad_value_"))
+    {
+        return Some(What::Clip);
+    }
+    let Rvalue::CallMethod { base, name, args } = value else { return None };
+    let of = view.expr(base);
+    let named = |e: &Expr| match e {
+        Expr::Local(l) => view.local_name(*l).contains("opt"),
+        other => other.last_name().is_some_and(|n| n.contains("opt")),
+    };
+    match name.as_str() {
+        "backward" => Some(What::Backward),
+        "step" if named(&of) => Some(What::Step(of)),
+        // A gradient scaler steps what it is given.
+        "step" => args.first().map(|a| view.expr(&a.value)).filter(named).map(What::Step),
+        "zero_grad" if named(&of) => Some(What::Clear(of)),
+        _ if !matches!(of, Expr::Path(_)) => moves(lint, name).map(|place| What::Move(name.clone(), place)),
+        _ => None,
+    }
+}
+
+fn is_named(view: &View<'_>, value: &Rvalue, wanted: &str) -> bool {
+    match value {
+        Rvalue::CallMethod { name, .. } => name == wanted,
+        other => view.callee(other).is_some_and(|p| p.ends_with(wanted)),
+    }
+}
+
+/// Where the gradients come from that a step reduces in place.
+fn reduced(view: &View<'_>, at: usize) -> Option<Place> {
+    let call = raw(view, view.value(at)?)?;
+    if call.sort != Sort::Everyone || !call.name.starts_with("all_reduce") {
+        return None;
+    }
+    gradients(view, call.buffer?, 0)
+}
+
+/// Whether an operand is `.grad` of something, or is made of such; where it is taken.
+fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<Place> {
+    let Operand::Local(local) = o else { return None };
+    if depth > 8 {
+        return None;
+    }
+    view.defs(*local).iter().find_map(|at| {
+        let id = view.steps[*at].id;
+        match view.steps[*at].stmt {
+            Stmt::For { iter, .. } => gradients(view, iter, depth + 1).map(|_| view.part(id, 0)),
+            Stmt::Assign { value, .. } => match value {
+                Rvalue::Attr { name, .. } if name == "grad" => Some(view.place(id)),
+                Rvalue::Attr { base, name } if name == "data" => gradients(view, base, depth + 1),
+                Rvalue::Use(base) => gradients(view, base, depth + 1),
+                Rvalue::Build { items, .. } => {
+                    let inside = items.iter().find_map(|(Item::One(o) | Item::Star(o))| gradients(view, o, depth + 1));
+                    inside.or_else(|| appended(view, *local, depth))
+                }
+                Rvalue::Call { args, .. } => {
+                    let path = view.callee(value)?;
+                    let joins = path.ends_with("cat") || path.contains("flatten");
+                    joins.then(|| args.iter().find_map(|a| gradients(view, &a.value, depth + 1))).flatten()
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    })
+}
+
+/// Gradients that a comprehension or a loop puts into a list.
+fn appended(view: &View<'_>, list: LocalId, depth: usize) -> Option<Place> {
+    view.steps.iter().find_map(|s| match s.stmt {
+        Stmt::Append { collection, value, .. } if *collection == list => gradients(view, value, depth + 1),
+        Stmt::Assign { value: Rvalue::CallMethod { base: Operand::Local(l), name, args }, .. }
+            if *l == list && name == "append" =>
+        {
+            gradients(view, &args.first()?.value, depth + 1)
+        }
+        _ => None,
+    })
+}
+
+/// The function of the project that a call calls.
+fn helper(lint: &Lint<'_>, view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
+    if let Rvalue::CallMethod { base: Operand::Local(base), name, .. } = value
+        && view.local_name(*base) == "self"
+    {
+        let class = super::cut::class_of(view)?;
+        return lint.settings.statics.linearized(class).iter().find_map(|c| {
+            let (_, func) = lint.project.class(*c).methods.iter().find(|(n, _)| n == name)?;
+            Some(FuncRef { module: c.module, func: *func })
+        });
+    }
+    let path = view.callee(value)?;
+    match lint.project.path(&path) {
+        Resolved::Func(at) => Some(at),
+        _ => None,
+    }
+}
+
+/// Where the only method of this name in the project, one of an optimizer, clears gradients that it has added to others.
+fn moves(lint: &Lint<'_>, name: &Name) -> Option<Place> {
+    let mut found = None;
+    for (module, m) in lint.project.modules.iter_enumerated() {
+        for class in m.ir.classes.iter() {
+            let Some((_, func)) = class.methods.iter().find(|(n, _)| n == name) else { continue };
+            if found.is_some() || !class.methods.iter().any(|(n, _)| n == "step") {
+                return None;
+            }
+            found = Some(FuncRef { module, func: *func });
+        }
+    }
+    let view = lint.view(found?);
+    let clears = view.steps.iter().position(|s| match s.stmt {
+        Stmt::SetAttr { name, value, .. } if name == "grad" => match view.expr(value) {
+            Expr::Call { callee, .. } => callee.last_name().is_some_and(|n| n.starts_with("zeros")),
+            other => other.is_none(),
+        },
+        _ => false,
+    })?;
+    let from_grad = |o: &Operand| view.expr(o).any(&mut |e| matches!(e, Expr::Attr(_, n) if n == "grad"));
+    let added = (0..clears).any(|i| match view.value(i) {
+        Some(Rvalue::CallMethod { name, args, .. }) => {
+            matches!(name.as_str(), "add_" | "copy_" | "append") && args.iter().any(|a| from_grad(&a.value))
+        }
+        Some(Rvalue::InPlace { right, .. }) => from_grad(right),
+        _ => false,
+    });
+    added.then(|| view.place(view.steps[clears].id))
+}
