@@ -194,7 +194,7 @@ fn a_wrong_question_is_answered_with_what_is_wrong() {
         ("2", "16,x", "R", "R", "`x` is not the size of a tensor dim"),
         ("2", "-1", "R", "R", "`-1` is not the size of a tensor dim"),
         ("2", "16", "X", "R", "`X` is not a placement; they are R, S(0), P(sum) and _S(0, 2)"),
-        ("2", "16", "Rubbish", "R", "`ubbish` is not a placement; they are R, S(0), P(sum) and _S(0, 2)"),
+        ("2", "16", "Rubbish", "R", "`Rubbish` is not a placement; they are R, S(0), P(sum) and _S(0, 2)"),
         ("2", "16", "S(0", "R", "`S(0` has a `(` that is not closed"),
         ("2", "16", "S(x)", "R", "`S(x)`: `x` is not a whole number"),
         ("2", "16", "S", "R", "`S`: a Shard has one argument, its tensor dim"),

@@ -115,8 +115,8 @@ pub struct PlanOptions {
     /// Devices of one host, which the search over shard orders looks at [default: cuda 8, cpu 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub devices_per_host: Option<u64>,
-    /// How the plan is written
-    #[arg(long, value_name = "FORMAT", default_value = "text", conflicts_with = "batch")]
+    /// How the plan is written; the answers of a batch are JSON
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: PlanFormat,
     /// Answer each line of this file, one JSON object with mesh, shape, src and dst; `-` reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "target", "mesh", "shape"])]
