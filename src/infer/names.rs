@@ -123,6 +123,11 @@ impl Machine<'_> {
                         defaults: self.settings.static_defaults(self.project, func),
                         flavour,
                     })),
+                    // A decorator that is not known changes nothing about what the tables say of a function.
+                    None if self.rules.may_name(&self.project.func(func).name) => {
+                        let path = self.project.qualified(func);
+                        if self.rules.get(&path).is_some() { Value::Path(path) } else { Value::Unknown }
+                    }
                     None => Value::Unknown,
                 }
             }

@@ -293,6 +293,10 @@ impl Machine<'_> {
             .map(|(part, v)| CallArg { keyword: None, value: v.clone(), part })
             .collect();
         let args = CallArgs { args, open: false };
+        if self.deriving.is_some() {
+            self.stored_term(base, index, value);
+            return;
+        }
         if self.w.modes.typecheck.is_some() {
             self.apply_op(id, &rule, &args);
             return;

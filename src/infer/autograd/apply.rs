@@ -9,7 +9,8 @@ use super::super::machine::{Activation, Eval, Machine};
 use super::super::output::{DerivedRow, Output, Pass};
 use super::super::value::Value;
 use super::super::world::World;
-use super::derive::{Case, Derived, Signature, Trouble, nearest};
+use super::decide::nearest;
+use super::derive::{Case, Derived, Signature, Trouble};
 use crate::ir::StmtId;
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::collective::DimRef;
@@ -33,25 +34,30 @@ impl Machine<'_> {
     pub fn derivation_root(mut self, class: ClassRef, at: FuncRef) -> Output {
         self.stack = vec![Activation { func: at, call: None }];
         self.w.modes.mesh = self.settings.mesh_of(class.module);
+        self.check_count(class, None);
         let derived = self.derive(class, None);
-        if let Some(derived) = derived {
-            let place = self.place_of(self.project.func(at).name_span);
-            self.tell(&derived, place);
-        }
+        let derived = derived.unwrap_or(Derived { class, cases: Vec::new(), gaps: Vec::new() });
+        let place = self.place_of(self.project.func(at).name_span);
+        self.tell(&derived, place, false);
         self.out.finish();
         self.out
     }
 
     /// Notes the signatures of a class, and reports what is wrong with it.
-    fn tell(&mut self, derived: &Derived, place: Place) {
+    fn tell(&mut self, derived: &Derived, place: Place, is_call: bool) {
         if self.quiet {
             return;
         }
-        self.out.derived.push(DerivedRow { class: derived.class, place, cases: derived.cases.clone() });
+        let (cases, gaps) = (derived.cases.clone(), derived.gaps.clone());
+        self.out.derived.push(DerivedRow { class: derived.class, place, cases, gaps });
         let known = self.w.facts.clone();
         for case in &derived.cases {
             self.w.facts = case.facts.clone();
             match &case.trouble {
+                // A factor that an argument chooses is meant.
+                Some(Trouble::Scaled { .. }) if is_call || derived.cases.iter().any(|c| !is_scaled(c)) => {
+                    self.passed(case.backward_at, Pass::Unknown);
+                }
                 Some(trouble) => self.report_function(derived.class, case, trouble),
                 None if !case.legal.is_empty() => self.passed(case.backward_at, Pass::Right),
                 None => self.passed(case.backward_at, Pass::Unknown),
@@ -77,6 +83,22 @@ impl Machine<'_> {
                 backward: backward.clone(),
                 forward_at: case.forward_at,
             },
+            Trouble::BeforeExchange { argument, at } => {
+                let (argument, forward_at) = (argument.clone(), case.forward_at);
+                let kind = FindingKind::BeforeExchange { class, argument, forward_at };
+                return self.report(*at, kind);
+            }
+            Trouble::Scaled { in_forward, at } => {
+                let kind = FindingKind::ScaledOneWay {
+                    class,
+                    forward: case.forward.clone(),
+                    backward: case.backward[0].clone(),
+                    in_forward: *in_forward,
+                    forward_at: case.forward_at,
+                    axes: case.axes.clone(),
+                };
+                return self.report(*at, kind);
+            }
             Trouble::Count { returned, expected } => {
                 FindingKind::GradientCount { class, returned: *returned, expected: *expected }
             }
@@ -89,12 +111,15 @@ impl Machine<'_> {
         if self.deriving.is_some() {
             return self.forward_of(class, args);
         }
+        if !args.open {
+            self.check_count(class, Some(args.args.len()));
+        }
         let Some(derived) = self.remembered(class, args) else {
             self.unresolved(args, "apply");
             return Eval::One(Value::Unknown);
         };
         let place = self.place(id);
-        self.tell(&derived, place);
+        self.tell(&derived, place, true);
         let mut pending = vec![std::mem::take(&mut self.w)];
         let mut outcomes: Vec<(World, Value)> = Vec::new();
         for case in &derived.cases {
@@ -140,7 +165,7 @@ impl Machine<'_> {
             return known;
         }
         let facts = self.w.facts.clone();
-        let derived = self.derive(class, Some(args)).map(Arc::new);
+        let derived = self.derive(class, Some(args)).filter(|d| !d.cases.is_empty()).map(Arc::new);
         self.derivations.push(Remembered { class, arguments, facts, derived: derived.clone() });
         derived
     }
@@ -151,7 +176,12 @@ impl Machine<'_> {
     }
 
     fn typed_result(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
-        let Some(principal) = case.principal.clone() else { return self.untyped_result(case) };
+        let Some(principal) = case.principal.clone().filter(|_| !case.ambiguous && case.further.is_empty()) else {
+            return self.untyped_result(case);
+        };
+        if case.axes.is_empty() && case.inputs.len() > 1 {
+            return self.untyped_result(case);
+        }
         let value = match case.inputs.as_slice() {
             [input] => self.one_input(id, class, case, &principal, *input, args),
             _ => self.many_inputs(id, class, case, args),
@@ -184,7 +214,7 @@ impl Machine<'_> {
         }
         let pattern = |(t, dim): (Spmd, Option<usize>)| Pattern {
             set: if t == Spmd::Partial { AxisType::P.join(AxisType::V) } else { t.into() },
-            shard: dim.map(|d| DimRef::At(shown_dim(case, d))),
+            shard: dim.filter(|d| !case.named.iter().any(|(n, _)| n == d)).map(|d| DimRef::At(shown_dim(case, d))),
             any_shard: false,
         };
         let result = Pattern { set: principal.result.0.into(), ..pattern(principal.result) };
@@ -244,6 +274,10 @@ impl Machine<'_> {
         }
         self.new_tensor(TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
     }
+}
+
+fn is_scaled(case: &Case) -> bool {
+    matches!(case.trouble, Some(Trouble::Scaled { .. }))
 }
 
 /// What a case knows beyond the world, as a formula.
