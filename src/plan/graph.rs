@@ -14,8 +14,8 @@ use rustc_hash::FxHashSet;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// States that a search may settle. PyTorch has no limit; with many mesh and tensor dims it does not come back.
-const MOST_STATES: usize = 50_000;
+/// States that a search may reach, about half a KiB each. PyTorch has no limit; with many mesh and tensor dims it does not come back.
+const MOST_STATES: usize = 400_000;
 
 /// Placements without strided shards, and the order of their shards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -94,7 +94,7 @@ impl Search<'_> {
             if !settled.insert(state.clone()) {
                 continue;
             }
-            if settled.len() > MOST_STATES {
+            if nodes.len() > MOST_STATES {
                 return Err(NoPath::TooMany);
             }
             for (step, next, weight) in self.edges(&state, target) {
