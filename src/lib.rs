@@ -14,6 +14,8 @@
 //!      diagnostics/ words, suppression, order   ->   render/ text, json, ...   ->   cli/
 //! ```
 //!
+//! `plan/` stands beside all this: what a DTensor redistribute does, for `spmd-check plan`.
+//!
 //! [`check`] is the whole of it as one pure function: same bytes in, same report out, on any number of threads.
 //! Modules are listed in reading order; a module uses only those above it, which `tests/tidy.rs` checks.
 
@@ -23,6 +25,7 @@ pub mod config;
 pub mod diagnostics;
 pub mod infer;
 pub mod ir;
+pub mod plan;
 pub mod project;
 pub mod render;
 pub mod rules;

@@ -8,8 +8,21 @@ use spmd_check::rules::FILES;
 use std::collections::BTreeSet;
 
 /// From the bottom up: a layer uses those before it.
-const LAYERS: [&str; 12] =
-    ["source", "types", "ir", "syntax", "project", "rules", "config", "infer", "diagnostics", "check", "render", "cli"];
+const LAYERS: [&str; 13] = [
+    "plan",
+    "source",
+    "types",
+    "ir",
+    "syntax",
+    "project",
+    "rules",
+    "config",
+    "infer",
+    "diagnostics",
+    "check",
+    "render",
+    "cli",
+];
 
 /// A dependency and the only layer that names it.
 const OWNERS: [(&str, &str); 3] = [("ruff_", "syntax"), ("clap", "cli"), ("codespan", "render")];

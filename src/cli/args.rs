@@ -20,6 +20,8 @@ pub enum Command {
     Check(CheckOptions),
     /// Print the inferred types of functions and variables
     Types(TypesOptions),
+    /// Print what a DTensor redistribute does: its steps, its collectives, its bytes
+    Plan(PlanOptions),
     /// Explain a diagnostic, or list them all
     Explain(ExplainOptions),
     /// List the rule files in force
@@ -88,6 +90,52 @@ pub struct TypesOptions {
 pub enum TypesFormat {
     Text,
     Json,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: spmd-check plan --mesh dp=2,tp=4 --shape 16,16 --dtype bf16 \"S(0), S(0)\" \"R, S(0)\""
+)]
+pub struct PlanOptions {
+    /// Placements of the source, one for each mesh dim: R, S(0), P(sum), _S(0, 2), S(0)[1]
+    #[arg(value_name = "SOURCE", required_unless_present = "batch", allow_hyphen_values = true)]
+    pub source: Option<String>,
+    /// Placements of the target
+    #[arg(value_name = "TARGET", required_unless_present = "batch", allow_hyphen_values = true)]
+    pub target: Option<String>,
+    /// Dims of the mesh, outer first: dp=2,tp=4 or 2,4
+    #[arg(long, value_name = "DIMS", required_unless_present = "batch")]
+    pub mesh: Option<String>,
+    /// The global shape of the tensor: 16,16
+    #[arg(long, value_name = "SIZES", required_unless_present = "batch")]
+    pub shape: Option<String>,
+    /// The dtype of the tensor
+    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    pub dtype: String,
+    /// What the ranks run on: Gloo gathers where NCCL has an all-to-all [default: cuda, with --batch cpu]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<PlanDevice>,
+    /// Devices of one host, which the search over shard orders looks at [default: cuda 8, cpu 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub devices_per_host: Option<u64>,
+    /// How the plan is written; the answers of a batch are JSON
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: PlanFormat,
+    /// Answer each line of this file, one JSON object with mesh, shape, src and dst; `-` reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "target", "mesh", "shape"])]
+    pub batch: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanDevice {
+    Cpu,
+    Cuda,
 }
 
 #[derive(Debug, Args)]

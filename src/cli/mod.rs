@@ -11,6 +11,7 @@ mod explain;
 mod failure;
 mod init;
 mod output;
+mod plan;
 mod project;
 mod rules;
 mod types;
@@ -58,6 +59,7 @@ pub fn run(command: Command) -> ExitCode {
     let result = std::panic::catch_unwind(|| match command {
         Command::Check(options) => check::run(&options),
         Command::Types(options) => types::run(&options),
+        Command::Plan(options) => plan::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Rules(options) => rules::run(&options),
         Command::Init(options) => init::run(&options),
