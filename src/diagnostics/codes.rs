@@ -74,6 +74,7 @@ codes! {
     INVERTED_GUARD = "SPMD603" "inverted-guard" Error,
     IGNORED_SWITCH = "SPMD604" "ignored-switch" Error,
     SOME_RANKS = "SPMD605" "collective-on-some-ranks" Error,
+    SHARED_BUFFER = "SPMD606" "shared-buffer" Error,
     INVALID_CONFIG = "SPMD901" "invalid-config" Error,
     UNKNOWN_CONFIG_KEY = "SPMD902" "unknown-config-key" Error,
     SYNTAX_ERROR = "SPMD910" "syntax-error" Error,

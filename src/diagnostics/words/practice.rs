@@ -23,6 +23,16 @@ impl Words<'_> {
                 draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
                 draft
             }
+            Practice::SharedBuffer { owner, buffer, kept } => {
+                let title = format!(
+                    "`{buffer}` outlives the forward of `{owner}`: it comes from a pool, and the next call overwrites it"
+                );
+                let mut draft = Draft::new(&codes::SHARED_BUFFER, title);
+                draft.primary = "handed out again by the next call".to_string();
+                draft.labels.push(Label { place: *kept, message: "kept beyond the call here".to_string() });
+                draft.help.push(format!("allocate `{buffer}` anew, or use it up inside the forward"));
+                draft
+            }
             Practice::IgnoredSwitch { owner, switch, runs } => {
                 let title =
                     format!("`{owner}` never looks at `{switch}`: it communicates in the same way whatever that says");

@@ -10,6 +10,8 @@ pub enum Practice {
     LostCopy { collective: Name, method: Name, original: Place },
     /// The result of a collective that returns it is not used.
     UnusedResult { collective: Name },
+    /// A buffer of a pool that is kept beyond the call.
+    SharedBuffer { owner: Name, buffer: Name, kept: Place },
     /// A switch that nothing looks at; what communicates whatever it says, and what decides instead.
     IgnoredSwitch { owner: Name, switch: Name, runs: Vec<Place> },
     /// A reducer asks for a mark that nothing sets, and there are norms to carry it.

@@ -39,7 +39,7 @@ pub struct Marking {
 impl Marking {
     pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Marking {
         let marks: Vec<&str> =
-            rules.entries().filter_map(|(name, e)| matches!(e, Entry::Mark(_)).then(|| &name[1..])).collect();
+            rules.entries().filter(|(_, e)| matches!(e, Entry::Mark(_))).map(|(name, _)| &name[1..]).collect();
         let modules: Vec<_> = project.modules.ids().collect();
         let found: Vec<Marking> = modules
             .par_iter()

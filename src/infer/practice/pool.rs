@@ -1,0 +1,84 @@
+//! Buffers of a pool that outlive the call: `MemoryBuffer().get(...)` returned by a forward. In: a function. Out: where the next call
+//! overwrites what autograd or the caller still holds. Never: a buffer that is used up inside the function. Next: `mod.rs`.
+
+use super::expr::Expr;
+use super::found::Practice;
+use super::view::View;
+use super::{Found, Lint};
+use crate::ir::{LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef};
+
+/// Methods by which a pool hands out a buffer.
+const HANDS_OUT: &[&str] = &["get", "get_tensor", "get_buffer", "allocate"];
+
+/// Forwards of autograd functions that return a buffer of a pool, or save it for the backward.
+pub fn shared(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    if !lint.is_autograd(class) {
+        return;
+    }
+    let methods = &lint.project.class(class).methods;
+    let Some((_, func)) = methods.iter().find(|(name, _)| name == "forward") else { return };
+    let view = lint.view(FuncRef { module: class.module, func: *func });
+    for step in 0..view.steps.len() {
+        let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
+        if view.is_temp(*dst) || !from_pool(&view, *dst, step) {
+            continue;
+        }
+        if let Some(kept) = kept(&view, *dst) {
+            let practice = Practice::SharedBuffer {
+                owner: lint.project.class(class).name.clone(),
+                buffer: view.local_name(*dst).clone(),
+                kept: view.place(view.steps[kept].id),
+            };
+            out.push((view.place(view.steps[step].id), practice));
+        }
+    }
+}
+
+/// Whether a step binds a variable to a buffer that a pool hands out: a method of a call or object whose name says that it is a pool.
+fn from_pool(view: &View<'_>, local: LocalId, step: usize) -> bool {
+    let [only] = view.defs(local) else { return false };
+    if *only != step {
+        return false;
+    }
+    let Expr::Call { callee, .. } = view.through(&Operand::Local(local)) else { return false };
+    let (base, method) = match &*callee {
+        Expr::Attr(base, method) => (name_of(view, base), method.to_string()),
+        Expr::Path(path) => match path.rsplit_once('.') {
+            Some((base, method)) => (Some(base.to_string()), method.to_string()),
+            None => return false,
+        },
+        _ => return false,
+    };
+    let pool = base.is_some_and(|b| {
+        let last = b.rsplit('.').next().unwrap_or_default().to_lowercase();
+        last.contains("buffer") || last.ends_with("pool") || last.contains("workspace")
+    });
+    pool && HANDS_OUT.contains(&method.as_str())
+}
+
+/// The name of what hands out: of a call, of what it calls.
+fn name_of(view: &View<'_>, expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Call { callee, .. } => name_of(view, callee),
+        Expr::Path(path) => Some(path.to_string()),
+        Expr::Attr(_, name) => Some(name.to_string()),
+        Expr::Local(local) => Some(view.local_name(*local).to_string()),
+        _ => None,
+    }
+}
+
+/// The step that keeps a buffer beyond the call: a return of it, or of a tuple with it, or `save_for_backward`.
+fn kept(view: &View<'_>, local: LocalId) -> Option<usize> {
+    (0..view.steps.len()).find(|s| match view.steps[*s].stmt {
+        Stmt::Return { value } => match view.expr(value) {
+            Expr::Local(l) => l == local,
+            Expr::Build(items) => items.contains(&Expr::Local(local)),
+            _ => false,
+        },
+        Stmt::Assign { value: Rvalue::CallMethod { name, args, .. }, .. } if name == "save_for_backward" => {
+            args.iter().any(|a| matches!(&a.value, Operand::Local(l) if *l == local))
+        }
+        _ => false,
+    })
+}
