@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A test of a flag.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Atom {
     /// The flag is true.
     True(Name),
@@ -18,7 +18,16 @@ pub enum Atom {
     Equals(Name, Const),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+impl Atom {
+    /// The flag.
+    pub fn name(&self) -> &Name {
+        match self {
+            Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => name,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Formula {
     Const(bool),
     Atom(Atom),
@@ -36,7 +45,7 @@ pub enum Outcome {
 }
 
 /// What one world knows: atoms with their truth, in the order in which they were met, and what holds between further ones.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Facts {
     atoms: Arc<Vec<(Atom, bool)>>,
     /// Formulas that are true: what is left of the facts of worlds that were joined because nothing else told them apart.
@@ -62,7 +71,7 @@ impl Facts {
     }
     /// Whether nothing that is known contradicts the rest.
     pub fn possible(&self) -> bool {
-        self.rules.iter().all(|r| r.eval(self) != Outcome::Decided(false))
+        self.rules.iter().all(|r| r.truth(self) != Some(false))
     }
     /// What holds in both worlds: the facts they share, and that it is one or the other.
     #[must_use]
@@ -70,8 +79,12 @@ impl Facts {
         if self == other {
             return self.clone();
         }
-        let atoms: Vec<_> = self.atoms.iter().filter(|f| other.atoms.contains(f)).cloned().collect();
-        let mut rules: Vec<Arc<Formula>> = self.rules.iter().filter(|r| other.rules.contains(r)).cloned().collect();
+        // Worlds with a common past know the same things at the same places.
+        let known = |i: usize, f| other.atoms.get(i) == Some(f) || other.atoms.contains(f);
+        let atoms: Vec<_> =
+            self.atoms.iter().enumerate().filter(|(i, f)| known(*i, f)).map(|(_, f)| f.clone()).collect();
+        let holds = |r: &Arc<Formula>| other.rules.iter().any(|o| Arc::ptr_eq(o, r)) || other.rules.contains(r);
+        let mut rules: Vec<Arc<Formula>> = self.rules.iter().filter(|r| holds(r)).cloned().collect();
         // Where nothing is known beyond what is shared, either always holds.
         let is_beyond = |facts: &Facts| facts.atoms.len() > atoms.len() || facts.rules.len() > rules.len();
         if is_beyond(self) && is_beyond(other) {
@@ -92,6 +105,27 @@ impl Facts {
         let own = self.atoms.iter().filter(|f| !atoms.contains(f)).map(fact);
         let further = self.rules.iter().filter(|r| !rules.contains(r)).map(|r| r.as_ref().clone());
         Formula::And(own.chain(further).collect())
+    }
+    /// What is known of some flags, in order; nothing if a rule connects them with others.
+    pub fn of(&self, flags: &std::collections::BTreeSet<Name>) -> Option<Vec<(Atom, bool)>> {
+        let mut connected = false;
+        for rule in self.rules.iter() {
+            rule.each_atom(&mut |atom| connected |= flags.contains(atom.name()));
+        }
+        let about = self.atoms.iter().filter(|(atom, _)| flags.contains(atom.name()));
+        (!connected).then(|| about.cloned().collect())
+    }
+    /// What is known beyond facts that all of these follow.
+    pub fn after(&self, known: &Facts) -> Option<Facts> {
+        let atoms = self.atoms.strip_prefix(known.atoms.as_slice())?;
+        (self.rules == known.rules).then(|| Facts { atoms: Arc::new(atoms.to_vec()), rules: Arc::default() })
+    }
+    /// These facts, and further ones after them.
+    #[must_use]
+    pub fn extended(&self, further: &Facts) -> Facts {
+        let mut facts = self.clone();
+        Arc::make_mut(&mut facts.atoms).extend(further.iter().map(|(a, v)| (a.clone(), v)));
+        facts
     }
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
@@ -155,32 +189,72 @@ impl Formula {
         }
     }
 
+    pub fn each_atom(&self, then: &mut dyn FnMut(&Atom)) {
+        match self {
+            Formula::Const(_) => {}
+            Formula::Atom(a) => then(a),
+            Formula::Not(f) => f.each_atom(then),
+            Formula::And(items) | Formula::Or(items) => items.iter().for_each(|f| f.each_atom(then)),
+        }
+    }
+
     /// Every atom, once.
     fn atoms(&self) -> Vec<Atom> {
         let mut out = Vec::new();
-        self.collect_atoms(&mut out);
-        out
-    }
-
-    fn collect_atoms(&self, out: &mut Vec<Atom>) {
-        match self {
-            Formula::Const(_) => {}
-            Formula::Atom(a) => {
-                if !out.contains(a) {
-                    out.push(a.clone());
-                }
+        self.each_atom(&mut |a| {
+            if !out.contains(a) {
+                out.push(a.clone());
             }
-            Formula::Not(f) => f.collect_atoms(out),
-            Formula::And(items) | Formula::Or(items) => items.iter().for_each(|f| f.collect_atoms(out)),
-        }
+        });
+        out
     }
 
     /// Whether the formula is true whatever its atoms are.
     fn always(&self, atoms: &[Atom]) -> bool {
-        (0..1_u32 << atoms.len()).all(|bits| {
-            let truths: Vec<_> = atoms.iter().enumerate().map(|(i, a)| (a.clone(), bits >> i & 1 == 1)).collect();
-            self.eval(&Facts { atoms: Arc::new(truths), rules: Arc::default() }) == Outcome::Decided(true)
+        // What each atom says of each one, false and true.
+        let says: Vec<Vec<[Option<bool>; 2]>> = atoms
+            .iter()
+            .map(|asked| atoms.iter().map(|a| [implied(a, false, asked), implied(a, true, asked)]).collect())
+            .collect();
+        let indexed = self.indexed(atoms);
+        (0..1_usize << atoms.len()).all(|bits| {
+            let truth = |at: usize| says[at].iter().enumerate().find_map(|(i, says)| says[bits >> i & 1]) == Some(true);
+            indexed.holds(&truth)
         })
+    }
+
+    /// The formula over the places of its atoms.
+    fn indexed(&self, atoms: &[Atom]) -> Indexed {
+        let all = |items: &[Formula]| items.iter().map(|f| f.indexed(atoms)).collect();
+        match self {
+            Formula::Const(b) => Indexed::Const(*b),
+            Formula::Atom(a) => Indexed::Atom(atoms.iter().position(|b| a == b).expect("the list has every atom")),
+            Formula::Not(f) => Indexed::Not(Box::new(f.indexed(atoms))),
+            Formula::And(items) => Indexed::And(all(items)),
+            Formula::Or(items) => Indexed::Or(all(items)),
+        }
+    }
+
+    /// The truth of the formula under the facts, if they decide it.
+    fn truth(&self, facts: &Facts) -> Option<bool> {
+        let all = |items: &[Formula], stop: bool| {
+            let mut open = false;
+            for item in items {
+                match item.truth(facts) {
+                    Some(b) if b == stop => return Some(stop),
+                    Some(_) => {}
+                    None => open = true,
+                }
+            }
+            (!open).then_some(!stop)
+        };
+        match self {
+            Formula::Const(b) => Some(*b),
+            Formula::Atom(atom) => facts.get(atom),
+            Formula::Not(f) => f.truth(facts).map(|b| !b),
+            Formula::And(items) => all(items, false),
+            Formula::Or(items) => all(items, true),
+        }
     }
 
     /// The truth of the formula under the facts, or the first atom that decides.
@@ -197,6 +271,27 @@ impl Formula {
             },
             Formula::And(items) => eval_all(items, facts, false),
             Formula::Or(items) => eval_all(items, facts, true),
+        }
+    }
+}
+
+/// A formula whose atoms are places in a list.
+enum Indexed {
+    Const(bool),
+    Atom(usize),
+    Not(Box<Indexed>),
+    And(Vec<Indexed>),
+    Or(Vec<Indexed>),
+}
+
+impl Indexed {
+    fn holds(&self, truth: &impl Fn(usize) -> bool) -> bool {
+        match self {
+            Indexed::Const(b) => *b,
+            Indexed::Atom(at) => truth(*at),
+            Indexed::Not(f) => !f.holds(truth),
+            Indexed::And(items) => items.iter().all(|f| f.holds(truth)),
+            Indexed::Or(items) => items.iter().any(|f| f.holds(truth)),
         }
     }
 }

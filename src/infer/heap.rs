@@ -1,6 +1,7 @@
 //! The heap of a world: tensors, lists, dicts, objects and captured variables by id. In: cells. Out: cells, shared between worlds
 //! until one of them writes. Never: garbage collection; a root is short. Next: `world.rs`.
 
+use super::trie::IdMap;
 use super::value::{ObjId, Value};
 use crate::project::ClassRef;
 use crate::source::Name;
@@ -8,7 +9,7 @@ use crate::types::{LocalType, TensorType, Tri};
 use std::sync::Arc;
 
 /// What an id stands for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     Tensor(TensorType),
     List(ListCell),
@@ -19,21 +20,21 @@ pub enum Cell {
 }
 
 /// A list or set. `rest` stands for further elements when their number is not known.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ListCell {
     pub items: Vec<Value>,
     pub rest: Option<Value>,
 }
 
 /// A dict, in order of insertion. `open`: it may have other keys, or keys that are not known.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DictCell {
     pub entries: Vec<(Value, Value)>,
     pub open: bool,
 }
 
 /// An instance of a class (of the project, or an external one by path).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectCell {
     pub class: ObjectClass,
     /// The name under which unknown attributes are known: `self`.
@@ -41,7 +42,7 @@ pub struct ObjectCell {
     pub attrs: Vec<(Name, Value)>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectClass {
     Project(ClassRef),
     /// An instance of an external class, by qualified path.
@@ -76,6 +77,8 @@ impl DictCell {
 #[derive(Clone, Debug)]
 pub struct SharedCell(Arc<Cell>);
 
+impl Eq for SharedCell {}
+
 impl PartialEq for SharedCell {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -94,18 +97,18 @@ pub struct Differences {
 /// Cells by id; a clone shares everything until it writes.
 #[derive(Clone, Debug, Default)]
 pub struct Heap {
-    cells: imbl::OrdMap<ObjId, SharedCell>,
+    cells: IdMap<SharedCell>,
 }
 
 impl Heap {
     pub fn insert(&mut self, id: ObjId, cell: Cell) {
-        self.cells.insert(id, SharedCell(Arc::new(cell)));
+        self.cells.insert(id.0, SharedCell(Arc::new(cell)));
     }
     pub fn get(&self, id: ObjId) -> Option<&Cell> {
-        self.cells.get(&id).map(|cell| cell.0.as_ref())
+        self.cells.get(id.0).map(|cell| cell.0.as_ref())
     }
     pub fn get_mut(&mut self, id: ObjId) -> Option<&mut Cell> {
-        self.cells.get_mut(&id).map(|cell| Arc::make_mut(&mut cell.0))
+        self.cells.get_mut(id.0).map(|cell| Arc::make_mut(&mut cell.0))
     }
     pub fn tensor(&self, id: ObjId) -> Option<&TensorType> {
         match self.get(id) {
@@ -128,15 +131,15 @@ impl Heap {
     /// Forgets what is known of tensors that other methods may have changed since the constructor: all but parameters and what the
     /// source declares.
     pub fn forget_state(&mut self) {
-        let mutable: Vec<ObjId> = self
-            .cells
-            .iter()
-            .filter(|(_, cell)| match cell.0.as_ref() {
-                Cell::Tensor(t) => t.grad != Tri::Yes && !t.local.listed().any(|(_, s)| s.is_declared()),
-                _ => false,
-            })
-            .map(|(id, _)| *id)
-            .collect();
+        let mut mutable: Vec<ObjId> = Vec::new();
+        self.cells.for_each(&mut |id, cell| {
+            if let Cell::Tensor(t) = cell.0.as_ref()
+                && t.grad != Tri::Yes
+                && !t.local.listed().any(|(_, s)| s.is_declared())
+            {
+                mutable.push(ObjId(id));
+            }
+        });
         for id in mutable {
             if let Some(t) = self.tensor_mut(id) {
                 t.local = LocalType::unknown();
@@ -149,20 +152,14 @@ impl Heap {
     /// Ids whose cells differ, and cells that only the other heap has.
     pub fn differences(&self, other: &Heap) -> Differences {
         let mut out = Differences::default();
-        for item in self.cells.diff(&other.cells) {
-            match item {
-                imbl::ordmap::DiffItem::Update { old, new } => {
-                    if *old.1.0 != *new.1.0 {
-                        out.changed.push(*old.0);
-                    }
-                }
-                imbl::ordmap::DiffItem::Add(id, cell) => out.added.push((*id, cell.clone())),
-                imbl::ordmap::DiffItem::Remove(..) => {}
-            }
-        }
+        self.cells.differences(&other.cells, &mut |id, known, cell| match known {
+            Some(known) if *known.0 == *cell.0 => {}
+            Some(_) => out.changed.push(ObjId(id)),
+            None => out.added.push((ObjId(id), cell.clone())),
+        });
         out
     }
     pub fn insert_shared(&mut self, id: ObjId, cell: SharedCell) {
-        self.cells.insert(id, cell);
+        self.cells.insert(id.0, cell);
     }
 }

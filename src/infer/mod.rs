@@ -38,6 +38,7 @@ mod root;
 pub mod settings;
 mod specs;
 mod statics;
+mod trie;
 mod value;
 mod vocabulary;
 mod world;
