@@ -75,7 +75,17 @@ impl Expr {
 
     /// Whether an expression or one inside it is as asked.
     pub fn any(&self, wanted: &mut dyn FnMut(&Expr) -> bool) -> bool {
-        wanted(self) || self.inner().into_iter().any(|e| e.any(wanted))
+        if wanted(self) {
+            return true;
+        }
+        match self {
+            Expr::Const(_) | Expr::Path(_) | Expr::Local(_) | Expr::Unknown => false,
+            Expr::Attr(a, _) | Expr::Element(a) | Expr::Unary(_, a) => a.any(wanted),
+            Expr::Item(a, b) | Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => a.any(wanted) || b.any(wanted),
+            Expr::Call { callee, args, .. } => callee.any(wanted) || args.iter().any(|(_, a)| a.any(wanted)),
+            Expr::Bool { of, .. } | Expr::Build(of) => of.iter().any(|e| e.any(wanted)),
+            Expr::Choice(a, b, c) => a.any(wanted) || b.any(wanted) || c.any(wanted),
+        }
     }
 
     pub fn mentions(&self, local: LocalId) -> bool {

@@ -95,6 +95,9 @@ pub fn hints(view: &View<'_>) -> Vec<Hint> {
 
 /// Where the comment of a line begins.
 fn comment_start(line: &str) -> Option<usize> {
+    if !line.contains('#') {
+        return None;
+    }
     let mut quote = None;
     for (at, c) in line.char_indices() {
         match (quote, c) {

@@ -40,6 +40,9 @@ pub fn comments(view: &View<'_>, span: Span) -> Vec<Note> {
 
 /// Where the comment of a line begins.
 fn comment_start(line: &str) -> Option<usize> {
+    if !line.contains('#') {
+        return None;
+    }
     let mut quote = None;
     for (at, c) in line.char_indices() {
         match (quote, c) {

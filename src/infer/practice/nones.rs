@@ -81,7 +81,7 @@ fn changed(view: &View<'_>, guard: &Guard<'_>, subject: &Expr, step: usize) -> b
         Stmt::Delete { local } => subject.mentions(*local),
         Stmt::SetAttr { .. } => attribute,
         Stmt::Assign { value: Rvalue::Call { .. } | Rvalue::CallMethod { .. }, .. } if attribute => true,
-        _ => view.func.locals.ids().any(|l| subject.mentions(l) && view.defs(l).contains(&i)),
+        _ => view.binds(i).into_iter().any(|l| subject.mentions(l)),
     })
 }
 

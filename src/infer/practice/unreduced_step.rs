@@ -59,6 +59,9 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
     if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) {
         return;
     }
+    if !view.text(view.spot(view.func.span)).contains(".step(") {
+        return;
+    }
     let code = match view.func.kind {
         // The functions of a module are no part of its own run.
         FuncKind::Module => own_code(view),

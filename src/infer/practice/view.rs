@@ -166,6 +166,11 @@ impl<'a> View<'a> {
         self.func.params.iter().any(|p| p.local == local)
     }
 
+    /// The locals that a step binds.
+    pub fn binds(&self, step: usize) -> Vec<LocalId> {
+        bound(self.steps[step].stmt)
+    }
+
     /// The value that a step gives a local, if that is one operation.
     pub fn value(&self, step: usize) -> Option<&'a Rvalue> {
         match self.steps[step].stmt {
