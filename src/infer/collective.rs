@@ -336,7 +336,9 @@ impl Machine<'_> {
         if input.zero && self.w.modes.typecheck.is_none() {
             return Ok(());
         }
-        if !call.rule.differentiable
+        // So is the functional form on what has no gradient.
+        let counts = input.grad == Tri::No && call.rule.op == "all_reduce" && self.w.modes.typecheck.is_none();
+        if (!call.rule.differentiable || counts)
             && input.grad != Tri::Yes
             && state.set.leq(AxisType::EQUAL)
             && (!was_communicated(state, self.place(id), input.grad == Tri::No && call.rule.op == "all_reduce")

@@ -57,7 +57,7 @@ pub fn results(view: &View<'_>, out: &mut Found) {
         let Some(call) = view.collective(value) else { continue };
         let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer";
         let unused = view.func.locals[*dst].kind == LocalKind::Temp && readers(view, *dst) == 0;
-        let fresh = call.input.is_none_or(|o| is_fresh(&view.through(o)));
+        let fresh = call.input.is_none_or(|o| is_fresh(&view.expr(o)) || is_factory(&view.through(o)));
         if pure && unused && !fresh && view.defs(*dst) == [i] {
             let practice = Practice::UnusedResult { collective: last(&call.rule.name) };
             out.push((view.place(step.id), practice));
@@ -80,6 +80,21 @@ fn is_fresh(expr: &Expr) -> bool {
         },
         Expr::Const(_) | Expr::Build(_) | Expr::Unknown => true,
         _ => false,
+    }
+}
+
+/// Whether a value is made by a factory: what a barrier or a warm-up reduces.
+fn is_factory(expr: &Expr) -> bool {
+    let Expr::Call { callee, .. } = expr else { return false };
+    let made = |n: &str| {
+        matches!(
+            n,
+            "zeros" | "ones" | "empty" | "full" | "tensor" | "rand" | "randn" | "arange" | "zeros_like" | "ones_like"
+        )
+    };
+    match &**callee {
+        Expr::Attr(base, _) => is_factory(base),
+        other => other.last_name().is_some_and(made),
     }
 }
 
