@@ -28,7 +28,18 @@ impl Machine<'_> {
             (None, _) => return self.bad_arguments(id, call, ArgumentProblem::MissingSource),
             (_, None) => return self.bad_arguments(id, call, ArgumentProblem::MissingResult),
             (Some(s), Some(d)) => {
-                let known = |v: &Value| !matches!(v, Value::Atom(_) | Value::Unknown | Value::Sym(_) | Value::Cond(_));
+                // A member of a class of the project may be one under another name.
+                let known = |v: &Value| {
+                    !matches!(
+                        v,
+                        Value::Atom(_)
+                            | Value::Unknown
+                            | Value::Sym(_)
+                            | Value::Cond(_)
+                            | Value::Path(_)
+                            | Value::Object(_)
+                    )
+                };
                 if known(&s) || known(&d) {
                     return self.bad_arguments(id, call, ArgumentProblem::NotAType);
                 }
