@@ -45,6 +45,7 @@ impl Words<'_> {
                 draft
             }
             Practice::MarkNeverSet { .. }
+            | Practice::MarkNeverAsked { .. }
             | Practice::PartNotMarked { .. }
             | Practice::SiblingNotMarked { .. }
             | Practice::PartNotNamed { .. } => self.left_out(practice),
@@ -95,6 +96,20 @@ impl Words<'_> {
                 draft.primary = format!("marks `{marked}` alone");
                 draft.labels.push(Label { place: *made, message: format!("has `{marked}` and `{part}`") });
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
+                draft
+            }
+            Practice::MarkNeverAsked { mark, axes, reducer } => {
+                let axes = axes.join(", ");
+                let title =
+                    format!("the gradients marked `{mark}` are never summed over `{axes}`: nothing asks for the mark");
+                let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+                draft.primary = format!("marked for the sum over `{axes}`");
+                draft
+                    .labels
+                    .push(Label { place: *reducer, message: "gradients are summed here, over other axes".to_string() });
+                draft
+                    .help
+                    .push(format!("sum the gradients of parameters marked `{mark}` over `{axes}` before the step"));
                 draft
             }
             Practice::SiblingNotMarked { module, sibling, mark, marked } => {

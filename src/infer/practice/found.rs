@@ -16,6 +16,8 @@ pub enum Practice {
     IgnoredSwitch { owner: Name, switch: Name, runs: Vec<Place> },
     /// A reducer asks for a mark that nothing sets, and there are norms to carry it.
     MarkNeverSet { mark: Name, modules: Vec<Name>, reducer: Place, missing: Place },
+    /// A mark that says that a gradient is summed, and no reducer over its axes; where the project sums its gradients.
+    MarkNeverAsked { mark: Name, axes: Vec<Name>, reducer: Place },
     /// A module is marked and one that is made alike is not.
     SiblingNotMarked { module: Name, sibling: Name, mark: Name, marked: Place },
     /// A reducer takes a parameter by name and no reducer takes another one of the same module.

@@ -121,6 +121,44 @@ fn after(view: &View<'_>) -> Place {
     view.spot(Span::new(from as u32, (from + line.trim().len()) as u32))
 }
 
+/// A mark that says that a gradient is summed, in a project that sums its gradients itself and never looks at the mark.
+pub fn unasked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let Some(everything) = lint.reducers.all.iter().find(|r| r.when.is_empty()) else { return };
+    let Some(init) = lint.constructor(class) else { return };
+    for step in &init.steps {
+        let Some((target, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
+        let Some(rule) = lint.rules.mark(&mark).filter(|r| r.set == crate::types::AxisType::R) else { continue };
+        let of_parameter = matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_) | Expr::Attr(..)));
+        // A reducer over the axes, or over a group that is not known, may look at the mark in a way that is not followed.
+        if !of_parameter || lint.reducers.over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
+            continue;
+        }
+        let practice =
+            Practice::MarkNeverAsked { mark: mark.clone(), axes: rule.axes.clone(), reducer: everything.place };
+        out.push((init.place(step.id), practice));
+        return;
+    }
+}
+
+/// Whether the project takes a finaliser, a wrapper or an engine from a framework.
+fn finalises_elsewhere(lint: &Lint<'_>) -> bool {
+    let own = |path: &str| lint.project.module_named(path).is_some();
+    lint.project.modules.ids().any(|module| {
+        lint.project.bindings(module).any(|(_, binding)| match binding {
+            crate::project::Binding::Import { path, level, member, .. } => {
+                let base = lint.project.absolute(module, path, *level);
+                let full = member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}"));
+                let framework =
+                    lint.rules.protocols().iter().any(|p| p.packages.iter().any(|k| full.starts_with(k.as_str())));
+                framework
+                    && !own(&base)
+                    && ["distributed", "training", "optimizer", "pipeline"].iter().any(|w| full.contains(w))
+            }
+            _ => false,
+        })
+    })
+}
+
 /// A module of which one parameter is marked and another is not.
 pub fn partly(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     let Some(init) = lint.constructor(class) else { return };

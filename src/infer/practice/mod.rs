@@ -76,7 +76,7 @@ const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
 
 /// The checks of single classes, which look at the whole project.
 const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] =
-    &[switch::stored, marks::unset, marks::partly, uneven::siblings, uneven::biases, pool::shared];
+    &[switch::stored, marks::unset, marks::unasked, marks::partly, uneven::siblings, uneven::biases, pool::shared];
 
 /// The checks of single functions that look at the whole project.
 const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order];
