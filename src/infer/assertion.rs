@@ -22,6 +22,28 @@ pub struct DeclaredType {
     pub rank: Option<usize>,
 }
 
+impl DeclaredType {
+    /// The stated axes by the dim that they split, in the order in which they are written.
+    fn spec(&self) -> Vec<(usize, Vec<Axis>)> {
+        let mut out: Vec<(usize, Vec<Axis>)> = Vec::new();
+        for (axis, atom) in &self.entries {
+            let Atom::Shard(dim) = atom else { continue };
+            let Ok(dim) = usize::try_from(*dim) else { continue };
+            match out.iter_mut().find(|(d, _)| *d == dim) {
+                Some((_, axes)) => axes.push(axis.clone()),
+                None => out.push((dim, vec![axis.clone()])),
+            }
+        }
+        out
+    }
+
+    /// How many of the axes that split the same dim are written before this one.
+    fn nest(&self, axis: &Axis) -> u8 {
+        let at = self.spec().iter().find_map(|(_, axes)| axes.iter().position(|a| a == axis));
+        at.and_then(|n| u8::try_from(n).ok()).unwrap_or(0)
+    }
+}
+
 impl Machine<'_> {
     /// `assert_type(tensor, types, spec)`: checks what is known, and declares what is not.
     pub fn assert_type(&mut self, id: StmtId, args: &CallArgs) -> Value {
@@ -142,6 +164,13 @@ impl Machine<'_> {
         let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return true };
         let checked = self.w.modes.typecheck.is_some() && what == Declared::Assertion;
         let reason = if what == Declared::Assertion { Why::Asserted } else { Why::Declared };
+        if checked {
+            let operand = OperandAt { place: Some(at), state: AxisState::UNKNOWN, is_number: false, is_divisor: false };
+            if self.check_stated_spec(&t, &declared.spec(), operand, at).is_err() {
+                self.forget_types(tensor);
+                return false;
+            }
+        }
         let mut all = declared.entries.clone();
         if let Some(rest) = declared.rest {
             let named = self.whole_mesh().map(|set| set.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
@@ -163,7 +192,7 @@ impl Machine<'_> {
             let shards_differ = matches!((known.shard, shard), (Some(a), Some(b)) if dims_differ(a, b, t.rank()) && known.set == AxisType::V);
             let apart = !checked && self.is_restricted(axis);
             if ((known.set.meet(set).is_empty() && !transmuted && !adopted) || shards_differ) && !apart {
-                let declared = AxisState { set, shard, origin: None };
+                let declared = AxisState { set, shard, nest: 0, origin: None };
                 let operand = OperandAt { place: Some(at), state: known, is_number: false, is_divisor: false };
                 let kind = FindingKind::DeclaredMismatch {
                     axis: axis.clone(),
@@ -178,9 +207,11 @@ impl Machine<'_> {
             }
             let origin = Origin::new(by, reason.clone(), set.known());
             let origin = if known.set == set { known.origin.unwrap_or(origin) } else { origin };
+            let kept = known.shard.filter(|_| set == AxisType::V);
+            let nest = if shard.is_some() { declared.nest(axis) } else { known.nest };
             t.local.set(
                 axis,
-                AxisState { set, shard: shard.or(known.shard.filter(|_| set == AxisType::V)), origin: Some(origin) },
+                AxisState { set, shard: shard.or(kept), nest, origin: Some(origin) },
             );
         }
         if let (Some(rest), true) = (declared.rest, t.local.rest.set.is_unknown()) {

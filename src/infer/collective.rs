@@ -255,8 +255,14 @@ impl Machine<'_> {
         let input = self.w.heap.tensor(call.input).cloned().unwrap_or_else(TensorType::unknown);
         let mut local = input.local.clone();
         let no_grad = !self.w.modes.grad || input.grad == Tri::No;
+        if self.is_global() {
+            self.check_spec(id, call.input, call.part)?;
+        }
         for axis in call.axes.iter() {
             self.check_source(id, call, axis, &input, source, no_grad)?;
+            if self.is_global() {
+                self.check_redistribution(id, call, axis, &input, source)?;
+            }
             local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
         self.over_all_ranks(call, result, &mut local);
@@ -289,7 +295,7 @@ impl Machine<'_> {
         for axis in LocalType::axes_of([&*local]) {
             let state = local.get(&axis).clone();
             if !call.axes.contains(&axis) && !state.set.leq(AxisType::EQUAL) {
-                local.set(&axis, AxisState { set, shard: None, origin: state.origin });
+                local.set(&axis, AxisState { set, shard: None, nest: 0, origin: state.origin });
             }
         }
     }
@@ -311,7 +317,10 @@ impl Machine<'_> {
         });
         let tracked = self.w.modes.typecheck.is_none() || self.w.modes.global;
         let shard = result.shard.filter(|_| tracked && result.set == AxisType::V).and_then(|d| i8::try_from(d).ok());
-        AxisState { set: result.set, shard, origin: Some(origin) }
+        // The axis becomes the innermost of those that split the dim.
+        let outer = |(a, s): &(&Axis, &AxisState)| self.is_global() && *a != axis && s.shard == shard;
+        let nest = shard.map_or(0, |_| input.local.listed().filter(outer).count());
+        AxisState { set: result.set, shard, nest: u8::try_from(nest).unwrap_or(u8::MAX), origin: Some(origin) }
     }
 
     /// The input must have the source type; an unknown input is narrowed to it.
@@ -371,7 +380,7 @@ impl Machine<'_> {
         if meet != state.set && !meet.is_empty() && self.w.modes.typecheck.is_none() {
             let origin = Origin::new(self.part(id, call.part), Why::Narrowed(short(&call.rule.name)), meet.known());
             let mut t = input.clone();
-            t.local.set(axis, AxisState { set: meet, shard: state.shard, origin: Some(origin) });
+            t.local.set(axis, AxisState { set: meet, shard: state.shard, nest: state.nest, origin: Some(origin) });
             self.retype_quietly(call.input, t);
         }
         Ok(())
@@ -399,6 +408,9 @@ impl Machine<'_> {
             result.set = AxisType::I;
         }
         let mut local = input.local.clone();
+        if self.is_global() {
+            self.check_spec(id, call.input, call.part)?;
+        }
         for axis in call.axes.iter() {
             if checked {
                 self.check_raw_source(id, call, axis, &input, AxisType::P)?;
@@ -479,6 +491,9 @@ impl Machine<'_> {
         let (mut source, result) = self.sides(call, args, &transition);
         if !checked && self.is_extremum(call, args) {
             source.set = self.extremum_takes(call, args);
+        }
+        if self.is_global() {
+            self.check_spec(id, call.input, call.part)?;
         }
         for axis in call.axes.iter() {
             if checked {

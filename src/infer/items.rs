@@ -60,7 +60,7 @@ impl Machine<'_> {
                     let state = t.local.get(axis).clone();
                     let varies = state.set.leq(AxisType::EQUAL.join(AxisType::V));
                     let set = if varies { AxisType::V } else { AxisType::ALL };
-                    t.local.set(axis, AxisState { set, shard: None, origin: state.origin });
+                    t.local.set(axis, AxisState { set, shard: None, nest: 0, origin: state.origin });
                 }
                 self.new_tensor(t)
             }

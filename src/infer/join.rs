@@ -196,17 +196,17 @@ impl<'a> Joiner<'a> {
             // The ranks of some group computed different things: any axis may be among them.
             for axis in LocalType::axes_of([&x.local, &y.local]) {
                 let set = out.local.get(&axis).set.join(AxisType::V);
-                out.local.set(&axis, AxisState { set, shard: None, origin: None });
+                out.local.set(&axis, AxisState { set, shard: None, nest: 0, origin: None });
             }
         }
         for axis in ranks.iter() {
             let (a, b) = (x.local.get(axis), y.local.get(axis));
             if a == b && x.local.get(axis).set.leq(AxisType::EQUAL) {
                 // Both sides computed an equal value, but not the same one: it differs by rank.
-                out.local.set(axis, AxisState { set: AxisType::V, shard: None, origin: a.origin.clone() });
+                out.local.set(axis, AxisState { set: AxisType::V, shard: None, nest: 0, origin: a.origin.clone() });
             } else {
                 let set = out.local.get(axis).set.without(AxisType::EQUAL).join(AxisType::V);
-                out.local.set(axis, AxisState { set, shard: None, origin: a.origin.clone() });
+                out.local.set(axis, AxisState { set, shard: None, nest: 0, origin: a.origin.clone() });
             }
         }
         out

@@ -106,7 +106,7 @@ impl Machine<'_> {
                 Some(DimRef::At(n)) => i8::try_from(*n).ok(),
                 Some(DimRef::Argument(_)) | None => None,
             };
-            t.local.set(axis, AxisState { set: pattern.set, shard, origin: Some(origin) });
+            t.local.set(axis, AxisState { set: pattern.set, shard, nest: 0, origin: Some(origin) });
         }
         t
     }
@@ -361,7 +361,7 @@ impl Machine<'_> {
             }
             let origin = Origin::new(self.place(id), Reason::Parameter, rule.set.known());
             let shard = dim.or(state.shard).filter(|_| rule.set == AxisType::V);
-            t.local.set(&axis, AxisState { set: rule.set, shard, origin: Some(origin) });
+            t.local.set(&axis, AxisState { set: rule.set, shard, nest: 0, origin: Some(origin) });
         }
         self.retype(tensor, t);
     }

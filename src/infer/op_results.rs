@@ -41,14 +41,16 @@ impl Machine<'_> {
             None if rule.class == OpClass::Metadata => return self.shape_value(call, args),
             None => passthrough_input.unwrap_or_else(LocalType::unknown),
         };
-        if !(rule.identity
+        let global = self.is_global();
+        if !(global
+            || rule.identity
             || rule.dims.is_some()
             || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast))
         {
             self.move_shards(call, args, &mut local);
         }
         let grad = self.result_grad(call, args);
-        let untracked = rule.class == OpClass::Opaque;
+        let untracked = rule.class == OpClass::Opaque || call.lost;
         let shapes = self.shapes(call, args);
         let zero = rule.zero || (rule.identity && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
         let view_of = self.shared_memory(rule, args);
@@ -345,9 +347,9 @@ impl Machine<'_> {
         }
     }
 
-    /// Shapes of the results.
-    fn shapes(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Shapes {
-        let given: Vec<Given> = (0..call.rule.args.params.len())
+    /// What was given for each parameter, as shape rules see it.
+    pub(super) fn givens(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Vec<Given> {
+        (0..call.rule.args.params.len())
             .map(|param| {
                 let variadic = call.rule.args.params[param].variadic;
                 let at = call.bound.all(param);
@@ -360,7 +362,12 @@ impl Machine<'_> {
                     (_, [first, ..]) => self.given(&args.args[*first].value),
                 }
             })
-            .collect();
+            .collect()
+    }
+
+    /// Shapes of the results.
+    fn shapes(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Shapes {
+        let given = self.givens(call, args);
         if call.rule.name.ends_with("__getitem__") {
             return Shapes::One(self.indexed_shape(args));
         }

@@ -31,6 +31,8 @@ pub struct OpCall<'r> {
     pub rule: &'r OpRule,
     pub bound: Bound,
     pub operands: Vec<Operand>,
+    /// Split dims of its operands were not followed through it.
+    pub lost: bool,
 }
 
 /// The axes of a step, and whether the axis listed is every other one.
@@ -103,7 +105,7 @@ impl Machine<'_> {
     /// A property that the run-time checker does not see: its value has no type there.
     fn unseen_property(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
         let bound = rule.args.bind(&[None]);
-        let call = OpCall { rule, bound, operands: Vec::new() };
+        let call = OpCall { rule, bound, operands: Vec::new(), lost: false };
         self.results(id, &call, args, Some(LocalType::unknown()))
     }
 
@@ -141,7 +143,7 @@ impl Machine<'_> {
             return self.apply_typed(id, rule, args);
         }
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
-        let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new() };
+        let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new(), lost: false };
         self.tensors_of(&call, args);
         let term = self.term_of_op(&call, args);
         self.note_product(&term);
@@ -166,11 +168,15 @@ impl Machine<'_> {
         let checked = self.w.modes.typecheck.is_some();
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
-        let call = OpCall { rule, bound, operands };
+        let mut call = OpCall { rule, bound, operands, lost: false };
         if checked && rule.typecheck == Typecheck::Passthrough {
             return self.results(id, &call, args, None);
         }
-        let ty = match self.result_type(id, &call, args) {
+        let typed = match self.is_global() {
+            true => self.global_type(id, &mut call, args),
+            false => self.result_type(id, &call, args),
+        };
+        let ty = match typed {
             Ok(ty) if checked => ty,
             Ok(ty) => by_rank(&call, args, ty),
             Err(()) => {
@@ -350,6 +356,21 @@ impl Machine<'_> {
         if let (Some(dims), false) = (&call.rule.dims, checked) {
             self.flow_shards(id, dims, &operands, &mut out);
         }
+        Ok(out)
+    }
+
+    /// The type of the result with its split dims, where partition specs are followed.
+    ///
+    /// # Errors
+    /// A finding was reported.
+    fn global_type(&mut self, id: StmtId, call: &mut OpCall<'_>, args: &CallArgs) -> Result<LocalType, ()> {
+        for i in 0..call.operands.len() {
+            if let (Some(tensor), part) = (call.operands[i].id, call.operands[i].part) {
+                self.check_spec(id, tensor, part)?;
+            }
+        }
+        let mut out = self.result_type(id, call, args)?;
+        call.lost = self.follow_shards(id, call, args, &mut out)?;
         Ok(out)
     }
 
@@ -539,7 +560,7 @@ impl Machine<'_> {
             }
             let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { continue };
             let origin = Origin::new(self.part(id, operand.part), Why::Narrowed(op.clone()), set.known());
-            let narrowed = AxisState { set: *set, shard: state.shard, origin: Some(origin) };
+            let narrowed = AxisState { set: *set, shard: state.shard, nest: state.nest, origin: Some(origin) };
             match axis {
                 AxisRef::Named(a) => t.local.set(a, narrowed),
                 AxisRef::Rest => t.local.rest = narrowed,
@@ -606,7 +627,7 @@ fn by_rank(call: &OpCall<'_>, args: &CallArgs, mut ty: LocalType) -> LocalType {
             for axis in axes.iter() {
                 let state = ty.get(axis).clone();
                 let set = if state.set.leq(AxisType::EQUAL.join(AxisType::V)) { AxisType::V } else { AxisType::ALL };
-                ty.set(axis, AxisState { set, shard: None, origin: state.origin });
+                ty.set(axis, AxisState { set, shard: None, nest: 0, origin: state.origin });
             }
         }
     }

@@ -73,7 +73,7 @@ impl Machine<'_> {
                     if t.local.get(&axis).set.is_unknown() {
                         let reason = Reason::Unmarked(Name::from(name.as_str()));
                         let origin = Origin::new(home, reason, Some(Spmd::Invariant));
-                        t.local.set(&axis, AxisState { set: AxisType::I, shard: None, origin: Some(origin) });
+                        t.local.set(&axis, AxisState { set: AxisType::I, shard: None, nest: 0, origin: Some(origin) });
                     }
                 }
             }
@@ -104,7 +104,7 @@ impl Machine<'_> {
             if t.local.get(&axis).set.is_unknown() {
                 let origin = Origin::new(hint.place, Reason::Declared, Some(Spmd::Varying));
                 let shard = i8::try_from(*dim).ok();
-                t.local.set(&axis, AxisState { set: AxisType::V, shard, origin: Some(origin) });
+                t.local.set(&axis, AxisState { set: AxisType::V, shard, nest: 0, origin: Some(origin) });
             }
         }
     }

@@ -5,6 +5,7 @@ use super::collective::CollectiveRule;
 use super::layer::{LayerRule, MarkRule, ProtocolRule};
 use super::operator::Kind;
 use super::shapes::ShapeRule;
+use super::shards::{Reduction, Whole};
 use super::signature::Signature;
 use crate::source::Name;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -66,6 +67,10 @@ pub struct OpRule {
     /// The result is zero everywhere.
     pub zero: bool,
     pub dims: Option<Name>,
+    /// Dims over which it couples elements.
+    pub whole: Vec<Whole>,
+    /// What its reduction of a split dim leaves to be done over the ranks.
+    pub pending: Option<Reduction>,
     /// What the run-time checker takes it for, inside `typecheck()`.
     pub typecheck: Typecheck,
     pub source: Name,

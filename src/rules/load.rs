@@ -9,6 +9,7 @@ use super::collective::{CollectiveRule, Form, Transition};
 use super::operator::Kind;
 use super::schema;
 use super::shapes::ShapeRule;
+use super::shards::{Reduction, Whole};
 use super::signature::Signature;
 use crate::source::{Name, Span};
 use rayon::prelude::*;
@@ -192,6 +193,8 @@ impl Loader {
             in_place: mutates.is_some(),
             zero: op.zero,
             dims: op.dims.as_deref().map(Name::from),
+            whole: self.whole(op.whole.as_ref()),
+            pending: self.pending(op.pending.as_ref()),
             typecheck: Typecheck::Default,
             source: Name::from(op.source.as_deref().unwrap_or(source)),
         };
@@ -201,6 +204,39 @@ impl Loader {
             let rule = OpRule { name: path.clone(), in_place, typecheck, ..rule.clone() };
             self.book.insert(path, Entry::Op(Arc::new(rule)));
         }
+    }
+
+    /// The dims of an entry over which it couples elements.
+    fn whole(&mut self, written: Option<&Spanned<toml::Value>>) -> Vec<Whole> {
+        let Some(at) = written else { return Vec::new() };
+        match at.get_ref() {
+            toml::Value::String(name) => vec![Whole::LastOf(Name::from(name.as_str()))],
+            toml::Value::Array(entries) => entries
+                .iter()
+                .filter_map(|entry| match entry {
+                    toml::Value::Integer(dim) => Some(Whole::At(*dim)),
+                    toml::Value::String(all) if all == "all" => Some(Whole::All),
+                    toml::Value::String(name) => Some(Whole::Argument(Name::from(name.as_str()))),
+                    other => {
+                        self.problem(at, format!("`{other}` is neither a dim nor the name of an argument"));
+                        None
+                    }
+                })
+                .collect(),
+            other => {
+                self.problem(at, format!("`whole` is a list of dims, not `{other}`"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn pending(&mut self, written: Option<&Spanned<String>>) -> Option<Reduction> {
+        let at = written?;
+        let found = Reduction::parse(at.get_ref());
+        if found.is_none() {
+            self.problem(at, format!("`{}` is not a reduction over ranks", at.get_ref()));
+        }
+        found
     }
 
     /// Qualified names of an entry, with whether the spelling mutates its receiver.

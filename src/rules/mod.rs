@@ -13,6 +13,7 @@ mod load;
 pub mod operator;
 mod schema;
 pub mod shapes;
+pub mod shards;
 pub mod signature;
 
 pub use book::{Entry, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck};

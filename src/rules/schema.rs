@@ -61,8 +61,9 @@ pub struct Op {
     pub elementwise_scale: bool,
     pub dims: Option<String>,
     /// Dims over which the operation couples elements; read by shard propagation.
-    #[expect(dead_code, reason = "part of the format; read by shard propagation")]
-    pub whole: Option<toml::Value>,
+    pub whole: Option<Spanned<toml::Value>>,
+    /// What a reduction over a split dim leaves to be done over the ranks.
+    pub pending: Option<Spanned<String>>,
     /// The argument that the operation writes.
     pub mutates: Option<Spanned<String>>,
     /// The result is zero everywhere, which is a legal pending sum too.

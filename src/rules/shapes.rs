@@ -45,13 +45,13 @@ macro_rules! shape_rules {
 shape_rules! {
     Same = "same", Broadcast = "broadcast", Reduce = "reduce", ReduceOrBroadcast = "reduce-or-broadcast", Scalar = "scalar",
     Matmul = "matmul", Mm = "mm", Bmm = "bmm", Mv = "mv", Dot = "dot", Outer = "outer", Linear = "linear", Addmm = "addmm",
-    Einsum = "einsum", View = "view", Flatten = "flatten", Unflatten = "unflatten", Transpose = "transpose", T = "t", Mt = "mT",
+    Einsum = "einsum", View = "view", Flatten = "flatten", Unflatten = "unflatten", Transpose = "transpose", T = "t", Mt = "mT", Reversed = "reversed",
     Permute = "permute", Squeeze = "squeeze", Unsqueeze = "unsqueeze", Expand = "expand", ExpandAs = "expand-as",
     ViewAs = "view-as", Repeat = "repeat", Tile = "tile", Cat = "cat", Stack = "stack", Split = "split", Chunk = "chunk",
     Unbind = "unbind", Narrow = "narrow", Select = "select", IndexSelect = "index-select", Gather = "gather", Topk = "topk",
     Sort = "sort", Factory = "factory", New = "new", Like = "like", Arange = "arange", Full = "full", Tensor = "tensor",
     Embedding = "embedding", OneHot = "one-hot", Pad = "pad", Movedim = "movedim", Diagonal = "diagonal",
-    RepeatInterleave = "repeat-interleave", SameRank = "same-rank", LastDim = "last-dim", OneDim = "one-dim", Getitem = "getitem", Loss = "loss", ClassLoss = "class-loss", None = "none",
+    RepeatInterleave = "repeat-interleave", SameRank = "same-rank", LastDim = "last-dim", OneDim = "one-dim", Getitem = "getitem", Setitem = "setitem", Loss = "loss", ClassLoss = "class-loss", None = "none",
 }
 
 /// The arguments of one call, by parameter.
@@ -158,7 +158,7 @@ fn single(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
         ShapeRule::Factory | ShapeRule::New | ShapeRule::Full => Some(Shape(args.any_sizes()?)),
         ShapeRule::Arange | ShapeRule::OneDim => Some(Shape(vec![None])),
         ShapeRule::Loss => loss(args),
-        ShapeRule::Tensor | ShapeRule::Getitem | ShapeRule::ClassLoss | ShapeRule::None => None,
+        ShapeRule::Tensor | ShapeRule::Getitem | ShapeRule::Setitem | ShapeRule::ClassLoss | ShapeRule::None => None,
         ShapeRule::Pad | ShapeRule::SameRank => args.first().map(|s| Shape(vec![None; s.rank()])),
         ShapeRule::Embedding => {
             let s = args.shapes();
@@ -211,6 +211,10 @@ fn view(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
             }
             Some(s)
         }
+        ShapeRule::Reversed => input.map(|mut s| {
+            s.0.reverse();
+            s
+        }),
         ShapeRule::Transpose => {
             let mut s = input?;
             let (a, b) = (s.dim(args.int("dim0")?)?, s.dim(args.int("dim1")?)?);

@@ -14,6 +14,8 @@ pub struct AxisState {
     /// For a varying value: the tensor dim that is split over the axis, from 0, or negative from the end where the rank is not
     /// known; forgotten when the value may be anything else.
     pub shard: Option<i8>,
+    /// Of the axes over which that dim is split, how many lie outside this one; told apart where partition specs are followed.
+    pub nest: u8,
     /// The place that decided the type.
     pub origin: Option<Arc<Origin>>,
 }
@@ -21,19 +23,19 @@ pub struct AxisState {
 /// Equality ignores provenance: two values that type alike are alike.
 impl PartialEq for AxisState {
     fn eq(&self, other: &AxisState) -> bool {
-        self.set == other.set && self.shard == other.shard
+        self.set == other.set && self.shard == other.shard && self.nest == other.nest
     }
 }
 impl Eq for AxisState {}
 
 impl AxisState {
-    pub const UNKNOWN: AxisState = AxisState { set: AxisType::ALL, shard: None, origin: None };
+    pub const UNKNOWN: AxisState = AxisState { set: AxisType::ALL, shard: None, nest: 0, origin: None };
 
     pub fn new(set: impl Into<AxisType>) -> AxisState {
-        AxisState { set: set.into(), shard: None, origin: None }
+        AxisState { set: set.into(), shard: None, nest: 0, origin: None }
     }
     pub fn shard(dim: i8) -> AxisState {
-        AxisState { set: AxisType::V, shard: Some(dim), origin: None }
+        AxisState { set: AxisType::V, shard: Some(dim), nest: 0, origin: None }
     }
     #[must_use]
     pub fn from(mut self, origin: &Arc<Origin>) -> AxisState {
@@ -58,16 +60,21 @@ impl AxisState {
         let shard = match (self.set.is_empty(), other.set.is_empty()) {
             (true, _) => other.shard,
             (_, true) => self.shard,
-            _ if self.shard == other.shard => self.shard,
+            _ if self.shard == other.shard && self.nest == other.nest => self.shard,
             _ => None,
         };
+        let nest = match (shard, self.set.is_empty()) {
+            (None, _) => 0,
+            (Some(_), true) => other.nest,
+            (Some(_), false) => self.nest,
+        };
         let origin = self.origin.clone().or_else(|| other.origin.clone());
-        AxisState { set: self.set.join(other.set), shard, origin }
+        AxisState { set: self.set.join(other.set), shard, nest, origin }
     }
 
     /// Order: a smaller set, and at least as refined.
     pub fn leq(&self, other: &AxisState) -> bool {
-        self.set.is_empty() || (self.set.leq(other.set) && (other.shard.is_none() || self.shard == other.shard))
+        self.set.is_empty() || (self.set.leq(other.set) && (other.shard.is_none() || (self.shard == other.shard && self.nest == other.nest)))
     }
 
     /// The notation of one axis: `R`, `S(0)`, `R|V`.
@@ -150,7 +157,7 @@ impl LocalType {
     pub fn forget_shards(&mut self) {
         self.rest.shard = None;
         for (_, state) in &mut self.axes {
-            state.shard = None;
+            (state.shard, state.nest) = (None, 0);
         }
     }
     /// Rewrites every shard dim; `None` forgets it.

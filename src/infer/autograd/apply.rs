@@ -270,7 +270,7 @@ impl Machine<'_> {
             let set = if set.is_empty() { AxisType::ALL } else { set };
             let origin =
                 Origin::new(self.place(id), Reason::Collective(self.project.class(class).name.clone()), set.known());
-            local.set(axis, AxisState { set, shard: None, origin: Some(origin) });
+            local.set(axis, AxisState { set, shard: None, nest: 0, origin: Some(origin) });
         }
         self.new_tensor(TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
     }

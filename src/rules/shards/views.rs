@@ -1,0 +1,266 @@
+//! Operations that move elements: views, joins, parts, subscripts. In: a call. Out: where the split dim goes.
+//! Never: values. Source: torch 2.15 `torch.distributed.tensor._ops._view_ops`, `_tensor_ops`. Next: `whole.rs`.
+
+use super::{Index, Piece, Placed, Refusal, ShardCall, named};
+use crate::rules::shapes::{Given, ShapeRule};
+use crate::types::{Dim, normalize_dim};
+
+pub(super) fn moved(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
+    match call.rule.shape {
+        ShapeRule::Cat => return joined(call, false),
+        ShapeRule::Stack => return joined(call, true),
+        _ => {}
+    }
+    let Some(piece) = call.pieces.first() else { return Ok(Placed::Unknown) };
+    let Some(shard) = piece.shard else { return Ok(Placed::Unknown) };
+    let rank = piece.shape.rank();
+    let dim = |name: &str| int(call, name).and_then(|d| normalize_dim(d, rank));
+    let keep = |place: Option<usize>| Ok(place.map_or(Placed::Unknown, Placed::Split));
+    match call.rule.shape {
+        ShapeRule::Transpose => keep(dim("dim0").zip(dim("dim1")).map(|(a, b)| swapped(shard, a, b))),
+        ShapeRule::T | ShapeRule::Mt if rank < 2 => keep(Some(shard)),
+        ShapeRule::Reversed => keep(Some(rank - 1 - shard)),
+        ShapeRule::T | ShapeRule::Mt => keep(Some(swapped(shard, rank - 2, rank - 1))),
+        ShapeRule::Permute => keep(sizes(call).and_then(|dims| {
+            dims.iter().position(|d| d.and_then(|d| normalize_dim(d, rank)) == Some(shard))
+        })),
+        ShapeRule::Squeeze => keep(squeezed(call, piece, shard)),
+        ShapeRule::Unsqueeze => {
+            let at = int(call, "dim").and_then(|d| normalize_dim(d, rank + 1));
+            keep(at.map(|at| if shard >= at { shard + 1 } else { shard }))
+        }
+        ShapeRule::View => match sizes(call) {
+            Some(to) => reshaped(call, piece, shard, &to),
+            None => Ok(Placed::Unknown),
+        },
+        ShapeRule::ViewAs => match call.pieces.get(1) {
+            Some(like) if like.shape == piece.shape => {
+                if like.shard == Some(shard) { Ok(Placed::Split(shard)) } else { Err(Refusal::OtherWhole(1)) }
+            }
+            _ => Ok(Placed::Unknown),
+        },
+        ShapeRule::Flatten => flattened(call, piece, shard),
+        ShapeRule::Expand => expanded(call, piece, shard),
+        ShapeRule::Repeat | ShapeRule::Tile => repeated(call, rank, shard),
+        ShapeRule::Narrow | ShapeRule::IndexSelect | ShapeRule::Select => match dim("dim") {
+            Some(at) if at == shard => Err(Refusal::Taken),
+            Some(at) if call.rule.shape == ShapeRule::Select => Ok(Placed::Split(shard - usize::from(at < shard))),
+            Some(_) => Ok(Placed::Split(shard)),
+            None => Ok(Placed::Unknown),
+        },
+        ShapeRule::Split | ShapeRule::Chunk | ShapeRule::Unbind => {
+            let at = match named(call, "dim") {
+                Given::Absent => Some(0),
+                _ => dim("dim"),
+            };
+            match at {
+                Some(at) if at == shard => Err(Refusal::Taken),
+                Some(at) if call.rule.shape == ShapeRule::Unbind => {
+                    Ok(Placed::Split(shard - usize::from(at < shard)))
+                }
+                Some(_) => Ok(Placed::Split(shard)),
+                None => Ok(Placed::Unknown),
+            }
+        }
+        ShapeRule::Getitem => subscripted(call.index, rank, shard),
+        _ => Ok(Placed::Unknown),
+    }
+}
+
+fn swapped(shard: usize, a: usize, b: usize) -> usize {
+    if shard == a {
+        b
+    } else if shard == b {
+        a
+    } else {
+        shard
+    }
+}
+
+fn int(call: &ShardCall<'_>, name: &str) -> Option<i64> {
+    match named(call, name) {
+        Given::Int(n) => *n,
+        Given::Absent => call.rule.args.params[call.rule.args.index(name)?].default.as_deref()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The sizes, or dims, that the call gives as a list or one by one.
+fn sizes(call: &ShardCall<'_>) -> Option<Vec<Dim>> {
+    call.given.iter().skip(1).find_map(|g| match g {
+        Given::Ints(list) => Some(list.clone()),
+        Given::Int(n) => Some(vec![*n]),
+        _ => None,
+    })
+}
+
+fn squeezed(call: &ShardCall<'_>, piece: &Piece, shard: usize) -> Option<usize> {
+    let rank = piece.shape.rank();
+    let one = |d: &usize| piece.broadcasts(*d);
+    let gone: Vec<usize> = match named(call, "dim") {
+        Given::Absent | Given::Nothing => {
+            if piece.shape.0.contains(&None) || piece.size(shard) == Some(1) {
+                return None;
+            }
+            (0..rank).filter(one).collect()
+        }
+        Given::Int(d) => {
+            let at = normalize_dim((*d)?, rank)?;
+            piece.size(at)?;
+            Some(at).into_iter().filter(one).collect()
+        }
+        _ => return None,
+    };
+    Some(shard - gone.iter().filter(|d| **d < shard).count())
+}
+
+/// Sizes on one rank before and after: groups of dims with the same number of elements.
+fn reshaped(call: &ShardCall<'_>, piece: &Piece, shard: usize, to: &[Dim]) -> Result<Placed, Refusal> {
+    let Some(from) = piece.shape.0.iter().copied().collect::<Option<Vec<i64>>>() else { return Ok(Placed::Unknown) };
+    let Some(to) = resolved(&from, to) else { return Ok(Placed::Unknown) };
+    if from[shard] == 1 {
+        // The dim has as many elements as the axis has ranks, and nothing says where it is in the new shape.
+        return if call.runtime { Err(Refusal::Strided) } else { Ok(Placed::Unknown) };
+    }
+    let Some((inputs, outputs)) = groups(&from, &to).into_iter().find(|(i, _)| i.contains(&shard)) else {
+        return Ok(Placed::Unknown);
+    };
+    let first = inputs.first() == Some(&shard);
+    match outputs.as_slice() {
+        [out] if first => Ok(Placed::Split(*out)),
+        [_] => Err(Refusal::Strided),
+        [] => Ok(Placed::Unknown),
+        [out, ..] if first && !call.runtime => Ok(Placed::Split(*out)),
+        _ => Err(Refusal::CutApart),
+    }
+}
+
+/// Sizes with `-1` filled in.
+fn resolved(from: &[i64], to: &[Dim]) -> Option<Vec<i64>> {
+    let total = from.iter().try_fold(1i64, |n, d| n.checked_mul(*d))?;
+    let mut to = to.iter().copied().collect::<Option<Vec<i64>>>()?;
+    let known = to.iter().filter(|d| **d != -1).try_fold(1i64, |n, d| n.checked_mul(*d))?;
+    for d in &mut to {
+        if *d == -1 {
+            *d = total.checked_div(known)?;
+        }
+    }
+    Some(to)
+}
+
+/// Groups of dims of both shapes with equal numbers of elements, without dims of one element.
+fn groups(from: &[i64], to: &[i64]) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let many = |sizes: &[i64]| (0..sizes.len()).filter(|i| sizes[*i] != 1).collect::<Vec<_>>();
+    let (mut left, mut right) = (many(from).into_iter().peekable(), many(to).into_iter().peekable());
+    let mut out = Vec::new();
+    while let (Some(a), Some(b)) = (left.next(), right.next()) {
+        let (mut inputs, mut outputs) = (vec![a], vec![b]);
+        let (mut f, mut t) = (from[a], to[b]);
+        while f != t {
+            let next = if f < t { left.next() } else { right.next() };
+            let Some(next) = next else { return out };
+            if f < t {
+                inputs.push(next);
+                f = f.saturating_mul(from[next]);
+            } else {
+                outputs.push(next);
+                t = t.saturating_mul(to[next]);
+            }
+        }
+        out.push((inputs, outputs));
+    }
+    out
+}
+
+fn flattened(call: &ShardCall<'_>, piece: &Piece, shard: usize) -> Result<Placed, Refusal> {
+    let rank = piece.shape.rank();
+    let bound = |name: &str, default: i64| normalize_dim(int(call, name).unwrap_or(default), rank);
+    let (Some(start), Some(end)) = (bound("start_dim", 0), bound("end_dim", -1)) else { return Ok(Placed::Unknown) };
+    if shard < start {
+        return Ok(Placed::Split(shard));
+    }
+    if shard > end {
+        return Ok(Placed::Split(shard - (end - start)));
+    }
+    let before = (start..shard).map(|d| piece.size(d)).collect::<Option<Vec<i64>>>();
+    match before {
+        Some(sizes) if sizes.iter().all(|n| *n == 1) => Ok(Placed::Split(start)),
+        Some(_) => Err(Refusal::Strided),
+        None => Ok(Placed::Unknown),
+    }
+}
+
+fn expanded(call: &ShardCall<'_>, piece: &Piece, shard: usize) -> Result<Placed, Refusal> {
+    let Some(to) = sizes(call) else { return Ok(Placed::Unknown) };
+    let Some(added) = to.len().checked_sub(piece.shape.rank()) else { return Ok(Placed::Unknown) };
+    let place = shard + added;
+    if call.runtime && added > 0 && to[place] != Some(-1) {
+        // The run time scales the size at the old place of the dim.
+        return Err(Refusal::Repeated);
+    }
+    Ok(Placed::Split(place))
+}
+
+fn repeated(call: &ShardCall<'_>, rank: usize, shard: usize) -> Result<Placed, Refusal> {
+    let Some(times) = sizes(call) else { return Ok(Placed::Unknown) };
+    let result = times.len().max(rank);
+    let place = shard + (result - rank);
+    match (place + times.len()).checked_sub(result).map_or(Some(1), |at| times[at]) {
+        Some(1) => Ok(Placed::Split(place)),
+        Some(_) => Err(Refusal::Repeated),
+        None => Ok(Placed::Unknown),
+    }
+}
+
+/// Tensors joined along a dim that they have, or a new one.
+fn joined(call: &ShardCall<'_>, new_dim: bool) -> Result<Placed, Refusal> {
+    let Some(first) = call.pieces.iter().find_map(|p| Some((p.shard?, p.shape.rank()))) else {
+        return Ok(Placed::Unknown);
+    };
+    let (shard, rank) = first;
+    let given = match named(call, "dim") {
+        Given::Absent => Some(0),
+        Given::Int(d) => *d,
+        _ => None,
+    };
+    let Some(at) = given.and_then(|d| normalize_dim(d, rank + usize::from(new_dim))) else {
+        return Ok(Placed::Unknown);
+    };
+    for (i, piece) in call.pieces.iter().enumerate() {
+        match piece.shard {
+            Some(other) if other != shard => return Err(Refusal::OtherSplit(i)),
+            None => return Err(Refusal::OtherWhole(i)),
+            Some(_) => {}
+        }
+    }
+    match (new_dim, shard) {
+        (true, shard) => Ok(Placed::Split(if shard >= at { shard + 1 } else { shard })),
+        (false, shard) if shard == at => Err(Refusal::Joined),
+        (false, shard) => Ok(Placed::Split(shard)),
+    }
+}
+
+/// `x[index]`.
+pub(super) fn subscripted(index: &[Index], rank: usize, shard: usize) -> Result<Placed, Refusal> {
+    let takes = |i: &&Index| matches!(i, Index::At | Index::Full | Index::Part | Index::Other);
+    let taken = index.iter().filter(takes).count();
+    let (mut dim, mut out) = (0, 0);
+    for part in index {
+        match part {
+            Index::New => out += 1,
+            Index::Ellipsis => {
+                let n = rank.saturating_sub(taken);
+                if (dim..dim + n).contains(&shard) {
+                    return Ok(Placed::Split(out + shard - dim));
+                }
+                (dim, out) = (dim + n, out + n);
+            }
+            Index::Other => return Ok(Placed::Unknown),
+            Index::At | Index::Part if dim == shard => return Err(Refusal::Taken),
+            Index::At => dim += 1,
+            Index::Full if dim == shard => return Ok(Placed::Split(out)),
+            Index::Full | Index::Part => (dim, out) = (dim + 1, out + 1),
+        }
+    }
+    Ok(if shard >= dim { Placed::Split(out + shard - dim) } else { Placed::Unknown })
+}
