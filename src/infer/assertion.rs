@@ -207,12 +207,10 @@ impl Machine<'_> {
             }
             let origin = Origin::new(by, reason.clone(), set.known());
             let origin = if known.set == set { known.origin.unwrap_or(origin) } else { origin };
-            let kept = known.shard.filter(|_| set == AxisType::V);
+            // The run-time checker keeps the spec of what it now takes for a pending sum, and refuses the next use.
+            let kept = known.shard.filter(|_| set == AxisType::V || (checked && set == AxisType::P));
             let nest = if shard.is_some() { declared.nest(axis) } else { known.nest };
-            t.local.set(
-                axis,
-                AxisState { set, shard: shard.or(kept), nest, origin: Some(origin) },
-            );
+            t.local.set(axis, AxisState { set, shard: shard.or(kept), nest, origin: Some(origin) });
         }
         if let (Some(rest), true) = (declared.rest, t.local.rest.set.is_unknown()) {
             t.local.rest = AxisState::new(atom_set(rest)).from(&Origin::new(by, reason, atom_set(rest).known()));

@@ -259,7 +259,8 @@ impl Machine<'_> {
         for axis in LocalType::axes_of([&old.local, &ty]) {
             let (was, now) = (old.local.get(&axis).clone(), ty.get(&axis).clone());
             let differs = !now.set.is_empty() && now.set.leq(AxisType::V.join(AxisType::P));
-            let becomes_varying = old.grad != Tri::Yes
+            let becomes_varying = self.w.modes.typecheck.is_none()
+                && old.grad != Tri::Yes
                 && was.set.leq(AxisType::EQUAL)
                 && (now.set == AxisType::V || differs && old.grad == Tri::No);
             if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {

@@ -25,6 +25,8 @@ pub enum Sharding {
     Refused { axis: Axis, op: Name, dim: usize, refusal: Refusal, operand: OperandAt, other: Option<OperandAt> },
     /// A varying value of which nothing says which dim is split.
     NoSpec { axis: Axis, operand: OperandAt },
+    /// A pending sum of which a dim is said to be split over the same axis.
+    SplitSum { axis: Axis, dim: i8, operand: OperandAt },
     /// A redistribution over an axis inside of which another one splits the same dim.
     NotInnermost { axis: Axis, inner: Axis, name: Name, dim: usize, operand: OperandAt },
     /// A stated spec that contradicts the one that the tensor has.
@@ -54,10 +56,18 @@ impl Machine<'_> {
     /// A finding was reported.
     pub(super) fn check_spec(&mut self, id: StmtId, tensor: ObjId, part: usize) -> Result<(), ()> {
         let Some(t) = self.w.heap.tensor(tensor).filter(|t| !t.untracked) else { return Ok(()) };
-        let lacking = t.local.listed().find(|(_, s)| s.set == AxisType::V && s.shard.is_none());
-        let Some((axis, state)) = lacking.map(|(a, s)| (a.clone(), s.clone())) else { return Ok(()) };
+        let at_odds = |s: &AxisState| (s.set == AxisType::V) != s.shard.is_some() && s.set.is_known();
+        let Some((axis, state)) = t.local.listed().find(|(_, s)| at_odds(s)).map(|(a, s)| (a.clone(), s.clone()))
+        else {
+            return Ok(());
+        };
+        let shard = state.shard;
         let operand = OperandAt { place: Some(self.part(id, part)), state, is_number: false, is_divisor: false };
-        self.report(self.place(id), FindingKind::Sharding(Sharding::NoSpec { axis, operand }));
+        let kind = match shard {
+            None => Sharding::NoSpec { axis, operand },
+            Some(dim) => Sharding::SplitSum { axis, dim, operand },
+        };
+        self.report(self.place(id), FindingKind::Sharding(kind));
         Err(())
     }
 
@@ -113,7 +123,8 @@ impl Machine<'_> {
             if split && tensors.iter().all(|t| t.shape.is_some()) {
                 let pieces: Vec<Piece> =
                     arguments.iter().zip(&tensors).map(|(a, t)| piece(a.param, t, &axis)).collect();
-                let shards = ShardCall { rule: call.rule, given: &given, pieces: &pieces, index: &index, runtime: true };
+                let shards =
+                    ShardCall { rule: call.rule, given: &given, pieces: &pieces, index: &index, runtime: true };
                 match propagate(&shards) {
                     Ok(Placed::Split(dim)) => state.shard = i8::try_from(dim).ok(),
                     Ok(Placed::Pending) => state = self.pending(id, state),
@@ -197,7 +208,9 @@ impl Machine<'_> {
                     return Err(());
                 }
             }
-            axes.sort_by(|a, b| if leads(&before, a, b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater });
+            axes.sort_by(
+                |a, b| if leads(&before, a, b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater },
+            );
             for (nest, axis) in axes.iter().enumerate() {
                 let mut state = out.get(axis).clone();
                 state.nest = u8::try_from(nest).unwrap_or(u8::MAX);

@@ -74,13 +74,16 @@ impl AxisState {
 
     /// Order: a smaller set, and at least as refined.
     pub fn leq(&self, other: &AxisState) -> bool {
-        self.set.is_empty() || (self.set.leq(other.set) && (other.shard.is_none() || (self.shard == other.shard && self.nest == other.nest)))
+        self.set.is_empty()
+            || (self.set.leq(other.set)
+                && (other.shard.is_none() || (self.shard == other.shard && self.nest == other.nest)))
     }
 
     /// The notation of one axis: `R`, `S(0)`, `R|V`.
     pub fn notation(&self) -> String {
         match self.shard {
-            Some(dim) if self.set == AxisType::V => format!("S({dim})"),
+            // A varying value that was declared a pending sum keeps what is known of its dims.
+            Some(dim) if self.set == AxisType::V || self.set == AxisType::P => format!("S({dim})"),
             _ => self.set.to_string(),
         }
     }

@@ -24,6 +24,17 @@ impl Words<'_> {
                 draft.help.push(format!("or, if it is a term of a sum: `reinterpret(..., {axis}, src=V, dst=P)`"));
                 draft
             }
+            Sharding::SplitSum { axis, dim, operand } => {
+                let value = self.name(operand);
+                let title =
+                    format!("{value} is a pending sum over `{axis}`, but its dim {dim} is said to be split over it");
+                let mut draft = Draft::new(&codes::SPEC_CONFLICT, title);
+                self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                draft.help.push(
+                    "a term of a sum is not split: sum over the dim first, or leave the value Varying".to_string(),
+                );
+                draft
+            }
             Sharding::NotInnermost { axis, inner, name, dim, operand } => {
                 let title = format!(
                     "`{name}` over `{axis}` would mix up dim {dim} of {}: `{inner}` splits it further inside",
@@ -42,18 +53,24 @@ impl Words<'_> {
                     listed(stated)
                 );
                 let mut draft = Draft::new(&codes::SPEC_CONFLICT, title);
-                draft.notes.push("a second statement may add what is not known; the order of axes on a dim counts".to_string());
-                draft.help.push("state the whole spec of the dim where the tensor is made, outermost axis first".to_string());
+                draft.notes.push(
+                    "a second statement may add what is not known; the order of axes on a dim counts".to_string(),
+                );
+                draft
+                    .help
+                    .push("state the whole spec of the dim where the tensor is made, outermost axis first".to_string());
                 draft
             }
             Sharding::NoOrder { dim, axes: [a, b], op } => {
-                let title = format!("`{a}` and `{b}` both split dim {dim} of the result of `{}`, in no known order", short(op));
+                let title =
+                    format!("`{a}` and `{b}` both split dim {dim} of the result of `{}`, in no known order", short(op));
                 let mut draft = Draft::new(&codes::AXIS_ORDER, title);
                 draft.help.push("split an operand over both axes, or gather one of them before".to_string());
                 draft
             }
             Sharding::OtherOrder { axes: [a, b], op } => {
-                let title = format!("the operands of `{}` are split over `{a}` and `{b}` in different order", short(op));
+                let title =
+                    format!("the operands of `{}` are split over `{a}` and `{b}` in different order", short(op));
                 let mut draft = Draft::new(&codes::AXIS_ORDER, title);
                 draft.help.push("give both the same order in their partition specs".to_string());
                 draft
@@ -85,7 +102,9 @@ impl Words<'_> {
                 format!("`{name}` meets {value}, split on dim {dim} over `{axis}`, with {with}, split on another dim")
             }
             Refusal::AddedTerm => {
-                format!("`{name}` contracts dim {dim} of {value}, split over `{axis}`, and every rank would add the same term")
+                format!(
+                    "`{name}` contracts dim {dim} of {value}, split over `{axis}`, and every rank would add the same term"
+                )
             }
             Refusal::Reduced(reduction) => format!(
                 "`{name}` over dim {dim} of {value}, split over `{axis}`, leaves {} of the parts, which is no type",
@@ -96,7 +115,9 @@ impl Words<'_> {
             }
             Refusal::CutApart => format!("`{name}` cuts dim {dim} of {value}, split over `{axis}`, into several dims"),
             Refusal::Taken => {
-                format!("`{name}` takes a part of dim {dim} of {value}, of which every rank of `{axis}` has another part")
+                format!(
+                    "`{name}` takes a part of dim {dim} of {value}, of which every rank of `{axis}` has another part"
+                )
             }
             Refusal::Repeated => format!("`{name}` repeats dim {dim} of {value}, split over `{axis}`"),
             Refusal::Joined => format!("`{name}` joins tensors along dim {dim}, over which `{axis}` splits {value}"),
@@ -113,10 +134,16 @@ impl Words<'_> {
         });
         let plain = value.trim_matches('`').to_string();
         draft.help.push(match refusal {
-            Refusal::OtherWhole(_) => format!("split {with} alike, or gather {value}: `all_gather({plain}, {axis}, src=S({dim}), dst=R)`"),
-            Refusal::Reduced(Reduction::Mean) => "sum instead, reduce, and divide by the number of elements of all ranks".to_string(),
+            Refusal::OtherWhole(_) => {
+                format!("split {with} alike, or gather {value}: `all_gather({plain}, {axis}, src=S({dim}), dst=R)`")
+            }
+            Refusal::Reduced(Reduction::Mean) => {
+                "sum instead, reduce, and divide by the number of elements of all ranks".to_string()
+            }
             Refusal::AddedTerm => format!("reduce the product over `{axis}` before adding"),
-            _ => format!("make dim {dim} whole first: `all_gather({plain}, {axis}, src=S({dim}), dst=R)`, or split another dim"),
+            _ => format!(
+                "make dim {dim} whole first: `all_gather({plain}, {axis}, src=S({dim}), dst=R)`, or split another dim"
+            ),
         });
         draft
     }

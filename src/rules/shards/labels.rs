@@ -114,7 +114,11 @@ fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term) -> R
         }
     }
     let rank = labels.iter().map(|(_, l)| l.iter().filter(|l| matches!(l, Label::Rest(_))).count()).max().unwrap_or(0);
-    let kept: Vec<&String> = output.letters.iter().filter(|l| labels.iter().any(|(_, f)| f.contains(&Label::Letter((*l).clone())))).collect();
+    let kept: Vec<&String> = output
+        .letters
+        .iter()
+        .filter(|l| labels.iter().any(|(_, f)| f.contains(&Label::Letter((*l).clone()))))
+        .collect();
     let place = match label {
         Label::Rest(from_end) if output.open => rank.checked_sub(from_end + 1),
         Label::Rest(_) => None,

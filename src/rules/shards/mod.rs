@@ -179,9 +179,7 @@ fn reduced(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     }
     match named(call, "keepdim") {
         Given::Bool(true) => Ok(Placed::Split(shard)),
-        Given::Absent | Given::Bool(false) => {
-            Ok(Placed::Split(shard - dims.iter().filter(|d| **d < shard).count()))
-        }
+        Given::Absent | Given::Bool(false) => Ok(Placed::Split(shard - dims.iter().filter(|d| **d < shard).count())),
         _ => Ok(Placed::Unknown),
     }
 }

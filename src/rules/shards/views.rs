@@ -21,9 +21,10 @@ pub(super) fn moved(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         ShapeRule::T | ShapeRule::Mt if rank < 2 => keep(Some(shard)),
         ShapeRule::Reversed => keep(Some(rank - 1 - shard)),
         ShapeRule::T | ShapeRule::Mt => keep(Some(swapped(shard, rank - 2, rank - 1))),
-        ShapeRule::Permute => keep(sizes(call).and_then(|dims| {
-            dims.iter().position(|d| d.and_then(|d| normalize_dim(d, rank)) == Some(shard))
-        })),
+        ShapeRule::Permute => keep(
+            sizes(call)
+                .and_then(|dims| dims.iter().position(|d| d.and_then(|d| normalize_dim(d, rank)) == Some(shard))),
+        ),
         ShapeRule::Squeeze => keep(squeezed(call, piece, shard)),
         ShapeRule::Unsqueeze => {
             let at = int(call, "dim").and_then(|d| normalize_dim(d, rank + 1));
@@ -35,7 +36,11 @@ pub(super) fn moved(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         },
         ShapeRule::ViewAs => match call.pieces.get(1) {
             Some(like) if like.shape == piece.shape => {
-                if like.shard == Some(shard) { Ok(Placed::Split(shard)) } else { Err(Refusal::OtherWhole(1)) }
+                if like.shard == Some(shard) {
+                    Ok(Placed::Split(shard))
+                } else {
+                    Err(Refusal::OtherWhole(1))
+                }
             }
             _ => Ok(Placed::Unknown),
         },
@@ -55,9 +60,7 @@ pub(super) fn moved(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
             };
             match at {
                 Some(at) if at == shard => Err(Refusal::Taken),
-                Some(at) if call.rule.shape == ShapeRule::Unbind => {
-                    Ok(Placed::Split(shard - usize::from(at < shard)))
-                }
+                Some(at) if call.rule.shape == ShapeRule::Unbind => Ok(Placed::Split(shard - usize::from(at < shard))),
                 Some(_) => Ok(Placed::Split(shard)),
                 None => Ok(Placed::Unknown),
             }
@@ -99,7 +102,10 @@ fn squeezed(call: &ShardCall<'_>, piece: &Piece, shard: usize) -> Option<usize> 
     let one = |d: &usize| piece.broadcasts(*d);
     let gone: Vec<usize> = match named(call, "dim") {
         Given::Absent | Given::Nothing => {
-            if piece.shape.0.contains(&None) || piece.size(shard) == Some(1) {
+            // Of a split dim each rank may have one element, and then torch drops it there; the dim of the whole tensor stays.
+            let dropped = piece.size(shard).is_none_or(|n| n == 1) && !call.runtime;
+            let unknown = (0..rank).any(|d| d != shard && piece.size(d).is_none());
+            if unknown || dropped {
                 return None;
             }
             (0..rank).filter(one).collect()
