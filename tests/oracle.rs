@@ -179,3 +179,9 @@ fn straight_line_programs_agree() {
 fn structured_programs_agree() {
     compare("structured", &Floor { verdict: 9_980, line: 9_980, types_known: 9_600 });
 }
+
+/// Straight-line programs with partition specs, under `typecheck(local=False)`.
+#[test]
+fn programs_with_global_types_agree() {
+    compare("global", &Floor { verdict: 9_950, line: 9_950, types_known: 9_900 });
+}

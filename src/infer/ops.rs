@@ -181,6 +181,7 @@ impl Machine<'_> {
             Ok(ty) => by_rank(&call, args, ty),
             Err(()) => {
                 self.spoil(&call, args);
+                call.lost = true;
                 LocalType::unknown()
             }
         };
@@ -194,6 +195,7 @@ impl Machine<'_> {
             && let Some(mut t) = self.w.heap.tensor(*id).cloned()
         {
             t.local = LocalType::unknown();
+            t.untracked = true;
             self.retype(*id, t);
         }
     }

@@ -120,7 +120,7 @@ impl Machine<'_> {
             let mut state = out.get(&axis).clone();
             (state.shard, state.nest) = (None, 0);
             let split = tensors.iter().any(|t| t.local.get(&axis).shard.is_some());
-            if split && tensors.iter().all(|t| t.shape.is_some()) {
+            if split {
                 let pieces: Vec<Piece> =
                     arguments.iter().zip(&tensors).map(|(a, t)| piece(a.param, t, &axis)).collect();
                 let shards =
@@ -132,8 +132,6 @@ impl Machine<'_> {
                     Ok(Placed::Unknown) => lost = true,
                     Err(refusal) => return self.refused(id, call, &axis, &arguments, &pieces, refusal),
                 }
-            } else if split {
-                lost = true;
             }
             out.set(&axis, state);
         }
@@ -307,9 +305,13 @@ impl Machine<'_> {
 }
 
 fn piece(param: usize, t: &TensorType, axis: &Axis) -> Piece {
-    let shape = t.shape.clone().unwrap_or_else(|| Shape(Vec::new()));
-    let shard = t.local.get(axis).shard.and_then(|d| crate::types::normalize_dim(i64::from(d), shape.rank()));
-    Piece { param, shape, shard }
+    let (unknown, shape) = (t.shape.is_none(), t.shape.clone().unwrap_or_else(|| Shape(Vec::new())));
+    let split = t.local.get(axis).shard.map(i64::from);
+    let shard = match unknown {
+        true => split.and_then(|d| usize::try_from(d).ok()),
+        false => split.and_then(|d| crate::types::normalize_dim(d, shape.rank())),
+    };
+    Piece { param, shape, unknown, shard }
 }
 
 /// Whether one axis lies outside another, by pairs that are known.

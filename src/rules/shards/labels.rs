@@ -46,7 +46,8 @@ impl Term {
             }
         }
         let rest = rank - letters.len();
-        if rest > 0 && !self.open {
+        let added = letters.iter().all(|l| output.letters.contains(l));
+        if rest > 0 && !self.open && !(added && output.open) {
             return None;
         }
         let mut labels: Vec<Label> = (0..rest).rev().map(Label::Rest).collect();
@@ -66,7 +67,7 @@ pub(super) fn by_notation(call: &ShardCall<'_>, notation: &str) -> Result<Placed
     if order.len() != call.pieces.len() || order.len() > terms.len() {
         return Ok(Placed::Unknown);
     }
-    follow(call.pieces, &order, &terms, &Term::words(output))
+    follow(call.pieces, &order, &terms, &Term::words(output), true)
 }
 
 /// By the equation of einsum, its first argument.
@@ -78,17 +79,21 @@ pub(super) fn by_equation(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         return Ok(Placed::Unknown);
     }
     let order: Vec<usize> = (0..terms.len()).collect();
-    follow(call.pieces, &order, &terms, &Term::of_equation(output))
+    follow(call.pieces, &order, &terms, &Term::of_equation(output), false)
 }
 
 /// Elementwise, with broadcasting from the last dim on.
 pub(super) fn elementwise(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     let any = Term { open: true, letters: Vec::new() };
     let order: Vec<usize> = (0..call.pieces.len()).collect();
-    follow(call.pieces, &order, &vec![any.clone(); order.len()], &any)
+    follow(call.pieces, &order, &vec![any.clone(); order.len()], &any, false)
 }
 
-fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term) -> Result<Placed, Refusal> {
+/// `adds`: a term without a contracted dim is added to the product of the others.
+fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term, adds: bool) -> Result<Placed, Refusal> {
+    if pieces.iter().any(|p| p.unknown) {
+        return Ok(Placed::Unknown);
+    }
     let mut labels = Vec::new();
     for (at, term) in order.iter().zip(terms) {
         match term.labels(pieces[*at].shape.rank(), output) {
@@ -130,6 +135,6 @@ fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term) -> R
     if let Some(place) = place {
         return Ok(Placed::Split(place));
     }
-    let added = terms.len() > 2 && labels.len() > 2 && labels.iter().any(|(_, found)| !found.contains(label));
+    let added = adds && terms.len() > 2 && labels.len() > 2 && labels.iter().any(|(_, found)| !found.contains(label));
     if added { Err(Refusal::AddedTerm) } else { Ok(Placed::Pending) }
 }

@@ -21,8 +21,10 @@ use crate::types::{Dim, Shape};
 pub struct Piece {
     /// The parameter that it was given for.
     pub param: usize,
-    /// The sizes on one rank.
+    /// The sizes on one rank; without dims where `unknown`.
     pub shape: Shape,
+    /// Nothing is known of the shape.
+    pub unknown: bool,
     /// The dim that is split over the axis.
     pub shard: Option<usize>,
 }
@@ -137,6 +139,9 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     if call.pieces.iter().all(|p| p.shard.is_none()) {
         return Ok(Placed::Whole);
     }
+    if call.pieces.iter().any(|p| p.unknown && p.shard.is_some()) {
+        return Ok(Placed::Unknown);
+    }
     if whole::couples(call) {
         return Err(Refusal::Coupled);
     }
@@ -151,8 +156,8 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         | ShapeRule::Like
         | ShapeRule::SameRank
         | ShapeRule::LastDim
-        | ShapeRule::Gather
-        | ShapeRule::Pad => labels::elementwise(call),
+        | ShapeRule::OneHot => labels::elementwise(call),
+        ShapeRule::ExpandAs if call.pieces.first().is_some_and(|p| p.shard.is_some()) => labels::elementwise(call),
         ShapeRule::ReduceOrBroadcast if call.pieces.len() > 1 => labels::elementwise(call),
         ShapeRule::Reduce | ShapeRule::ReduceOrBroadcast | ShapeRule::Scalar => reduced(call),
         ShapeRule::Loss => loss(call),

@@ -9,6 +9,8 @@ pub(super) fn moved(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     match call.rule.shape {
         ShapeRule::Cat => return joined(call, false),
         ShapeRule::Stack => return joined(call, true),
+        ShapeRule::Embedding => return looked_up(call),
+        ShapeRule::Gather | ShapeRule::IndexSelect => return selected(call),
         _ => {}
     }
     let Some(piece) = call.pieces.first() else { return Ok(Placed::Unknown) };
@@ -35,19 +37,27 @@ pub(super) fn moved(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
             None => Ok(Placed::Unknown),
         },
         ShapeRule::ViewAs => match call.pieces.get(1) {
-            Some(like) if like.shape == piece.shape => {
-                if like.shard == Some(shard) {
-                    Ok(Placed::Split(shard))
-                } else {
-                    Err(Refusal::OtherWhole(1))
-                }
-            }
+            Some(like) if like.shape == piece.shape => match like.shard {
+                Some(other) if other == shard => Ok(Placed::Split(shard)),
+                Some(_) => Ok(Placed::Unknown),
+                None => Err(Refusal::OtherWhole(1)),
+            },
             _ => Ok(Placed::Unknown),
         },
+        ShapeRule::Unflatten => unflattened(call, rank, shard),
+        ShapeRule::Movedim => {
+            let ends = dim("source").zip(dim("destination"));
+            keep(ends.map(|(from, to)| {
+                let mut order: Vec<usize> = (0..rank).filter(|d| *d != from).collect();
+                order.insert(to, from);
+                order.iter().position(|d| *d == shard).unwrap_or(shard)
+            }))
+        }
+        ShapeRule::Pad => padded(call, rank, shard),
         ShapeRule::Flatten => flattened(call, piece, shard),
         ShapeRule::Expand => expanded(call, piece, shard),
         ShapeRule::Repeat | ShapeRule::Tile => repeated(call, rank, shard),
-        ShapeRule::Narrow | ShapeRule::IndexSelect | ShapeRule::Select => match dim("dim") {
+        ShapeRule::Narrow | ShapeRule::Select => match dim("dim") {
             Some(at) if at == shard => Err(Refusal::Taken),
             Some(at) if call.rule.shape == ShapeRule::Select => Ok(Placed::Split(shard - usize::from(at < shard))),
             Some(_) => Ok(Placed::Split(shard)),
@@ -193,6 +203,69 @@ fn flattened(call: &ShardCall<'_>, piece: &Piece, shard: usize) -> Result<Placed
         Some(sizes) if sizes.iter().all(|n| *n == 1) => Ok(Placed::Split(start)),
         Some(_) => Err(Refusal::Strided),
         None => Ok(Placed::Unknown),
+    }
+}
+
+fn unflattened(call: &ShardCall<'_>, rank: usize, shard: usize) -> Result<Placed, Refusal> {
+    let sizes = ["sizes", "unflattened_size"].iter().find_map(|name| match named(call, name) {
+        Given::Ints(sizes) => Some(sizes.clone()),
+        _ => None,
+    });
+    let at = int(call, "dim").and_then(|d| normalize_dim(d, rank));
+    let (Some(sizes), Some(at)) = (sizes, at) else { return Ok(Placed::Unknown) };
+    match shard {
+        shard if shard < at => Ok(Placed::Split(shard)),
+        shard if shard > at => Ok(Placed::Split((shard + sizes.len()).saturating_sub(1))),
+        shard if sizes.first() == Some(&Some(-1)) => Ok(Placed::Split(shard)),
+        _ => Err(Refusal::CutApart),
+    }
+}
+
+/// Sizes to add before and after each dim, from the last on.
+fn padded(call: &ShardCall<'_>, rank: usize, shard: usize) -> Result<Placed, Refusal> {
+    let Given::Ints(pads) = named(call, "pad") else { return Ok(Placed::Unknown) };
+    let from_end = rank - 1 - shard;
+    let both = pads.iter().skip(2 * from_end).take(2);
+    if both.clone().all(|n| *n == Some(0)) {
+        Ok(Placed::Split(shard))
+    } else if both.clone().any(Option::is_none) {
+        Ok(Placed::Unknown)
+    } else {
+        Err(Refusal::Coupled)
+    }
+}
+
+/// Rows of a table by index.
+fn looked_up(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
+    let piece = |name: &str| {
+        let param = call.rule.args.index(name)?;
+        call.pieces.iter().find(|p| p.param == param)
+    };
+    let (Some(index), Some(weight)) = (piece("input"), piece("weight")) else { return Ok(Placed::Unknown) };
+    match (index.shard, weight.shard) {
+        (_, Some(0)) => Err(Refusal::Taken),
+        (None, Some(_)) if !index.unknown => Ok(Placed::Split(index.shape.rank())),
+        (Some(dim), None) => Ok(Placed::Split(dim)),
+        (Some(_), Some(_)) => Err(Refusal::OtherSplit(call.pieces.iter().position(|p| p == weight).unwrap_or(0))),
+        _ => Ok(Placed::Unknown),
+    }
+}
+
+/// Elements along a dim by index: `gather` has an index of the same rank, `index_select` of one dim.
+fn selected(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
+    let [input, index] = call.pieces else { return Ok(Placed::Unknown) };
+    let rank = input.shape.rank();
+    let Some(at) = int(call, "dim").and_then(|d| normalize_dim(d, rank)) else { return Ok(Placed::Unknown) };
+    let gathers = call.rule.shape == ShapeRule::Gather;
+    match (input.shard, index.shard) {
+        (Some(shard), _) if shard == at => Err(Refusal::Taken),
+        (Some(shard), None) if !gathers => Ok(Placed::Split(shard)),
+        (None, Some(0)) if !gathers => Ok(Placed::Split(at)),
+        (Some(shard), Some(other)) if gathers && shard == other => Ok(Placed::Split(shard)),
+        (None, Some(other)) if gathers && other == at => Ok(Placed::Split(at)),
+        (Some(_), Some(_)) => Err(Refusal::OtherSplit(1)),
+        (Some(_), None) => Err(Refusal::OtherWhole(1)),
+        (None, _) => Err(Refusal::OtherWhole(0)),
     }
 }
 

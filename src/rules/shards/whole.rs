@@ -19,6 +19,9 @@ pub enum Whole {
 
 /// Whether the split dim of the first tensor is one over which the operation couples elements.
 pub(super) fn couples(call: &ShardCall<'_>) -> bool {
+    if call.rule.whole.contains(&Whole::All) {
+        return call.pieces.iter().any(|p| p.shard.is_some());
+    }
     let Some(first) = call.pieces.first() else { return false };
     let (Some(shard), rank) = (first.shard, first.shape.rank()) else { return false };
     call.rule.whole.iter().any(|entry| match entry {
