@@ -2,8 +2,8 @@
 //! the flags it depends on. Never: prose; `diagnostics/` chooses the words. Next: `diagnostics/`.
 
 use super::formula::Facts;
+use super::layout::Layout;
 use super::practice::found::Practice;
-use super::sharding::Sharding;
 use crate::rules::Violation;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Spmd, Term};
@@ -121,7 +121,7 @@ pub enum FindingKind {
     /// A mistake that shows in how the code is written.
     Practice(Practice),
     /// Split dims that do not fit.
-    Sharding(Sharding),
+    Layout(Layout),
 }
 
 impl FindingKind {
@@ -173,7 +173,7 @@ pub enum ArgumentProblem {
     UnorderedShards(i8),
     /// The tensor has no type on the axis.
     NoType(Axis),
-    /// Sharding claimed for a value of another type.
+    /// Layout claimed for a value of another type.
     ShardOf(Spmd),
 }
 

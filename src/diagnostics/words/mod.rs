@@ -6,12 +6,12 @@ mod autograd;
 pub use autograd::chain;
 mod collective;
 mod contract;
+mod layout;
 mod operator;
 mod practice;
 mod practice_calls;
 mod practice_placements;
 mod practice_scales;
-mod sharding;
 
 use super::codes::{self, Code};
 use super::when::configurations;
@@ -73,7 +73,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::AnnotationMisfit { .. }
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
-        FindingKind::Sharding(sharding) => words.sharding(finding, sharding),
+        FindingKind::Layout(layout) => words.layout(finding, layout),
     };
     words.finish(finding, draft)
 }

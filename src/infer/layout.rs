@@ -1,7 +1,7 @@
 //! Global types: which tensor dim is split over which axis, through operations and collectives, where the code is checked with
 //! partition specs (`typecheck(local=False)`, or `global = true` in the configuration).
 //!
-//! In: a typed operation and its arguments. Out: the split dims of its result, or a [`Sharding`] finding. Never: how a dim moves,
+//! In: a typed operation and its arguments. Out: the split dims of its result, or a [`Layout`] finding. Never: how a dim moves,
 //! which `rules/shards` says. Source: DESIGN.md section 8; spmd_types 0.3.1 `_checker._infer_global_output_type`,
 //! `_validate_partition_spec_for_global_spmd`, `_typecheck_spmd_function`. Next: `rules/shards/mod.rs`.
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// What is wrong with the split dims.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sharding {
+pub enum Layout {
     /// Ranks cannot compute their part of the result from their part of the operands.
     Refused { axis: Axis, op: Name, dim: usize, refusal: Refusal, operand: OperandAt, other: Option<OperandAt> },
     /// A varying value of which nothing says which dim is split.
@@ -64,10 +64,10 @@ impl Machine<'_> {
         let shard = state.shard;
         let operand = OperandAt { place: Some(self.part(id, part)), state, is_number: false, is_divisor: false };
         let kind = match shard {
-            None => Sharding::NoSpec { axis, operand },
-            Some(dim) => Sharding::SplitSum { axis, dim, operand },
+            None => Layout::NoSpec { axis, operand },
+            Some(dim) => Layout::SplitSum { axis, dim, operand },
         };
-        self.report(self.place(id), FindingKind::Sharding(kind));
+        self.report(self.place(id), FindingKind::Layout(kind));
         Err(())
     }
 
@@ -167,7 +167,7 @@ impl Machine<'_> {
         };
         let dim = pieces[first].shard.unwrap_or(0);
         let op = call.rule.name.clone();
-        let kind = FindingKind::Sharding(Sharding::Refused { axis: axis.clone(), op, dim, refusal, operand, other });
+        let kind = FindingKind::Layout(Layout::Refused { axis: axis.clone(), op, dim, refusal, operand, other });
         self.report(self.place(id), kind);
         Err(())
     }
@@ -186,8 +186,8 @@ impl Machine<'_> {
                 for pair in axes.windows(2) {
                     if leads(&before, &pair[1], &pair[0]) {
                         let axes = [pair[0].clone(), pair[1].clone()];
-                        let kind = Sharding::OtherOrder { axes, op: call.rule.name.clone() };
-                        self.report(self.place(id), FindingKind::Sharding(kind));
+                        let kind = Layout::OtherOrder { axes, op: call.rule.name.clone() };
+                        self.report(self.place(id), FindingKind::Layout(kind));
                         return Err(());
                     }
                     before.push((pair[0].clone(), pair[1].clone()));
@@ -201,8 +201,8 @@ impl Machine<'_> {
             for (i, a) in axes.iter().enumerate() {
                 let unordered = |b: &&Axis| !leads(&before, a, b) && !leads(&before, b, a);
                 if let Some(b) = axes[i + 1..].iter().find(unordered) {
-                    let kind = Sharding::NoOrder { dim, axes: [a.clone(), b.clone()], op: call.rule.name.clone() };
-                    self.report(self.place(id), FindingKind::Sharding(kind));
+                    let kind = Layout::NoOrder { dim, axes: [a.clone(), b.clone()], op: call.rule.name.clone() };
+                    self.report(self.place(id), FindingKind::Layout(kind));
                     return Err(());
                 }
             }
@@ -256,8 +256,8 @@ impl Machine<'_> {
         let name = short(&call.rule.name);
         if let Some((inner, _)) = inner {
             let (axis, inner, operand) = (axis.clone(), inner.clone(), self.input_at(id, call, Some(axis)));
-            let kind = Sharding::NotInnermost { axis, inner, name, dim, operand };
-            self.report(self.place(id), FindingKind::Sharding(kind));
+            let kind = Layout::NotInnermost { axis, inner, name, dim, operand };
+            self.report(self.place(id), FindingKind::Layout(kind));
             return Err(());
         }
         if source.shard.is_some_and(|d| usize::try_from(d) != Ok(dim)) {
@@ -295,8 +295,8 @@ impl Machine<'_> {
                 (false, _) => (at_dim != *axes).then_some((*dim, at_dim)),
             };
             if let Some((dim, known)) = conflict {
-                let kind = Sharding::SpecConflict { dim, known, stated: axes.clone(), operand };
-                self.report(at, FindingKind::Sharding(kind));
+                let kind = Layout::SpecConflict { dim, known, stated: axes.clone(), operand };
+                self.report(at, FindingKind::Layout(kind));
                 return Err(());
             }
         }

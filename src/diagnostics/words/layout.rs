@@ -4,17 +4,17 @@
 use super::super::codes;
 use super::{Draft, Words, label};
 use crate::infer::finding::{Finding, OperandAt};
-use crate::infer::sharding::Sharding;
+use crate::infer::layout::Layout;
 use crate::rules::shards::{Reduction, Refusal};
 use crate::types::Axis;
 
 impl Words<'_> {
-    pub fn sharding(&self, finding: &Finding, sharding: &Sharding) -> Draft {
-        match sharding {
-            Sharding::Refused { axis, op, dim, refusal, operand, other } => {
+    pub fn layout(&self, finding: &Finding, layout: &Layout) -> Draft {
+        match layout {
+            Layout::Refused { axis, op, dim, refusal, operand, other } => {
                 self.refused(finding, axis, op, *dim, *refusal, operand, other.as_ref())
             }
-            Sharding::NoSpec { axis, operand } => {
+            Layout::NoSpec { axis, operand } => {
                 let value = self.name(operand);
                 let title = format!("{value} differs by rank of `{axis}`, and nothing says which of its dims is split");
                 let mut draft = Draft::new(&codes::NO_SPEC, title);
@@ -24,7 +24,7 @@ impl Words<'_> {
                 draft.help.push(format!("or, if it is a term of a sum: `reinterpret(..., {axis}, src=V, dst=P)`"));
                 draft
             }
-            Sharding::SplitSum { axis, dim, operand } => {
+            Layout::SplitSum { axis, dim, operand } => {
                 let value = self.name(operand);
                 let title =
                     format!("{value} is a pending sum over `{axis}`, but its dim {dim} is said to be split over it");
@@ -35,7 +35,7 @@ impl Words<'_> {
                 );
                 draft
             }
-            Sharding::NotInnermost { axis, inner, name, dim, operand } => {
+            Layout::NotInnermost { axis, inner, name, dim, operand } => {
                 let title = format!(
                     "`{name}` over `{axis}` would mix up dim {dim} of {}: `{inner}` splits it further inside",
                     self.name(operand)
@@ -45,7 +45,7 @@ impl Words<'_> {
                 draft.help.push(format!("redistribute `{inner}` first: only the innermost axis of a dim can be moved"));
                 draft
             }
-            Sharding::SpecConflict { dim, known, stated, operand } => {
+            Layout::SpecConflict { dim, known, stated, operand } => {
                 let title = format!(
                     "dim {dim} of {} is split over {}, not over {}",
                     self.name(operand),
@@ -61,14 +61,14 @@ impl Words<'_> {
                     .push("state the whole spec of the dim where the tensor is made, outermost axis first".to_string());
                 draft
             }
-            Sharding::NoOrder { dim, axes: [a, b], op } => {
+            Layout::NoOrder { dim, axes: [a, b], op } => {
                 let title =
                     format!("`{a}` and `{b}` both split dim {dim} of the result of `{}`, in no known order", short(op));
                 let mut draft = Draft::new(&codes::AXIS_ORDER, title);
                 draft.help.push("split an operand over both axes, or gather one of them before".to_string());
                 draft
             }
-            Sharding::OtherOrder { axes: [a, b], op } => {
+            Layout::OtherOrder { axes: [a, b], op } => {
                 let title =
                     format!("the operands of `{}` are split over `{a}` and `{b}` in different order", short(op));
                 let mut draft = Draft::new(&codes::AXIS_ORDER, title);
