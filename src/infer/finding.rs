@@ -3,6 +3,7 @@
 
 use super::formula::Facts;
 use super::practice::found::Practice;
+use super::sharding::found::Sharding;
 use crate::rules::Violation;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Spmd, Term};
@@ -119,6 +120,8 @@ pub enum FindingKind {
     UnregisteredFunction { name: Name },
     /// A mistake that shows in how the code is written.
     Practice(Practice),
+    /// An annotation of a tensor or a mesh of devices that does not hold.
+    Sharding(Sharding),
 }
 
 impl FindingKind {

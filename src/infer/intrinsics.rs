@@ -75,6 +75,11 @@ impl Machine<'_> {
                 return self.container(id, rule, args);
             }
             "pure" => Value::Unknown,
+            does if does.starts_with("number-") || does.starts_with("sharding-") => {
+                self.lost_in_derivation(args, &super::collective::short(&rule.name));
+                self.forget(args);
+                Value::Unknown
+            }
             "barrier" | "init-process-group" => Value::NONE,
             "new-group" => Value::Unknown,
             "rooted-collective" if self.deriving.is_some() && rule.name.ends_with("broadcast") => {

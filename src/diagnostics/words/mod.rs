@@ -11,6 +11,7 @@ mod practice;
 mod practice_calls;
 mod practice_placements;
 mod practice_scales;
+mod sharding;
 
 use super::codes::{self, Code};
 use super::when::configurations;
@@ -72,6 +73,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::AnnotationMisfit { .. }
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
+        FindingKind::Sharding(mistake) => words.sharding(mistake),
     };
     words.finish(finding, draft)
 }
