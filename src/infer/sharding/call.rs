@@ -7,7 +7,7 @@ use super::run::Run;
 use super::state::{Frame, Layer, Mode, State};
 use super::value::{Id, Ids, Manual, Note, Val};
 use crate::ir::{Arg, ArgKind, LocalId, Operand, ParamKind, StmtId};
-use crate::project::FuncRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::rules::{Entry, ModuleRule, OpClass, OpRule, ShapeRule, Signature};
 use crate::source::Name;
 use rustc_hash::FxHashMap;
@@ -99,17 +99,7 @@ impl Run<'_> {
                 Some(Val::Bound(_, at)) => self.follow(at, Some(callee.clone()), args),
                 _ => Val::Unknown,
             },
-            Val::Class(class) => {
-                let object = self.id();
-                self.classes.insert(object, *class);
-                self.st.objects.insert(object, FxHashMap::default());
-                if let Some(Val::Bound(_, at)) = self.bound(object, &Name::new_static("__init__")) {
-                    self.follow(at, Some(Val::Object(object)), args);
-                } else {
-                    self.lose_all(args);
-                }
-                Val::Object(object)
-            }
+            Val::Class(class) => self.call_class(*class, args, false),
             Val::Layer(_) | Val::Wrapped(_) => Val::Unknown,
             _ => {
                 self.lose_all(args);
@@ -198,6 +188,31 @@ impl Run<'_> {
         let methods = &self.project.class(*class).methods;
         let (_, func) = methods.iter().find(|(n, _)| n == name)?;
         Some(Val::Bound(object, FuncRef { module: class.module, func: *func }))
+    }
+
+    /// An object of a class, of whose constructor the arguments are not known.
+    pub fn instance(&mut self, class: ClassRef) -> Val {
+        self.quiet += 1;
+        let object = self.call_class(class, &Args { all: Vec::new(), open: false }, true);
+        self.quiet -= 1;
+        object
+    }
+
+    fn call_class(&mut self, class: ClassRef, args: &Args, blind: bool) -> Val {
+        let object = self.id();
+        self.classes.insert(object, class);
+        self.st.objects.insert(object, FxHashMap::default());
+        match self.bound(object, &Name::new_static("__init__")) {
+            Some(Val::Bound(_, at)) => {
+                let saved = if blind { self.defaults.remove(&at) } else { None };
+                self.follow(at, Some(Val::Object(object)), args);
+                if let Some(saved) = saved {
+                    self.defaults.insert(at, saved);
+                }
+            }
+            _ => self.lose_all(args),
+        }
+        Val::Object(object)
     }
 
     /// A call of a function of the project.

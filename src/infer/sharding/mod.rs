@@ -5,6 +5,7 @@
 mod call;
 mod eval;
 mod exec;
+mod forward;
 pub mod found;
 mod library;
 mod mesh;
@@ -15,16 +16,17 @@ mod value;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts as Worlds;
-use crate::ir::{FuncKind, LocalKind};
-use crate::project::{FuncRef, ModuleId, Project};
+use super::practice::view::View;
+use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::{Files, Name, Place};
 use found::Sharding;
 use rayon::prelude::*;
 use run::{Facts, Run, body};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use state::{Frame, Mode};
-use value::{AxisNames, Val};
+use value::{AxisNames, Note, Val};
 
 /// Everything found in a project, in the order of its modules.
 pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
@@ -85,6 +87,34 @@ impl Library {
             mode: texts().any(|t| self.is_used(t) && self.modes.iter().any(|n| t.to_lowercase().contains(n.as_str()))),
             leaves_manual: says(&self.leaves),
             sets_mesh: says(&self.sets),
+            set_once: set_once(project),
+        }
+    }
+}
+
+/// Attributes that one statement of the project sets.
+fn set_once(project: &Project) -> FxHashSet<Name> {
+    let mut times: FxHashMap<Name, u32> = FxHashMap::default();
+    for (_, module) in project.modules.iter_enumerated() {
+        for func in module.ir.funcs.iter() {
+            attributes(&func.body, &mut times);
+        }
+    }
+    times.into_iter().filter(|(_, n)| *n == 1).map(|(name, _)| name).collect()
+}
+
+fn attributes(block: &Block, times: &mut FxHashMap<Name, u32>) {
+    for node in block {
+        match &node.stmt {
+            Stmt::SetAttr { name, .. } => *times.entry(name.clone()).or_default() += 1,
+            Stmt::If { then, orelse, .. } => [then, orelse].into_iter().for_each(|b| attributes(b, times)),
+            Stmt::For { body, orelse, .. } => [body, orelse].into_iter().for_each(|b| attributes(b, times)),
+            Stmt::While { head, body, orelse, .. } => [head, body, orelse].into_iter().for_each(|b| attributes(b, times)),
+            Stmt::With { body, .. } => attributes(body, times),
+            Stmt::Try { body, handlers, orelse, finally } => {
+                [body].into_iter().chain(handlers).chain([orelse, finally]).for_each(|b| attributes(b, times));
+            }
+            _ => {}
         }
     }
 }
@@ -109,14 +139,38 @@ fn of_module(
             run.st.mode = Mode::No;
             run.st.global_mesh = if facts.sets_mesh { Val::Unknown } else { Val::NONE };
         }
-        run.st.frames.push(Frame { at, locals: FxHashMap::default() });
+        let locals = receiver(&mut run, facts, at);
+        run.st.frames.push(Frame { at, locals });
         let _ = run.block(&f.body);
+        forward::forward_only(&View::new(project, rules, files, at), &mut run.found);
         if at == body(module) {
             exports(&mut run, module);
         }
     }
     unused(&mut run, module, files);
     run.found
+}
+
+/// The object of a method: what its constructor, and nothing else in the project, gives it.
+fn receiver(run: &mut Run<'_>, facts: &Facts, at: FuncRef) -> FxHashMap<LocalId, Val> {
+    let project = run.project;
+    let func = project.func(at);
+    let mut locals = FxHashMap::default();
+    let (Some(class), Some(own)) = (func.class, func.params.first()) else { return locals };
+    if func.name == "__init__" || !run::is_plain(project, at) {
+        return locals;
+    }
+    let object = run.instance(ClassRef { module: at.module, class });
+    if let Val::Object(id) = object
+        && let Some(held) = run.st.objects.get_mut(&id)
+    {
+        held.retain(|name, _| facts.set_once.contains(name));
+    }
+    for tensor in run.st.tensors.values_mut() {
+        tensor.note = Note::Unknown;
+    }
+    locals.insert(own.local, object);
+    locals
 }
 
 /// What the functions of a module see of its top level: names that it binds once.

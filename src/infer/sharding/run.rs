@@ -8,7 +8,7 @@ use crate::ir::{Block, FuncId, LocalKind, Operand, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::{Files, Idx, Name, Place};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ pub struct Facts {
     pub leaves_manual: bool,
     /// A global mesh is set.
     pub sets_mesh: bool,
+    /// Attributes that one statement sets.
+    pub set_once: FxHashSet<Name>,
 }
 
 /// A mesh with what is used of it.

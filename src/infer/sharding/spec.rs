@@ -240,12 +240,23 @@ fn twice(mesh: Option<&Mesh>, items: &[Val], dims: &Dims) -> Option<Name> {
     None
 }
 
-/// A spec as it is shown.
+/// A spec as it is written.
 fn text(mesh: &Mesh, dims: &[Vec<usize>]) -> Name {
+    let axis = |at: &usize| match mesh.names {
+        AxisNames::Known(_) => format!("'{}'", mesh.axis(*at)),
+        _ => at.to_string(),
+    };
     let one = |axes: &Vec<usize>| match axes.as_slice() {
         [] => "None".to_string(),
-        [axis] => mesh.axis(*axis).to_string(),
-        many => format!("({})", many.iter().map(|a| mesh.axis(*a).to_string()).collect::<Vec<_>>().join(", ")),
+        [only] => axis(only),
+        many => tuple(&many.iter().map(axis).collect::<Vec<_>>()),
     };
-    Name::from(format!("({})", dims.iter().map(one).collect::<Vec<_>>().join(", ")))
+    Name::from(tuple(&dims.iter().map(one).collect::<Vec<_>>()))
+}
+
+fn tuple(items: &[String]) -> String {
+    match items {
+        [only] => format!("({only},)"),
+        many => format!("({})", many.join(", ")),
+    }
 }
