@@ -20,6 +20,6 @@ pub use builtin::{FILES, builtin, without_mappings};
 pub use collective::{CollectiveRule, Form, Pattern, Transition};
 pub use layer::{LayerRule, MarkRule, ProtocolRule};
 pub use load::{RuleProblem, load};
-pub use shapes::ShapeRule;
 pub use operator::{Arg, Kind, Role, Violation, apply};
+pub use shapes::ShapeRule;
 pub use signature::{Bound, Signature};

@@ -73,7 +73,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::AnnotationMisfit { .. }
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
-        FindingKind::Sharding(mistake) => words.sharding(mistake),
+        FindingKind::Sharding(mistake) => sharding::sharding(mistake),
     };
     words.finish(finding, draft)
 }

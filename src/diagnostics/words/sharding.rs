@@ -2,91 +2,93 @@
 //! Never: detection. Next: `mod.rs`.
 
 use super::super::codes;
-use super::{Draft, Words};
+use super::Draft;
 use crate::infer::sharding::found::{Devices, Entry, Names, Sharding, Wrapper};
 use crate::source::{Label, Name, Place};
 
-impl Words<'_> {
-    pub fn sharding(&self, mistake: &Sharding) -> Draft {
-        match mistake {
-            Sharding::Devices(devices) => mesh_devices(devices),
-            Sharding::Names(names) => mesh_names(names),
-            Sharding::Length { given, rank, made } => length(*given, *rank, *made),
-            Sharding::Entry { entry, mesh } => spec_entry(entry, *mesh),
-            Sharding::Twice { axis } => {
-                let title = format!("axis `{axis}` is used twice in one partition spec");
-                let mut draft = Draft::new(&codes::AXIS_TWICE, title);
-                draft.primary = format!("`{axis}` occurs twice");
-                draft.notes.push("a mesh axis splits at most one dim of a tensor".to_string());
-                draft.help.push("write `None` for the dim that is whole".to_string());
-                draft
-            }
-            Sharding::Wrapper(wrapper) => wrapped(wrapper),
-            _ => self.unchecked(mistake),
-        }
+/// The draft of a mistake.
+pub fn sharding(mistake: &Sharding) -> Draft {
+    match mistake {
+        Sharding::Devices(devices) => mesh_devices(devices),
+        Sharding::Names(names) => mesh_names(names),
+        Sharding::Length { given, rank, made } => length(*given, *rank, *made),
+        Sharding::Entry { entry, mesh } => spec_entry(entry, *mesh),
+        Sharding::Twice { axis } => twice(axis),
+        Sharding::Wrapper(wrapper) => wrapped(wrapper),
+        Sharding::Unused { axis, size } => unused(axis, size),
+        Sharding::Uneven { dim, size, parts, axes } => uneven(*dim, *size, *parts, axes),
+        Sharding::Disagree { first, before, after } => disagree(*first, before, after),
+        Sharding::Mode { tensor } => mode(*tensor),
+        Sharding::Mixed { collective, annotated } => mixed(collective, *annotated),
+        Sharding::Unbalanced => unbalanced(None),
+        Sharding::NotManual { made } => unbalanced(Some(*made)),
+        Sharding::ForwardOnly { differentiable, imported } => forward_only(differentiable, *imported),
     }
+}
 
-    /// What the library does not assert.
-    fn unchecked(&self, mistake: &Sharding) -> Draft {
-        match mistake {
-            Sharding::Uneven { dim, size, parts, axes } => uneven(*dim, *size, *parts, axes),
-            Sharding::Disagree { first, before, after } => {
-                let title = format!("the tensor is annotated `{after}`, and was annotated `{before}`");
-                let mut draft = Draft::new(&codes::CONFLICTING_ANNOTATIONS, title);
-                draft.primary = format!("`{after}`");
-                draft.labels.push(Label { place: *first, message: format!("`{before}` before") });
-                draft.notes.push("only one of them can hold; data that is already placed is moved".to_string());
-                draft.help.push("keep one of the two, or call `clear_sharding` in between".to_string());
-                draft
-            }
-            Sharding::Mode { tensor } => mode(*tensor),
-            Sharding::Mixed { collective, annotated } => {
-                let title = format!("`{collective}` of processes on a tensor that is annotated for all devices");
-                let mut draft = Draft::new(&codes::PROCESS_COLLECTIVE, title);
-                draft.primary = "communicates between processes".to_string();
-                draft.labels.push(Label { place: *annotated, message: "annotated here".to_string() });
-                draft.notes.push(
-                    "an annotated tensor is one global tensor: the compiler adds the communication between its shards"
-                        .to_string(),
-                );
-                draft.help.push("leave the collective out, or enter manual sharding for this part".to_string());
-                draft
-            }
-            Sharding::Unbalanced => {
-                let title = "manual sharding is entered and never left".to_string();
-                let mut draft = Draft::new(&codes::UNBALANCED_MANUAL, title);
-                draft.primary = "what follows is one shard".to_string();
-                draft.help.push("pass the result to `disable_manual_sharding` before the graph ends".to_string());
-                draft
-            }
-            Sharding::NotManual { made } => {
-                let title = "manual sharding is left for a tensor that never entered it".to_string();
-                let mut draft = Draft::new(&codes::UNBALANCED_MANUAL, title);
-                draft.primary = "takes it for a shard".to_string();
-                draft.labels.push(Label { place: *made, message: "made whole here".to_string() });
-                draft.help.push("pass what `enable_manual_sharding` returned".to_string());
-                draft
-            }
-            Sharding::ForwardOnly { differentiable, imported } => {
-                let title =
-                    "the gradient of this activation is not annotated: `mark_sharding` is about the forward only";
-                let mut draft = Draft::new(&codes::FORWARD_ONLY, title.to_string());
-                draft.primary = "the compiler chooses the sharding of its gradient".to_string();
-                draft.labels.push(Label { place: *imported, message: "imported and not used".to_string() });
-                draft.help.push(format!("use `{differentiable}.apply(...)`, which annotates both"));
-                draft
-            }
-            Sharding::Unused { axis, size } => {
-                let title = format!("no partition spec uses axis `{axis}` of size {size}");
-                let mut draft = Draft::new(&codes::UNUSED_MESH_AXIS, title);
-                draft.primary = format!("`{axis}` splits nothing");
-                draft.notes.push(format!("every tensor is repeated on the {size} devices along `{axis}`"));
-                draft.help.push("use the axis in a spec, or leave it out of the mesh".to_string());
-                draft
-            }
-            other => Draft::new(&codes::PARTITION_SPEC_ENTRY, format!("an annotation that does not hold: {other:?}")),
-        }
-    }
+fn twice(axis: &str) -> Draft {
+    let mut draft = Draft::new(&codes::AXIS_TWICE, format!("axis `{axis}` is used twice in one partition spec"));
+    draft.primary = format!("`{axis}` occurs twice");
+    draft.notes.push("a mesh axis splits at most one dim of a tensor".to_string());
+    draft.help.push("write `None` for the dim that is whole".to_string());
+    draft
+}
+
+fn unused(axis: &str, size: &str) -> Draft {
+    let title = format!("no partition spec uses axis `{axis}` of size {size}");
+    let mut draft = Draft::new(&codes::UNUSED_MESH_AXIS, title);
+    draft.primary = format!("`{axis}` splits nothing");
+    draft.notes.push(format!("every tensor is repeated on the {size} devices along `{axis}`"));
+    draft.help.push("use the axis in a spec, or leave it out of the mesh".to_string());
+    draft
+}
+
+fn disagree(first: Place, before: &str, after: &str) -> Draft {
+    let title = format!("the tensor is annotated `{after}`, and was annotated `{before}`");
+    let mut draft = Draft::new(&codes::CONFLICTING_ANNOTATIONS, title);
+    draft.primary = format!("`{after}`");
+    draft.labels.push(Label { place: first, message: format!("`{before}` before") });
+    draft.notes.push("only one of them can hold; data that is already placed is moved".to_string());
+    draft.help.push("keep one of the two, or call `clear_sharding` in between".to_string());
+    draft
+}
+
+fn mixed(collective: &str, annotated: Place) -> Draft {
+    let title = format!("`{collective}` of processes on a tensor that is annotated for all devices");
+    let mut draft = Draft::new(&codes::PROCESS_COLLECTIVE, title);
+    draft.primary = "communicates between processes".to_string();
+    draft.labels.push(Label { place: annotated, message: "annotated here".to_string() });
+    draft.notes.push(
+        "an annotated tensor is one global tensor: the compiler adds the communication between its shards".to_string(),
+    );
+    draft.help.push("leave the collective out, or enter manual sharding for this part".to_string());
+    draft
+}
+
+/// Entered and not left, or left for a tensor that was made whole.
+fn unbalanced(made: Option<Place>) -> Draft {
+    let title = match made {
+        None => "manual sharding is entered and never left",
+        Some(_) => "manual sharding is left for a tensor that never entered it",
+    };
+    let mut draft = Draft::new(&codes::UNBALANCED_MANUAL, title.to_string());
+    draft.labels.extend(made.map(|place| Label { place, message: "made whole here".to_string() }));
+    let (primary, help) = match made {
+        None => ("what follows is one shard", "pass the result to `disable_manual_sharding` before the graph ends"),
+        Some(_) => ("takes it for a shard", "pass what `enable_manual_sharding` returned"),
+    };
+    draft.primary = primary.to_string();
+    draft.help.push(help.to_string());
+    draft
+}
+
+fn forward_only(differentiable: &str, imported: Place) -> Draft {
+    let title = "the gradient of this activation is not annotated: `mark_sharding` is about the forward only";
+    let mut draft = Draft::new(&codes::FORWARD_ONLY, title.to_string());
+    draft.primary = "the compiler chooses the sharding of its gradient".to_string();
+    draft.labels.push(Label { place: imported, message: "imported and not used".to_string() });
+    draft.help.push(format!("use `{differentiable}.apply(...)`, which annotates both"));
+    draft
 }
 
 fn mesh_devices(devices: &Devices) -> Draft {

@@ -18,13 +18,35 @@ const MAX_DEPTH: usize = 8;
 
 /// Methods that give the same module, elsewhere or in another type.
 const MOVES: &[&str] = &[
-    "to", "cuda", "cpu", "float", "half", "bfloat16", "double", "train", "eval", "requires_grad_", "contiguous", "detach", "clone",
+    "to",
+    "cuda",
+    "cpu",
+    "float",
+    "half",
+    "bfloat16",
+    "double",
+    "train",
+    "eval",
+    "requires_grad_",
+    "contiguous",
+    "detach",
+    "clone",
 ];
 
 /// Methods of modules that change nothing.
 const READS: &[&str] = &[
-    "parameters", "named_parameters", "modules", "named_modules", "children", "named_children", "buffers", "named_buffers", "state_dict",
-    "zero_grad", "get_parameter", "get_submodule",
+    "parameters",
+    "named_parameters",
+    "modules",
+    "named_modules",
+    "children",
+    "named_children",
+    "buffers",
+    "named_buffers",
+    "state_dict",
+    "zero_grad",
+    "get_parameter",
+    "get_submodule",
 ];
 
 /// Methods that leave a list as it is.
@@ -351,7 +373,10 @@ impl Run<'_> {
         self.onto_device(id, &Args { all: Vec::new(), open: false });
         let device = args.index(&rule.args, "device").and_then(|i| args.all.get(i));
         if let Some(device) = device {
-            let only = Args { all: vec![Given { kind: ArgKind::Positional, value: device.value.clone(), local: None }], open: false };
+            let only = Args {
+                all: vec![Given { kind: ArgKind::Positional, value: device.value.clone(), local: None }],
+                open: false,
+            };
             self.onto_device(id, &only);
         }
         let tensors = args.all.iter().filter_map(|g| match &g.value {

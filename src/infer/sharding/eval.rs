@@ -214,7 +214,9 @@ fn binary(op: BinOp, left: &Val, right: &Val) -> Val {
         }
         (BinOp::Add, Val::Tuple(a), Val::Tuple(b)) => Val::Tuple(a.iter().chain(b.iter()).cloned().collect()),
         (BinOp::Add, Val::List(a), Val::List(b)) => Val::List(a.iter().chain(b.iter()).cloned().collect()),
-        (BinOp::Mul, Val::Tuple(a), n) | (BinOp::Mul, n, Val::Tuple(a)) => repeated(a, n).map_or(Val::Unknown, Val::Tuple),
+        (BinOp::Mul, Val::Tuple(a), n) | (BinOp::Mul, n, Val::Tuple(a)) => {
+            repeated(a, n).map_or(Val::Unknown, Val::Tuple)
+        }
         (BinOp::Mul, Val::List(a), n) | (BinOp::Mul, n, Val::List(a)) => repeated(a, n).map_or(Val::Unknown, Val::List),
         _ => Val::Unknown,
     }

@@ -61,7 +61,7 @@ fn unused(view: &View<'_>) -> Option<(Name, Place)> {
 /// Where a name stands as a word.
 fn occurrences<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(name).map(|(at, _)| at).filter(move |at| {
-        !text[..*at].ends_with(inside) && !text[*at + name.len()..].starts_with(inside)
-    })
+    text.match_indices(name)
+        .map(|(at, _)| at)
+        .filter(move |at| !text[..*at].ends_with(inside) && !text[*at + name.len()..].starts_with(inside))
 }

@@ -36,6 +36,21 @@ pub enum Sharding {
     ForwardOnly { differentiable: Name, imported: Place },
 }
 
+impl Sharding {
+    /// Whether the library stops the program.
+    pub fn stops(&self) -> bool {
+        matches!(
+            self,
+            Sharding::Devices(_)
+                | Sharding::Names(_)
+                | Sharding::Length { .. }
+                | Sharding::Entry { .. }
+                | Sharding::Twice { .. }
+                | Sharding::Wrapper(_)
+        )
+    }
+}
+
 /// Mistakes about the devices of a mesh.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Devices {

@@ -109,7 +109,9 @@ fn attributes(block: &Block, times: &mut FxHashMap<Name, u32>) {
             Stmt::SetAttr { name, .. } => *times.entry(name.clone()).or_default() += 1,
             Stmt::If { then, orelse, .. } => [then, orelse].into_iter().for_each(|b| attributes(b, times)),
             Stmt::For { body, orelse, .. } => [body, orelse].into_iter().for_each(|b| attributes(b, times)),
-            Stmt::While { head, body, orelse, .. } => [head, body, orelse].into_iter().for_each(|b| attributes(b, times)),
+            Stmt::While { head, body, orelse, .. } => {
+                [head, body, orelse].into_iter().for_each(|b| attributes(b, times))
+            }
             Stmt::With { body, .. } => attributes(body, times),
             Stmt::Try { body, handlers, orelse, finally } => {
                 [body].into_iter().chain(handlers).chain([orelse, finally]).for_each(|b| attributes(b, times));
@@ -148,6 +150,8 @@ fn of_module(
         }
     }
     unused(&mut run, module, files);
+    // One finding is shown for a place: what stops the program goes before what does not.
+    run.found.sort_by_key(|(_, found)| !found.stops());
     run.found
 }
 

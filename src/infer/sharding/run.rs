@@ -162,8 +162,7 @@ impl<'a> Run<'a> {
     fn top_level(&self, module: ModuleId, name: &str) -> Option<Val> {
         let frame = self.st.frames.iter().find(|f| f.at == body(module))?;
         let func = self.project.func(frame.at);
-        let (local, _) =
-            func.locals.iter_enumerated().find(|(_, l)| l.name == name && l.kind != LocalKind::Temp)?;
+        let (local, _) = func.locals.iter_enumerated().find(|(_, l)| l.name == name && l.kind != LocalKind::Temp)?;
         frame.locals.get(&local).cloned()
     }
 
@@ -204,8 +203,7 @@ impl<'a> Run<'a> {
                 }
             }
             Val::Object(id) => {
-                let held: Vec<Val> =
-                    self.st.objects.get(id).map_or_else(Vec::new, |o| o.values().cloned().collect());
+                let held: Vec<Val> = self.st.objects.get(id).map_or_else(Vec::new, |o| o.values().cloned().collect());
                 for value in held {
                     self.escape(&value, depth + 1);
                 }

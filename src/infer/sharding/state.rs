@@ -130,7 +130,8 @@ impl State {
                 }
             }
             Val::Layer(id) => {
-                let params: Vec<Id> = self.layers.get(id).map_or_else(Vec::new, |l| l.params.values().copied().collect());
+                let params: Vec<Id> =
+                    self.layers.get(id).map_or_else(Vec::new, |l| l.params.values().copied().collect());
                 for id in params {
                     self.touch(&Val::Tensor(id), depth + 1);
                 }

@@ -103,7 +103,12 @@ pub enum Note {
     Without,
     Unknown,
     /// Where, in which mesh, and the axes of each dim.
-    Known { place: Place, mesh: Id, dims: Vec<Vec<usize>>, text: Name },
+    Known {
+        place: Place,
+        mesh: Id,
+        dims: Vec<Vec<usize>>,
+        text: Name,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
