@@ -4,6 +4,7 @@
 use super::formula::Facts;
 use super::layout::Layout;
 use super::practice::found::Practice;
+use super::sharding::found::Sharding;
 use crate::rules::Violation;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Spmd, Term};
@@ -122,6 +123,8 @@ pub enum FindingKind {
     Practice(Practice),
     /// Split dims that do not fit.
     Layout(Layout),
+    /// An annotation of a tensor or a mesh of devices that does not hold.
+    Sharding(Sharding),
 }
 
 impl FindingKind {

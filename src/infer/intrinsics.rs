@@ -90,12 +90,22 @@ impl Machine<'_> {
                 if let Some(value) = self.mesh_intrinsic(rule, other, first.as_ref(), &arg) {
                     return Eval::One(value);
                 }
-                self.lose(Reason::NoRule, other);
-                self.forget(args);
-                Value::Unknown
+                self.without_types(rule, args)
             }
         };
         Eval::One(value)
+    }
+
+    /// A function that says nothing of types here.
+    fn without_types(&mut self, rule: &IntrinsicRule, args: &CallArgs) -> Value {
+        match rule.does.split_once('-') {
+            Some(("number" | "sharding", _)) => {
+                self.lost_in_derivation(args, &super::collective::short(&rule.name));
+            }
+            _ => self.lose(Reason::NoRule, &rule.does),
+        }
+        self.forget(args);
+        Value::Unknown
     }
 
     /// Meshes, groups, ranks and sizes; `None` if the rule is about something else.

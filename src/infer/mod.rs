@@ -37,6 +37,7 @@ mod relevance;
 mod repair;
 mod root;
 pub mod settings;
+pub mod sharding;
 mod specs;
 mod statics;
 mod trie;

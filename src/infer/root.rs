@@ -77,6 +77,9 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     for finding in super::practice::practice(project, rules, files, settings, &out.findings) {
         out.report(finding);
     }
+    for finding in super::sharding::sharding(project, rules, files) {
+        out.report(finding);
+    }
     out
 }
 

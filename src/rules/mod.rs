@@ -22,4 +22,5 @@ pub use collective::{CollectiveRule, Form, Pattern, Transition};
 pub use layer::{LayerRule, MarkRule, ProtocolRule};
 pub use load::{RuleProblem, load};
 pub use operator::{Arg, Kind, Role, Violation, apply};
+pub use shapes::ShapeRule;
 pub use signature::{Bound, Signature};

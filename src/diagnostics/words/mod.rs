@@ -12,6 +12,7 @@ mod practice;
 mod practice_calls;
 mod practice_placements;
 mod practice_scales;
+mod sharding;
 
 use super::codes::{self, Code};
 use super::when::configurations;
@@ -74,6 +75,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
         FindingKind::Layout(layout) => words.layout(finding, layout),
+        FindingKind::Sharding(mistake) => sharding::sharding(mistake),
     };
     words.finish(finding, draft)
 }

@@ -1,0 +1,235 @@
+//! Programs that annotate tensors with a mesh and a partition spec, and leave the communication to the compiler: what the library
+//! asserts when the program runs, and what it does not. In: the project and the rules. Out: findings. Never: types; nothing is said
+//! of what is not a constant. Source: DESIGN.md section 8. Next: `found.rs`, `value.rs`.
+
+mod call;
+mod eval;
+mod exec;
+mod forward;
+pub mod found;
+mod library;
+mod mesh;
+mod run;
+mod spec;
+mod state;
+mod value;
+
+use super::finding::{Finding, FindingKind};
+use super::formula::Facts as Worlds;
+use super::practice::view::View;
+use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
+use crate::rules::{Entry, RuleBook};
+use crate::source::{Files, Name, Place};
+use found::Sharding;
+use rayon::prelude::*;
+use run::{Facts, Run, body};
+use rustc_hash::{FxHashMap, FxHashSet};
+use state::{Frame, Mode};
+use value::{AxisNames, Note, Val};
+
+/// Everything found in a project, in the order of its modules.
+pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
+    let library = Library::new(rules);
+    let modules: Vec<ModuleId> =
+        project.modules.ids().filter(|m| library.is_used(&files[project.file(*m)].text)).collect();
+    if modules.is_empty() {
+        return Vec::new();
+    }
+    let facts = library.facts(project, files);
+    let found: Vec<Vec<(Place, Sharding)>> =
+        modules.par_iter().map(|m| of_module(project, rules, files, &facts, *m)).collect();
+    found.into_iter().flatten().map(|(place, kind)| finding(place, kind)).collect()
+}
+
+/// Names of the library that rules describe.
+struct Library {
+    packages: Vec<Name>,
+    modes: Vec<Name>,
+    leaves: Vec<Name>,
+    sets: Vec<Name>,
+}
+
+impl Library {
+    fn new(rules: &RuleBook) -> Library {
+        let mut library = Library { packages: Vec::new(), modes: Vec::new(), leaves: Vec::new(), sets: Vec::new() };
+        for (name, entry) in rules.entries() {
+            let Entry::Intrinsic(rule) = entry else { continue };
+            let last = Name::from(name.rsplit('.').next().unwrap_or(name));
+            match rule.does.strip_prefix("sharding-") {
+                Some("mark" | "mesh" | "wrap" | "mark-gradients" | "annotate" | "enter-manual" | "leave-manual") => {
+                    let package = Name::from(name.split('.').next().unwrap_or(name));
+                    if !library.packages.contains(&package) {
+                        library.packages.push(package);
+                    }
+                }
+                _ => {}
+            }
+            match rule.does.as_str() {
+                "sharding-mode" => library.modes.push(Name::from(last.to_lowercase())),
+                "sharding-leave-manual" => library.leaves.push(last),
+                "sharding-set-mesh" => library.sets.push(last),
+                _ => {}
+            }
+        }
+        library
+    }
+
+    fn is_used(&self, text: &str) -> bool {
+        self.packages.iter().any(|p| text.contains(p.as_str()))
+    }
+
+    fn facts(&self, project: &Project, files: &Files) -> Facts {
+        let texts = || project.modules.ids().map(|m| &files[project.file(m)].text);
+        let says = |names: &[Name]| texts().any(|t| names.iter().any(|n| t.contains(n.as_str())));
+        Facts {
+            // The variable of the environment that turns it on has the name of the function.
+            mode: texts().any(|t| self.is_used(t) && self.modes.iter().any(|n| t.to_lowercase().contains(n.as_str()))),
+            leaves_manual: says(&self.leaves),
+            sets_mesh: says(&self.sets),
+            set_once: set_once(project),
+        }
+    }
+}
+
+/// Attributes that one statement of the project sets.
+fn set_once(project: &Project) -> FxHashSet<Name> {
+    let mut times: FxHashMap<Name, u32> = FxHashMap::default();
+    for (_, module) in project.modules.iter_enumerated() {
+        for func in module.ir.funcs.iter() {
+            attributes(&func.body, &mut times);
+        }
+    }
+    times.into_iter().filter(|(_, n)| *n == 1).map(|(name, _)| name).collect()
+}
+
+fn attributes(block: &Block, times: &mut FxHashMap<Name, u32>) {
+    for node in block {
+        match &node.stmt {
+            Stmt::SetAttr { name, .. } => *times.entry(name.clone()).or_default() += 1,
+            Stmt::If { then, orelse, .. } => [then, orelse].into_iter().for_each(|b| attributes(b, times)),
+            Stmt::For { body, orelse, .. } => [body, orelse].into_iter().for_each(|b| attributes(b, times)),
+            Stmt::While { head, body, orelse, .. } => {
+                [head, body, orelse].into_iter().for_each(|b| attributes(b, times))
+            }
+            Stmt::With { body, .. } => attributes(body, times),
+            Stmt::Try { body, handlers, orelse, finally } => {
+                [body].into_iter().chain(handlers).chain([orelse, finally]).for_each(|b| attributes(b, times));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The body of a module, then each of its functions by itself.
+fn of_module(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    facts: &Facts,
+    module: ModuleId,
+) -> Vec<(Place, Sharding)> {
+    let mut run = Run::new(project, rules, files, facts);
+    let ir = &project.modules[module].ir;
+    for (func, f) in ir.funcs.iter_enumerated() {
+        let at = FuncRef { module, func };
+        if f.kind == FuncKind::ClassBody {
+            continue;
+        }
+        run.reset();
+        if f.kind == FuncKind::Module {
+            run.st.mode = Mode::No;
+            run.st.global_mesh = if facts.sets_mesh { Val::Unknown } else { Val::NONE };
+        }
+        let locals = receiver(&mut run, facts, at);
+        run.st.frames.push(Frame { at, locals });
+        let _ = run.block(&f.body);
+        forward::forward_only(&View::new(project, rules, files, at), &mut run.found);
+        if at == body(module) {
+            exports(&mut run, module);
+        }
+    }
+    unused(&mut run, module, files);
+    // One finding is shown for a place: what stops the program goes before what does not.
+    run.found.sort_by_key(|(_, found)| !found.stops());
+    run.found
+}
+
+/// The object of a method: what its constructor, and nothing else in the project, gives it.
+fn receiver(run: &mut Run<'_>, facts: &Facts, at: FuncRef) -> FxHashMap<LocalId, Val> {
+    let project = run.project;
+    let func = project.func(at);
+    let mut locals = FxHashMap::default();
+    let (Some(class), Some(own)) = (func.class, func.params.first()) else { return locals };
+    if func.name == "__init__" || !run::is_plain(project, at) {
+        return locals;
+    }
+    let object = run.instance(ClassRef { module: at.module, class });
+    if let Val::Object(id) = object
+        && let Some(held) = run.st.objects.get_mut(&id)
+    {
+        held.retain(|name, _| facts.set_once.contains(name));
+    }
+    for tensor in run.st.tensors.values_mut() {
+        tensor.note = Note::Unknown;
+    }
+    locals.insert(own.local, object);
+    locals
+}
+
+/// What the functions of a module see of its top level: names that it binds once.
+fn exports(run: &mut Run<'_>, module: ModuleId) {
+    let project = run.project;
+    let func = project.func(body(module));
+    let Some(frame) = run.st.frames.first() else { return };
+    let mut all = run::Exports::default();
+    for (local, l) in func.locals.iter_enumerated().filter(|(_, l)| l.kind != LocalKind::Temp) {
+        if let Some(value @ (Val::Const(_) | Val::Devices(_) | Val::Tuple(_) | Val::Ids(_) | Val::Mesh(_))) =
+            frame.locals.get(&local)
+            && exec::times_bound(&func.body, local) == 1
+        {
+            all.insert(l.name.clone(), value.clone());
+        }
+    }
+    run.exports.insert(module, all);
+}
+
+/// Axes that no spec uses, of meshes that go nowhere else.
+fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
+    let own = &run.project.modules[module].name;
+    let last = own.rsplit('.').next().unwrap_or(own);
+    let others = run.project.modules.ids().filter(|m| *m != module);
+    let imported = others.into_iter().any(|m| files[run.project.file(m)].text.contains(last));
+    if imported {
+        return;
+    }
+    let mut found = Vec::new();
+    for used in run.meshes.values().filter(|u| u.annotates && !u.escaped) {
+        let (AxisNames::Known(names), Some(shape)) = (&used.mesh.names, &used.mesh.shape) else { continue };
+        for (axis, name) in names.iter().enumerate().filter(|(axis, _)| !used.axes.contains(axis)) {
+            let size = shape.get(axis).filter(|s| s.int() != Some(1)).and_then(mesh::shown);
+            if let Some(size) = size {
+                found.push((used.mesh.made, axis, Sharding::Unused { axis: name.clone(), size }));
+            }
+        }
+    }
+    found.sort_by_key(|(place, axis, _)| (place.span.start, *axis));
+    for (place, _, kind) in found {
+        run.report(place, kind);
+    }
+}
+
+/// A finding that holds in every configuration.
+fn finding(place: Place, kind: Sharding) -> Finding {
+    Finding {
+        kind: FindingKind::Sharding(kind),
+        place,
+        worlds: vec![Worlds::default()],
+        silent_worlds: Vec::new(),
+        others: Vec::new(),
+        calls: Vec::new(),
+        reducers: Vec::new(),
+        repairs: Vec::new(),
+        rests_on_hint: false,
+    }
+}

@@ -1,0 +1,173 @@
+//! What is known at one point of a program: variables of the calls under way, tensors, the mode. In: values. Out: [`State`], and the
+//! join of two. Never: evaluation. Next: `exec.rs`.
+
+use super::value::{Id, Note, Tensor, Val};
+use crate::ir::LocalId;
+use crate::project::FuncRef;
+use crate::rules::ModuleRule;
+use crate::source::{Name, Place};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The variables of one call.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub at: FuncRef,
+    pub locals: FxHashMap<LocalId, Val>,
+}
+
+/// A module of torch: its rule, the arguments of its constructor by parameter, and the parameters that were asked for.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    pub rule: Arc<ModuleRule>,
+    pub args: FxHashMap<Name, Val>,
+    pub made: Place,
+    pub params: FxHashMap<Name, Id>,
+}
+
+/// Whether annotations are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    No,
+    Yes,
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+pub struct State {
+    pub frames: Vec<Frame>,
+    pub tensors: FxHashMap<Id, Tensor>,
+    pub layers: FxHashMap<Id, Layer>,
+    pub objects: FxHashMap<Id, FxHashMap<Name, Val>>,
+    pub global_mesh: Val,
+    pub mode: Mode,
+    /// The first tensor on a device, made while the mode was off.
+    pub early: Option<Place>,
+}
+
+impl State {
+    pub fn new() -> State {
+        State {
+            frames: Vec::new(),
+            tensors: FxHashMap::default(),
+            layers: FxHashMap::default(),
+            objects: FxHashMap::default(),
+            global_mesh: Val::Unknown,
+            mode: Mode::Unknown,
+            early: None,
+        }
+    }
+
+    pub fn get(&self, local: LocalId) -> Option<&Val> {
+        self.frames.last()?.locals.get(&local)
+    }
+
+    pub fn set(&mut self, local: LocalId, value: Val) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.locals.insert(local, value);
+        }
+    }
+
+    /// What holds in both: the other one is a state of the same calls.
+    pub fn join(mut self, other: State) -> State {
+        for (mine, theirs) in self.frames.iter_mut().zip(&other.frames) {
+            agree(&mut mine.locals, &theirs.locals);
+        }
+        for (id, object) in &mut self.objects {
+            if let Some(theirs) = other.objects.get(id) {
+                agree(object, theirs);
+            }
+        }
+        for (id, theirs) in other.objects {
+            self.objects.entry(id).or_insert(theirs);
+        }
+        for (id, theirs) in other.tensors {
+            match self.tensors.get_mut(&id) {
+                Some(mine) if *mine != theirs => {
+                    if mine.note != theirs.note {
+                        mine.note = Note::Unknown;
+                    }
+                    if mine.shape != theirs.shape {
+                        mine.shape = None;
+                    }
+                    if mine.manual != theirs.manual {
+                        mine.manual = super::value::Manual::Unknown;
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    self.tensors.insert(id, theirs);
+                }
+            }
+        }
+        for (id, theirs) in other.layers {
+            match self.layers.get_mut(&id) {
+                Some(mine) => mine.params.extend(theirs.params),
+                None => {
+                    self.layers.insert(id, theirs);
+                }
+            }
+        }
+        if self.global_mesh != other.global_mesh {
+            self.global_mesh = Val::Unknown;
+        }
+        if self.mode != other.mode {
+            self.mode = Mode::Unknown;
+        }
+        self.early = self.early.filter(|e| other.early == Some(*e));
+        self
+    }
+
+    /// Something unknown may have been done to a value: to its annotations, its attributes, its elements.
+    pub fn touch(&mut self, value: &Val, depth: usize) {
+        if depth > 6 {
+            return;
+        }
+        match value {
+            Val::Tensor(id) => {
+                if let Some(t) = self.tensors.get_mut(id) {
+                    t.note = Note::Unknown;
+                }
+            }
+            Val::Layer(id) => {
+                let params: Vec<Id> =
+                    self.layers.get(id).map_or_else(Vec::new, |l| l.params.values().copied().collect());
+                for id in params {
+                    self.touch(&Val::Tensor(id), depth + 1);
+                }
+            }
+            Val::Object(id) => {
+                let held: Vec<Val> =
+                    self.objects.get_mut(id).map_or_else(Vec::new, |o| o.drain().map(|(_, v)| v).collect());
+                for v in held {
+                    self.touch(&v, depth + 1);
+                }
+            }
+            Val::Tuple(items) => items.iter().for_each(|i| self.touch(i, depth + 1)),
+            Val::List(items) => {
+                items.iter().for_each(|i| self.touch(i, depth + 1));
+                self.forget_list(value);
+            }
+            _ => {}
+        }
+    }
+
+    /// A list changed: no variable that may be it is known.
+    pub fn forget_list(&mut self, list: &Val) {
+        for frame in &mut self.frames {
+            for value in frame.locals.values_mut() {
+                if value == list {
+                    *value = Val::Unknown;
+                }
+            }
+        }
+        for object in self.objects.values_mut() {
+            object.retain(|_, v| v != list);
+        }
+    }
+}
+
+/// Keeps what two maps agree about.
+fn agree<K: Eq + std::hash::Hash>(mine: &mut FxHashMap<K, Val>, theirs: &FxHashMap<K, Val>) {
+    mine.retain(|key, value| theirs.get(key) == Some(value));
+}
