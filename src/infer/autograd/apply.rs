@@ -108,6 +108,9 @@ impl Machine<'_> {
 
     /// `Function.apply(...)`
     pub fn apply_function(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
+        if let Some(result) = self.applied_in_wrapper(class, args) {
+            return result;
+        }
         if self.deriving.is_some() {
             return self.forward_of(class, args);
         }

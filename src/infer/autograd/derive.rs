@@ -17,7 +17,7 @@ use crate::types::{AxisSet, Shape, Spmd, TensorType, Term};
 use std::sync::Arc;
 
 /// Numbers of dims that tensors are taken to have, until the bodies make sense.
-const RANKS: [usize; 3] = [2, 3, 4];
+pub const RANKS: [usize; 3] = [2, 3, 4];
 /// The class of the first argument of forward and backward.
 pub const CONTEXT: &str = "(autograd context)";
 
@@ -38,6 +38,8 @@ pub struct Case {
     pub axes: AxisSet,
     /// Tensor arguments that receive a gradient, by position among the arguments of `apply`.
     pub inputs: Vec<usize>,
+    /// The arguments whose gradients the terms of the backward are.
+    pub gradients: Vec<usize>,
     /// The output that is the tensor, and how many there are if they are a tuple.
     pub output: usize,
     pub outputs: Option<usize>,
@@ -285,13 +287,13 @@ impl Machine<'_> {
         Value::NONE
     }
 
-    fn term_tensor(&mut self, term: Term, rank: usize) -> Value {
+    pub fn term_tensor(&mut self, term: Term, rank: usize) -> Value {
         let shape = Some(Shape(vec![None; rank]));
         self.new_tensor(TensorType { term: Some(Arc::new(term)), shape, ..TensorType::unknown() })
     }
 
     /// The arguments of the forward: tensors that receive a gradient are what the terms are made of.
-    fn forward_values(
+    pub fn forward_values(
         &mut self,
         func: &Func,
         own: usize,
@@ -363,7 +365,7 @@ impl Machine<'_> {
     }
 
     /// Executes a method with these arguments; the worlds it leaves, with what it returns.
-    fn body(&mut self, at: FuncRef, given: &[Value]) -> Vec<(World, Value)> {
+    pub fn body(&mut self, at: FuncRef, given: &[Value]) -> Vec<(World, Value)> {
         let func = self.project.func(at);
         let call = self.stack.last().and_then(|a| a.call);
         self.stack.push(Activation { func: at, call });
@@ -456,6 +458,7 @@ impl Machine<'_> {
                 facts,
                 axes: AxisSet::default(),
                 inputs: gradients.iter().map(|(i, _)| *i).collect(),
+                gradients: gradients.iter().map(|(i, _)| *i).collect(),
                 output,
                 outputs: matches!(result, Value::Tuple(_)).then_some(results.len()),
                 rank,

@@ -2,7 +2,8 @@
 //! signatures by configuration. Never: names of frameworks. Source: DESIGN.md section 6.
 //!
 //! `symbols.rs` names what nothing resolves; `terms.rs` follows tensors as terms while the bodies run; `numeric.rs` decides by the definition which signatures a chain of
-//! collectives has; `meaning.rs` does so for bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result.
+//! collectives has; `meaning.rs` does so for bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result;
+//! `wrapper.rs` derives functions that apply a class.
 
 mod apply;
 mod count;
@@ -14,7 +15,9 @@ mod meaning;
 mod numeric;
 mod symbols;
 mod terms;
+mod wrapper;
 
 pub use apply::{Remembered, shown_dim};
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};
 pub use terms::{Deriving, Gap};
+pub use wrapper::Application;

@@ -44,6 +44,8 @@ pub struct Deriving {
     pub yields: Vec<Value>,
     /// Whether the last call led to nothing known.
     pub unresolved: bool,
+    /// What the function applies, if it is a wrapper rather than a class that is derived.
+    pub applied: Option<Vec<super::Application>>,
 }
 
 /// What a derivation could not follow.
