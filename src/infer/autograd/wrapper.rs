@@ -77,7 +77,12 @@ impl Machine<'_> {
         self.deriving.as_ref()?.applied.as_ref()?;
         let outer = self.deriving.take()?;
         let rank = outer.rank;
-        let arguments = args.args.iter().map(|a| self.term(&a.value)).collect();
+        // A number that is handed on is known by its name, like an argument of the class itself.
+        let own = |v: &Value| match v {
+            Value::Sym(path) => outer.params.iter().position(|p| p == path).map(|i| Arc::new(Term::Arg(i))),
+            _ => None,
+        };
+        let arguments = args.args.iter().map(|a| own(&a.value).unwrap_or_else(|| self.term(&a.value))).collect();
         let derived = self.derive(class, Some(args)).filter(|_| !args.open);
         self.deriving = Some(outer);
         let Some(derived) = derived else { return Some(Eval::One(Value::Unknown)) };
