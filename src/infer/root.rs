@@ -67,6 +67,9 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     }
     let roots = functions(project, &settings.relevance, &out);
     derivations(&Run { project, rules, files, settings, built: FxHashMap::default() }, &mut out);
+    for finding in super::autograd::claims(project, &out.derived) {
+        out.report(finding);
+    }
     let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
     run.roots(&roots.0, &mut out);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = roots.1.into_iter().partition(|f| out.executed.contains(f));

@@ -60,6 +60,8 @@ pub struct Case {
     pub backward: Vec<Arc<Term>>,
     pub forward_at: Place,
     pub backward_at: Place,
+    /// A collective of the backward that has no gradient itself.
+    pub raw: Option<Place>,
 }
 
 impl Case {
@@ -108,6 +110,8 @@ pub enum Trouble {
     OtherGroup(AxisSet, AxisSet),
     /// The backward returns so many gradients for so many arguments.
     Count { returned: usize, expected: usize },
+    /// A gradient for an argument that is no tensor, or none for the tensor that the result is made of.
+    Misplaced { given: Option<Name>, missing: Option<Name> },
 }
 
 /// The methods of a class that matter.
@@ -184,7 +188,14 @@ impl Machine<'_> {
             let context = self.context(given.len());
             given.insert(0, context);
         }
+        let nest = |m: &mut Self, by: isize| {
+            if let Some(d) = &mut m.deriving {
+                d.depth = d.depth.saturating_add_signed(by);
+            }
+        };
+        nest(self, 1);
         let outcomes = self.body(methods.forward, &given);
+        nest(self, -1);
         self.exits(outcomes)
     }
 
@@ -211,7 +222,19 @@ impl Machine<'_> {
         let func = self.project.func(methods.forward);
         let own = usize::from(methods.setup.is_none());
         let names: Vec<Name> = func.params.iter().skip(own).map(|p| p.name.clone()).collect();
-        let receives = gradients_of(self.project.func(methods.backward), names.len());
+        let mut receives = gradients_of(self.project.func(methods.backward), names.len());
+        let mut plain = self.plain_arguments(methods, own);
+        for (i, name) in names.iter().enumerate() {
+            if let (Some(value), Some(slot)) = (args.and_then(|a| a.get(i, name)), plain.get_mut(i)) {
+                *slot = Self::is_plain_value(value);
+            }
+        }
+        receives.iter_mut().zip(&plain).filter(|(_, plain)| **plain).for_each(|(slot, _)| *slot = false);
+        if !receives.contains(&true) {
+            // Gradients that all go to what is no tensor are those of the others.
+            let required = func.params.iter().skip(own).map(|p| !p.has_default && p.kind == ParamKind::Normal);
+            receives = required.zip(&plain).map(|(required, plain)| required && !plain).collect();
+        }
         self.deriving = Some(Deriving { params: names.clone(), rank, one_dim, ..Deriving::default() });
         self.w.modes.grad = false;
         let context = self.context(names.len());
@@ -239,7 +262,7 @@ impl Machine<'_> {
             };
             for world in worlds {
                 self.w = world;
-                self.backward_cases(methods, &context, &result, rank, (&forward_places, scale), &mut out, names.len());
+                self.backward_cases(methods, &context, &result, rank, (&forward_places, scale), &mut out, &plain);
             }
         }
         self.non_tensors = others;
@@ -257,6 +280,7 @@ impl Machine<'_> {
             d.places.clear();
             d.scales.clear();
             d.products.clear();
+            d.raw.clear();
         }
     }
 
@@ -417,8 +441,9 @@ impl Machine<'_> {
         rank: usize,
         (forward_places, forward_scale): (&[Place], Option<Place>),
         out: &mut Vec<Case>,
-        arguments: usize,
+        plain: &[bool],
     ) {
+        let arguments = plain.len();
         let results: Vec<Value> = match result {
             Value::Tuple(items) => items.to_vec(),
             one => vec![one.clone()],
@@ -470,11 +495,18 @@ impl Machine<'_> {
                 trouble: few.then_some(Trouble::Count { returned: returned.len(), expected: arguments }),
                 forward: terms[output].clone(),
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
+                raw: self.deriving.as_ref().and_then(|d| d.raw.first().copied()),
                 forward_at: forward_places.last().copied().unwrap_or_else(|| place(self, methods.forward)),
                 backward_at: return_at
                     .or_else(|| places.last().copied())
                     .unwrap_or_else(|| place(self, methods.backward)),
             };
+            if case.trouble.is_none()
+                && let Some(trouble) = self.misplaced(plain, &case.forward, &returned)
+            {
+                case.backward_at = self.return_or_name(methods.backward);
+                case.trouble = Some(trouble);
+            }
             if case.trouble.is_none() {
                 decide(&mut case, self.whole_mesh());
                 self.factor_of_one(&mut case, forward_scale);

@@ -205,7 +205,7 @@ fn arities(lint: &Lint<'_>, told: &[Finding]) -> Vec<Finding> {
 }
 
 /// A finding that holds in every configuration.
-fn finding(place: Place, kind: FindingKind) -> Finding {
+pub fn finding(place: Place, kind: FindingKind) -> Finding {
     Finding {
         kind,
         place,
