@@ -51,6 +51,7 @@ codes! {
     DEFAULT_GROUP = "SPMD306" "other-group" Error,
     GRADIENT_SCALE = "SPMD307" "gradient-scale" Error,
     LOCAL_COUNT = "SPMD308" "local-count" Error,
+    PARTITION_NOT_MARKED = "SPMD309" "part-not-marked" Error,
     GRADIENT_PLACEMENT = "SPMD310" "dtensor-gradient-placement" Error,
     PLACEMENT_COUNT = "SPMD311" "placement-count" Error,
     SHARD_DIM = "SPMD312" "other-shard-dim" Error,

@@ -11,6 +11,22 @@ pub fn scales(mistake: &Scales) -> Draft {
         Scales::UnreducedStep { model, made, backward, distributed } => {
             unreduced(model, *made, *backward, *distributed)
         }
+        Scales::DataNotSummed { axis, backward, evidence, divided, reducer } => {
+            let title = format!(
+                "the gradients of all parameters are never summed over `{axis}`: each of its ranks steps with those of its own samples"
+            );
+            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+            draft.primary = "takes the gradients as they are".to_string();
+            draft.labels.push(label(*backward, "each rank has the gradients of its own samples".to_string()));
+            let says = match divided {
+                true => format!("divided by the number of ranks of `{axis}`, as for a mean"),
+                false => format!("the ranks of `{axis}` have different values here"),
+            };
+            draft.labels.push(label(*evidence, says));
+            draft.labels.extend(reducer.map(|place| label(place, "gradients are summed here, over other axes".into())));
+            draft.help.push(format!("sum the gradient of every parameter over `{axis}` before the step"));
+            draft
+        }
         Scales::NarrowWrapper { axis, sliced } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"

@@ -37,6 +37,8 @@ pub struct Reducer {
     pub guard: Option<Place>,
     /// Alternatives, each a conjunction; none: every parameter.
     pub when: Vec<Vec<Test>>,
+    /// The function of the project that it calls, if it issues no collective itself.
+    pub through: Option<FuncRef>,
 }
 
 /// All reducers of a project, in its order.
@@ -179,6 +181,7 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
             place: view.place(view.steps[step].id),
             guard,
             when: if everything { Vec::new() } else { when },
+            through: None,
         });
     }
 }
@@ -220,7 +223,16 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
         place: view.place(view.steps[step].id),
         guard: None,
         when: vec![vec![Test::Other]],
+        through: called(view, step),
     })
+}
+
+/// The function of the project that a step calls.
+fn called(view: &View<'_>, step: usize) -> Option<FuncRef> {
+    match view.project.path(&view.callee(view.value(step)?)?) {
+        Resolved::Func(at) => Some(at),
+        _ => None,
+    }
 }
 
 fn is_gradient_name(name: &str) -> bool {
@@ -228,7 +240,7 @@ fn is_gradient_name(name: &str) -> bool {
 }
 
 /// The axes of a group, where it is a call or an attribute that the rules name.
-fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
+pub fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
     let expr = view.through(group);
     let rule = match &expr {
         Expr::Call { callee, args, .. } if args.is_empty() => view.rules.get(callee.path()?),
@@ -241,7 +253,7 @@ fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
 }
 
 /// The loop over parameters around a step.
-fn parameter_loop(view: &View<'_>, step: usize) -> Option<usize> {
+pub fn parameter_loop(view: &View<'_>, step: usize) -> Option<usize> {
     view.steps[step].loops.iter().rev().copied().find(|head| match view.steps[*head].stmt {
         Stmt::For { iter, .. } => over_parameters(&view.through(iter)),
         _ => false,
@@ -298,7 +310,7 @@ fn is_parameter(view: &View<'_>, operand: &Operand) -> bool {
     }
 }
 
-fn is_gradient(expr: &Expr) -> bool {
+pub fn is_gradient(expr: &Expr) -> bool {
     expr.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"))
 }
 
