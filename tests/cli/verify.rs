@@ -37,10 +37,19 @@ def all_to_all_hp2sp(input_, group=None):
     return torch.cat(parts, dim=-1)
 "#;
 
+/// A session with a package of these mappings.
+fn tree(mappings: &str) -> Session {
+    let session = Session::new();
+    for package in ["megatron", "megatron/core", "megatron/core/tensor_parallel"] {
+        session.write(&format!("{package}/__init__.py"), "");
+    }
+    session.write("megatron/core/tensor_parallel/mappings.py", mappings);
+    session
+}
+
 #[test]
 fn wrappers_are_derived_with_what_they_do_around_the_function() {
-    let session = Session::new();
-    session.write("megatron/core/tensor_parallel/mappings.py", MAPPINGS);
+    let session = tree(MAPPINGS);
     let ran = session.run(&["rules", "--verify", "."]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("mappings.all_to_all_sp2hp: S(0) -> S(-1): agrees"), "{ran:?}");
@@ -49,9 +58,8 @@ fn wrappers_are_derived_with_what_they_do_around_the_function() {
 
 #[test]
 fn a_wrapper_that_joins_along_another_dim_disagrees() {
-    let session = Session::new();
     let other = MAPPINGS.replace("return torch.cat(parts, dim=-1)", "return torch.cat(parts, dim=0)");
-    session.write("megatron/core/tensor_parallel/mappings.py", other);
+    let session = tree(&other);
     let ran = session.run(&["rules", "--verify", "."]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.out.contains("all_to_all_hp2sp: S(-1) -> S(0): disagrees: the source says S(0) -> S(0)"), "{ran:?}");

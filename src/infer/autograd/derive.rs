@@ -461,7 +461,6 @@ impl Machine<'_> {
             .collect();
         let mut given = vec![context.clone()];
         given.extend(grads);
-        let place = |m: &Self, f: FuncRef| Place { file: m.project.file(f.module), span: m.project.func(f).name_span };
         for (world, value) in self.body(methods.backward, &given) {
             self.w = world;
             let returned: Vec<Value> = match &value {
@@ -496,10 +495,10 @@ impl Machine<'_> {
                 forward: terms[output].clone(),
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
                 raw: self.deriving.as_ref().and_then(|d| d.raw.first().copied()),
-                forward_at: forward_places.last().copied().unwrap_or_else(|| place(self, methods.forward)),
+                forward_at: forward_places.last().copied().unwrap_or_else(|| self.name_of(methods.forward)),
                 backward_at: return_at
                     .or_else(|| places.last().copied())
-                    .unwrap_or_else(|| place(self, methods.backward)),
+                    .unwrap_or_else(|| self.name_of(methods.backward)),
             };
             if case.trouble.is_none()
                 && let Some(trouble) = self.misplaced(plain, &case.forward, &returned)

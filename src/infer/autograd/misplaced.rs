@@ -9,7 +9,7 @@ use super::super::value::Value;
 use super::derive::{Methods, Trouble};
 use crate::ir::{Const, LocalId, Operand, Stmt};
 use crate::project::FuncRef;
-use crate::source::Name;
+use crate::source::{Name, Place};
 use crate::types::Term;
 use std::sync::Arc;
 
@@ -86,10 +86,13 @@ impl Machine<'_> {
     }
 
     /// The only return statement, or the name of a method.
-    pub fn return_or_name(&self, at: FuncRef) -> crate::source::Place {
-        let name = self.project.func(at).name_span;
-        let file = self.project.file(at.module);
-        self.only_return(at).unwrap_or(crate::source::Place { file, span: name })
+    pub fn return_or_name(&self, at: FuncRef) -> Place {
+        self.only_return(at).unwrap_or_else(|| self.name_of(at))
+    }
+
+    /// Where a function is named.
+    pub fn name_of(&self, at: FuncRef) -> Place {
+        Place { file: self.project.file(at.module), span: self.project.func(at).name_span }
     }
 }
 

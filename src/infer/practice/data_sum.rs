@@ -4,7 +4,7 @@
 
 use super::expr::Expr;
 use super::found::{Practice, Scales};
-use super::reducers::{axes_of, is_gradient, parameter_loop};
+use super::reducers::{Reducer, Test, axes_of, is_gradient, parameter_loop};
 use super::view::View;
 use super::{Found, Lint};
 use crate::ir::{BinOp, FuncKind, Operand, Rvalue};
@@ -25,7 +25,7 @@ const WRAPPERS: &[&str] = &[
     "fullysharded",
     "optimizer(",
     "zeroredundancy",
-    "deepspeed",
+    "speed",
     "engine",
     "booster",
     "accelerat",
@@ -49,6 +49,35 @@ const WRAPPERS: &[&str] = &[
     "grad_buffer",
 ];
 
+/// Methods that sum no gradients.
+const HARMLESS: &[&str] = &[
+    "parameters",
+    "named_parameters",
+    "zero_grad",
+    "step",
+    "item",
+    "detach",
+    "clone",
+    "contiguous",
+    "view",
+    "float",
+    "div_",
+    "mul_",
+    "add_",
+    "append",
+    "format",
+    "info",
+    "debug",
+    "items",
+    "keys",
+    "values",
+    "get",
+    "endswith",
+    "startswith",
+];
+/// Functions that are followed from one step.
+const MOST_FUNCTIONS: usize = 40;
+
 /// Steps of optimizers over gradients that nothing sums over the data axis.
 pub fn steps(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
     if view.func.kind != FuncKind::Function {
@@ -63,18 +92,75 @@ pub fn steps(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
         return;
     };
     let Some(backward) = (0..last).rev().find(|i| method(*i, "backward").is_some()) else { return };
-    if !(backward + 1..last).all(|i| is_followed(view, i)) || summed_elsewhere(lint) {
+    if !(backward + 1..last).all(|i| is_followed(view, i)) || names_wrapper(lint) {
         return;
     }
-    let Some((evidence, divided)) = evidence(lint) else { return };
-    let mistake = Scales::DataNotSummed {
-        axis: Name::from(DATA),
-        backward: view.place(view.steps[backward].id),
-        evidence,
-        divided,
-        reducer: lint.reducers.all.iter().find(|r| r.through.is_none()).map(|r| r.place),
-    };
-    out.push((view.place(view.steps[last].id), Practice::Scales(mistake)));
+    let Some(reached) = reached(lint, view, backward + 1..last) else { return };
+    let (runs, idle): (Vec<&Reducer>, Vec<&Reducer>) =
+        lint.reducers.all.iter().filter(|r| !is_inner(lint, r)).partition(|r| reached.contains(&r.func));
+    if runs.iter().any(|r| r.axes.is_none()) {
+        return;
+    }
+    let over = |r: &&&Reducer, axis: &str| r.axes.as_ref().is_some_and(|a| a.iter().any(|a| a == axis));
+    let place = view.place(view.steps[last].id);
+    let backward = view.place(view.steps[backward].id);
+    if !runs.iter().any(|r| over(&r, DATA))
+        && let Some((evidence, divided)) = evidence(lint)
+    {
+        let reducer = runs.first().map(|r| r.place);
+        let mistake = Scales::DataNotSummed { axis: Name::from(DATA), backward, evidence, divided, reducer };
+        out.push((place, Practice::Scales(mistake)));
+        return;
+    }
+    // A finaliser for marked parameters that the loop leaves out, where it sums others.
+    let left = idle.iter().find(|r| asks_mark(lint, r) && !runs.iter().any(|o| o.axes == r.axes));
+    if let (Some(left), Some(_)) = (left, runs.first()) {
+        let function = lint.project.func(left.func).name.clone();
+        let mistake = Scales::ReducerNotCalled { function, reducer: left.place, backward };
+        out.push((place, Practice::Scales(mistake)));
+    }
+}
+
+/// Whether a reducer is one that only calls another one of the project.
+fn is_inner(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+    reducer.through.is_some_and(|at| lint.reducers.all.iter().any(|r| r.func == at && r.axes.is_some()))
+}
+
+/// Whether a reducer sums the gradients of parameters with a mark of the rules.
+fn asks_mark(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+    let mark = |t: &Test| matches!(t, Test::Mark(mark) if lint.rules.mark(mark).is_some());
+    reducer.axes.is_some() && !reducer.when.is_empty() && reducer.when.iter().all(|all| all.iter().any(mark))
+}
+
+/// The functions of the project that some steps of a function reach; `None` if that is not known.
+fn reached(lint: &Lint<'_>, view: &View<'_>, steps: std::ops::Range<usize>) -> Option<Vec<FuncRef>> {
+    let mut out = vec![view.at];
+    let mut queue: Vec<FuncRef> = steps.filter_map(|i| calls(view, i)).collect();
+    while let Some(at) = queue.pop() {
+        if out.contains(&at) {
+            continue;
+        }
+        if out.len() >= MOST_FUNCTIONS {
+            return None;
+        }
+        out.push(at);
+        let inner = lint.view(at);
+        for step in 0..inner.steps.len() {
+            if !is_followed(&inner, step) {
+                return None;
+            }
+            queue.extend(calls(&inner, step));
+        }
+    }
+    Some(out)
+}
+
+/// The function of the project that a step calls.
+fn calls(view: &View<'_>, step: usize) -> Option<FuncRef> {
+    match view.project.path(&view.callee(view.value(step)?)?) {
+        Resolved::Func(at) => Some(at),
+        _ => None,
+    }
 }
 
 /// An optimizer of torch: made here, or a parameter that is annotated so.
@@ -91,24 +177,25 @@ fn is_optimizer(view: &View<'_>, operand: &Operand) -> bool {
 
 /// Whether a step between backward and step is known to sum nothing, or is seen by the reducers.
 fn is_followed(view: &View<'_>, step: usize) -> bool {
+    let known = |value: &Rvalue| {
+        view.callee(value).is_some_and(|path| {
+            let local = !path.contains('.');
+            local
+                || matches!(view.project.path(&path), Resolved::Func(_))
+                || view.rules.get(&path).is_some()
+                || path.starts_with("torch.")
+        })
+    };
     match view.value(step) {
-        Some(value @ Rvalue::Call { .. }) => view.callee(value).is_some_and(|path| {
-            path.starts_with("torch.") || matches!(view.project.path(&path), Resolved::Func(_)) || !path.contains('.')
-        }),
-        Some(Rvalue::CallMethod { args, .. }) => {
-            args.is_empty() || view.value(step).and_then(|v| view.callee(v)).is_some()
-        }
+        Some(value @ Rvalue::Call { .. }) => known(value),
+        Some(value @ Rvalue::CallMethod { name, .. }) => known(value) || HARMLESS.contains(&name.as_str()),
         _ => true,
     }
 }
 
-/// Whether some reducer may sum over the data axis, or the project has none of its own, or names what may sum.
-fn summed_elsewhere(lint: &Lint<'_>) -> bool {
-    let own = |at: FuncRef| lint.reducers.all.iter().any(|r| r.func == at && r.axes.is_some());
-    let may = |axes: &Option<Vec<Name>>| axes.as_ref().is_none_or(|a| a.iter().any(|a| a == DATA));
-    let all = &lint.reducers.all;
-    let sums = all.iter().any(|r| may(&r.axes) && !r.through.is_some_and(own));
-    sums || lint.project.modules.iter().any(|m| {
+/// Whether the project names anything that may sum gradients in a way that is not followed.
+fn names_wrapper(lint: &Lint<'_>) -> bool {
+    lint.project.modules.iter().any(|m| {
         let text = lint.files[m.file].text.to_lowercase();
         WRAPPERS.iter().any(|w| text.contains(w))
     })

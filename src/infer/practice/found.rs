@@ -68,6 +68,10 @@ pub enum Scales {
     UnreducedStep { model: Name, made: Place, backward: Place, distributed: Place },
     /// A loop whose gradients are summed over other axes than the one over which ranks have their own data.
     DataNotSummed { axis: Name, backward: Place, evidence: Place, divided: bool, reducer: Option<Place> },
+    /// A loop that leaves out a finaliser which sums the gradients of marked parameters.
+    ReducerNotCalled { function: Name, reducer: Place, backward: Place },
+    /// A finaliser that runs only where the mark that it looks for is not set.
+    GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.
     NarrowWrapper { axis: Name, sliced: Place },
     /// The default group, where the object or the caller gives one for the same axis.

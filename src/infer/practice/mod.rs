@@ -154,6 +154,11 @@ pub fn practice(
     found.extend(of_classes);
     let mut all: Vec<Finding> =
         found.into_iter().flatten().map(|(place, practice)| finding(place, FindingKind::Practice(practice))).collect();
+    let mut guards = Vec::new();
+    for (module, m) in lint.project.modules.iter_enumerated() {
+        m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut guards));
+    }
+    all.extend(guards.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice))));
     all.extend(arities(&lint, told));
     all
 }

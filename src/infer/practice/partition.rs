@@ -30,7 +30,7 @@ pub fn unmarked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         let Some(axes) = args.iter().find_map(|(_, a)| divided(&init, a, 0)) else { continue };
         let mark = init.rules.entries().find_map(|(_, e)| match e {
             Entry::Mark(rule) if rule.set == AxisType::V && rule.axes.iter().any(|a| axes.contains(a)) => {
-                Some(rule.name.clone())
+                Some(Name::from(rule.name.trim_start_matches('.')))
             }
             _ => None,
         });

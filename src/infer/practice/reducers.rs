@@ -39,6 +39,8 @@ pub struct Reducer {
     pub when: Vec<Vec<Test>>,
     /// The function of the project that it calls, if it issues no collective itself.
     pub through: Option<FuncRef>,
+    /// Flags that decide whether it runs at all, with their values and the tests.
+    pub outer: Vec<(Name, bool, Place)>,
 }
 
 /// All reducers of a project, in its order.
@@ -182,6 +184,7 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
             guard,
             when: if everything { Vec::new() } else { when },
             through: None,
+            outer: view.steps[head].guards.iter().filter_map(|g| flag(view, g)).collect(),
         });
     }
 }
@@ -224,7 +227,20 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
         guard: None,
         when: vec![vec![Test::Other]],
         through: called(view, step),
+        outer: Vec::new(),
     })
+}
+
+/// A flag of a configuration that a guard tests.
+fn flag(view: &View<'_>, guard: &super::view::Guard<'_>) -> Option<(Name, bool, Place)> {
+    let (mut expr, mut holds) = (view.through(guard.test), guard.holds);
+    while let Expr::Unary(UnOp::Not, inner) = expr {
+        (expr, holds) = (*inner, !holds);
+    }
+    match expr {
+        Expr::Attr(_, name) => Some((name, holds, view.part(guard.at, 0))),
+        _ => None,
+    }
 }
 
 /// The function of the project that a step calls.
