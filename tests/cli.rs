@@ -14,3 +14,5 @@ mod output;
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;
+#[path = "cli/verify.rs"]
+mod verify;

@@ -4,14 +4,16 @@
 
 use super::settings;
 use crate::config::Config;
+use crate::infer::autograd::{Case, shown_dim};
 use crate::infer::output::Exit;
-use crate::infer::{Settings, infer};
+use crate::infer::{Settings, infer, wrapper_cases};
+use crate::ir::Const;
 use crate::project::{FuncRef, Project, Resolved};
 use crate::rules::collective::DimRef;
 use crate::rules::{CollectiveRule, Pattern, RuleBook, Transition};
-use crate::source::{FileId, Files};
+use crate::source::{FileId, Files, Name};
 use crate::syntax;
-use crate::types::{AxisState, AxisType, LocalType};
+use crate::types::{AxisState, AxisType, LocalType, Spmd};
 use rayon::prelude::*;
 
 /// What became of a row.
@@ -54,7 +56,14 @@ pub fn verify(config: &Config, rules: &RuleBook, bare: &RuleBook, files: &Files)
             continue;
         }
         let exits: Vec<&Exit> = output.exits.iter().filter(|e| e.func == func).collect();
-        out.push(row(rule, verdict(&project, func, rule, &exits)));
+        let found = match verdict(&project, func, rule, &exits) {
+            Verdict::NotDerived => composed(rule, &|given| {
+                let tensor = &rule.args.params[rule.input].name;
+                wrapper_cases(&project, bare, files, &settings, (func, tensor, given))
+            }),
+            other => other,
+        };
+        out.push(row(rule, found));
     }
     out.sort_by(|a, b| a.function.cmp(&b.function));
     out
@@ -115,6 +124,64 @@ fn verdict(project: &Project, func: FuncRef, rule: &CollectiveRule, exits: &[&Ex
     }
 }
 
+/// What a function that applies an autograd function is, with the arguments that the transitions are about.
+fn composed(rule: &CollectiveRule, cases: &dyn Fn(&[(Name, Const)]) -> Vec<Case>) -> Verdict {
+    let mut strange = Vec::new();
+    for (condition, wanted) in &rule.transitions {
+        let given: Vec<(Name, Const)> = match condition {
+            None => Vec::new(),
+            Some((param, value)) => {
+                let Some(value) = constant(value) else { return Verdict::NotDerived };
+                vec![(rule.args.params[*param].name.clone(), value)]
+            }
+        };
+        let found = cases(&given);
+        let sides: Option<Vec<(AxisState, AxisState)>> = found.iter().map(|c| case_sides(c, rule.input)).collect();
+        // What holds whatever the arguments are is what any of the configurations gives.
+        let Some((from, to)) = sides.and_then(|s| s.into_iter().reduce(either)) else { return Verdict::NotDerived };
+        if !(fits(&wanted.source, &from, true) && fits(&wanted.result, &to, false)) {
+            strange.push(format!("{} -> {}", from.notation(), to.notation()));
+        }
+    }
+    strange.dedup();
+    match strange.is_empty() {
+        true => Verdict::Agrees,
+        false => Verdict::Disagrees(strange.join(", ")),
+    }
+}
+
+/// The types of one argument and the result in a case.
+fn case_sides(case: &Case, input: usize) -> Option<(AxisState, AxisState)> {
+    let principal = case.principal.as_ref().filter(|_| !case.ambiguous && case.communicates())?;
+    let at = case.inputs.iter().position(|i| *i == input)?;
+    let state = |(t, dim): (Spmd, Option<usize>)| AxisState {
+        shard: dim.and_then(|d| i8::try_from(shown_dim(case, d)).ok()),
+        ..AxisState::new(AxisType::from(t))
+    };
+    Some((state(*principal.sources.get(at)?), state(principal.result)))
+}
+
+fn either(a: (AxisState, AxisState), b: (AxisState, AxisState)) -> (AxisState, AxisState) {
+    let one = |a: AxisState, b: AxisState| AxisState {
+        shard: a.shard.filter(|_| a.shard == b.shard),
+        ..AxisState::new(a.set.join(b.set))
+    };
+    (one(a.0, b.0), one(a.1, b.1))
+}
+
+/// An argument as the tables write it.
+fn constant(text: &str) -> Option<Const> {
+    Some(match text {
+        "True" => Const::Bool(true),
+        "False" => Const::Bool(false),
+        "None" => Const::None,
+        _ => match text.parse::<i64>() {
+            Ok(n) => Const::Int(n),
+            Err(_) => Const::Float(text.parse::<f64>().ok()?.to_bits()),
+        },
+    })
+}
+
 /// The states of argument and result on the axis of the function's group.
 fn sides(source: &LocalType, result: &LocalType) -> Option<(AxisState, AxisState)> {
     let (axis, to) = result.listed().find(|(_, s)| !s.set.is_unknown())?;
@@ -125,8 +192,7 @@ fn sides(source: &LocalType, result: &LocalType) -> Option<(AxisState, AxisState
 /// Whether a derived state is that of a pattern. A reduction takes what differs for a sum.
 fn fits(pattern: &Pattern, state: &AxisState, source: bool) -> bool {
     let lenient = if source { pattern.set.join(AxisType::V) } else { pattern.set };
-    let set =
-        state.set == pattern.set || source && pattern.set.contains(crate::types::Spmd::Partial) && state.set == lenient;
+    let set = state.set == pattern.set || source && pattern.set.contains(Spmd::Partial) && state.set == lenient;
     let dim = match (&pattern.shard, state.shard) {
         (Some(DimRef::At(n)), Some(d)) => i32::from(d) == *n,
         _ => true,

@@ -12,7 +12,7 @@ use super::value::{Closure, Value};
 use super::world::Frame;
 use crate::ir::annotation::{ClauseKind, Cond, Result_, Target, TypeExpr, TypedTarget};
 use crate::ir::{Func, ParamKind, StmtId};
-use crate::project::FuncRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 use crate::types::{LocalType, TensorType, Tri};
 use std::sync::Arc;
@@ -226,6 +226,12 @@ impl Machine<'_> {
         let place = self.place_of(func.name_span);
         self.record_at(place, &Name::from("return"), value);
         let Some(Contract { result: Some(result), .. }) = contract(func) else { return };
+        let module = self.activation().module;
+        // What such a forward is depends on its backward as well; the derivation compares both.
+        let class = func.class.filter(|_| func.name == "forward").map(|class| ClassRef { module, class });
+        if class.is_some_and(|class| self.is_autograd_function(class)) {
+            return;
+        }
         let values = match (result, value) {
             (Result_::Tuple(types), value) => {
                 let Some(items) = self.literal_items(value) else { return };

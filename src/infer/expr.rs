@@ -344,6 +344,10 @@ impl Machine<'_> {
             (Value::Const(Const::Int(a)), Value::Const(Const::Int(b))) => {
                 int_compare(op, *a, *b).map(|b| Value::Const(Const::Bool(b)))
             }
+            (
+                Value::Const(a @ (Const::Float(_) | Const::Int(_))),
+                Value::Const(b @ (Const::Float(_) | Const::Int(_))),
+            ) if !equal && !negated => float_compare(op, a, b).map(|b| Value::Const(Const::Bool(b))),
             (Value::Const(a), Value::Const(b)) if equal || negated => {
                 Some(Value::Const(Const::Bool((a == b) == equal)))
             }
@@ -661,6 +665,23 @@ fn flip(op: CmpOp) -> CmpOp {
         CmpOp::Ge => CmpOp::Le,
         CmpOp::Eq | CmpOp::Ne | CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => op,
     }
+}
+
+/// The order of numbers of which one is no integer.
+fn float_compare(op: CmpOp, a: &Const, b: &Const) -> Option<bool> {
+    let number = |c: &Const| match c {
+        Const::Int(n) => i32::try_from(*n).ok().map(f64::from),
+        Const::Float(bits) => Some(f64::from_bits(*bits)).filter(|v| v.is_finite()),
+        _ => None,
+    };
+    let (a, b) = (number(a)?, number(b)?);
+    Some(match op {
+        CmpOp::Lt => a < b,
+        CmpOp::Le => a <= b,
+        CmpOp::Gt => a > b,
+        CmpOp::Ge => a >= b,
+        CmpOp::Eq | CmpOp::Ne | CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => return None,
+    })
 }
 
 pub fn int_compare(op: CmpOp, a: i64, b: i64) -> Option<bool> {

@@ -117,6 +117,29 @@ pub enum FindingKind {
     OtherGroup { class: Name, forward: AxisSet, backward: AxisSet, forward_at: Place },
     /// A backward returns fewer gradients than the forward has arguments.
     GradientCount { class: Name, returned: usize, expected: usize },
+    /// A backward with a gradient for an argument that is no tensor, or without one for the tensor that the result is made of.
+    Misplaced { class: Name, given: Option<Name>, missing: Option<Name>, forward_at: Place },
+    /// Declared types that forward and backward together do not have.
+    DeclaredOther {
+        class: Name,
+        axes: AxisSet,
+        derived: String,
+        forward: Arc<Term>,
+        backward: Arc<Term>,
+        forward_at: Place,
+        backward_at: Place,
+    },
+    /// A collective without a gradient in a backward of which code says that it can be differentiated itself.
+    RawInDoubleBackward { class: Name, claim: Place },
+    /// A docstring that names other collectives than the code has.
+    DocClaim {
+        name: Name,
+        forward: Arc<Term>,
+        backward: Arc<Term>,
+        in_forward: bool,
+        forward_at: Place,
+        backward_at: Place,
+    },
     /// An unregistered autograd function under strict checking.
     UnregisteredFunction { name: Name },
     /// A mistake that shows in how the code is written.

@@ -46,5 +46,5 @@ mod vocabulary;
 mod world;
 
 pub use output::{Coverage, Output, Row};
-pub use root::infer;
+pub use root::{infer, wrapper_cases};
 pub use settings::Settings;

@@ -1,6 +1,7 @@
 //! Roots: module bodies, and functions that no analysed call reaches. In: the project. Out: merged [`Output`].
 //! Never: dependence on the order of threads: roots are independent and merged in order. Source: DESIGN.md section 5. Next: `machine.rs`.
 
+use super::autograd::Case;
 use super::budget::Budget;
 use super::contract::contract_conditions;
 use super::heap::{Cell, ObjectCell, ObjectClass};
@@ -11,7 +12,7 @@ use super::settings::Settings;
 use super::statics::{Statics, module_body};
 use super::value::{Closure, Flavour, Method, Value};
 use super::world::{Flow, Frame, World};
-use crate::ir::{Func, FuncKind, LocalKind, ParamKind};
+use crate::ir::{Const, Func, FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Name};
@@ -66,6 +67,9 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     }
     let roots = functions(project, &settings.relevance, &out);
     derivations(&Run { project, rules, files, settings, built: FxHashMap::default() }, &mut out);
+    for finding in super::autograd::claims(project, &out.derived) {
+        out.report(finding);
+    }
     let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
     run.roots(&roots.0, &mut out);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = roots.1.into_iter().partition(|f| out.executed.contains(f));
@@ -81,6 +85,18 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         out.report(finding);
     }
     out
+}
+
+/// The cases of a function that applies an autograd function to its tensor argument, after [`infer`] on the same settings.
+pub fn wrapper_cases(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &Settings,
+    (at, tensor, given): (FuncRef, &Name, &[(Name, Const)]),
+) -> Vec<Case> {
+    let run = Run { project, rules, files, settings, built: FxHashMap::default() };
+    run.guarded(|m| m.wrapper_cases(at, tensor, given)).unwrap_or_default()
 }
 
 /// Derives every autograd function of the project.

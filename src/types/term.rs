@@ -361,6 +361,43 @@ impl Term {
         self.with_inner(of)
     }
 
+    /// The term on other tensors than those that it starts from, put together again.
+    #[must_use]
+    pub fn on(&self, start: &dyn Fn(&Term) -> Option<Arc<Term>>) -> Term {
+        if let Some(other) = start(self) {
+            return other.as_ref().clone();
+        }
+        let rebuilt = self.with_inner(|x| Arc::new(x.on(start)));
+        match &rebuilt {
+            Term::AllToAll { axes, split, concat, x } => match x.as_ref() {
+                Term::Moved { from, to, x } if to == split => {
+                    Term::AllToAll { axes: axes.clone(), split: *from, concat: *concat, x: x.clone() }
+                }
+                _ => rebuilt,
+            },
+            Term::Moved { from, to, x } => match x.as_ref() {
+                Term::AllToAll { axes, split, concat, x } if concat == from => {
+                    Term::AllToAll { axes: axes.clone(), split: *split, concat: *to, x: x.clone() }
+                }
+                _ => rebuilt,
+            },
+            _ => rebuilt,
+        }
+    }
+
+    /// What a chain that only moves parts around does, undone, on a tensor; that is also how gradients go back through it.
+    #[must_use]
+    pub fn undone(&self, x: &Arc<Term>) -> Term {
+        match self {
+            Term::Moved { from, to, x: inner } => {
+                let back = Term::Moved { from: *to, to: *from, x: Arc::new(Term::Grad(usize::MAX)) };
+                inner.undone(&Arc::new(back.on(&|t| (*t == Term::Grad(usize::MAX)).then(|| x.clone()))))
+            }
+            Term::Swapped { a, b, x: inner } => inner.undone(&Arc::new(Term::swapped(x, *a, *b))),
+            _ => x.as_ref().clone(),
+        }
+    }
+
     /// The same step on other operands.
     fn with_inner(&self, of: impl Fn(&Arc<Term>) -> Arc<Term>) -> Term {
         let mut out = self.clone();

@@ -3,6 +3,7 @@
 //! Next: `operator.rs`, `collective.rs`, `contract.rs`.
 
 mod autograd;
+mod autograd_claims;
 pub use autograd::chain;
 mod collective;
 mod contract;
@@ -68,6 +69,10 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::BeforeExchange { .. }
         | FindingKind::OtherGroup { .. }
         | FindingKind::GradientCount { .. } => words.autograd(finding),
+        FindingKind::Misplaced { .. }
+        | FindingKind::DeclaredOther { .. }
+        | FindingKind::RawInDoubleBackward { .. }
+        | FindingKind::DocClaim { .. } => words.autograd_claims(finding),
         FindingKind::DeclaredMismatch { .. }
         | FindingKind::BadArguments { .. }
         | FindingKind::UnknownInAnnotation { .. }

@@ -47,6 +47,7 @@ impl Words<'_> {
             Practice::MarkNeverSet { .. }
             | Practice::MarkNeverAsked { .. }
             | Practice::PartNotMarked { .. }
+            | Practice::PartitionNotMarked { .. }
             | Practice::SiblingNotMarked { .. }
             | Practice::PartNotNamed { .. } => self.left_out(practice),
             Practice::Placements(mistake) => self.placements(mistake),
@@ -96,6 +97,19 @@ impl Words<'_> {
                 draft.primary = format!("marks `{marked}` alone");
                 draft.labels.push(Label { place: *made, message: format!("has `{marked}` and `{part}`") });
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
+                draft
+            }
+            Practice::PartitionNotMarked { parameter, mark, axes, other } => {
+                let axes = axes.join(", ");
+                let title = format!(
+                    "`{parameter}` is a part on each rank of `{axes}`, and nothing marks it `{mark}`: its parts are taken for copies"
+                );
+                let mut draft = Draft::new(&codes::PARTITION_NOT_MARKED, title);
+                draft.primary = format!("its size is divided by the number of ranks of `{axes}`");
+                draft.labels.push(Label { place: *other, message: "another one is marked here".to_string() });
+                draft.help.push(format!(
+                    "mark `{parameter}` as the others are; norms of gradients and initialisation go by the mark"
+                ));
                 draft
             }
             Practice::MarkNeverAsked { mark, axes, reducer } => {

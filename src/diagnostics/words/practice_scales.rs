@@ -11,6 +11,9 @@ pub fn scales(mistake: &Scales) -> Draft {
         Scales::UnreducedStep { model, made, backward, distributed } => {
             unreduced(model, *made, *backward, *distributed)
         }
+        Scales::DataNotSummed { .. } | Scales::ReducerNotCalled { .. } | Scales::GuardAgainstMark { .. } => {
+            finaliser(mistake)
+        }
         Scales::NarrowWrapper { axis, sliced } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
@@ -53,6 +56,50 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.labels.push(label(*summed, "summed over all ranks".to_string()));
             draft.labels.extend(evidence.map(|place| label(place, "several ranks have the same tokens".to_string())));
             draft.help.push("multiply by the number of all ranks, or sum over the data-parallel group".to_string());
+            draft
+        }
+        _ => factor(mistake),
+    }
+}
+
+/// Finalisers that leave gradients out, or are left out.
+fn finaliser(mistake: &Scales) -> Draft {
+    match mistake {
+        Scales::DataNotSummed { axis, backward, evidence, divided, reducer } => {
+            let title = format!(
+                "the gradients of all parameters are never summed over `{axis}`: each of its ranks steps with those of its own samples"
+            );
+            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+            draft.primary = "takes the gradients as they are".to_string();
+            draft.labels.push(label(*backward, "each rank has the gradients of its own samples".to_string()));
+            let says = match divided {
+                true => format!("divided by the number of ranks of `{axis}`, as for a mean"),
+                false => format!("the ranks of `{axis}` have different values here"),
+            };
+            draft.labels.push(label(*evidence, says));
+            draft.labels.extend(reducer.map(|place| label(place, "gradients are summed here, over other axes".into())));
+            draft.help.push(format!("sum the gradient of every parameter over `{axis}` before the step"));
+            draft
+        }
+        Scales::ReducerNotCalled { function, reducer, backward } => {
+            let title =
+                format!("nothing calls `{function}` before the step: gradients that it sums stay those of one rank");
+            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+            draft.primary = "takes the gradients as they are".to_string();
+            draft.labels.push(label(*backward, "gradients are computed here".to_string()));
+            draft.labels.push(label(*reducer, "sums gradients of marked parameters".to_string()));
+            draft.help.push(format!("call `{function}` between the backward pass and the step"));
+            draft
+        }
+        Scales::GuardAgainstMark { flag, mark, marked, guard } => {
+            let title = format!(
+                "gradients marked `{mark}` are never summed: this runs only where `{flag}` is false, and the mark is set where it is true"
+            );
+            let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+            draft.primary = "sums gradients of marked parameters".to_string();
+            draft.labels.push(label(*guard, format!("runs where `{flag}` is false")));
+            draft.labels.push(label(*marked, format!("marked where `{flag}` is true")));
+            draft.help.push(format!("leave where `{flag}` is false instead"));
             draft
         }
         _ => factor(mistake),

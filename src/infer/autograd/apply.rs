@@ -37,6 +37,8 @@ impl Machine<'_> {
         self.check_count(class, None);
         let derived = self.derive(class, None);
         let derived = derived.unwrap_or(Derived { class, cases: Vec::new(), gaps: Vec::new() });
+        self.compare_declared(&derived);
+        self.differentiated_twice(&derived);
         let place = self.place_of(self.project.func(at).name_span);
         self.tell(&derived, place, false);
         self.out.finish();
@@ -99,6 +101,10 @@ impl Machine<'_> {
                 };
                 return self.report(*at, kind);
             }
+            Trouble::Misplaced { given, missing } => {
+                let (given, missing, forward_at) = (given.clone(), missing.clone(), case.forward_at);
+                FindingKind::Misplaced { class, given, missing, forward_at }
+            }
             Trouble::Count { returned, expected } => {
                 FindingKind::GradientCount { class, returned: *returned, expected: *expected }
             }
@@ -108,6 +114,9 @@ impl Machine<'_> {
 
     /// `Function.apply(...)`
     pub fn apply_function(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
+        if let Some(result) = self.applied_in_wrapper(class, args) {
+            return result;
+        }
         if self.deriving.is_some() {
             return self.forward_of(class, args);
         }

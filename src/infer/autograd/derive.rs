@@ -17,7 +17,7 @@ use crate::types::{AxisSet, Shape, Spmd, TensorType, Term};
 use std::sync::Arc;
 
 /// Numbers of dims that tensors are taken to have, until the bodies make sense.
-const RANKS: [usize; 3] = [2, 3, 4];
+pub const RANKS: [usize; 3] = [2, 3, 4];
 /// The class of the first argument of forward and backward.
 pub const CONTEXT: &str = "(autograd context)";
 
@@ -38,6 +38,8 @@ pub struct Case {
     pub axes: AxisSet,
     /// Tensor arguments that receive a gradient, by position among the arguments of `apply`.
     pub inputs: Vec<usize>,
+    /// The arguments whose gradients the terms of the backward are.
+    pub gradients: Vec<usize>,
     /// The output that is the tensor, and how many there are if they are a tuple.
     pub output: usize,
     pub outputs: Option<usize>,
@@ -58,6 +60,8 @@ pub struct Case {
     pub backward: Vec<Arc<Term>>,
     pub forward_at: Place,
     pub backward_at: Place,
+    /// A collective of the backward that has no gradient itself.
+    pub raw: Option<Place>,
 }
 
 impl Case {
@@ -106,6 +110,8 @@ pub enum Trouble {
     OtherGroup(AxisSet, AxisSet),
     /// The backward returns so many gradients for so many arguments.
     Count { returned: usize, expected: usize },
+    /// A gradient for an argument that is no tensor, or none for the tensor that the result is made of.
+    Misplaced { given: Option<Name>, missing: Option<Name> },
 }
 
 /// The methods of a class that matter.
@@ -182,7 +188,14 @@ impl Machine<'_> {
             let context = self.context(given.len());
             given.insert(0, context);
         }
+        let nest = |m: &mut Self, by: isize| {
+            if let Some(d) = &mut m.deriving {
+                d.depth = d.depth.saturating_add_signed(by);
+            }
+        };
+        nest(self, 1);
         let outcomes = self.body(methods.forward, &given);
+        nest(self, -1);
         self.exits(outcomes)
     }
 
@@ -209,7 +222,19 @@ impl Machine<'_> {
         let func = self.project.func(methods.forward);
         let own = usize::from(methods.setup.is_none());
         let names: Vec<Name> = func.params.iter().skip(own).map(|p| p.name.clone()).collect();
-        let receives = gradients_of(self.project.func(methods.backward), names.len());
+        let mut receives = gradients_of(self.project.func(methods.backward), names.len());
+        let mut plain = self.plain_arguments(methods, own);
+        for (i, name) in names.iter().enumerate() {
+            if let (Some(value), Some(slot)) = (args.and_then(|a| a.get(i, name)), plain.get_mut(i)) {
+                *slot = Self::is_plain_value(value);
+            }
+        }
+        receives.iter_mut().zip(&plain).filter(|(_, plain)| **plain).for_each(|(slot, _)| *slot = false);
+        if !receives.contains(&true) {
+            // Gradients that all go to what is no tensor are those of the others.
+            let required = func.params.iter().skip(own).map(|p| !p.has_default && p.kind == ParamKind::Normal);
+            receives = required.zip(&plain).map(|(required, plain)| required && !plain).collect();
+        }
         self.deriving = Some(Deriving { params: names.clone(), rank, one_dim, ..Deriving::default() });
         self.w.modes.grad = false;
         let context = self.context(names.len());
@@ -237,7 +262,7 @@ impl Machine<'_> {
             };
             for world in worlds {
                 self.w = world;
-                self.backward_cases(methods, &context, &result, rank, (&forward_places, scale), &mut out, names.len());
+                self.backward_cases(methods, &context, &result, rank, (&forward_places, scale), &mut out, &plain);
             }
         }
         self.non_tensors = others;
@@ -255,6 +280,7 @@ impl Machine<'_> {
             d.places.clear();
             d.scales.clear();
             d.products.clear();
+            d.raw.clear();
         }
     }
 
@@ -285,13 +311,13 @@ impl Machine<'_> {
         Value::NONE
     }
 
-    fn term_tensor(&mut self, term: Term, rank: usize) -> Value {
+    pub fn term_tensor(&mut self, term: Term, rank: usize) -> Value {
         let shape = Some(Shape(vec![None; rank]));
         self.new_tensor(TensorType { term: Some(Arc::new(term)), shape, ..TensorType::unknown() })
     }
 
     /// The arguments of the forward: tensors that receive a gradient are what the terms are made of.
-    fn forward_values(
+    pub fn forward_values(
         &mut self,
         func: &Func,
         own: usize,
@@ -363,7 +389,7 @@ impl Machine<'_> {
     }
 
     /// Executes a method with these arguments; the worlds it leaves, with what it returns.
-    fn body(&mut self, at: FuncRef, given: &[Value]) -> Vec<(World, Value)> {
+    pub fn body(&mut self, at: FuncRef, given: &[Value]) -> Vec<(World, Value)> {
         let func = self.project.func(at);
         let call = self.stack.last().and_then(|a| a.call);
         self.stack.push(Activation { func: at, call });
@@ -415,8 +441,9 @@ impl Machine<'_> {
         rank: usize,
         (forward_places, forward_scale): (&[Place], Option<Place>),
         out: &mut Vec<Case>,
-        arguments: usize,
+        plain: &[bool],
     ) {
+        let arguments = plain.len();
         let results: Vec<Value> = match result {
             Value::Tuple(items) => items.to_vec(),
             one => vec![one.clone()],
@@ -434,7 +461,6 @@ impl Machine<'_> {
             .collect();
         let mut given = vec![context.clone()];
         given.extend(grads);
-        let place = |m: &Self, f: FuncRef| Place { file: m.project.file(f.module), span: m.project.func(f).name_span };
         for (world, value) in self.body(methods.backward, &given) {
             self.w = world;
             let returned: Vec<Value> = match &value {
@@ -456,6 +482,7 @@ impl Machine<'_> {
                 facts,
                 axes: AxisSet::default(),
                 inputs: gradients.iter().map(|(i, _)| *i).collect(),
+                gradients: gradients.iter().map(|(i, _)| *i).collect(),
                 output,
                 outputs: matches!(result, Value::Tuple(_)).then_some(results.len()),
                 rank,
@@ -467,11 +494,18 @@ impl Machine<'_> {
                 trouble: few.then_some(Trouble::Count { returned: returned.len(), expected: arguments }),
                 forward: terms[output].clone(),
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
-                forward_at: forward_places.last().copied().unwrap_or_else(|| place(self, methods.forward)),
+                raw: self.deriving.as_ref().and_then(|d| d.raw.first().copied()),
+                forward_at: forward_places.last().copied().unwrap_or_else(|| self.name_of(methods.forward)),
                 backward_at: return_at
                     .or_else(|| places.last().copied())
-                    .unwrap_or_else(|| place(self, methods.backward)),
+                    .unwrap_or_else(|| self.name_of(methods.backward)),
             };
+            if case.trouble.is_none()
+                && let Some(trouble) = self.misplaced(plain, &case.forward, &returned)
+            {
+                case.backward_at = self.return_or_name(methods.backward);
+                case.trouble = Some(trouble);
+            }
             if case.trouble.is_none() {
                 decide(&mut case, self.whole_mesh());
                 self.factor_of_one(&mut case, forward_scale);

@@ -2,19 +2,27 @@
 //! signatures by configuration. Never: names of frameworks. Source: DESIGN.md section 6.
 //!
 //! `symbols.rs` names what nothing resolves; `terms.rs` follows tensors as terms while the bodies run; `numeric.rs` decides by the definition which signatures a chain of
-//! collectives has; `meaning.rs` does so for bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result.
+//! collectives has; `meaning.rs` does so for bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result;
+//! `wrapper.rs` derives functions that apply a class. `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with what code says of it.
 
 mod apply;
+mod claims;
 mod count;
 mod decide;
+mod declared;
 mod derive;
 mod fused;
 mod layout;
 mod meaning;
+mod misplaced;
 mod numeric;
 mod symbols;
 mod terms;
+mod twice;
+mod wrapper;
 
 pub use apply::{Remembered, shown_dim};
+pub use claims::claims;
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};
 pub use terms::{Deriving, Gap};
+pub use wrapper::Application;

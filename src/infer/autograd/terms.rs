@@ -44,6 +44,11 @@ pub struct Deriving {
     pub yields: Vec<Value>,
     /// Whether the last call led to nothing known.
     pub unresolved: bool,
+    /// Collectives without a gradient that the body itself issues, and how deep in functions that it applies it is.
+    pub raw: Vec<Place>,
+    pub depth: usize,
+    /// What the function applies, if it is a wrapper rather than a class that is derived.
+    pub applied: Option<Vec<super::Application>>,
 }
 
 /// What a derivation could not follow.
@@ -510,6 +515,9 @@ impl Machine<'_> {
         let place = self.place(id);
         if let Some(deriving) = &mut self.deriving {
             deriving.places.push(place);
+            if deriving.depth == 0 && !rule.differentiable {
+                deriving.raw.push(place);
+            }
         }
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);

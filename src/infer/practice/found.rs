@@ -24,6 +24,8 @@ pub enum Practice {
     PartNotNamed { module: Name, named: Name, part: Name, made: Place },
     /// A parameter of a module is marked and another one is not.
     PartNotMarked { module: Name, marked: Name, part: Name, mark: Name, made: Place },
+    /// A part of a parameter that nothing marks as one; another that is marked.
+    PartitionNotMarked { parameter: Name, mark: Name, axes: Vec<Name>, other: Place },
     /// Of gradients and dims of distributed tensors.
     Placements(Placements),
     /// Of groups, sizes and factors.
@@ -64,6 +66,12 @@ pub enum Placements {
 pub enum Scales {
     /// Gradients are never summed before the step; `distributed`: what says that ranks have their own data.
     UnreducedStep { model: Name, made: Place, backward: Place, distributed: Place },
+    /// A loop whose gradients are summed over other axes than the one over which ranks have their own data.
+    DataNotSummed { axis: Name, backward: Place, evidence: Place, divided: bool, reducer: Option<Place> },
+    /// A loop that leaves out a finaliser which sums the gradients of marked parameters.
+    ReducerNotCalled { function: Name, reducer: Place, backward: Place },
+    /// A finaliser that runs only where the mark that it looks for is not set.
+    GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.
     NarrowWrapper { axis: Name, sliced: Place },
     /// The default group, where the object or the caller gives one for the same axis.

@@ -5,9 +5,9 @@
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, Project};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
-use crate::source::{Files, Name};
+use crate::source::{Files, Name, Place};
 use crate::types::AxisType;
 use rayon::prelude::*;
 
@@ -34,6 +34,10 @@ pub struct Marking {
     sites: Vec<Site>,
     /// Classes that mark something themselves.
     classes: Vec<ClassRef>,
+    /// Where a constructor marks parameters of its own as parts.
+    parts: Vec<(ModuleId, Place)>,
+    /// Something may mark any parameter as a part.
+    any_part: bool,
 }
 
 impl Marking {
@@ -64,14 +68,24 @@ impl Marking {
         for one in found {
             out.sites.extend(one.sites);
             out.classes.extend(one.classes);
+            out.parts.extend(one.parts);
+            out.any_part |= one.any_part;
         }
         out
     }
 
     fn add(&mut self, view: &View<'_>) {
         let class = view.func.class.map(|class| ClassRef { module: view.at.module, class });
+        let helper = view.project.qualified(view.at);
+        let is_helper = matches!(view.rules.get(&helper), Some(Entry::Intrinsic(r)) if r.does == "mark-partitioned");
         for index in 0..view.steps.len() {
             let step = &view.steps[index];
+            if let Some((target, place)) = super::partition::marks_part(view, index) {
+                match own_names(view, &target) {
+                    Some(_) if view.func.name == "__init__" => self.parts.push((view.at.module, place)),
+                    _ => self.any_part |= !is_helper && !is_no_parameter(view, &target),
+                }
+            }
             if let Some((target, mark)) = mark_set(view, step.stmt) {
                 let Some(rule) = view.rules.mark(&mark) else { continue };
                 if is_no_parameter(view, &target) {
@@ -90,6 +104,16 @@ impl Marking {
                 self.classes.extend(class);
             }
         }
+    }
+
+    /// Where a constructor of a module marks a parameter of its own as a part.
+    pub fn partitions_in(&self, module: ModuleId) -> Option<Place> {
+        self.parts.iter().find(|(m, _)| *m == module).map(|(_, place)| *place)
+    }
+
+    /// Whether a site that is not followed may mark any parameter as a part.
+    pub fn partitions_anything(&self) -> bool {
+        self.any_part
     }
 
     /// Whether a class marks something itself, so that leaving something unmarked says something.
@@ -142,6 +166,14 @@ fn is_own(view: &View<'_>, target: &Expr) -> bool {
         Expr::Attr(base, _) => receiver(base) || matches!(&**base, Expr::Attr(inner, _) if receiver(inner)),
         _ => false,
     }
+}
+
+/// The attributes of its own object that an expression is, or visits; `None` if it may be anything.
+pub fn own_names(view: &View<'_>, target: &Expr) -> Option<Vec<Name>> {
+    let found = names(view, target, 0)?;
+    let own = |e: &Expr| is_own(view, e);
+    let local = matches!(target, Expr::Local(_) | Expr::Element(_) | Expr::Item(..));
+    (own(target) || local).then_some(found)
 }
 
 /// The attributes on the way to a target; `None` if it may be anything.

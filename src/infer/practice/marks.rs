@@ -140,6 +140,41 @@ pub fn unasked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     }
 }
 
+/// A constructor that sets a mark where a flag holds, which a reducer looks for only where it does not.
+pub fn against(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let guarded: Vec<&Reducer> = lint.reducers.all.iter().filter(|r| r.outer.iter().any(|(_, on, _)| !on)).collect();
+    if guarded.is_empty() {
+        return;
+    }
+    let Some(init) = lint.constructor(class) else { return };
+    for step in &init.steps {
+        let value = match step.stmt {
+            Stmt::SetAttr { value, .. } => value,
+            Stmt::Assign { value: Rvalue::Call { args, .. }, .. } if args.len() == 3 => &args[2].value,
+            _ => continue,
+        };
+        let Some((_, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
+        let Expr::Attr(_, flag) = init.through(value) else { continue };
+        for reducer in guarded.iter().filter(|r| asked(r) == Some(&mark)) {
+            let others = lint.reducers.all.iter().any(|r| r.place != reducer.place && r.axes == reducer.axes);
+            let Some((_, _, guard)) = reducer.outer.iter().find(|(f, on, _)| *f == flag && !on) else { continue };
+            let marked = init.place(step.id);
+            let found = super::found::Scales::GuardAgainstMark {
+                flag: flag.clone(),
+                mark: mark.clone(),
+                marked,
+                guard: *guard,
+            };
+            let known = |(place, p): &(Place, Practice)| {
+                *place == reducer.place && matches!(p, Practice::Scales(super::found::Scales::GuardAgainstMark { .. }))
+            };
+            if !others && !out.iter().any(known) {
+                out.push((reducer.place, Practice::Scales(found)));
+            }
+        }
+    }
+}
+
 /// Whether the project takes a finaliser, a wrapper or an engine from a framework.
 fn finalises_elsewhere(lint: &Lint<'_>) -> bool {
     let own = |path: &str| lint.project.module_named(path).is_some();

@@ -7,6 +7,7 @@
 mod arity;
 mod counts;
 mod cut;
+mod data_sum;
 pub mod expr;
 mod factor;
 pub mod found;
@@ -23,6 +24,7 @@ mod near;
 mod nones;
 mod order;
 mod own_group;
+mod partition;
 mod pool;
 mod ranks;
 mod raw;
@@ -75,11 +77,19 @@ const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
 ];
 
 /// The checks of single classes, which look at the whole project.
-const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] =
-    &[switch::stored, marks::unset, marks::unasked, marks::partly, uneven::siblings, uneven::biases, pool::shared];
+const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
+    switch::stored,
+    marks::unset,
+    marks::unasked,
+    marks::partly,
+    uneven::siblings,
+    uneven::biases,
+    pool::shared,
+    partition::unmarked,
+];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order];
+const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order, data_sum::steps];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];
@@ -144,6 +154,11 @@ pub fn practice(
     found.extend(of_classes);
     let mut all: Vec<Finding> =
         found.into_iter().flatten().map(|(place, practice)| finding(place, FindingKind::Practice(practice))).collect();
+    let mut guards = Vec::new();
+    for (module, m) in lint.project.modules.iter_enumerated() {
+        m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut guards));
+    }
+    all.extend(guards.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice))));
     all.extend(arities(&lint, told));
     all
 }
@@ -205,7 +220,7 @@ fn arities(lint: &Lint<'_>, told: &[Finding]) -> Vec<Finding> {
 }
 
 /// A finding that holds in every configuration.
-fn finding(place: Place, kind: FindingKind) -> Finding {
+pub fn finding(place: Place, kind: FindingKind) -> Finding {
     Finding {
         kind,
         place,

@@ -37,6 +37,10 @@ pub struct Reducer {
     pub guard: Option<Place>,
     /// Alternatives, each a conjunction; none: every parameter.
     pub when: Vec<Vec<Test>>,
+    /// The function of the project that it calls, if it issues no collective itself.
+    pub through: Option<FuncRef>,
+    /// Flags that decide whether it runs at all, with their values and the tests.
+    pub outer: Vec<(Name, bool, Place)>,
 }
 
 /// All reducers of a project, in its order.
@@ -179,6 +183,8 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
             place: view.place(view.steps[step].id),
             guard,
             when: if everything { Vec::new() } else { when },
+            through: None,
+            outer: view.steps[head].guards.iter().filter_map(|g| flag(view, g)).collect(),
         });
     }
 }
@@ -220,7 +226,29 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
         place: view.place(view.steps[step].id),
         guard: None,
         when: vec![vec![Test::Other]],
+        through: called(view, step),
+        outer: Vec::new(),
     })
+}
+
+/// A flag of a configuration that a guard tests.
+fn flag(view: &View<'_>, guard: &super::view::Guard<'_>) -> Option<(Name, bool, Place)> {
+    let (mut expr, mut holds) = (view.through(guard.test), guard.holds);
+    while let Expr::Unary(UnOp::Not, inner) = expr {
+        (expr, holds) = (*inner, !holds);
+    }
+    match expr {
+        Expr::Attr(_, name) => Some((name, holds, view.part(guard.at, 0))),
+        _ => None,
+    }
+}
+
+/// The function of the project that a step calls.
+fn called(view: &View<'_>, step: usize) -> Option<FuncRef> {
+    match view.project.path(&view.callee(view.value(step)?)?) {
+        Resolved::Func(at) => Some(at),
+        _ => None,
+    }
 }
 
 fn is_gradient_name(name: &str) -> bool {
@@ -228,7 +256,7 @@ fn is_gradient_name(name: &str) -> bool {
 }
 
 /// The axes of a group, where it is a call or an attribute that the rules name.
-fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
+pub fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
     let expr = view.through(group);
     let rule = match &expr {
         Expr::Call { callee, args, .. } if args.is_empty() => view.rules.get(callee.path()?),
@@ -241,7 +269,7 @@ fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
 }
 
 /// The loop over parameters around a step.
-fn parameter_loop(view: &View<'_>, step: usize) -> Option<usize> {
+pub fn parameter_loop(view: &View<'_>, step: usize) -> Option<usize> {
     view.steps[step].loops.iter().rev().copied().find(|head| match view.steps[*head].stmt {
         Stmt::For { iter, .. } => over_parameters(&view.through(iter)),
         _ => false,
@@ -298,7 +326,7 @@ fn is_parameter(view: &View<'_>, operand: &Operand) -> bool {
     }
 }
 
-fn is_gradient(expr: &Expr) -> bool {
+pub fn is_gradient(expr: &Expr) -> bool {
     expr.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"))
 }
 

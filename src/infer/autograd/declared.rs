@@ -1,0 +1,90 @@
+//! Types that a comment declares for a forward, compared with those that forward and backward imply. In: a derivation and the comment.
+//! Out: a disagreement, with the lines that decide. Never: cases that are not decided. Source: DESIGN.md section 6. Next: `apply.rs`.
+
+use super::super::assertion::DeclaredType;
+use super::super::contract::contract;
+use super::super::finding::FindingKind;
+use super::super::machine::Machine;
+use super::super::value::Value;
+use super::super::world::Frame;
+use super::derive::{Case, Derived, Signature};
+use crate::ir::annotation::{Atom, Result_, Target};
+use crate::types::{Axis, Spmd};
+
+impl Machine<'_> {
+    /// Compares the signature above `forward` with the cases of its class.
+    pub fn compare_declared(&mut self, derived: &Derived) {
+        let Some(methods) = self.methods_of(derived.class) else { return };
+        let func = self.project.func(methods.forward);
+        let Some(contract) = contract(func) else { return };
+        let Some(Result_::One(result)) = contract.result else { return };
+        let own = usize::from(methods.setup.is_none());
+        let known = self.w.clone();
+        for case in &derived.cases {
+            if case.trouble.is_some() || case.legal.is_empty() || case.ambiguous || !case.further.is_empty() {
+                continue;
+            }
+            self.w = known.clone();
+            self.w.facts = case.facts.clone();
+            self.w.frames = vec![Frame::new(methods.forward, func.locals.len())];
+            for param in &func.params {
+                let value = match self.settings.group_named(&param.name) {
+                    Some(axes) => Value::Group(axes),
+                    None => Value::Sym(param.name.clone()),
+                };
+                self.set_local(param.local, value);
+            }
+            let Some(wanted) = self.resolve_type(result, Some(case.rank)) else { continue };
+            let mut sources: Vec<(usize, DeclaredType)> = Vec::new();
+            for typed in &contract.params {
+                let Target::Name(name) = &typed.target else { continue };
+                let at = func.params.iter().skip(own).position(|p| p.name == *name);
+                let place = at.and_then(|at| case.inputs.iter().position(|i| *i == at));
+                if let Some(declared) = place.and_then(|_| self.resolve_type(&typed.ty, Some(case.rank))) {
+                    sources.extend(place.map(|p| (p, declared)));
+                }
+            }
+            let fits = |s: &Signature, axis: &Axis| {
+                allows(&wanted, axis, s.result.0)
+                    && sources.iter().all(|(k, d)| s.sources.get(*k).is_none_or(|(t, _)| allows(d, axis, *t)))
+            };
+            let bad = case.axes.iter().any(|axis| !case.legal.iter().any(|s| fits(s, axis)));
+            if let (true, Some(principal), Some(backward)) = (bad, &case.principal, case.backward.first()) {
+                let place = self.place_of(result.span);
+                let kind = FindingKind::DeclaredOther {
+                    class: self.project.class(derived.class).name.clone(),
+                    axes: case.axes.clone(),
+                    derived: notation(case, principal),
+                    forward: case.forward.clone(),
+                    backward: backward.clone(),
+                    forward_at: case.forward_at,
+                    backward_at: case.backward_at,
+                };
+                self.report(place, kind);
+            }
+        }
+        self.w = known;
+    }
+}
+
+/// Whether a declaration allows a type on an axis; one that does not mention it allows any.
+fn allows(declared: &DeclaredType, axis: &Axis, t: Spmd) -> bool {
+    let atom = declared.entries.iter().find(|(a, _)| a == axis).map(|(_, atom)| *atom).or(declared.rest);
+    match atom {
+        None => true,
+        Some(Atom::Replicate) => t == Spmd::Replicate,
+        Some(Atom::Invariant) => t == Spmd::Invariant,
+        Some(Atom::Varying | Atom::Shard(_)) => t == Spmd::Varying,
+        Some(Atom::Partial) => t == Spmd::Partial,
+    }
+}
+
+/// `S(0) -> R`, of several arguments `V, I -> V`.
+pub fn notation(case: &Case, signature: &Signature) -> String {
+    let side = |(t, dim): &(Spmd, Option<usize>)| match dim {
+        Some(dim) if *t == Spmd::Varying => format!("S({})", super::shown_dim(case, *dim)),
+        _ => t.letter().to_string(),
+    };
+    let sources: Vec<String> = signature.sources.iter().map(side).collect();
+    format!("{} -> {}", sources.join(", "), side(&signature.result))
+}

@@ -1,0 +1,131 @@
+//! Parts of parameters that nothing marks as parts. In: a constructor. Out: a parameter whose size is divided by the number of ranks of
+//! an axis and that carries no mark, in a file that marks others of that kind. Never: a parameter that a call or a loop which is not
+//! followed may mark. Source: DESIGN.md section 7. Next: `marking.rs`, which finds the marks.
+
+use super::expr::Expr;
+use super::found::Practice;
+use super::marking::{mark_set, own_names};
+use super::view::View;
+use super::{Found, Lint, near};
+use crate::ir::{ArgKind, BinOp, Operand, Rvalue, Stmt};
+use crate::project::ClassRef;
+use crate::rules::{Entry, Gives};
+use crate::source::{Name, Place};
+use crate::types::AxisType;
+
+/// Steps that are followed into the sizes of a parameter.
+const MOST_DEPTH: usize = 6;
+
+/// Parameters of a class that are parts and are not marked.
+pub fn unmarked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let marking = &lint.settings.marking;
+    let Some(other) = marking.partitions_in(class.module).filter(|_| !marking.partitions_anything()) else { return };
+    let Some(init) = lint.constructor(class) else { return };
+    if init.steps.iter().all(|s| made(&init, s.stmt).is_none()) {
+        return;
+    }
+    let Some(touched) = touched(&init) else { return };
+    for step in &init.steps {
+        let Some((name, args)) = made(&init, step.stmt) else { continue };
+        let Some(axes) = args.iter().find_map(|(_, a)| divided(&init, a, 0)) else { continue };
+        let mark = init.rules.entries().find_map(|(_, e)| match e {
+            Entry::Mark(rule) if rule.set == AxisType::V && rule.axes.iter().any(|a| axes.contains(a)) => {
+                Some(Name::from(rule.name.trim_start_matches('.')))
+            }
+            _ => None,
+        });
+        let Some(mark) = mark.filter(|_| !touched.contains(&name)) else { continue };
+        let practice = Practice::PartitionNotMarked { parameter: name, mark, axes, other };
+        out.push((init.place(step.id), practice));
+    }
+}
+
+/// `self.name = Parameter(...)`, with the arguments.
+fn made(init: &View<'_>, stmt: &Stmt) -> Option<(Name, Vec<(ArgKind, Expr)>)> {
+    let Stmt::SetAttr { base, name, value } = stmt else { return None };
+    let receiver = init.func.params.first()?.local;
+    if !matches!(init.expr(base), Expr::Local(l) if l == receiver) {
+        return None;
+    }
+    match init.expr(value) {
+        Expr::Call { callee, args, .. } if callee.path().is_some_and(|p| p.ends_with(".Parameter")) => {
+            Some((name.clone(), args))
+        }
+        _ => None,
+    }
+}
+
+/// The axes by whose number of ranks something in an expression is divided.
+fn divided(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Vec<Name>> {
+    if depth > MOST_DEPTH {
+        return None;
+    }
+    let expr = near::deep(view, expr);
+    match &expr {
+        Expr::Binary(BinOp::FloorDiv | BinOp::Div, _, by) => ranks(view, by),
+        Expr::Call { callee, args, .. } if callee.last_name() == Some("divide") && args.len() == 2 => {
+            ranks(view, &args[1].1)
+        }
+        Expr::Call { callee, args, .. } if callee.path().is_some_and(|p| p.starts_with("torch.")) => {
+            args.iter().find_map(|(_, a)| divided(view, a, depth + 1))
+        }
+        Expr::Build(items) => items.iter().find_map(|e| divided(view, e, depth + 1)),
+        _ => None,
+    }
+}
+
+/// The axes of which an expression is the number of ranks.
+fn ranks(view: &View<'_>, expr: &Expr) -> Option<Vec<Name>> {
+    match near::deep(view, expr) {
+        Expr::Call { callee, args, .. } if args.is_empty() => match view.rules.get(callee.path()?) {
+            Some(Entry::Group(rule)) if rule.gives == Gives::Size => Some(rule.axes.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Attributes that are marked, or given to something that may mark them; `None` if that may be any.
+fn touched(init: &View<'_>) -> Option<Vec<Name>> {
+    let mut out = Vec::new();
+    let receiver = init.func.params.first()?.local;
+    for (index, step) in init.steps.iter().enumerate() {
+        if let Some((target, mark)) = mark_set(init, step.stmt)
+            && init.rules.mark(&mark).is_some_and(|r| r.set == AxisType::V)
+        {
+            out.extend(own_names(init, &target)?);
+        }
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = init.value(index) else {
+            continue;
+        };
+        let harmless = init.callee(value).is_some_and(|path| {
+            path.starts_with("torch.")
+                || ["print", "len", "isinstance", "super", "setattr", "hasattr"].contains(&path.as_str())
+        });
+        if harmless {
+            continue;
+        }
+        for arg in args {
+            match init.expr(&arg.value) {
+                Expr::Local(l) if l == receiver => return None,
+                given => out.extend(own_names(init, &given).unwrap_or_default()),
+            }
+        }
+    }
+    Some(out)
+}
+
+/// The place of a mark of a part that a constructor sets on its own parameters.
+pub fn marks_part(view: &View<'_>, index: usize) -> Option<(Expr, Place)> {
+    let place = view.place(view.steps[index].id);
+    if let Some((target, mark)) = mark_set(view, view.steps[index].stmt) {
+        return view.rules.mark(&mark).filter(|r| r.set == AxisType::V).map(|_| (target, place));
+    }
+    let value = view.value(index)?;
+    let path = view.callee(value)?;
+    let Some(Entry::Intrinsic(rule)) = view.rules.get(&path) else { return None };
+    let Rvalue::Call { args, .. } = value else { return None };
+    let tensor: Option<&Operand> = view.argument(args, 0, "tensor");
+    (rule.does == "mark-partitioned").then_some(())?;
+    Some((view.expr(tensor?), place))
+}
