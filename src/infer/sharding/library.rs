@@ -130,7 +130,7 @@ impl Run<'_> {
             }
             // A spec by itself.
             "spec" => {
-                self.entries(place, &annotation.mesh, &annotation.spec);
+                self.spec_alone(place, &annotation.mesh, &annotation.spec);
                 Val::Unknown
             }
             _ => {

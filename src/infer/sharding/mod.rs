@@ -9,6 +9,7 @@ mod forward;
 pub mod found;
 mod library;
 mod mesh;
+mod numbers;
 mod run;
 mod spec;
 mod state;
@@ -56,14 +57,13 @@ impl Library {
         for (name, entry) in rules.entries() {
             let Entry::Intrinsic(rule) = entry else { continue };
             let last = Name::from(name.rsplit('.').next().unwrap_or(name));
-            match rule.does.strip_prefix("sharding-") {
-                Some("mark" | "mesh" | "wrap" | "mark-gradients" | "annotate" | "enter-manual" | "leave-manual") => {
-                    let package = Name::from(name.split('.').next().unwrap_or(name));
-                    if !library.packages.contains(&package) {
-                        library.packages.push(package);
-                    }
+            if let Some("mark" | "mesh" | "wrap" | "mark-gradients" | "annotate" | "enter-manual" | "leave-manual") =
+                rule.does.strip_prefix("sharding-")
+            {
+                let package = Name::from(name.split('.').next().unwrap_or(name));
+                if !library.packages.contains(&package) {
+                    library.packages.push(package);
                 }
-                _ => {}
             }
             match rule.does.as_str() {
                 "sharding-mode" => library.modes.push(Name::from(last.to_lowercase())),
@@ -191,6 +191,10 @@ fn exports(run: &mut Run<'_>, module: ModuleId) {
             all.insert(l.name.clone(), value.clone());
         }
     }
+    let hidden: Vec<Val> = frame.locals.values().filter(|v| !all.values().any(|known| known == *v)).cloned().collect();
+    for value in hidden.iter().filter(|v| matches!(v, Val::Mesh(_) | Val::Tuple(_) | Val::List(_))) {
+        run.escape(value, 0);
+    }
     run.exports.insert(module, all);
 }
 
@@ -200,11 +204,12 @@ fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
     let last = own.rsplit('.').next().unwrap_or(own);
     let others = run.project.modules.ids().filter(|m| *m != module);
     let imported = others.into_iter().any(|m| files[run.project.file(m)].text.contains(last));
-    if imported {
+    if imported || run.cut {
         return;
     }
+    let lost = run.st.lost.borrow().clone();
     let mut found = Vec::new();
-    for used in run.meshes.values().filter(|u| u.annotates && !u.escaped) {
+    for used in run.meshes.values().filter(|u| u.annotates && !u.escaped && !lost.contains(&u.mesh.id)) {
         let (AxisNames::Known(names), Some(shape)) = (&used.mesh.names, &used.mesh.shape) else { continue };
         for (axis, name) in names.iter().enumerate().filter(|(axis, _)| !used.axes.contains(axis)) {
             let size = shape.get(axis).filter(|s| s.int() != Some(1)).and_then(mesh::shown);
