@@ -44,8 +44,11 @@ pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Findi
 }
 
 /// Names of the library that rules describe.
+#[derive(Default)]
 struct Library {
     packages: Vec<Name>,
+    /// Functions and classes that make or annotate.
+    names: Vec<Name>,
     modes: Vec<Name>,
     leaves: Vec<Name>,
     sets: Vec<Name>,
@@ -53,7 +56,7 @@ struct Library {
 
 impl Library {
     fn new(rules: &RuleBook) -> Library {
-        let mut library = Library { packages: Vec::new(), modes: Vec::new(), leaves: Vec::new(), sets: Vec::new() };
+        let mut library = Library::default();
         for (name, entry) in rules.entries() {
             let Entry::Intrinsic(rule) = entry else { continue };
             let last = Name::from(name.rsplit('.').next().unwrap_or(name));
@@ -64,6 +67,9 @@ impl Library {
                 if !library.packages.contains(&package) {
                     library.packages.push(package);
                 }
+                // Of a static method, the class.
+                let method = name.strip_suffix(".apply").and_then(|n| n.rsplit('.').next());
+                library.names.push(method.map_or_else(|| last.clone(), Name::from));
             }
             match rule.does.as_str() {
                 "sharding-mode" => library.modes.push(Name::from(last.to_lowercase())),
@@ -76,7 +82,8 @@ impl Library {
     }
 
     fn is_used(&self, text: &str) -> bool {
-        self.packages.iter().any(|p| text.contains(p.as_str()))
+        let has = |names: &[Name]| names.iter().any(|n| text.contains(n.as_str()));
+        has(&self.packages) && has(&self.names)
     }
 
     fn facts(&self, project: &Project, files: &Files) -> Facts {
@@ -84,7 +91,8 @@ impl Library {
         let says = |names: &[Name]| texts().any(|t| names.iter().any(|n| t.contains(n.as_str())));
         Facts {
             // The variable of the environment that turns it on has the name of the function.
-            mode: texts().any(|t| self.is_used(t) && self.modes.iter().any(|n| t.to_lowercase().contains(n.as_str()))),
+            mode: says(&self.modes)
+                || says(&self.modes.iter().map(|n| Name::from(n.to_uppercase())).collect::<Vec<_>>()),
             leaves_manual: says(&self.leaves),
             sets_mesh: says(&self.sets),
             set_once: set_once(project),
