@@ -1,4 +1,5 @@
-//! Programs as people write them. In: `corpus/`: real bugs with their repairs, programs without a mistake, the tour of the README.
+//! Programs as people write them. In: `corpus/`: real bugs with their repairs, programs without a mistake, those of guides,
+//! the tour of the README.
 //! Out: every finding, compared with `corpus/expected.txt`, and the number of bugs found, which may only rise.
 //! Never: an error in a program that is right. Next: `corpus/expected.txt`; `UPDATE=1 cargo test` rewrites it and the README's output.
 

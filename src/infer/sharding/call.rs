@@ -1,11 +1,12 @@
 //! Calls: functions and classes of the project are followed, torch and numbers are known by their rules. In: a callee and arguments.
 //! Out: the result. Never: annotations, see `library.rs`. Next: `library.rs`.
 
-use super::eval::{MAX_ITEMS, ids, sizes};
+use super::eval::sizes;
 use super::exec::Flow;
+use super::numbers::{number, range, shape};
 use super::run::Run;
 use super::state::{Frame, Layer, Mode, State};
-use super::value::{Id, Ids, Manual, Note, Val};
+use super::value::{Id, Manual, Note, Val};
 use crate::ir::{Arg, ArgKind, LocalId, Operand, ParamKind, StmtId};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::{Entry, ModuleRule, OpClass, OpRule, ShapeRule, Signature};
@@ -31,6 +32,20 @@ const MOVES: &[&str] = &[
     "contiguous",
     "detach",
     "clone",
+];
+
+/// Methods that change the shape of a tensor in place.
+const RESHAPES: &[&str] = &[
+    "resize_",
+    "resize_as_",
+    "squeeze_",
+    "unsqueeze_",
+    "transpose_",
+    "t_",
+    "swapaxes_",
+    "swapdims_",
+    "set_",
+    "as_strided_",
 ];
 
 /// Methods of modules that change nothing.
@@ -75,7 +90,7 @@ impl Args {
     }
 }
 
-fn keyword(kind: &ArgKind) -> Option<&Name> {
+pub fn keyword(kind: &ArgKind) -> Option<&Name> {
     match kind {
         ArgKind::Keyword(name) => Some(name),
         _ => None,
@@ -133,13 +148,13 @@ impl Run<'_> {
     pub fn method(&mut self, id: StmtId, base: &Val, name: &Name, args: &Args) -> Val {
         match base {
             Val::Path(_) | Val::Module(_) => {
-                let callee = self.attribute(id, base, name);
+                let callee = self.attribute(base, name);
                 self.call(id, &callee, args)
             }
             Val::Object(object) => match self.bound(*object, name) {
                 Some(callee) => self.call(id, &callee, args),
                 None if self.st.objects.get(object).is_some_and(|o| o.contains_key(name)) => {
-                    let callee = self.attribute(id, base, name);
+                    let callee = self.attribute(base, name);
                     self.call(id, &callee, args)
                 }
                 None => self.module_method(id, base, name, args),
@@ -181,7 +196,14 @@ impl Run<'_> {
         match name.as_str() {
             "dim" | "ndimension" => rank.map_or(Val::Unknown, Val::number),
             "size" if args.all.is_empty() => known.shape.map_or(Val::Unknown, |s| sizes(&s)),
-            n if n.ends_with('_') => Val::Tensor(tensor),
+            n if n.ends_with('_') => {
+                if RESHAPES.contains(&n)
+                    && let Some(known) = self.st.tensors.get_mut(&tensor)
+                {
+                    known.shape = None;
+                }
+                Val::Tensor(tensor)
+            }
             n => {
                 let moved = MOVES.contains(&n);
                 if moved {
@@ -370,7 +392,6 @@ impl Run<'_> {
         if rule.class == OpClass::Metadata || rule.class == OpClass::Opaque {
             return Val::Unknown;
         }
-        self.onto_device(id, &Args { all: Vec::new(), open: false });
         let device = args.index(&rule.args, "device").and_then(|i| args.all.get(i));
         if let Some(device) = device {
             let only = Args {
@@ -411,82 +432,4 @@ impl Run<'_> {
 
 fn is_device(entry: &Entry) -> bool {
     matches!(entry, Entry::Intrinsic(rule) if rule.does == "sharding-device")
-}
-
-/// The sizes given to a factory: one sequence, or numbers.
-fn shape(rule: &OpRule, args: &Args) -> Option<Vec<Option<i64>>> {
-    let at = rule.args.index("size")?;
-    let keywords: Vec<Option<&Name>> = args.all.iter().map(|g| keyword(&g.kind)).collect();
-    let bound = rule.args.bind(&keywords);
-    let values: Vec<&Val> = bound.all(at).iter().filter_map(|i| args.all.get(*i)).map(|g| &g.value).collect();
-    let sequence = |v: &Val| v.items().map(|items| items.iter().map(Val::int).collect());
-    match values.as_slice() {
-        [Val::Const(crate::ir::Const::Int(n))] => Some(vec![Some(*n)]),
-        [one] => sequence(one),
-        [] => None,
-        many => Some(many.iter().map(|v| v.int()).collect()),
-    }
-}
-
-fn range(args: &[&Val]) -> Val {
-    let (from, to) = match args {
-        [Val::Devices(n)] => return Val::Ids(Ids::First(*n)),
-        [to] => (Some(0), to.int()),
-        [from, to] => (from.int(), to.int()),
-        _ => (None, None),
-    };
-    let (Some(from), Some(to)) = (from, to) else { return Val::Unknown };
-    let count = to.checked_sub(from).and_then(|n| usize::try_from(n.max(0)).ok());
-    if count.is_none_or(|n| n > MAX_ITEMS) {
-        return Val::Unknown;
-    }
-    Val::Ids(Ids::Listed((from..to).collect()))
-}
-
-/// Functions that make or reduce arrays of numbers.
-fn number(does: &str, signature: &Signature, args: &Args) -> Val {
-    if args.open {
-        return Val::Unknown;
-    }
-    let first = args.all.first().filter(|g| g.kind == ArgKind::Positional).map(|g| &g.value);
-    match (does, first) {
-        ("array", Some(value)) => ids(value).map_or(Val::Unknown, Val::Ids),
-        ("range", Some(_)) => {
-            let numbers: Vec<&Val> = ["start", "stop", "step"]
-                .iter()
-                .map_while(|n| args.index(signature, n).and_then(|i| args.all.get(i)))
-                .map(|g| &g.value)
-                .collect();
-            range(&numbers)
-        }
-        ("fill", Some(value)) => match value.int().and_then(|n| usize::try_from(n).ok()) {
-            Some(n) if n <= MAX_ITEMS => Val::Ids(Ids::Listed(vec![0; n].into())),
-            _ => Val::Unknown,
-        },
-        ("product", Some(value)) => product(&value.items().unwrap_or_default()).unwrap_or(Val::Unknown),
-        _ => Val::Unknown,
-    }
-}
-
-/// The product of numbers, at most one of which is the number of devices.
-pub fn product(items: &[Val]) -> Option<Val> {
-    if items.is_empty() {
-        return None;
-    }
-    let mut total: i64 = 1;
-    let mut devices = false;
-    for item in items {
-        match item {
-            Val::Devices(n) if !devices => {
-                total = total.checked_mul(*n)?;
-                devices = true;
-            }
-            other => total = total.checked_mul(other.int()?)?,
-        }
-    }
-    match (devices, total > 0) {
-        (true, true) => Some(Val::Devices(total)),
-        (true, false) => None,
-        (false, _) => Some(Val::number(total)),
-    }
 }

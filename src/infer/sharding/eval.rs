@@ -15,7 +15,7 @@ impl Run<'_> {
             Rvalue::Use(o) => self.operand(o),
             Rvalue::Attr { base, name } => {
                 let base = self.operand(base);
-                self.attribute(id, &base, name)
+                self.attribute(&base, name)
             }
             Rvalue::Item { base, index } => {
                 let (base, index) = (self.operand(base), self.operand(index));
@@ -106,7 +106,7 @@ impl Run<'_> {
         if kind == BuildKind::Tuple { Val::Tuple(out.into()) } else { Val::List(out.into()) }
     }
 
-    pub fn attribute(&mut self, id: StmtId, base: &Val, name: &Name) -> Val {
+    pub fn attribute(&mut self, base: &Val, name: &Name) -> Val {
         match base {
             Val::Path(path) => Val::Path(Name::from(format!("{path}.{name}"))),
             Val::Module(path) => {
@@ -119,7 +119,7 @@ impl Run<'_> {
                 }
                 self.bound(*object, name).unwrap_or(Val::Unknown)
             }
-            Val::Layer(layer) => self.layer_parameter(id, *layer, name),
+            Val::Layer(layer) => self.layer_parameter(*layer, name),
             Val::Mesh(mesh) => match (name.as_str(), &mesh.shape, &mesh.names) {
                 ("mesh_shape", Some(shape), _) => Val::Tuple(shape.clone().into()),
                 ("axis_names", _, AxisNames::Without) => Val::NONE,
@@ -141,7 +141,7 @@ impl Run<'_> {
     }
 
     /// `layer.weight`: always the same tensor.
-    fn layer_parameter(&mut self, id: StmtId, layer: super::value::Id, name: &Name) -> Val {
+    fn layer_parameter(&mut self, layer: super::value::Id, name: &Name) -> Val {
         let Some(known) = self.st.layers.get(&layer) else { return Val::Unknown };
         if let Some(tensor) = known.params.get(name) {
             return Val::Tensor(*tensor);
@@ -155,7 +155,6 @@ impl Run<'_> {
         // A name alone may be a whole shape: only names that are numbers tell the rank.
         let sure = sizes.iter().all(|s| known.args.get(s).is_none_or(|v| v.int().is_some() || *v == Val::Unknown));
         let shape = (!sizes.is_empty() && sure).then(|| sizes.iter().map(whole).collect());
-        let _ = id;
         let tensor = self.tensor(made, shape, Note::Without, Manual::No);
         let Val::Tensor(at) = tensor else { return Val::Unknown };
         if let Some(known) = self.st.layers.get_mut(&layer) {

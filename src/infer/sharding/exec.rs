@@ -33,6 +33,7 @@ impl<'a> Run<'a> {
         match &node.stmt {
             Stmt::Assign { dst, value } => {
                 let value = self.rvalue(node.id, value);
+                self.kept(*dst, &value);
                 self.st.set(*dst, value);
             }
             Stmt::SetGlobal { name, value } => {
@@ -102,6 +103,14 @@ impl<'a> Run<'a> {
         Flow::Next
     }
 
+    /// A function inside may use a mesh that a variable holds.
+    fn kept(&mut self, local: LocalId, value: &Val) {
+        let cell = |at| self.project.func(at).locals.get(local).is_some_and(|l| l.kind == LocalKind::Cell);
+        if matches!(value, Val::Mesh(_)) && self.at().is_some_and(cell) {
+            self.escape(value, 0);
+        }
+    }
+
     fn imported(&mut self, path: &str, member: Option<&Name>, level: u32) -> Val {
         let Some(at) = self.at() else { return Val::Unknown };
         let base = self.project.absolute(at.module, path, level);
@@ -146,7 +155,15 @@ impl<'a> Run<'a> {
         let (base, value) = (self.operand(base), self.operand(value));
         match base {
             Val::Object(id) => {
+                // Other methods may use it, and those are not followed from here.
+                self.escape(&value, 0);
                 self.st.objects.entry(id).or_default().insert(name.clone(), value);
+            }
+            Val::Tensor(id) => {
+                self.leak(&base);
+                if let Some(tensor) = self.st.tensors.get_mut(&id) {
+                    tensor.shape = None;
+                }
             }
             Val::Layer(id) => {
                 let held = match value {

@@ -130,7 +130,7 @@ impl Run<'_> {
             }
             // A spec by itself.
             "spec" => {
-                self.entries(place, &annotation.mesh, &annotation.spec);
+                self.spec_alone(place, &annotation.mesh, &annotation.spec);
                 Val::Unknown
             }
             _ => {
@@ -199,11 +199,8 @@ impl Run<'_> {
             }
         }
         self.leak(&module);
-        for name in ["shard_output", "auto_wrap_policy", "auto_wrapper_callable"] {
-            if get(name).is_some_and(|v| !v.is_none()) {
-                self.leak(&mesh);
-            }
-        }
+        // The wrapper keeps it, and so may what shards its outputs.
+        self.leak(&mesh);
         Val::Wrapped(place)
     }
 

@@ -2,9 +2,9 @@
 //! Never: a guess at the number of devices: it is a symbol until the program says it. Source: PyTorch/XLA, `Mesh.__init__` and
 //! `HybridMesh.__init__`. Next: `spec.rs`.
 
-use super::call::product;
 use super::eval::ids;
 use super::found::{Devices, Names, Sharding};
+use super::numbers::product;
 use super::run::{Run, Used};
 use super::value::{AxisNames, Ids, Mesh, Val};
 use crate::source::{Name, Place};

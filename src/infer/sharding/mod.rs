@@ -9,6 +9,7 @@ mod forward;
 pub mod found;
 mod library;
 mod mesh;
+mod numbers;
 mod run;
 mod spec;
 mod state;
@@ -43,8 +44,11 @@ pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Findi
 }
 
 /// Names of the library that rules describe.
+#[derive(Default)]
 struct Library {
     packages: Vec<Name>,
+    /// Functions and classes that make or annotate.
+    names: Vec<Name>,
     modes: Vec<Name>,
     leaves: Vec<Name>,
     sets: Vec<Name>,
@@ -52,18 +56,20 @@ struct Library {
 
 impl Library {
     fn new(rules: &RuleBook) -> Library {
-        let mut library = Library { packages: Vec::new(), modes: Vec::new(), leaves: Vec::new(), sets: Vec::new() };
+        let mut library = Library::default();
         for (name, entry) in rules.entries() {
             let Entry::Intrinsic(rule) = entry else { continue };
             let last = Name::from(name.rsplit('.').next().unwrap_or(name));
-            match rule.does.strip_prefix("sharding-") {
-                Some("mark" | "mesh" | "wrap" | "mark-gradients" | "annotate" | "enter-manual" | "leave-manual") => {
-                    let package = Name::from(name.split('.').next().unwrap_or(name));
-                    if !library.packages.contains(&package) {
-                        library.packages.push(package);
-                    }
+            if let Some("mark" | "mesh" | "wrap" | "mark-gradients" | "annotate" | "enter-manual" | "leave-manual") =
+                rule.does.strip_prefix("sharding-")
+            {
+                let package = Name::from(name.split('.').next().unwrap_or(name));
+                if !library.packages.contains(&package) {
+                    library.packages.push(package);
                 }
-                _ => {}
+                // Of a static method, the class.
+                let method = name.strip_suffix(".apply").and_then(|n| n.rsplit('.').next());
+                library.names.push(method.map_or_else(|| last.clone(), Name::from));
             }
             match rule.does.as_str() {
                 "sharding-mode" => library.modes.push(Name::from(last.to_lowercase())),
@@ -76,7 +82,8 @@ impl Library {
     }
 
     fn is_used(&self, text: &str) -> bool {
-        self.packages.iter().any(|p| text.contains(p.as_str()))
+        let has = |names: &[Name]| names.iter().any(|n| text.contains(n.as_str()));
+        has(&self.packages) && has(&self.names)
     }
 
     fn facts(&self, project: &Project, files: &Files) -> Facts {
@@ -84,7 +91,8 @@ impl Library {
         let says = |names: &[Name]| texts().any(|t| names.iter().any(|n| t.contains(n.as_str())));
         Facts {
             // The variable of the environment that turns it on has the name of the function.
-            mode: texts().any(|t| self.is_used(t) && self.modes.iter().any(|n| t.to_lowercase().contains(n.as_str()))),
+            mode: says(&self.modes)
+                || says(&self.modes.iter().map(|n| Name::from(n.to_uppercase())).collect::<Vec<_>>()),
             leaves_manual: says(&self.leaves),
             sets_mesh: says(&self.sets),
             set_once: set_once(project),
@@ -191,6 +199,10 @@ fn exports(run: &mut Run<'_>, module: ModuleId) {
             all.insert(l.name.clone(), value.clone());
         }
     }
+    let hidden: Vec<Val> = frame.locals.values().filter(|v| !all.values().any(|known| known == *v)).cloned().collect();
+    for value in hidden.iter().filter(|v| matches!(v, Val::Mesh(_) | Val::Tuple(_) | Val::List(_))) {
+        run.escape(value, 0);
+    }
     run.exports.insert(module, all);
 }
 
@@ -200,11 +212,12 @@ fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
     let last = own.rsplit('.').next().unwrap_or(own);
     let others = run.project.modules.ids().filter(|m| *m != module);
     let imported = others.into_iter().any(|m| files[run.project.file(m)].text.contains(last));
-    if imported {
+    if imported || run.cut {
         return;
     }
+    let lost = run.st.lost.borrow().clone();
     let mut found = Vec::new();
-    for used in run.meshes.values().filter(|u| u.annotates && !u.escaped) {
+    for used in run.meshes.values().filter(|u| u.annotates && !u.escaped && !lost.contains(&u.mesh.id)) {
         let (AxisNames::Known(names), Some(shape)) = (&used.mesh.names, &used.mesh.shape) else { continue };
         for (axis, name) in names.iter().enumerate().filter(|(axis, _)| !used.axes.contains(axis)) {
             let size = shape.get(axis).filter(|s| s.int() != Some(1)).and_then(mesh::shown);

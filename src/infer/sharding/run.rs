@@ -58,6 +58,8 @@ pub struct Run<'a> {
     /// The number of devices, if a comment says it.
     pub devices: Option<i64>,
     pub found: Vec<(Place, Sharding)>,
+    /// Whether a root was left before its end.
+    pub cut: bool,
     next: Id,
     left: u32,
 }
@@ -79,6 +81,7 @@ impl<'a> Run<'a> {
             quiet: 0,
             devices: None,
             found: Vec::new(),
+            cut: false,
             next: 0,
             left: MAX_STEPS,
         }
@@ -86,7 +89,8 @@ impl<'a> Run<'a> {
 
     /// Before a root.
     pub fn reset(&mut self) {
-        self.st = State::new();
+        let lost = self.st.lost.clone();
+        self.st = State { lost, ..State::new() };
         self.returns.clear();
         self.exits.clear();
         self.quiet = 0;
@@ -101,6 +105,7 @@ impl<'a> Run<'a> {
     /// Whether another statement may be executed.
     pub fn step(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
+        self.cut |= self.left == 0;
         self.left > 0
     }
 
@@ -187,7 +192,8 @@ impl<'a> Run<'a> {
         self.st.touch(value, 0);
     }
 
-    fn escape(&mut self, value: &Val, depth: usize) {
+    /// Something that is not followed may use the meshes in a value.
+    pub fn escape(&mut self, value: &Val, depth: usize) {
         if depth > 6 {
             return;
         }

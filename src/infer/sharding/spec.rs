@@ -129,6 +129,19 @@ impl Run<'_> {
         Some(dims)
     }
 
+    /// A spec without a tensor: the names are looked up, and nothing else is asserted yet.
+    pub fn spec_alone(&mut self, place: Place, mesh: &Val, spec: &Val) {
+        self.forget_use(mesh);
+        let Val::Mesh(mesh) = mesh else { return };
+        for item in spec.items().unwrap_or_default() {
+            if let Err(entry @ (Entry::Unknown { .. } | Entry::Unnamed { .. } | Entry::Type)) =
+                entry(Some(mesh), &item, false)
+            {
+                return self.wrong(place, Some(mesh), entry);
+            }
+        }
+    }
+
     fn wrong(&mut self, place: Place, mesh: Option<&Arc<Mesh>>, entry: Entry) {
         self.report(place, Sharding::Entry { entry, mesh: mesh.map(|m| m.made) });
     }

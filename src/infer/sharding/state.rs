@@ -7,6 +7,9 @@ use crate::project::FuncRef;
 use crate::rules::ModuleRule;
 use crate::source::{Name, Place};
 use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The variables of one call.
@@ -43,6 +46,8 @@ pub struct State {
     pub mode: Mode,
     /// The first tensor on a device, made while the mode was off.
     pub early: Option<Place>,
+    /// Meshes that a variable held before branches met and did not agree; shared by all states of a run.
+    pub lost: Rc<RefCell<BTreeSet<Id>>>,
 }
 
 impl State {
@@ -55,6 +60,7 @@ impl State {
             global_mesh: Val::Unknown,
             mode: Mode::Unknown,
             early: None,
+            lost: Rc::default(),
         }
     }
 
@@ -71,11 +77,11 @@ impl State {
     /// What holds in both: the other one is a state of the same calls.
     pub fn join(mut self, other: State) -> State {
         for (mine, theirs) in self.frames.iter_mut().zip(&other.frames) {
-            agree(&mut mine.locals, &theirs.locals);
+            agree(&mut mine.locals, &theirs.locals, &self.lost);
         }
         for (id, object) in &mut self.objects {
             if let Some(theirs) = other.objects.get(id) {
-                agree(object, theirs);
+                agree(object, theirs, &self.lost);
             }
         }
         for (id, theirs) in other.objects {
@@ -168,6 +174,26 @@ impl State {
 }
 
 /// Keeps what two maps agree about.
-fn agree<K: Eq + std::hash::Hash>(mine: &mut FxHashMap<K, Val>, theirs: &FxHashMap<K, Val>) {
-    mine.retain(|key, value| theirs.get(key) == Some(value));
+fn agree<K: Eq + std::hash::Hash>(
+    mine: &mut FxHashMap<K, Val>,
+    theirs: &FxHashMap<K, Val>,
+    lost: &RefCell<BTreeSet<Id>>,
+) {
+    let drop = |value: &Val| {
+        if let Val::Mesh(mesh) = value {
+            lost.borrow_mut().insert(mesh.id);
+        }
+    };
+    for (key, value) in theirs {
+        if mine.get(key) != Some(value) {
+            drop(value);
+        }
+    }
+    mine.retain(|key, value| {
+        let kept = theirs.get(key) == Some(value);
+        if !kept {
+            drop(value);
+        }
+        kept
+    });
 }
