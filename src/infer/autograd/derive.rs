@@ -451,16 +451,8 @@ impl Machine<'_> {
         let terms: Vec<Arc<Term>> = results.iter().map(|v| self.whole_term(v)).collect();
         let tells = |t: &Arc<Term>| !matches!(**t, Term::Unknown | Term::Equal | Term::Fresh);
         let Some(output) = terms.iter().position(tells) else { return };
-        let grads: Vec<Value> = results
-            .iter()
-            .enumerate()
-            .map(|(i, result)| match result {
-                Value::List(_) => self.parts(&Arc::new(Term::Grad(i)), rank),
-                _ => self.term_tensor(Term::Grad(i), rank),
-            })
-            .collect();
         let mut given = vec![context.clone()];
-        given.extend(grads);
+        given.extend(self.upstream(&results, rank));
         for (world, value) in self.body(methods.backward, &given) {
             self.w = world;
             let returned: Vec<Value> = match &value {
@@ -513,6 +505,15 @@ impl Machine<'_> {
             }
             out.push(case);
         }
+    }
+
+    /// The gradients of the results, as the backward gets them.
+    fn upstream(&mut self, results: &[Value], rank: usize) -> Vec<Value> {
+        let grad = |(i, result): (usize, &Value)| match result {
+            Value::List(_) => self.parts(&Arc::new(Term::Grad(i)), rank),
+            _ => self.term_tensor(Term::Grad(i), rank),
+        };
+        results.iter().enumerate().map(grad).collect()
     }
 
     /// A factor of the number of ranks in the forward alone or in the backward alone.

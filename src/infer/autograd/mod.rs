@@ -23,6 +23,7 @@ mod wrapper;
 
 pub use apply::{Remembered, shown_dim};
 pub use claims::claims;
+pub use declared::against_rule;
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};
 pub use terms::{Deriving, Gap};
 pub use wrapper::Application;
