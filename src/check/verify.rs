@@ -146,6 +146,12 @@ fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &dyn Fn(&[(Name,
         let sides: Option<Vec<(AxisState, AxisState)>> = found.iter().map(|c| case_sides(c, input)).collect();
         // What holds whatever the arguments are is what any of the configurations gives.
         let Some((from, to)) = sides.and_then(|s| s.into_iter().reduce(either)) else { return Verdict::NotDerived };
+        let lacks_dim = |p: &Pattern, s: &AxisState| {
+            matches!(p.shard, Some(DimRef::At(_))) && s.shard.is_none() && s.set == AxisType::V
+        };
+        if lacks_dim(&wanted.source, &from) || lacks_dim(&wanted.result, &to) {
+            return Verdict::NotDerived;
+        }
         if !(fits(&wanted.source, &from, true) && fits(&wanted.result, &to, false)) {
             strange.push(format!("{} -> {}", from.notation(), to.notation()));
         }
@@ -165,7 +171,10 @@ fn case_sides(case: &Case, input: usize) -> Option<(AxisState, AxisState)> {
         shard: dim.and_then(|d| i8::try_from(shown_dim(case, d)).ok()),
         ..AxisState::new(AxisType::from(t))
     };
-    Some((state(*principal.sources.get(at)?), state(principal.result)))
+    let (t, dim) = *principal.sources.get(at)?;
+    // Of local mathematics, the dim that is reduced on each rank and then over the ranks.
+    let folded = case.folded.iter().find(|(i, _)| *i == input).and_then(|(_, dim)| *dim);
+    Some((state((t, dim.or(folded.filter(|_| t == Spmd::Varying)))), state(principal.result)))
 }
 
 fn either(a: (AxisState, AxisState), b: (AxisState, AxisState)) -> (AxisState, AxisState) {

@@ -60,6 +60,8 @@ pub struct Case {
     pub backward: Vec<Arc<Term>>,
     pub forward_at: Place,
     pub backward_at: Place,
+    /// Arguments that the forward reduces along a dim and then over the ranks.
+    pub folded: Vec<(usize, Option<usize>)>,
     /// A collective of the backward that has no gradient itself.
     pub raw: Option<Place>,
 }
@@ -281,6 +283,7 @@ impl Machine<'_> {
             d.scales.clear();
             d.products.clear();
             d.raw.clear();
+            d.folds.done = true;
         }
     }
 
@@ -486,6 +489,7 @@ impl Machine<'_> {
                 trouble: few.then_some(Trouble::Count { returned: returned.len(), expected: arguments }),
                 forward: terms[output].clone(),
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
+                folded: self.deriving.as_ref().map_or_else(Vec::new, |d| d.folds.over_ranks.clone()),
                 raw: self.deriving.as_ref().and_then(|d| d.raw.first().copied()),
                 forward_at: forward_places.last().copied().unwrap_or_else(|| self.name_of(methods.forward)),
                 backward_at: return_at

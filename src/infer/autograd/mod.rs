@@ -11,6 +11,7 @@ mod count;
 mod decide;
 mod declared;
 mod derive;
+mod folds;
 mod fused;
 mod layout;
 mod meaning;
