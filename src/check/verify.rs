@@ -57,7 +57,7 @@ pub fn verify(config: &Config, rules: &RuleBook, bare: &RuleBook, files: &Files)
         }
         let exits: Vec<&Exit> = output.exits.iter().filter(|e| e.func == func).collect();
         let found = match verdict(&project, func, rule, &exits) {
-            Verdict::NotDerived => composed(rule, &|given| {
+            Verdict::NotDerived => composed(rule, input_of(&project, func, rule), &|given| {
                 let tensor = &rule.args.params[rule.input].name;
                 wrapper_cases(&project, bare, files, &settings, (func, tensor, given))
             }),
@@ -124,8 +124,15 @@ fn verdict(project: &Project, func: FuncRef, rule: &CollectiveRule, exits: &[&Ex
     }
 }
 
+/// The position of the input of a rule among the parameters of a function.
+fn input_of(project: &Project, func: FuncRef, rule: &CollectiveRule) -> Option<usize> {
+    let name = &rule.args.params[rule.input].name;
+    project.func(func).params.iter().position(|p| p.name == *name)
+}
+
 /// What a function that applies an autograd function is, with the arguments that the transitions are about.
-fn composed(rule: &CollectiveRule, cases: &dyn Fn(&[(Name, Const)]) -> Vec<Case>) -> Verdict {
+fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &dyn Fn(&[(Name, Const)]) -> Vec<Case>) -> Verdict {
+    let Some(input) = input else { return Verdict::NotDerived };
     let mut strange = Vec::new();
     for (condition, wanted) in &rule.transitions {
         let given: Vec<(Name, Const)> = match condition {
@@ -136,9 +143,15 @@ fn composed(rule: &CollectiveRule, cases: &dyn Fn(&[(Name, Const)]) -> Vec<Case>
             }
         };
         let found = cases(&given);
-        let sides: Option<Vec<(AxisState, AxisState)>> = found.iter().map(|c| case_sides(c, rule.input)).collect();
+        let sides: Option<Vec<(AxisState, AxisState)>> = found.iter().map(|c| case_sides(c, input)).collect();
         // What holds whatever the arguments are is what any of the configurations gives.
         let Some((from, to)) = sides.and_then(|s| s.into_iter().reduce(either)) else { return Verdict::NotDerived };
+        let lacks_dim = |p: &Pattern, s: &AxisState| {
+            matches!(p.shard, Some(DimRef::At(_))) && s.shard.is_none() && s.set == AxisType::V
+        };
+        if lacks_dim(&wanted.source, &from) || lacks_dim(&wanted.result, &to) {
+            return Verdict::NotDerived;
+        }
         if !(fits(&wanted.source, &from, true) && fits(&wanted.result, &to, false)) {
             strange.push(format!("{} -> {}", from.notation(), to.notation()));
         }
@@ -158,7 +171,10 @@ fn case_sides(case: &Case, input: usize) -> Option<(AxisState, AxisState)> {
         shard: dim.and_then(|d| i8::try_from(shown_dim(case, d)).ok()),
         ..AxisState::new(AxisType::from(t))
     };
-    Some((state(*principal.sources.get(at)?), state(principal.result)))
+    let (t, dim) = *principal.sources.get(at)?;
+    // Of local mathematics, the dim that is reduced on each rank and then over the ranks.
+    let folded = case.folded.iter().find(|(i, _)| *i == input).and_then(|(_, dim)| *dim);
+    Some((state((t, dim.or(folded.filter(|_| t == Spmd::Varying)))), state(principal.result)))
 }
 
 fn either(a: (AxisState, AxisState), b: (AxisState, AxisState)) -> (AxisState, AxisState) {

@@ -124,6 +124,8 @@ pub enum FindingKind {
         class: Name,
         axes: AxisSet,
         derived: String,
+        /// Declared by a rule for the function of this name, not by a comment.
+        by_rules: bool,
         forward: Arc<Term>,
         backward: Arc<Term>,
         forward_at: Place,

@@ -4,6 +4,7 @@
 use super::autograd::Case;
 use super::budget::Budget;
 use super::contract::contract_conditions;
+use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
 use super::output::Output;
@@ -14,8 +15,8 @@ use super::value::{Closure, Flavour, Method, Value};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
-use crate::rules::RuleBook;
-use crate::source::{Files, Name};
+use crate::rules::{CollectiveRule, Entry, RuleBook};
+use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -67,9 +68,9 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     }
     let roots = functions(project, &settings.relevance, &out);
     derivations(&Run { project, rules, files, settings, built: FxHashMap::default() }, &mut out);
-    for finding in super::autograd::claims(project, &out.derived) {
-        out.report(finding);
-    }
+    let claims = super::autograd::claims(project, &out.derived);
+    let ruled = ruled(&Run { project, rules, files, settings, built: FxHashMap::default() });
+    claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
     run.roots(&roots.0, &mut out);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = roots.1.into_iter().partition(|f| out.executed.contains(f));
@@ -97,6 +98,37 @@ pub fn wrapper_cases(
 ) -> Vec<Case> {
     let run = Run { project, rules, files, settings, built: FxHashMap::default() };
     run.guarded(|m| m.wrapper_cases(at, tensor, given)).unwrap_or_default()
+}
+
+/// Functions of the project that a rule types by their names, and whose own source says something else.
+fn ruled(run: &Run<'_>) -> Vec<Finding> {
+    let mut found: Vec<(FuncRef, Arc<CollectiveRule>)> = Vec::new();
+    for (module, m) in run.project.modules.iter_enumerated() {
+        let file = &run.files[m.file];
+        if !file.text.contains(".apply(") {
+            continue;
+        }
+        for (func, f) in m.ir.funcs.iter_enumerated() {
+            let at = FuncRef { module, func };
+            if f.kind == FuncKind::Function
+                && f.class.is_none()
+                && file.slice(f.span).contains(".apply(")
+                && let Some(Entry::Collective(rule)) = run.rules.get(&run.project.qualified(at))
+                && f.params.iter().any(|p| p.name == rule.args.params[rule.input].name)
+            {
+                found.push((at, rule.clone()));
+            }
+        }
+    }
+    let compared = found.par_iter().with_max_len(1).map(|(at, rule)| {
+        let tensor = &rule.args.params[rule.input].name;
+        let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, &[])).unwrap_or_default();
+        let f = run.project.func(*at);
+        let place = Place { file: run.project.file(at.module), span: f.name_span };
+        let input = f.params.iter().position(|p| p.name == *tensor);
+        super::autograd::against_rule(place, &f.name, rule, input?, &cases)
+    });
+    compared.collect::<Vec<_>>().into_iter().flatten().collect()
 }
 
 /// Derives every autograd function of the project.

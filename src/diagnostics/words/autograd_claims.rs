@@ -35,14 +35,27 @@ impl Words<'_> {
                 );
                 draft
             }
-            FindingKind::DeclaredOther { class, axes, derived, forward, backward, forward_at, backward_at } => {
+            FindingKind::DeclaredOther {
+                class,
+                axes,
+                derived,
+                by_rules,
+                forward,
+                backward,
+                forward_at,
+                backward_at,
+            } => {
+                let declared = if *by_rules { "the rules say of a function of this name" } else { "is declared here" };
                 let title = format!(
-                    "forward and backward of `{class}` together are {derived} on `{axes}`, which is not what is declared here"
+                    "forward and backward of `{class}` together are {derived} on `{axes}`, which is not what {declared}"
                 );
                 let mut draft = Draft::new(&codes::DECLARED_OTHER, title);
                 draft.labels.push(Label { place: *forward_at, message: format!("forward: {}", chain(forward)) });
                 draft.labels.push(Label { place: *backward_at, message: format!("backward: {}", chain(backward)) });
-                draft.help.push(format!("declare {derived}, or change the direction that is wrong"));
+                draft.help.push(match by_rules {
+                    true => "calls are typed by the rule: change the direction that is wrong, or the name".to_string(),
+                    false => format!("declare {derived}, or change the direction that is wrong"),
+                });
                 draft
             }
             FindingKind::RawInDoubleBackward { class, claim } => {

@@ -1,14 +1,16 @@
-//! Types that a comment declares for a forward, compared with those that forward and backward imply. In: a derivation and the comment.
+//! Types that a comment or a rule declares, compared with those that forward and backward imply. In: a derivation and the declaration.
 //! Out: a disagreement, with the lines that decide. Never: cases that are not decided. Source: DESIGN.md section 6. Next: `apply.rs`.
 
 use super::super::assertion::DeclaredType;
 use super::super::contract::contract;
-use super::super::finding::FindingKind;
+use super::super::finding::{Finding, FindingKind};
 use super::super::machine::Machine;
 use super::super::value::Value;
 use super::super::world::Frame;
 use super::derive::{Case, Derived, Signature};
 use crate::ir::annotation::{Atom, Result_, Target};
+use crate::rules::CollectiveRule;
+use crate::source::{Name, Place};
 use crate::types::{Axis, Spmd};
 
 impl Machine<'_> {
@@ -55,6 +57,7 @@ impl Machine<'_> {
                     class: self.project.class(derived.class).name.clone(),
                     axes: case.axes.clone(),
                     derived: notation(case, principal),
+                    by_rules: false,
                     forward: case.forward.clone(),
                     backward: backward.clone(),
                     forward_at: case.forward_at,
@@ -65,6 +68,38 @@ impl Machine<'_> {
         }
         self.w = known;
     }
+}
+
+/// What a function that applies a class is, where a rule says that it is something else: of each configuration some signature has to be
+/// one of the rule's.
+pub fn against_rule(at: Place, name: &Name, rule: &CollectiveRule, input: usize, cases: &[Case]) -> Option<Finding> {
+    let decided = |c: &Case| {
+        c.trouble.is_none() && !c.legal.is_empty() && !c.ambiguous && c.further.is_empty() && c.communicates()
+    };
+    if cases.is_empty() || !cases.iter().all(decided) || rule.transitions.is_empty() {
+        return None;
+    }
+    let fits = |case: &Case| {
+        let input = case.inputs.iter().position(|i| *i == input);
+        case.legal.iter().any(|s| {
+            let source = input.and_then(|k| s.sources.get(k)).map(|(t, _)| *t);
+            rule.transitions.iter().any(|(_, t)| {
+                source.is_none_or(|source| t.source.set.contains(source)) && t.result.set.contains(s.result.0)
+            })
+        })
+    };
+    let case = cases.iter().find(|c| !fits(c))?;
+    let kind = FindingKind::DeclaredOther {
+        class: name.clone(),
+        axes: case.axes.clone(),
+        derived: notation(case, case.principal.as_ref()?),
+        by_rules: true,
+        forward: case.forward.clone(),
+        backward: case.backward.first()?.clone(),
+        forward_at: case.forward_at,
+        backward_at: case.backward_at,
+    };
+    Some(super::super::practice::finding(at, kind))
 }
 
 /// Whether a declaration allows a type on an axis; one that does not mention it allows any.

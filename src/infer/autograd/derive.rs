@@ -60,6 +60,8 @@ pub struct Case {
     pub backward: Vec<Arc<Term>>,
     pub forward_at: Place,
     pub backward_at: Place,
+    /// Arguments that the forward reduces along a dim and then over the ranks.
+    pub folded: Vec<(usize, Option<usize>)>,
     /// A collective of the backward that has no gradient itself.
     pub raw: Option<Place>,
 }
@@ -281,6 +283,7 @@ impl Machine<'_> {
             d.scales.clear();
             d.products.clear();
             d.raw.clear();
+            d.folds.done = true;
         }
     }
 
@@ -451,16 +454,8 @@ impl Machine<'_> {
         let terms: Vec<Arc<Term>> = results.iter().map(|v| self.whole_term(v)).collect();
         let tells = |t: &Arc<Term>| !matches!(**t, Term::Unknown | Term::Equal | Term::Fresh);
         let Some(output) = terms.iter().position(tells) else { return };
-        let grads: Vec<Value> = results
-            .iter()
-            .enumerate()
-            .map(|(i, result)| match result {
-                Value::List(_) => self.parts(&Arc::new(Term::Grad(i)), rank),
-                _ => self.term_tensor(Term::Grad(i), rank),
-            })
-            .collect();
         let mut given = vec![context.clone()];
-        given.extend(grads);
+        given.extend(self.upstream(&results, rank));
         for (world, value) in self.body(methods.backward, &given) {
             self.w = world;
             let returned: Vec<Value> = match &value {
@@ -494,6 +489,7 @@ impl Machine<'_> {
                 trouble: few.then_some(Trouble::Count { returned: returned.len(), expected: arguments }),
                 forward: terms[output].clone(),
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
+                folded: self.deriving.as_ref().map_or_else(Vec::new, |d| d.folds.over_ranks.clone()),
                 raw: self.deriving.as_ref().and_then(|d| d.raw.first().copied()),
                 forward_at: forward_places.last().copied().unwrap_or_else(|| self.name_of(methods.forward)),
                 backward_at: return_at
@@ -513,6 +509,15 @@ impl Machine<'_> {
             }
             out.push(case);
         }
+    }
+
+    /// The gradients of the results, as the backward gets them.
+    fn upstream(&mut self, results: &[Value], rank: usize) -> Vec<Value> {
+        let grad = |(i, result): (usize, &Value)| match result {
+            Value::List(_) => self.parts(&Arc::new(Term::Grad(i)), rank),
+            _ => self.term_tensor(Term::Grad(i), rank),
+        };
+        results.iter().enumerate().map(grad).collect()
     }
 
     /// A factor of the number of ranks in the forward alone or in the backward alone.

@@ -11,6 +11,7 @@ mod count;
 mod decide;
 mod declared;
 mod derive;
+mod folds;
 mod fused;
 mod layout;
 mod meaning;
@@ -23,6 +24,7 @@ mod wrapper;
 
 pub use apply::{Remembered, shown_dim};
 pub use claims::claims;
+pub use declared::against_rule;
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};
 pub use terms::{Deriving, Gap};
 pub use wrapper::Application;

@@ -9,6 +9,7 @@ use super::super::limits::MAX_VALUE_DEPTH;
 use super::super::machine::Machine;
 use super::super::ops::OpCall;
 use super::super::value::{ObjId, Value};
+use super::folds::is_fold;
 use super::symbols::visits_ranks;
 use crate::ir::{Const, StmtId};
 use crate::rules::collective::DimRef;
@@ -44,6 +45,8 @@ pub struct Deriving {
     pub yields: Vec<Value>,
     /// Whether the last call led to nothing known.
     pub unresolved: bool,
+    /// Reductions along dims.
+    pub folds: super::folds::Folds,
     /// Collectives without a gradient that the body itself issues, and how deep in functions that it applies it is.
     pub raw: Vec<Place>,
     pub depth: usize,
@@ -205,6 +208,17 @@ impl Machine<'_> {
 
     /// What an operation makes of its operands.
     pub fn term_of_op(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Arc<Term> {
+        let term = self.made_of_operands(call, args);
+        let last = call.rule.name.rsplit('.').next().unwrap_or(&call.rule.name);
+        let given = call.rule.args.index("dim").and_then(|p| call.bound.first(p)).is_some();
+        if given && *term != Term::Unknown && is_fold(last) {
+            let dim = self.dim_argument(call, args, 0);
+            self.note_fold(dim, &term);
+        }
+        term
+    }
+
+    fn made_of_operands(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Arc<Term> {
         let bound = |param: usize| call.bound.first(param).map(|i| args.args[i].value.clone());
         let first = bound(0).unwrap_or(Value::Unknown);
         let x = self.term(&first);
@@ -560,7 +574,10 @@ impl Machine<'_> {
         let by = self.reduction(rule.reduce_op.and_then(|p| bound.first(p)).map(|i| &args.args[i].value));
         let Some((from, to)) = self.dims_of(rule, args) else { return Term::Unknown };
         match rule.op.as_str() {
-            "all_reduce" => Term::through(&x, &[], |x, _| Term::AllReduce { axes: axes.clone(), by, x: x.clone() }),
+            "all_reduce" => {
+                self.note_all_reduced(&x);
+                Term::through(&x, &[], |x, _| Term::AllReduce { axes: axes.clone(), by, x: x.clone() })
+            }
             "all_gather" if rule.form == Form::IntoList => Term::Gathered { axes, x },
             "all_gather" => Term::through(&x, &[from.unwrap_or(0)], |x, dims| Term::AllGather {
                 axes: axes.clone(),

@@ -133,8 +133,13 @@ fn composed(case: &Case, applied: &Application, after: &Arc<Term>, rank: usize) 
     });
     let inside = Arc::new(inside);
     let forward = after.on(&|t| (*t == Term::Grad(0)).then(|| inside.clone()));
+    let plain = |i: usize| match applied.arguments.get(i)?.as_ref() {
+        Term::Arg(own) => Some(*own),
+        _ => None,
+    };
     let mut out = Case {
         gradients: inputs.clone(),
+        folded: case.folded.iter().filter_map(|(i, dim)| Some((plain(*i)?, *dim))).collect(),
         inputs,
         output: 0,
         rank: if rank == case.rank { rank } else { case.rank },
