@@ -185,3 +185,9 @@ fn structured_programs_agree() {
 fn programs_with_global_types_agree() {
     compare("global", &Floor { verdict: 9_950, line: 9_950, types_known: 9_900 });
 }
+
+/// Programs of PyTorch/XLA: meshes and partition specs against the library's own assertions.
+#[test]
+fn annotated_programs_agree() {
+    compare("xla", &Floor { verdict: 9_900, line: 9_900, types_known: 0 });
+}

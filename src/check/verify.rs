@@ -130,8 +130,11 @@ fn input_of(project: &Project, func: FuncRef, rule: &CollectiveRule) -> Option<u
     project.func(func).params.iter().position(|p| p.name == *name)
 }
 
+/// The cases of a function with some of its arguments given.
+type CasesOf<'a> = dyn Fn(&[(Name, Const)]) -> Vec<Case> + 'a;
+
 /// What a function that applies an autograd function is, with the arguments that the transitions are about.
-fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &dyn Fn(&[(Name, Const)]) -> Vec<Case>) -> Verdict {
+fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &CasesOf<'_>) -> Verdict {
     let Some(input) = input else { return Verdict::NotDerived };
     let mut strange = Vec::new();
     for (condition, wanted) in &rule.transitions {

@@ -1,4 +1,4 @@
-//! Words of family 8xx: which dim of a tensor is split over which axis. In: findings. Out: drafts. Never: detection.
+//! Words of 611 to 615: which dim of a tensor is split over which axis. In: findings. Out: drafts. Never: detection.
 //! Next: `contract.rs`.
 
 use super::super::codes;

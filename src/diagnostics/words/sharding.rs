@@ -1,4 +1,4 @@
-//! Words of family 7xx: meshes of devices, partition specs, and how a program annotates. In: findings. Out: drafts.
+//! Words of family 8xx: meshes of devices, partition specs, and how a program annotates. In: findings. Out: drafts.
 //! Never: detection. Next: `mod.rs`.
 
 use super::super::codes;

@@ -447,10 +447,7 @@ impl Machine<'_> {
         plain: &[bool],
     ) {
         let arguments = plain.len();
-        let results: Vec<Value> = match result {
-            Value::Tuple(items) => items.to_vec(),
-            one => vec![one.clone()],
-        };
+        let results = each_of(result);
         let terms: Vec<Arc<Term>> = results.iter().map(|v| self.whole_term(v)).collect();
         let tells = |t: &Arc<Term>| !matches!(**t, Term::Unknown | Term::Equal | Term::Fresh);
         let Some(output) = terms.iter().position(tells) else { return };
@@ -458,10 +455,7 @@ impl Machine<'_> {
         given.extend(self.upstream(&results, rank));
         for (world, value) in self.body(methods.backward, &given) {
             self.w = world;
-            let returned: Vec<Value> = match &value {
-                Value::Tuple(items) => items.to_vec(),
-                one => vec![one.clone()],
-            };
+            let returned = each_of(&value);
             let gradients: Vec<(usize, Arc<Term>)> = returned
                 .iter()
                 .enumerate()
@@ -621,4 +615,12 @@ fn returns(
 /// Whether a Python annotation says that a parameter is a tensor.
 fn annotated_tensor(param: &crate::ir::Param) -> bool {
     param.kind == ParamKind::Normal && param.hint.as_deref().is_some_and(|h| h == "Tensor" || h.ends_with(".Tensor"))
+}
+
+/// The values of a tuple, or the one value.
+fn each_of(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Tuple(items) => items.to_vec(),
+        one => vec![one.clone()],
+    }
 }
