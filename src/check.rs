@@ -5,6 +5,7 @@ pub mod verify;
 
 use crate::config::{Config, FlagValue};
 use crate::diagnostics::{self, SignatureLine, conditions, describe, describe_syntax, suppress};
+use crate::infer::DueKind;
 use crate::infer::formula::Facts;
 use crate::infer::output::{Reason as Unknown, Site};
 use crate::infer::{Output, Row, Settings, infer};
@@ -13,6 +14,7 @@ use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
 use crate::source::{Diagnostic, FileId, Files, Name, Place};
 use crate::syntax::{self, Parsed};
+use crate::types::mode::mode;
 use crate::types::{Axis, Mesh};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -38,6 +40,18 @@ pub struct Report {
     pub derived: Vec<DerivedLine>,
     /// Inferred signatures, a line for each function, or for each configuration.
     pub signatures: Vec<SignatureLine>,
+    /// Collectives that parallel modes ask for.
+    pub due: Vec<DueLine>,
+}
+
+/// A collective that a parallel mode asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DueLine {
+    pub path: String,
+    pub line: u32,
+    pub axis: String,
+    pub mode: String,
+    pub what: DueKind,
 }
 
 /// What an autograd function is, by its own source, at its definition or at a call.
@@ -120,9 +134,27 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
         Want::Types => derived(&project, files, &output),
         Want::Findings => Vec::new(),
     };
+    let due = due(files, &output);
     // Nobody waits for the memory of the run.
     rayon::spawn(move || drop((project, output, settings)));
-    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types, signatures, derived }
+    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types, signatures, derived, due }
+}
+
+fn due(files: &Files, output: &Output) -> Vec<DueLine> {
+    let mut lines: Vec<DueLine> = output
+        .due
+        .iter()
+        .filter(|due| files[due.place.file].reported)
+        .map(|due| DueLine {
+            path: files[due.place.file].path.clone(),
+            line: files[due.place.file].position(due.place.span.start).line,
+            axis: due.axis.to_string(),
+            mode: due.mode.to_string(),
+            what: due.what,
+        })
+        .collect();
+    lines.sort();
+    lines
 }
 
 fn finding_is_reported(files: &Files, file: FileId) -> bool {
@@ -167,6 +199,8 @@ fn settings(config: &Config, want: Want) -> Settings {
             _ => out.choices.push((name, values)),
         }
     }
+    out.modes = config.mode.names.iter().filter_map(|name| mode(name)).collect();
+    out.global = config.mode.global;
     for default in &config.defaults {
         // The configuration was validated with the same parser.
         if let Ok(ty) = syntax::parse_type_expr(&default.text) {

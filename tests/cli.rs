@@ -8,6 +8,8 @@ mod baseline;
 mod config;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/modes.rs"]
+mod modes;
 #[path = "cli/output.rs"]
 mod output;
 #[path = "cli/support.rs"]

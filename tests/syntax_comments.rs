@@ -87,10 +87,12 @@ fn types() {
 fn directives() {
     let text = "# spmd: mesh dense = dp, cp over world; alias a = dp * cp\n\
                 def f():\n    # spmd: group g(k=1).x = tp\n    pass\n\
-                # spmd: extern a.b(x: R) -> R; flag s; assume not s or a.b != 3; mode global-spmd\n";
+                # spmd: extern a.b(x: R) -> R; flag s; assume not s or a.b != 3; mode data-parallel\n";
     let parsed = parse(text);
     assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
     assert_eq!(parsed.ir.directives.iter().map(|d| d.clauses.len()).collect::<Vec<_>>(), [2, 1, 4]);
+    let unknown = parse("# spmd: mode data-paralel\n");
+    assert!(unknown.problems[0].detail.contains("`data-paralel` is not a parallel mode"), "{:?}", unknown.problems);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every option, typed. In: words. Out: [`Command`]. Never: reading anything but the words. Next: `check.rs`.
 
 use crate::render::Format;
+use crate::types::mode::MODES;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -84,6 +85,20 @@ pub struct TypesOptions {
     /// How types are written; JSON lists variables, parameters and returns
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub output_format: TypesFormat,
+    /// Whose notation a type of a variable is written in
+    #[arg(long, value_name = "NOTATION", default_value = "spmd")]
+    pub notation: Notation,
+}
+
+/// How a type of a variable is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Notation {
+    /// Axis by axis: `{dp: S(0), tp: P}`
+    Spmd,
+    /// Placements in the order of the axes: `(dp: Shard(0), tp: Partial())`
+    Dtensor,
+    /// A partition spec: `('dp', None)`; what is no shard is listed after it
+    Xla,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -192,6 +207,14 @@ pub struct ConfigOptions {
     /// Use no configuration file
     #[arg(long)]
     pub isolated: bool,
+    /// Take the program for a single-device one that is run in these parallel modes, besides those of the configuration
+    #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = mode_parser())]
+    pub mode: Vec<String>,
+}
+
+/// Parallel modes by name.
+fn mode_parser() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(MODES.iter().map(|m| m.name()))
 }
 
 /// How the run behaves.

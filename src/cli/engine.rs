@@ -1,11 +1,12 @@
 //! The one place where the command line meets the checker. In: a configuration and files. Out: a report.
 //! Never: logic of its own. Next: `check.rs`.
 
-pub(super) use crate::check::{DerivedLine, TypeRow, Want, check};
+pub(super) use crate::check::{DerivedLine, DueLine, TypeRow, Want, check};
 use crate::config::{Config, Diagnostics};
 pub(super) use crate::diagnostics::SignatureLine;
 pub(super) use crate::diagnostics::page;
 use crate::diagnostics::{CODES as TABLE, find};
+pub(super) use crate::infer::DueKind;
 use crate::rules::{self, RuleBook};
 use crate::source::{Diagnostic, File, Files, Place};
 
@@ -23,6 +24,17 @@ pub(super) const CODES: &[(&str, &str)] = &{
 /// Checks the text of a type.
 pub(super) fn type_text(text: &str) -> Result<(), String> {
     crate::syntax::parse_type_expr(text).map(|_| ())
+}
+
+/// Checks the name of a parallel mode.
+///
+/// # Errors
+/// The names that there are.
+pub(super) fn mode_name(name: &str) -> Result<(), Vec<&'static str>> {
+    match crate::types::mode::mode(name) {
+        Some(_) => Ok(()),
+        None => Err(crate::types::mode::MODES.iter().map(|m| m.name()).collect()),
+    }
 }
 
 /// The built-in rules and those that the configuration adds.

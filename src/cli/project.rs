@@ -86,11 +86,17 @@ pub(super) fn configure(
         (None, true) => ConfigSource::Isolated,
         (None, false) => ConfigSource::Discover,
     };
-    let checks = Checks { codes: engine::CODES, type_text: &engine::type_text };
-    config::load(&source, &input.start(), &input.cwd, &checks).map_err(|error| match error {
+    let checks = Checks { codes: engine::CODES, type_text: &engine::type_text, mode: &engine::mode_name };
+    let mut config = config::load(&source, &input.start(), &input.cwd, &checks).map_err(|error| match error {
         LoadError::Unreadable(text) => Failure::message(text),
         LoadError::Invalid(found) => Failure::Diagnostics { found, format, color },
-    })
+    })?;
+    for mode in &options.mode {
+        if !config.mode.names.contains(mode) {
+            config.mode.names.push(mode.clone());
+        }
+    }
+    Ok(config)
 }
 
 /// The threads everything runs on.

@@ -1,9 +1,9 @@
 //! `spmd-check types`. In: options. Out: the signature of every function that is known, or the type of every variable.
 //! Never: findings. Next: `project.rs`.
 
-use super::args::{TypesFormat, TypesOptions};
+use super::args::{Notation, TypesFormat, TypesOptions};
 use super::check::invalid;
-use super::engine::{self, DerivedLine, SignatureLine, TypeRow, Want};
+use super::engine::{self, DerivedLine, DueKind, DueLine, SignatureLine, TypeRow, Want};
 use super::failure::Failure;
 use super::project::{self, Input};
 use super::{Outcome, output};
@@ -20,11 +20,15 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
     let project = pool.install(|| project::read(&input, &config, &options.shared))?;
     let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
     output::write(|out| match options.output_format {
-        TypesFormat::Text if options.variables => text(&report.types, out),
+        TypesFormat::Text if options.variables => {
+            text(&report.types, options.notation, out)?;
+            due(&report.due, out)
+        }
         TypesFormat::Text if options.autograd => reasons(&report.derived, options.shared.verbose, out),
         TypesFormat::Text => {
             functions(&report.derived, options.shared.verbose, out)?;
-            lines(&report.signatures, out)
+            lines(&report.signatures, out)?;
+            due(&report.due, out)
         }
         TypesFormat::Json if options.autograd => autograd_array(&report.derived, out),
         TypesFormat::Json => array(&report.types, out),
@@ -83,11 +87,74 @@ fn autograd_array(derived: &[DerivedLine], out: &mut dyn Write) -> io::Result<()
     objects_to(out, objects)
 }
 
-fn text(rows: &[TypeRow], out: &mut dyn Write) -> io::Result<()> {
+/// Where the parallel modes of the run ask for a collective.
+fn due(due: &[DueLine], out: &mut dyn Write) -> io::Result<()> {
+    for found in due {
+        let (axis, mode) = (&found.axis, &found.mode);
+        let what = match found.what {
+            DueKind::GatherParameters => {
+                format!("all_gather of every parameter over `{axis}`, before it is used, forward and backward")
+            }
+            DueKind::SumGradients => format!("all_reduce of the gradient of every parameter over `{axis}`"),
+            DueKind::ScatterGradients => format!("reduce_scatter of the gradient of every parameter over `{axis}`"),
+        };
+        writeln!(out, "{}:{}: due in {mode}: {what}", found.path, found.line)?;
+    }
+    Ok(())
+}
+
+/// A type in a notation.
+fn written(types: &[(String, String)], notation: Notation) -> String {
+    let dim =
+        |known: &str| known.strip_prefix("S(").and_then(|r| r.strip_suffix(')')).and_then(|d| d.parse::<usize>().ok());
+    match notation {
+        Notation::Spmd => {
+            let parts: Vec<String> = types.iter().map(|(axis, known)| format!("{axis}: {known}")).collect();
+            format!("{{{}}}", parts.join(", "))
+        }
+        Notation::Dtensor => {
+            let placement = |known: &str| match (known, dim(known)) {
+                ("R" | "I", _) => "Replicate()".to_string(),
+                ("P", _) => "Partial()".to_string(),
+                (_, Some(dim)) => format!("Shard({dim})"),
+                (other, None) => other.to_string(),
+            };
+            let parts: Vec<String> =
+                types.iter().map(|(axis, known)| format!("{axis}: {}", placement(known))).collect();
+            format!("({})", parts.join(", "))
+        }
+        Notation::Xla => {
+            let rank = types.iter().filter_map(|(_, known)| dim(known)).max().map_or(0, |dim| dim + 1);
+            let entry = |at: usize| {
+                let axes: Vec<String> = types
+                    .iter()
+                    .filter(|(_, known)| dim(known) == Some(at))
+                    .map(|(axis, _)| format!("'{axis}'"))
+                    .collect();
+                match axes.as_slice() {
+                    [] => "None".to_string(),
+                    [one] => one.clone(),
+                    several => format!("({})", several.join(", ")),
+                }
+            };
+            let entries: Vec<String> = (0..rank).map(entry).collect();
+            let rest: Vec<String> = types
+                .iter()
+                .filter(|(_, known)| dim(known).is_none() && !matches!(known.as_str(), "R" | "I"))
+                .map(|(axis, known)| format!("{axis}: {known}"))
+                .collect();
+            let comma = if rank == 1 { "," } else { "" };
+            let rest = if rest.is_empty() { String::new() } else { format!(" {{{}}}", rest.join(", ")) };
+            format!("({}{comma}){rest}", entries.join(", "))
+        }
+    }
+}
+
+fn text(rows: &[TypeRow], notation: Notation, out: &mut dyn Write) -> io::Result<()> {
     for row in rows {
-        let types: Vec<String> = row.types.iter().map(|(axis, known)| format!("{axis}: {known}")).collect();
+        let types = written(&row.types, notation);
         let when = if row.when.is_empty() { String::new() } else { format!("  when {}", row.when.join(", ")) };
-        writeln!(out, "{}:{}: {}: {}: {{{}}}{when}", row.path, row.line, row.function, row.variable, types.join(", "))?;
+        writeln!(out, "{}:{}: {}: {}: {types}{when}", row.path, row.line, row.function, row.variable)?;
     }
     Ok(())
 }

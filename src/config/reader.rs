@@ -18,6 +18,8 @@ pub struct Checks<'a> {
     pub codes: &'a [(&'static str, &'static str)],
     /// Whether a text is a type; the grammar lives in `syntax/`.
     pub type_text: &'a dyn Fn(&str) -> Result<(), String>,
+    /// Whether a text is the name of a parallel mode; the names that there are, if not.
+    pub mode: &'a dyn Fn(&str) -> Result<(), Vec<&'static str>>,
 }
 
 pub(super) type Value<'i> = Spanned<DeValue<'i>>;

@@ -163,16 +163,34 @@ fn read_version(key: &str, value: &Value, reader: &mut Reader) -> Option<TorchVe
 
 fn read_mode(value: &Value, mode: &mut Mode, reader: &mut Reader) {
     if value.get_ref().as_table().is_none() {
-        mode.names = unique(reader.string_or_strings("mode", value), "mode", reader);
+        mode.names = modes("mode", value, reader);
         return;
     }
     for entry in reader.table("mode", value) {
         match entry.key.as_str() {
-            "names" => mode.names = unique(reader.string_or_strings("mode.names", entry.value), "mode", reader),
+            "names" => mode.names = modes("mode.names", entry.value, reader),
             "global" => mode.global |= reader.boolean("mode.global", entry.value).unwrap_or(false),
             _ => reader.unknown_key(&entry, Some("mode"), &["names", "global"]),
         }
     }
+}
+
+/// Names of parallel modes, each once.
+fn modes(key: &str, value: &Value, reader: &mut Reader) -> Vec<String> {
+    let mut items = reader.string_or_strings(key, value);
+    items.retain(|(name, span)| match (reader.checks.mode)(name) {
+        Ok(()) => true,
+        Err(known) => {
+            let near = super::suggest::closest(name, known.iter().copied());
+            let problem = reader.invalid(span, format!("`{name}` is not a parallel mode"), "");
+            problem.help.push(match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the modes are {}", known.join(", ")),
+            });
+            false
+        }
+    });
+    unique(items, "mode", reader)
 }
 
 fn read_mesh(value: &Value, reader: &mut Reader) -> Vec<MeshAxis> {

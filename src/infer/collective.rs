@@ -643,6 +643,7 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
             | Why::Parameter
             | Why::Unmarked(_)
             | Why::Narrowed(_)
+            | Why::Mode(_)
             | Why::RankDependent => at = origin.from.as_ref(),
         }
     }

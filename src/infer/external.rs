@@ -108,8 +108,10 @@ impl Machine<'_> {
                     Some(bound.first(at).and_then(|i| args.args[i].value.as_int()))
                 })
                 .collect();
+            let mut local = LocalType::unknown();
+            self.mode_parameters(&mut local, self.place(id));
             let t = TensorType {
-                local: LocalType::unknown(),
+                local,
                 grad: Tri::Yes,
                 shape: shape.filter(|s| !s.is_empty()).map(crate::types::Shape),
                 untracked: true,

@@ -248,8 +248,10 @@ impl Machine<'_> {
             Some(value) => value.as_bool().map_or(Tri::Unknown, Tri::from_bool),
         };
         let shape = data.as_ref().and_then(|d| self.tensor(d)).and_then(|t| t.shape.clone());
+        let mut local = LocalType::unknown();
+        self.mode_parameters(&mut local, self.place(id));
         self.new_tensor(TensorType {
-            local: LocalType::unknown(),
+            local,
             grad,
             shape,
             untracked: true,
@@ -303,6 +305,7 @@ impl Machine<'_> {
         if args.get(0, "gradient").is_some_and(|g| !g.is_none()) {
             return;
         }
+        self.note_due(self.place(id));
         let Some(t) = self.tensor(loss).cloned() else { return };
         let axes: Vec<Axis> = t.local.listed().map(|(a, _)| a.clone()).collect();
         let allowed = AxisType::I.join(AxisType::P);

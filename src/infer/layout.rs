@@ -13,7 +13,7 @@ use super::ops::OpCall;
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::shapes::ShapeRule;
-use crate::rules::shards::{Index, Piece, Placed, Refusal, ShardCall, propagate};
+use crate::rules::shards::{Index, Piece, Placed, Reduction, Refusal, ShardCall, propagate};
 use crate::source::Name;
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct Argument {
 impl Machine<'_> {
     /// Whether partition specs are followed here.
     pub fn is_global(&self) -> bool {
-        self.w.modes.typecheck.is_some() && self.w.modes.global
+        self.w.modes.global
     }
 
     /// Every varying value says which dim is split.
@@ -55,7 +55,9 @@ impl Machine<'_> {
     /// # Errors
     /// A finding was reported.
     pub(super) fn check_spec(&mut self, id: StmtId, tensor: ObjId, part: usize) -> Result<(), ()> {
-        let Some(t) = self.w.heap.tensor(tensor).filter(|t| !t.untracked) else { return Ok(()) };
+        // Outside of `typecheck()` what is not stated is unknown, and silent.
+        let strict = self.w.modes.typecheck.is_some();
+        let Some(t) = self.w.heap.tensor(tensor).filter(|t| strict && !t.untracked) else { return Ok(()) };
         let at_odds = |s: &AxisState| (s.set == AxisType::V) != s.shard.is_some() && s.set.is_known();
         let Some((axis, state)) = t.local.listed().find(|(_, s)| at_odds(s)).map(|(a, s)| (a.clone(), s.clone()))
         else {
@@ -81,9 +83,13 @@ impl Machine<'_> {
             let params = 0..call.rule.args.params.len();
             let param = params.clone().find(|p| call.bound.all(*p).contains(&i)).unwrap_or(params.end);
             let mut add = |value: &Value| {
-                if let Value::Tensor(id) = value {
-                    out.push(Argument { id: *id, part: arg.part, param });
-                }
+                let id = match value {
+                    Value::Tensor(id) => Some(*id),
+                    // A parameter that was taken for a tensor when the operation was typed.
+                    Value::Sym(path) => self.w.symbols.get(path).copied(),
+                    _ => None,
+                };
+                out.extend(id.map(|id| Argument { id, part: arg.part, param }));
             };
             match self.literal_items(&arg.value) {
                 Some(items) => items.iter().for_each(&mut add),
@@ -115,6 +121,7 @@ impl Machine<'_> {
             _ => Vec::new(),
         };
         let mut lost = tensors.iter().any(|t| t.untracked);
+        let runtime = self.w.modes.typecheck.is_some();
         let axes: Vec<Axis> = out.listed().filter(|(_, s)| s.set == AxisType::V).map(|(a, _)| a.clone()).collect();
         for axis in axes {
             let mut state = out.get(&axis).clone();
@@ -122,14 +129,16 @@ impl Machine<'_> {
             let split = tensors.iter().any(|t| t.local.get(&axis).shard.is_some());
             if split {
                 let pieces: Vec<Piece> =
-                    arguments.iter().zip(&tensors).map(|(a, t)| piece(a.param, t, &axis)).collect();
-                let shards =
-                    ShardCall { rule: call.rule, given: &given, pieces: &pieces, index: &index, runtime: true };
+                    arguments.iter().zip(&tensors).map(|(a, t)| piece(a.param, t, &axis, runtime)).collect();
+                let shards = ShardCall { rule: call.rule, given: &given, pieces: &pieces, index: &index, runtime };
                 match propagate(&shards) {
                     Ok(Placed::Split(dim)) => state.shard = i8::try_from(dim).ok(),
                     Ok(Placed::Pending) => state = self.pending(id, state),
                     Ok(Placed::Whole) => {}
                     Ok(Placed::Unknown) => lost = true,
+                    // A mean of equally large parts is pending like a sum; what else the ranks reduce is no type of ours.
+                    Err(Refusal::Reduced(Reduction::Mean)) if !runtime => state = self.pending(id, state),
+                    Err(Refusal::Reduced(_)) if !runtime => {}
                     Err(refusal) => return self.refused(id, call, &axis, &arguments, &pieces, refusal),
                 }
             }
@@ -304,8 +313,11 @@ impl Machine<'_> {
     }
 }
 
-fn piece(param: usize, t: &TensorType, axis: &Axis) -> Piece {
-    let (unknown, shape) = (t.shape.is_none(), t.shape.clone().unwrap_or_else(|| Shape(Vec::new())));
+fn piece(param: usize, t: &TensorType, axis: &Axis, runtime: bool) -> Piece {
+    // In ordinary code a tensor of unknown rank is taken to have dims between those counted from the start and those from the end.
+    let assumed = if runtime { 0 } else { super::limits::ASSUMED_RANK };
+    let unknown = t.shape.is_none() && runtime;
+    let shape = t.shape.clone().unwrap_or_else(|| Shape(vec![None; assumed]));
     let split = t.local.get(axis).shard.map(i64::from);
     let shard = match unknown {
         true => split.and_then(|d| usize::try_from(d).ok()),

@@ -205,6 +205,9 @@ impl<'a> Machine<'a> {
                     t.term = Some(std::sync::Arc::new(crate::types::Term::Arg(at)));
                     t.shape = Some(crate::types::Shape(vec![None; deriving.rank]));
                 }
+                if let Some(place) = self.input_place(path) {
+                    self.mode_inputs(&mut t.local, place);
+                }
                 if self.w.modes.typecheck.is_none() && self.settings.is_index_name(path) {
                     t.grad = crate::types::Tri::No;
                 }

@@ -372,7 +372,8 @@ impl Machine<'_> {
             }
         }
         let mut out = self.result_type(id, call, args)?;
-        call.lost = self.follow_shards(id, call, args, &mut out)?;
+        let lost = self.follow_shards(id, call, args, &mut out)?;
+        call.lost = lost && self.w.modes.typecheck.is_some();
         Ok(out)
     }
 

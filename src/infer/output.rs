@@ -111,6 +111,8 @@ pub struct Output {
     pub coverage: Coverage,
     /// Worlds that passed a checked place without a finding.
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
+    /// Collectives that a parallel mode asks for.
+    pub due: Vec<super::modes::Due>,
     /// Functions that were executed, with known arguments or without.
     pub executed: std::collections::BTreeSet<FuncRef>,
     /// Roots on which the checker itself failed.
@@ -212,6 +214,11 @@ impl Output {
         }
         for (reason, n) in other.coverage.reasons {
             *self.coverage.reasons.entry(reason).or_default() += n;
+        }
+        for due in other.due {
+            if !self.due.contains(&due) {
+                self.due.push(due);
+            }
         }
         self.executed.extend(other.executed);
         self.failed.extend(other.failed);

@@ -51,8 +51,14 @@ impl Relevance {
         self.classes.contains(&class)
     }
 
-    /// Starts from the functions that mention a telling name and follows calls backwards.
-    pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Relevance {
+    /// Starts from the functions that mention a telling name, and all of those of an expanded module, to which a parallel mode gives
+    /// types, and follows calls backwards.
+    pub fn new(
+        project: &Project,
+        rules: &RuleBook,
+        files: &Files,
+        expanded: &(dyn Fn(ModuleId) -> bool + Sync),
+    ) -> Relevance {
         let telling = telling_names(rules);
         let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
         for (module, m) in project.modules.iter_enumerated() {
@@ -69,7 +75,7 @@ impl Relevance {
         let mut out = Relevance::default();
         let mut work = Vec::new();
         for found in scanned.into_iter().flatten() {
-            if found.tells && out.funcs.insert(found.at) {
+            if (found.tells || expanded(found.at.module)) && out.funcs.insert(found.at) {
                 work.push(found.at);
             }
             for callee in found.callees {

@@ -39,10 +39,12 @@ const OTHER_HINTS: &[&str] = &[
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
-    (settings.statics, settings.relevance) =
-        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules, files));
-    settings.specs = super::specs::Specs::new(project, rules);
     settings.add_directives(project);
+    let expanded = |module: ModuleId| settings.is_global(module);
+    let (statics, relevance) =
+        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules, files, &expanded));
+    (settings.statics, settings.relevance) = (statics, relevance);
+    settings.specs = super::specs::Specs::new(project, rules);
     settings.reducers = super::practice::reducers::Reducers::new(project, rules, files);
     settings.marking = super::practice::marking::Marking::new(project, rules, files);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
@@ -538,6 +540,7 @@ impl Machine<'_> {
         self.stack = vec![Activation { func, call: None }];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
+        self.w.modes.global = self.settings.is_global(func.module);
         let own = self.project.func(func).spans.len() as u64;
         self.budget = Budget::of_root(own);
     }

@@ -9,6 +9,7 @@ use crate::ir::annotation::{ClauseKind, Cond, Result_, TypeExpr, TypedTarget};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::Name;
+use crate::types::mode::ParallelMode;
 use crate::types::{Axis, AxisSet, Mesh, TensorType};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -39,6 +40,11 @@ pub struct Settings {
     pub assumptions: Vec<(ModuleId, Cond)>,
     /// Types of parameters by name, from the configuration; `inputs` stands for those without one.
     pub defaults: Vec<(Name, TypeExpr)>,
+    /// Parallel modes of the whole run, and of single files.
+    pub modes: Vec<&'static dyn ParallelMode>,
+    pub(super) module_modes: FxHashMap<ModuleId, Vec<&'static dyn ParallelMode>>,
+    /// Tensors are parts of whole ones: partition specs are followed everywhere.
+    pub global: bool,
     pub wants_types: bool,
     pub statics: Statics,
     pub relevance: super::relevance::Relevance,
@@ -86,6 +92,9 @@ impl Settings {
                     ClauseKind::Group { expr, axes } => self.groups.push((expr.clone(), axes.clone())),
                     ClauseKind::Extern { path, params, result } => {
                         self.externs.push(Extern { path: path.clone(), params: params.clone(), result: result.clone() })
+                    }
+                    ClauseKind::Mode(name) => {
+                        self.module_modes.entry(id).or_default().extend(crate::types::mode::mode(name));
                     }
                     ClauseKind::Assume(cond) => self.assumptions.push((id, cond.clone())),
                     _ => {}

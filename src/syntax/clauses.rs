@@ -8,6 +8,7 @@ use super::annotation_parser::{Bad, Parse, Parser};
 use super::suggest::closest;
 use crate::ir::annotation::{Clause, ClauseKind, Reduce, ReduceKind, Result_, TypedTarget};
 use crate::source::{Name, Span};
+use crate::types::mode::{MODES, mode};
 
 /// Words that open a clause of their own.
 const DIRECTIVES: [&str; 12] = [
@@ -223,7 +224,13 @@ fn mode_name(parser: &mut Parser) -> Parse<Name> {
     while parser.eat("-") {
         parser.name("the rest of the name of a mode")?;
     }
-    Ok(parser.text_between(start.start, parser.span_from(start).end))
+    let span = parser.span_from(start);
+    let name = parser.text_between(start.start, span.end);
+    if mode(&name).is_none() {
+        let known: Vec<&str> = MODES.iter().map(|m| m.name()).collect();
+        return Err((span, format!("`{name}` is not a parallel mode: the modes are {}", known.join(", "))));
+    }
+    Ok(name)
 }
 
 fn external(parser: &mut Parser) -> Parse<ClauseKind> {

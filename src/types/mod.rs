@@ -6,6 +6,7 @@
 mod axis_type;
 mod local_type;
 mod mesh;
+pub mod mode;
 mod origin;
 mod shape;
 mod tensor;

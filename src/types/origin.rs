@@ -26,6 +26,8 @@ pub enum Reason {
     Narrowed(Name),
     /// A value that differs by rank.
     RankDependent,
+    /// A parallel mode, by name.
+    Mode(Name),
     /// The contract of a called function.
     Contract(Name),
 }

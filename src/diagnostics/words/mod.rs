@@ -207,6 +207,7 @@ fn reason(axis: &str, origin: &Origin) -> String {
     let what = origin.decided.map_or("known", Spmd::word);
     match &origin.reason {
         Reason::Declared => format!("{what} on `{axis}`, declared here"),
+        Reason::Mode(mode) => format!("{what} on `{axis}` in the mode {mode}"),
         Reason::Asserted => format!("{what} on `{axis}`, stated here"),
         Reason::Collective(name) => format!("{what} on `{axis}` after `{name}`"),
         Reason::Computed => format!("{what} on `{axis}`, computed here"),

@@ -145,6 +145,13 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     if whole::couples(call) {
         return Err(Refusal::Coupled);
     }
+    if let ([first, rest @ ..], [Whole::LastOf(_)]) = (call.pieces, call.rule.whole.as_slice())
+        && let Some(shard) = first.shard
+        && rest.iter().all(|p| p.shard.is_none())
+    {
+        // A norm over the last dims: its weight and bias have no others.
+        return Ok(Placed::Split(shard));
+    }
     if let Some(dims) = &call.rule.dims {
         return labels::by_notation(call, dims);
     }
@@ -161,6 +168,7 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         ShapeRule::ReduceOrBroadcast if call.pieces.len() > 1 => labels::elementwise(call),
         ShapeRule::Reduce | ShapeRule::ReduceOrBroadcast | ShapeRule::Scalar => reduced(call),
         ShapeRule::Loss => loss(call),
+        ShapeRule::ClassLoss if !call.runtime => class_loss(call),
         ShapeRule::Einsum => labels::by_equation(call),
         ShapeRule::Setitem => stored(call),
         ShapeRule::Matmul | ShapeRule::Mm | ShapeRule::Bmm | ShapeRule::Mv | ShapeRule::Dot | ShapeRule::Outer => {
@@ -215,6 +223,17 @@ fn loss(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         Given::Str(s) if s == "mean" => Err(Refusal::Reduced(Reduction::Mean)),
         Given::Str(s) if s == "sum" => Ok(Placed::Pending),
         Given::Str(s) if s == "none" => Ok(terms),
+        _ => Ok(Placed::Unknown),
+    }
+}
+
+/// A loss of class scores, whose first dim counts examples.
+fn class_loss(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
+    let Some(Piece { shard: Some(0), .. }) = call.pieces.first() else { return Ok(Placed::Unknown) };
+    match named(call, "reduction") {
+        Given::Str(s) if s == "none" => Ok(Placed::Split(0)),
+        Given::Str(s) if s == "sum" => Ok(Placed::Pending),
+        Given::Absent | Given::Str(_) => Err(Refusal::Reduced(Reduction::Mean)),
         _ => Ok(Placed::Unknown),
     }
 }
