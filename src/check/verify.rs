@@ -124,6 +124,9 @@ fn verdict(project: &Project, func: FuncRef, rule: &CollectiveRule, exits: &[&Ex
     }
 }
 
+/// The cases of a function with arguments that are given.
+type Cases<'a> = dyn Fn(&[(Name, Const)]) -> Vec<Case> + 'a;
+
 /// The position of the input of a rule among the parameters of a function.
 fn input_of(project: &Project, func: FuncRef, rule: &CollectiveRule) -> Option<usize> {
     let name = &rule.args.params[rule.input].name;
@@ -131,7 +134,7 @@ fn input_of(project: &Project, func: FuncRef, rule: &CollectiveRule) -> Option<u
 }
 
 /// What a function that applies an autograd function is, with the arguments that the transitions are about.
-fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &dyn Fn(&[(Name, Const)]) -> Vec<Case>) -> Verdict {
+fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &Cases<'_>) -> Verdict {
     let Some(input) = input else { return Verdict::NotDerived };
     let mut strange = Vec::new();
     for (condition, wanted) in &rule.transitions {
