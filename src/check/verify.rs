@@ -124,17 +124,17 @@ fn verdict(project: &Project, func: FuncRef, rule: &CollectiveRule, exits: &[&Ex
     }
 }
 
+/// The cases of a function with arguments that are given.
+type Cases<'a> = dyn Fn(&[(Name, Const)]) -> Vec<Case> + 'a;
+
 /// The position of the input of a rule among the parameters of a function.
 fn input_of(project: &Project, func: FuncRef, rule: &CollectiveRule) -> Option<usize> {
     let name = &rule.args.params[rule.input].name;
     project.func(func).params.iter().position(|p| p.name == *name)
 }
 
-/// The cases of a function with some of its arguments given.
-type CasesOf<'a> = dyn Fn(&[(Name, Const)]) -> Vec<Case> + 'a;
-
 /// What a function that applies an autograd function is, with the arguments that the transitions are about.
-fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &CasesOf<'_>) -> Verdict {
+fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &Cases<'_>) -> Verdict {
     let Some(input) = input else { return Verdict::NotDerived };
     let mut strange = Vec::new();
     for (condition, wanted) in &rule.transitions {

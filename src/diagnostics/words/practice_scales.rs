@@ -11,9 +11,10 @@ pub fn scales(mistake: &Scales) -> Draft {
         Scales::UnreducedStep { model, made, backward, distributed } => {
             unreduced(model, *made, *backward, *distributed)
         }
-        Scales::DataNotSummed { .. } | Scales::ReducerNotCalled { .. } | Scales::GuardAgainstMark { .. } => {
-            finaliser(mistake)
-        }
+        Scales::DataNotSummed { .. }
+        | Scales::ReducerNotCalled { .. }
+        | Scales::OtherGate { .. }
+        | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::NarrowWrapper { axis, sliced } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
@@ -89,6 +90,16 @@ fn finaliser(mistake: &Scales) -> Draft {
             draft.labels.push(label(*backward, "gradients are computed here".to_string()));
             draft.labels.push(label(*reducer, "sums gradients of marked parameters".to_string()));
             draft.help.push(format!("call `{function}` between the backward pass and the step"));
+            draft
+        }
+        Scales::OtherGate { mark, predicate, defined } => {
+            let title = format!(
+                "gradients marked `{mark}` are summed under another condition than `{predicate}`, which says whether ranks have their own tokens"
+            );
+            let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+            draft.primary = "decides whether the gradients are summed".to_string();
+            draft.labels.push(label(*defined, "reads other values of the configuration".to_string()));
+            draft.help.push(format!("ask `{predicate}` here as well"));
             draft
         }
         Scales::GuardAgainstMark { flag, mark, marked, guard } => {

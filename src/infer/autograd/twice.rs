@@ -21,8 +21,8 @@ impl Machine<'_> {
         let class = self.project.class(derived.class);
         let file = self.project.file(derived.class.module);
         let text = self.files[file].slice(class.span);
-        let lower = text.to_lowercase();
-        if lower.len() != text.len() || DENIALS.iter().any(|d| lower.contains(d)) {
+        let lower = text.to_ascii_lowercase();
+        if DENIALS.iter().any(|d| lower.contains(d)) {
             return;
         }
         let Some((at, word)) = CLAIMS.iter().find_map(|c| Some((lower.find(c)?, c))) else { return };

@@ -70,6 +70,8 @@ pub enum Scales {
     DataNotSummed { axis: Name, backward: Place, evidence: Place, divided: bool, reducer: Option<Place> },
     /// A loop that leaves out a finaliser which sums the gradients of marked parameters.
     ReducerNotCalled { function: Name, reducer: Place, backward: Place },
+    /// A sum for marked parameters that goes by another condition than the split of sequences.
+    OtherGate { mark: Name, predicate: Name, defined: Place },
     /// A finaliser that runs only where the mark that it looks for is not set.
     GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.

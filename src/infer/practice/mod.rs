@@ -11,6 +11,7 @@ mod data_sum;
 pub mod expr;
 mod factor;
 pub mod found;
+mod gate;
 mod gradient;
 mod handles;
 pub mod hints;
@@ -89,7 +90,7 @@ const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
 ];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order, data_sum::steps];
+const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order, data_sum::steps, gate::gates];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];
