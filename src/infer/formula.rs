@@ -1,14 +1,14 @@
 //! Boolean expressions over flags, and what a world knows of them. In: atoms. Out: [`Formula`] (evaluated under [`Facts`] to true,
 //! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
 
-use super::limits::MAX_RULE_ATOMS;
+use super::limits::{MAX_RULE_ATOMS, MAX_WORLDS};
 use crate::ir::Const;
 use crate::source::Name;
 use std::fmt;
 use std::sync::Arc;
 
 /// A test of a flag.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Atom {
     /// The flag is true.
     True(Name),
@@ -18,7 +18,7 @@ pub enum Atom {
     Equals(Name, Const),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Formula {
     Const(bool),
     Atom(Atom),
@@ -36,11 +36,11 @@ pub enum Outcome {
 }
 
 /// What one world knows: atoms with their truth, in the order in which they were met, and what holds between further ones.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Facts {
-    atoms: Arc<Vec<(Atom, bool)>>,
+    atoms: Arc<[(Atom, bool)]>,
     /// Formulas that are true: what is left of the facts of worlds that were joined because nothing else told them apart.
-    rules: Arc<Vec<Arc<Formula>>>,
+    rules: Arc<[Arc<Formula>]>,
 }
 
 impl Facts {
@@ -56,9 +56,8 @@ impl Facts {
     }
     #[must_use]
     pub fn with(&self, atom: Atom, value: bool) -> Facts {
-        let mut facts = self.clone();
-        Arc::make_mut(&mut facts.atoms).push((atom, value));
-        facts
+        let atoms = self.atoms.iter().cloned().chain([(atom, value)]).collect();
+        Facts { atoms, rules: self.rules.clone() }
     }
     /// Whether nothing that is known contradicts the rest.
     pub fn possible(&self) -> bool {
@@ -70,8 +69,8 @@ impl Facts {
         if self == other {
             return self.clone();
         }
-        let atoms: Vec<_> = self.atoms.iter().filter(|f| other.atoms.contains(f)).cloned().collect();
-        let mut rules: Vec<Arc<Formula>> = self.rules.iter().filter(|r| other.rules.contains(r)).cloned().collect();
+        let atoms = shared(&self.atoms, &other.atoms);
+        let mut rules = shared(&self.rules, &other.rules);
         // Where nothing is known beyond what is shared, either always holds.
         let is_beyond = |facts: &Facts| facts.atoms.len() > atoms.len() || facts.rules.len() > rules.len();
         if is_beyond(self) && is_beyond(other) {
@@ -81,7 +80,7 @@ impl Facts {
                 rules.push(Arc::new(either));
             }
         }
-        Facts { atoms: Arc::new(atoms), rules: Arc::new(rules) }
+        Facts { atoms: atoms.into(), rules: rules.into() }
     }
     /// What is known beyond these atoms and rules, as a formula.
     fn beyond(&self, atoms: &[(Atom, bool)], rules: &[Arc<Formula>]) -> Formula {
@@ -95,7 +94,22 @@ impl Facts {
     }
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
-        Facts { atoms: Arc::new(self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect()), rules: Arc::default() }
+        Facts { atoms: self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect(), rules: Arc::default() }
+    }
+    /// Whether code that asks nothing but these atoms goes the same ways from both.
+    pub fn decides_like(&self, other: &Facts, asked: &[Atom]) -> bool {
+        let (n, m) = (self.atoms.len(), other.atoms.len());
+        let about = |facts: &'_ Facts| -> Vec<(Atom, bool)> {
+            facts.atoms.iter().filter(|(a, _)| asked.iter().any(|b| b.name() == a.name())).cloned().collect()
+        };
+        // Each atom asked adds itself and, of a choice, what is left; a world that knows many flags tells no further ones apart.
+        let room = n == m || n.max(m) + 2 * asked.len() < MAX_WORLDS;
+        room && self.rules == other.rules && about(self) == about(other)
+    }
+    /// These facts, learned from `old`, as learned from `new`.
+    pub fn rebased(&self, old: &Facts, new: &Facts) -> Option<Facts> {
+        let learned = self.atoms.strip_prefix(&*old.atoms)?;
+        Some(Facts { atoms: new.atoms.iter().chain(learned).cloned().collect(), rules: self.rules.clone() })
     }
     /// The worlds without rules that this one stands for, at most so many.
     pub fn expanded(&self, most: usize) -> Vec<Facts> {
@@ -119,8 +133,26 @@ impl Facts {
     }
 }
 
+/// The items of one list that another one has as well. Lists that grew from the same one agree at their start.
+fn shared<T: Clone + PartialEq>(mine: &[T], theirs: &[T]) -> Vec<T> {
+    let start = mine.iter().zip(theirs).take_while(|(x, y)| x == y).count();
+    let rest = mine[start..].iter().filter(|item| theirs.contains(item));
+    mine[..start].iter().chain(rest).cloned().collect()
+}
+
+impl Atom {
+    pub fn name(&self) -> &Name {
+        match self {
+            Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => name,
+        }
+    }
+}
+
 /// What a known atom says of another one.
 fn implied(known: &Atom, value: bool, asked: &Atom) -> Option<bool> {
+    if known.name() != asked.name() {
+        return None;
+    }
     match (known, asked) {
         _ if known == asked => Some(value),
         (Atom::Equals(a, x), Atom::Equals(b, y)) if a == b && value && x != y => Some(false),
@@ -156,7 +188,7 @@ impl Formula {
     }
 
     /// Every atom, once.
-    fn atoms(&self) -> Vec<Atom> {
+    pub fn atoms(&self) -> Vec<Atom> {
         let mut out = Vec::new();
         self.collect_atoms(&mut out);
         out
@@ -178,8 +210,8 @@ impl Formula {
     /// Whether the formula is true whatever its atoms are.
     fn always(&self, atoms: &[Atom]) -> bool {
         (0..1_u32 << atoms.len()).all(|bits| {
-            let truths: Vec<_> = atoms.iter().enumerate().map(|(i, a)| (a.clone(), bits >> i & 1 == 1)).collect();
-            self.eval(&Facts { atoms: Arc::new(truths), rules: Arc::default() }) == Outcome::Decided(true)
+            let truths = atoms.iter().enumerate().map(|(i, a)| (a.clone(), bits >> i & 1 == 1)).collect();
+            self.eval(&Facts { atoms: truths, rules: Arc::default() }) == Outcome::Decided(true)
         })
     }
 

@@ -15,7 +15,7 @@ crate::define_id!(
 );
 
 /// What a variable may hold.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Not assigned on this path.
     Unset,
@@ -64,7 +64,7 @@ pub enum Value {
 }
 
 /// A function with what it captured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closure {
     pub func: FuncRef,
     /// Cells of the captured variables, in the order of `Func::captures`.
@@ -85,20 +85,20 @@ pub enum Flavour {
     NoGrad,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub receiver: Value,
     pub method: Method,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
     Closure(Arc<Closure>),
     /// A method of a tensor, list, dict, mesh or unknown receiver, by name.
     Named(Name),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialApp {
     pub callee: Value,
     pub args: Vec<Value>,
@@ -106,7 +106,7 @@ pub struct PartialApp {
 }
 
 /// A context manager.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Context {
     Typecheck {
         strict: Option<bool>,

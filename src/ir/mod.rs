@@ -281,7 +281,7 @@ pub enum Stmt {
     },
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Const {
     None,
     Bool(bool),

@@ -155,7 +155,7 @@ impl Machine<'_> {
         self.deriving = Some(Deriving { params: names.clone(), rank, places: Vec::new() });
         self.w.modes.grad = false;
         let context = self.context(names.len());
-        let values = self.forward_values(func, own, args, &receives, rank);
+        let values = self.forward_values(methods.forward, own, args, &receives, rank);
         let mut given: Vec<Value> = values.clone();
         if own == 1 {
             given.insert(0, context.clone());
@@ -225,12 +225,13 @@ impl Machine<'_> {
     /// The arguments of the forward: tensors that receive a gradient are what the terms are made of.
     fn forward_values(
         &mut self,
-        func: &Func,
+        at: FuncRef,
         own: usize,
         args: Option<&CallArgs>,
         receives: &[bool],
         rank: usize,
     ) -> Vec<Value> {
+        let func = self.project.func(at);
         let mut out = Vec::new();
         for (i, param) in func.params.iter().skip(own).enumerate() {
             let given = args.and_then(|a| a.get(i, &param.name)).cloned();
@@ -253,7 +254,7 @@ impl Machine<'_> {
         }
         if let Some(args) = args {
             // Arguments that were left out have their defaults.
-            let defaults = self.settings.static_defaults(self.project, self.func_of(func));
+            let defaults = self.settings.static_defaults(self.project, at);
             for (at, value) in defaults {
                 let at = (at as usize).checked_sub(own);
                 if let Some(slot) = at.filter(|at| args.get(*at, &func.params[at + own].name).is_none()) {
@@ -262,14 +263,6 @@ impl Machine<'_> {
             }
         }
         out
-    }
-
-    fn func_of(&self, func: &Func) -> FuncRef {
-        let found = self.project.modules.iter_enumerated().find_map(|(module, m)| {
-            let at = m.ir.funcs.iter_enumerated().find(|(_, f)| std::ptr::eq(*f, func))?.0;
-            Some(FuncRef { module, func: at })
-        });
-        found.expect("the function is one of the project")
     }
 
     /// Executes a method with these arguments; the worlds it leaves, with what it returns.

@@ -10,6 +10,6 @@ mod meaning;
 mod numeric;
 mod terms;
 
-pub use apply::{Remembered, shown_dim};
+pub use apply::{Asked, Remembered, shown_dim};
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble, nearest};
 pub use terms::Deriving;

@@ -40,7 +40,7 @@ impl Machine<'_> {
         let of = |id: ObjId| self.w.heap.tensor(id).and_then(|t| t.term.clone()).unwrap_or_else(unknown);
         match value {
             Value::Tensor(id) => of(*id),
-            Value::Sym(path) => self.w.symbols.get(path).map_or_else(unknown, |id| of(*id)),
+            Value::Sym(path) => self.symbol(path).map_or_else(unknown, of),
             Value::Const(_) | Value::Number(None) | Value::Size(_) => Arc::new(Term::Equal),
             _ => unknown(),
         }
@@ -89,7 +89,7 @@ impl Machine<'_> {
                 }
             }
             Value::Sym(path) => {
-                if let Some(id) = self.w.symbols.get(path).copied() {
+                if let Some(id) = self.symbol(path) {
                     self.set_tensor_term(id, term);
                 }
             }
@@ -252,7 +252,7 @@ impl Machine<'_> {
     }
 
     fn is_flag(&self, value: &Value) -> bool {
-        matches!(value, Value::Sym(path) if !self.w.symbols.contains_key(path))
+        matches!(value, Value::Sym(path) if !self.symbol(path).is_some())
     }
 
     fn holds_tensors(&self, value: &Value) -> bool {
