@@ -265,7 +265,9 @@ impl Machine<'_> {
         match formula.eval(&world.facts) {
             Outcome::Decided(b) => then(self, world, Some(b)),
             Outcome::Open(atom) => {
-                if self.flag_is_fixed(&atom).is_some() || world.facts.iter().count() >= MAX_WORLDS {
+                let known = world.facts.iter().count();
+                self.ask_room(known);
+                if self.flag_is_fixed(&atom).is_some() || known >= MAX_WORLDS {
                     match self.flag_is_fixed(&atom) {
                         Some(value) => {
                             let facts = world.facts.with(atom, value);

@@ -192,7 +192,7 @@ impl Machine<'_> {
         let sizes = matches!(op, BinOp::FloorDiv | BinOp::Mod);
         let number = |v: &Value| v.is_number();
         let integer = |m: &Self, v: &Value| match v {
-            Value::Sym(path) => !m.symbol(path).is_some() && (m.hinted_other(path) || m.settings.is_config(path)),
+            Value::Sym(path) => m.symbol(path).is_none() && (m.hinted_other(path) || m.settings.is_config(path)),
             _ => false,
         };
         let symbol = |v: &Value| matches!(v, Value::Sym(_));
@@ -349,7 +349,7 @@ impl Machine<'_> {
                 if self.settings.is_degree(last) {
                     return size_compare(op, *n);
                 }
-                let sign = order_sign(op).filter(|_| !self.symbol(path).is_some())?;
+                let sign = order_sign(op).filter(|_| self.symbol(path).is_none())?;
                 let name = Name::from(format!("{} {sign} {n}", self.flag_name(path)));
                 Some(cond(Formula::Atom(Atom::True(name))))
             }

@@ -96,20 +96,35 @@ impl Facts {
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
         Facts { atoms: self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect(), rules: Arc::default() }
     }
-    /// Whether code that asks nothing but these atoms goes the same ways from both.
-    pub fn decides_like(&self, other: &Facts, asked: &[Atom]) -> bool {
+    /// Whether code that asks nothing but these atoms goes the same ways from both. `most`: the facts that it knew at most, from here.
+    pub fn decides_like(&self, other: &Facts, asked: &[Atom], most: usize) -> bool {
         let (n, m) = (self.atoms.len(), other.atoms.len());
-        let about = |facts: &'_ Facts| -> Vec<(Atom, bool)> {
-            facts.atoms.iter().filter(|(a, _)| asked.iter().any(|b| b.name() == a.name())).cloned().collect()
+        // Above the cap flags are not told apart any more.
+        if n != m && (most >= MAX_WORLDS || most + m >= MAX_WORLDS + n) {
+            return false;
+        }
+        let mut names: Vec<Name> = asked.iter().map(|a| a.name().clone()).collect();
+        let (mine, theirs) = (self.rules_about(&names), other.rules_about(&names));
+        if mine != theirs {
+            return false;
+        }
+        names.extend(mine.iter().flat_map(|rule| rule.atoms()).map(|a| a.name().clone()));
+        let about = |facts: &Facts| -> Vec<(Atom, bool)> {
+            facts.atoms.iter().filter(|(a, _)| names.contains(a.name())).cloned().collect()
         };
-        // Each atom asked adds itself and, of a choice, what is left; a world that knows many flags tells no further ones apart.
-        let room = n == m || n.max(m) + 2 * asked.len() < MAX_WORLDS;
-        room && self.rules == other.rules && about(self) == about(other)
+        about(self) == about(other)
+    }
+    /// The rules that facts on these names may decide.
+    fn rules_about(&self, names: &[Name]) -> Vec<Arc<Formula>> {
+        self.rules.iter().filter(|rule| rule.atoms().iter().any(|a| names.contains(a.name()))).cloned().collect()
     }
     /// These facts, learned from `old`, as learned from `new`.
     pub fn rebased(&self, old: &Facts, new: &Facts) -> Option<Facts> {
-        let learned = self.atoms.strip_prefix(&*old.atoms)?;
-        Some(Facts { atoms: new.atoms.iter().chain(learned).cloned().collect(), rules: self.rules.clone() })
+        let (atoms, rules) = (self.atoms.strip_prefix(&*old.atoms)?, self.rules.strip_prefix(&*old.rules)?);
+        Some(Facts {
+            atoms: new.atoms.iter().chain(atoms).cloned().collect(),
+            rules: new.rules.iter().chain(rules).cloned().collect(),
+        })
     }
     /// The worlds without rules that this one stands for, at most so many.
     pub fn expanded(&self, most: usize) -> Vec<Facts> {

@@ -275,6 +275,13 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Notes how many facts a world knew that learns a further one.
+    pub fn ask_room(&self, known: usize) {
+        if self.deriving.is_some() {
+            self.asked.borrow_mut().known(known);
+        }
+    }
+
     /// The name under which a flag is known: `self.config.f`, `config.f`, `args.f` and a parameter `f` are one flag.
     pub fn flag_name(&self, path: &str) -> Name {
         match path.rsplit_once('.') {

@@ -54,6 +54,8 @@ struct Around {
 pub struct Asked {
     atoms: Vec<Atom>,
     symbols: Vec<Name>,
+    /// The facts that it knew at most where it told a flag apart.
+    most: usize,
 }
 
 impl Asked {
@@ -63,6 +65,9 @@ impl Asked {
                 self.atoms.push(atom);
             }
         }
+    }
+    pub fn known(&mut self, facts: usize) {
+        self.most = self.most.max(facts);
     }
     pub fn symbol(&mut self, path: &Name) {
         if !self.symbols.contains(path) {
@@ -245,7 +250,7 @@ impl Machine<'_> {
         let now = &self.w.facts;
         let holds = |reach: &Reach, then: &Facts| {
             reach.place == *around
-                && then.decides_like(now, &reach.asked.atoms)
+                && then.decides_like(now, &reach.asked.atoms, reach.asked.most)
                 && !reach.asked.symbols.iter().any(|path| self.w.symbols.contains_key(path))
         };
         let known = self.derivations.iter().find(|r| {

@@ -252,7 +252,7 @@ impl Machine<'_> {
     }
 
     fn is_flag(&self, value: &Value) -> bool {
-        matches!(value, Value::Sym(path) if !self.symbol(path).is_some())
+        matches!(value, Value::Sym(path) if self.symbol(path).is_none())
     }
 
     fn holds_tensors(&self, value: &Value) -> bool {
