@@ -76,6 +76,9 @@ pub struct TypesOptions {
     /// Types of variables, line by line, instead of signatures
     #[arg(long)]
     pub variables: bool,
+    /// Custom autograd functions only: what their source implies, or why nothing is derived
+    #[arg(long, conflicts_with = "variables")]
+    pub autograd: bool,
     /// How types are written; JSON lists variables, parameters and returns
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub output_format: TypesFormat,

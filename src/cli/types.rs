@@ -21,10 +21,12 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
     let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
     output::write(|out| match options.output_format {
         TypesFormat::Text if options.variables => text(&report.types, out),
+        TypesFormat::Text if options.autograd => reasons(&report.derived, options.shared.verbose, out),
         TypesFormat::Text => {
             functions(&report.derived, options.shared.verbose, out)?;
             lines(&report.signatures, out)
         }
+        TypesFormat::Json if options.autograd => autograd_array(&report.derived, out),
         TypesFormat::Json => array(&report.types, out),
     })?;
     Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
@@ -49,6 +51,38 @@ fn functions(derived: &[DerivedLine], all: bool, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
+/// Every autograd function: its signatures, or what is not followed.
+fn reasons(derived: &[DerivedLine], all: bool, out: &mut dyn Write) -> io::Result<()> {
+    for found in derived.iter().filter(|d| !d.is_call) {
+        if found.principal.is_some() {
+            functions(std::slice::from_ref(found), all, out)?;
+            continue;
+        }
+        let when = if found.when.is_empty() { String::new() } else { format!("  when {}", found.when.join(" or ")) };
+        let word = if found.is_wrong { "has a finding" } else { "not derived" };
+        writeln!(out, "{}:{}: {}.apply: {word}{when}", found.path, found.line, found.class)?;
+        for gap in &found.gaps {
+            writeln!(out, "    not followed: {gap}")?;
+        }
+        if all {
+            writeln!(out, "    forward: {}", found.forward)?;
+            writeln!(out, "    backward: {}", found.backward.join(" | "))?;
+        }
+    }
+    Ok(())
+}
+
+fn autograd_array(derived: &[DerivedLine], out: &mut dyn Write) -> io::Result<()> {
+    let objects = derived.iter().filter(|d| !d.is_call).map(|d| {
+        json!({
+            "path": d.path, "line": d.line, "class": d.class, "axes": d.axes, "signatures": d.signatures,
+            "principal": d.principal, "when": d.when, "wrong": d.is_wrong, "not_followed": d.gaps,
+            "forward": d.forward, "backward": d.backward,
+        })
+    });
+    objects_to(out, objects)
+}
+
 fn text(rows: &[TypeRow], out: &mut dyn Write) -> io::Result<()> {
     for row in rows {
         let types: Vec<String> = row.types.iter().map(|(axis, known)| format!("{axis}: {known}")).collect();
@@ -59,17 +93,23 @@ fn text(rows: &[TypeRow], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn array(rows: &[TypeRow], out: &mut dyn Write) -> io::Result<()> {
-    if rows.is_empty() {
-        return out.write_all(b"[]\n");
-    }
-    for (index, row) in rows.iter().enumerate() {
-        out.write_all(if index == 0 { b"[\n" } else { b",\n" })?;
+    let objects = rows.iter().map(|row| {
         let types: Map<String, Value> = row.types.iter().map(|(axis, known)| (axis.clone(), json!(known))).collect();
-        let object = json!({
+        json!({
             "path": row.path, "function": row.function, "line": row.line, "variable": row.variable,
             "type": types, "when": row.when,
-        });
+        })
+    });
+    objects_to(out, objects)
+}
+
+/// An array with an object on each line.
+fn objects_to(out: &mut dyn Write, objects: impl Iterator<Item = Value>) -> io::Result<()> {
+    let mut any = false;
+    for object in objects {
+        out.write_all(if any { b",\n" } else { b"[\n" })?;
+        any = true;
         serde_json::to_writer(&mut *out, &object)?;
     }
-    out.write_all(b"\n]\n")
+    out.write_all(if any { b"\n]\n" } else { b"[]\n" })
 }

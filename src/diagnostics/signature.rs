@@ -218,7 +218,10 @@ fn pattern_text(pattern: &Pattern) -> String {
 /// `S(0) -> R`, `(I, V) -> V`
 pub fn principal_text(case: &Case, signature: &Signature) -> String {
     let side = |(t, dim): (Spmd, Option<usize>)| match dim {
-        Some(dim) if t == Spmd::Varying => format!("S({})", shown_dim(case, dim)),
+        Some(dim) if t == Spmd::Varying => match case.named.iter().find(|(d, _)| *d == dim) {
+            Some((_, name)) => format!("S({})", name.rsplit('.').next().unwrap_or(name)),
+            None => format!("S({})", shown_dim(case, dim)),
+        },
         _ => t.letter().to_string(),
     };
     let sources: Vec<String> = signature.sources.iter().map(|s| side(*s)).collect();

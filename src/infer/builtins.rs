@@ -94,7 +94,13 @@ impl Machine<'_> {
         match items.filter(|i| i.len() <= super::limits::MAX_LIST) {
             Some(items) => Value::List(self.fresh(Cell::List(ListCell { items, rest: None }))),
             None => {
-                let rest = Some(Value::Number(None));
+                let rest = match args.args.as_slice() {
+                    [one] if self.deriving.is_some() => match &one.value {
+                        Value::Size(axes) => Some(Self::every_rank(axes)),
+                        _ => Some(Value::Number(None)),
+                    },
+                    _ => Some(Value::Number(None)),
+                };
                 Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest })))
             }
         }
@@ -267,6 +273,11 @@ impl Machine<'_> {
         let values = match args.args.as_slice() {
             [one] => self.literal_items(&one.value).unwrap_or_else(|| vec![self.element_of(&one.value)]),
             many => many.iter().map(|a| a.value.clone()).collect(),
+        };
+        let integer = |v: &Value| matches!(v, Value::Sym(path) if self.hinted_other(path));
+        let values: Vec<Value> = match self.deriving {
+            Some(_) => values.into_iter().map(|v| if integer(&v) { Value::Number(None) } else { v }).collect(),
+            None => values,
         };
         if values.iter().all(Value::is_number) {
             let mut values = values.into_iter();

@@ -213,11 +213,20 @@ impl Machine<'_> {
     pub fn call_closure(&mut self, id: StmtId, closure: &Arc<Closure>, args: &CallArgs) -> Eval {
         let func = self.project.func(closure.func);
         let depth = self.stack.iter().filter(|a| a.func == closure.func).count();
+        if func.is_generator && self.deriving.is_some() && depth < MAX_RECURSION && self.stack.len() < MAX_CALL_DEPTH {
+            return self.generated(id, closure, args);
+        }
         if func.is_generator || func.is_async || depth >= MAX_RECURSION || self.stack.len() >= MAX_CALL_DEPTH {
             self.lose(Reason::Budget, "call depth");
             self.forget(args);
             return Eval::One(Value::Unknown);
         }
+        self.execute(id, closure, args)
+    }
+
+    /// The same, whatever kind of function it is.
+    pub fn execute(&mut self, id: StmtId, closure: &Arc<Closure>, args: &CallArgs) -> Eval {
+        let func = self.project.func(closure.func);
         let Some(caller) = self.budget.enter(closure.func, func.spans.len() as u64) else {
             return self.given_up(args);
         };
@@ -452,6 +461,7 @@ impl Machine<'_> {
     /// A call that nothing resolves: counted, and what it may have changed is forgotten.
     pub fn unresolved(&mut self, args: &CallArgs, what: &str) {
         self.lose(Reason::UnresolvedCall, what);
+        self.unresolved_in_derivation(args, what);
         self.forget(args);
     }
 

@@ -75,6 +75,7 @@ impl Machine<'_> {
     fn step(&mut self, node: &Node, next: &mut Vec<World>, done: &mut Vec<Path>) -> bool {
         if !self.budget.step() {
             self.lose(Reason::Budget, "steps");
+            self.gap("too many steps");
             done.push(Path { world: std::mem::take(&mut self.w), flow: Flow::Raise });
             return false;
         }
@@ -140,6 +141,7 @@ impl Machine<'_> {
     }
 
     fn statement(&mut self, node: &Node) -> Step {
+        self.note_statement(node.id);
         match &node.stmt {
             Stmt::Assign { dst, value } => {
                 let eval = self.rvalue(node.id, value);
@@ -338,6 +340,11 @@ impl Machine<'_> {
     }
 
     fn both(&mut self, _id: StmtId, world: World, then: &Block, orelse: &Block, meeting: Meeting) -> Vec<Path> {
+        let meeting = match meeting {
+            // What a function computes on one path means nothing on the other.
+            Meeting::Join if self.deriving.is_some() => Meeting::Worlds,
+            other => other,
+        };
         let restricted = self.rank_restricted.clone();
         if let Meeting::Ranks(axes) = &meeting {
             self.rank_restricted = restricted.iter().chain(axes.iter()).cloned().collect();

@@ -60,7 +60,13 @@ impl Machine<'_> {
     pub fn rvalue(&mut self, id: StmtId, value: &Rvalue) -> Eval {
         let value = match value {
             Rvalue::Use(operand) | Rvalue::Await(operand) => self.operand(operand),
-            Rvalue::Yield(_) => Value::Unknown,
+            Rvalue::Yield(operand) => {
+                let value = self.operand(operand);
+                if let Some(deriving) = &mut self.deriving {
+                    deriving.yields.push(value);
+                }
+                Value::Unknown
+            }
             Rvalue::Attr { base, name } => {
                 let base = self.operand(base);
                 return self.attr(id, &base, name);
@@ -72,12 +78,26 @@ impl Machine<'_> {
             Rvalue::Call { callee, args } => {
                 let callee = self.operand(callee);
                 let args = self.arguments(args);
-                return self.call(id, &callee, &args);
+                if self.deriving.is_none() {
+                    return self.call(id, &callee, &args);
+                }
+                let before = self.w.clone();
+                let name = match &callee {
+                    Value::Sym(name) | Value::Path(name) => super::collective::short(name),
+                    _ => Name::default(),
+                };
+                let eval = self.call(id, &callee, &args);
+                return self.derived_result(eval, before, None, &name, &args);
             }
             Rvalue::CallMethod { base, name, args } => {
                 let base = self.operand(base);
                 let args = self.arguments(args);
-                return self.call_method(id, &base, name, &args);
+                if self.deriving.is_none() {
+                    return self.call_method(id, &base, name, &args);
+                }
+                let before = self.w.clone();
+                let eval = self.call_method(id, &base, name, &args);
+                return self.derived_result(eval, before, Some(&base), name, &args);
             }
             Rvalue::Unary { op, operand } => {
                 let operand = self.operand(operand);
@@ -121,6 +141,9 @@ impl Machine<'_> {
                 ArgKind::Star => match self.literal_items(&value) {
                     Some(items) => {
                         out.args.extend(items.into_iter().map(|value| CallArg { keyword: None, value, part }));
+                    }
+                    None if self.deriving.is_some() && self.holds_tensors(&value) => {
+                        out.args.push(CallArg { keyword: None, value, part });
                     }
                     None => out.open = true,
                 },
@@ -224,6 +247,11 @@ impl Machine<'_> {
             (BinOp::Add, Value::Tuple(a), Value::Tuple(b)) => {
                 Some(Value::tuple(a.iter().chain(b.iter()).cloned().collect()))
             }
+            (BinOp::Add, Value::Tuple(a), Value::List(b)) if self.deriving.is_some() => {
+                // As many gradients as there are: the last of the tuple stands for them.
+                let rest = self.list_cell(*b)?.rest.is_some().then(|| right.clone())?;
+                Some(Value::tuple(a.iter().cloned().chain([rest]).collect()))
+            }
             (BinOp::Add, Value::List(a), Value::List(b)) => {
                 let (a, b) = (self.list_cell(*a)?, self.list_cell(*b)?);
                 let items = a.items.iter().chain(&b.items).cloned().collect();
@@ -273,6 +301,16 @@ impl Machine<'_> {
     }
 
     fn compare(&mut self, id: StmtId, op: CmpOp, left: &Value, right: &Value) -> Value {
+        let tensor = |v: &Value| match v {
+            Value::Tensor(_) => true,
+            Value::Sym(path) => self.symbol(path).is_some(),
+            _ => false,
+        };
+        let values = !matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn);
+        if self.deriving.is_some() && values && (tensor(left) || tensor(right)) {
+            let operands = if tensor(left) { [left.clone(), right.clone()] } else { [right.clone(), left.clone()] };
+            return self.operator(id, "eq", &operands);
+        }
         if let Some(value) = self.python_compare(op, left, right) {
             return value;
         }
@@ -297,6 +335,11 @@ impl Machine<'_> {
     fn python_compare(&mut self, op: CmpOp, left: &Value, right: &Value) -> Option<Value> {
         let equal = matches!(op, CmpOp::Eq | CmpOp::Is);
         let negated = matches!(op, CmpOp::Ne | CmpOp::IsNot);
+        if self.deriving.is_some()
+            && let Some(value) = self.derived_compare(op, left, right)
+        {
+            return Some(value);
+        }
         match (left, right) {
             (Value::Const(Const::Int(a)), Value::Const(Const::Int(b))) => {
                 int_compare(op, *a, *b).map(|b| Value::Const(Const::Bool(b)))
@@ -620,7 +663,7 @@ fn flip(op: CmpOp) -> CmpOp {
     }
 }
 
-fn int_compare(op: CmpOp, a: i64, b: i64) -> Option<bool> {
+pub fn int_compare(op: CmpOp, a: i64, b: i64) -> Option<bool> {
     Some(match op {
         CmpOp::Eq | CmpOp::Is => a == b,
         CmpOp::Ne | CmpOp::IsNot => a != b,

@@ -83,6 +83,7 @@ impl Machine<'_> {
     fn unknown_external(&mut self, path: &Name, args: &CallArgs) {
         let reason = if path.starts_with("torch.") { Reason::NoRule } else { Reason::UnresolvedCall };
         self.lose(reason, path);
+        self.unresolved_in_derivation(args, path);
         self.forget(args);
     }
 

@@ -100,6 +100,17 @@ pub enum FindingKind {
         axes: AxisSet,
         nearest: Vec<Adjoint>,
     },
+    /// A factor of the number of ranks in a forward or a backward, but not in both.
+    ScaledOneWay {
+        class: Name,
+        forward: Arc<Term>,
+        backward: Arc<Term>,
+        in_forward: bool,
+        forward_at: Place,
+        axes: AxisSet,
+    },
+    /// A backward that multiplies the gradient of the result before it is exchanged.
+    BeforeExchange { class: Name, argument: Name, forward_at: Place },
     /// Forward and backward of a function communicate over different groups.
     OtherGroup { class: Name, forward: AxisSet, backward: AxisSet, forward_at: Place },
     /// A backward returns fewer gradients than the forward has arguments.
@@ -121,10 +132,16 @@ impl FindingKind {
         }
     }
 
-    /// Whether a parameter without a mark is where an operand comes from.
-    pub fn rests_on_unmarked(&self) -> bool {
-        let FindingKind::Operator { operands, .. } = self else { return false };
-        operands.iter().any(|o| o.state.origin.as_ref().is_some_and(|o| o.unmarked().is_some()))
+    /// Where the parameter without a mark was made from which an operand comes.
+    pub fn unmarked_source(&self) -> Option<Place> {
+        let operands = match self {
+            FindingKind::Operator { operands, .. } => operands.as_slice(),
+            FindingKind::CollectiveSource { operand, .. } | FindingKind::CollectiveOutput { operand, .. } => {
+                std::slice::from_ref(operand)
+            }
+            _ => &[],
+        };
+        operands.iter().find_map(|o| o.state.origin.as_ref()?.unmarked())
     }
 }
 

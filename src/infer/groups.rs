@@ -59,6 +59,10 @@ impl Machine<'_> {
             }
             Value::Sym(path) => Some(match self.settings.group_named(path) {
                 Some(axes) => axes,
+                // The name of a group stands for it.
+                None if self.deriving.is_some() => {
+                    AxisSet::one(Axis::variable(path.strip_suffix("_name").unwrap_or(path)))
+                }
                 None => AxisSet::one(Axis::variable(path)),
             }),
             _ => None,

@@ -80,7 +80,9 @@ impl Machine<'_> {
             "rooted-collective" if self.deriving.is_some() && rule.name.ends_with("broadcast") => {
                 self.broadcast_term(rule, args)
             }
+            "gather-matmul" | "matmul-scatter" => self.fused(rule, args),
             "reduce-op" | "object-collective" | "rooted-collective" => {
+                self.lost_in_derivation(args, &super::collective::short(&rule.name));
                 self.forget(args);
                 Value::Unknown
             }

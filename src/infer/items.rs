@@ -75,7 +75,7 @@ impl Machine<'_> {
         let key = match index {
             Value::Const(Const::Int(n)) => n.to_string(),
             Value::Const(Const::Str(s)) => format!("{s:?}"),
-            _ => return Value::Unknown,
+            key => return self.symbol_item_by_name(path, key),
         };
         let full = format!("{path}[{key}]");
         match self.settings.group_named(&full) {

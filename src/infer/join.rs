@@ -284,7 +284,9 @@ pub fn same_types(a: &World, b: &World) -> Option<Differences> {
     }
     let differences = a.heap.differences(&b.heap);
     let cells_differ = differences.changed.iter().any(|id| match (a.heap.get(*id), b.heap.get(*id)) {
-        (Some(Cell::Tensor(x)), Some(Cell::Tensor(y))) => x.local != y.local && (telling(x) || telling(y)),
+        (Some(Cell::Tensor(x)), Some(Cell::Tensor(y))) => {
+            (x.local != y.local || x.term != y.term) && (telling(x) || telling(y))
+        }
         (Some(Cell::Object(x)), Some(Cell::Object(y))) => {
             x.attrs.iter().any(|(n, v)| y.get(n).is_none_or(|w| values_differ(&a.heap, v, &b.heap, w)))
         }
@@ -304,7 +306,7 @@ fn symbols_differ(a: &World, b: &World) -> bool {
         let (ia, ib) = (a.symbols.get(path), b.symbols.get(path));
         ia != ib
             && match (local(a, ia), local(b, ib)) {
-                (Some(x), Some(y)) => x.local != y.local,
+                (Some(x), Some(y)) => x.local != y.local || x.term != y.term,
                 (None, None) => false,
                 (Some(_), None) | (None, Some(_)) => true,
             }
@@ -314,7 +316,7 @@ fn symbols_differ(a: &World, b: &World) -> bool {
 
 /// Whether something is known of a tensor on some axis.
 fn telling(t: &TensorType) -> bool {
-    t.local.listed().any(|(_, s)| s.known().is_some()) || t.local.rest.known().is_some()
+    t.term.is_some() || t.local.listed().any(|(_, s)| s.known().is_some()) || t.local.rest.known().is_some()
 }
 
 fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value) -> bool {

@@ -123,6 +123,11 @@ impl Machine<'_> {
                         defaults: self.settings.static_defaults(self.project, func),
                         flavour,
                     })),
+                    // A decorator that is not known changes nothing about what the tables say of a function.
+                    None if self.rules.may_name(&self.project.func(func).name) => {
+                        let path = self.project.qualified(func);
+                        if self.rules.get(&path).is_some() { Value::Path(path) } else { Value::Unknown }
+                    }
                     None => Value::Unknown,
                 }
             }
@@ -220,8 +225,8 @@ impl Machine<'_> {
     /// An attribute of an unknown value: unknown too, with a path of its own; a group where the tables or the configuration say so.
     fn symbol_attr(&mut self, path: &Name, name: &Name) -> Value {
         let full = Name::from(format!("{path}.{name}"));
-        if let Some(id) = self.w.symbols.get(path) {
-            let tensor = Value::Tensor(*id);
+        if let Some(id) = self.symbol(path) {
+            let tensor = Value::Tensor(id);
             if self.rules.tensor_method(name).is_some() {
                 return Self::named_method(tensor, name);
             }

@@ -144,6 +144,11 @@ impl Machine<'_> {
         let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new() };
         self.tensors_of(&call, args);
         let term = self.term_of_op(&call, args);
+        self.note_product(&term);
+        let makes_tensor = !matches!(rule.class, OpClass::Metadata | OpClass::Probe);
+        if makes_tensor && *term == crate::types::Term::Unknown && self.follows(args) {
+            self.gap(&super::collective::short(&rule.name));
+        }
         let value = self.apply_typed(id, rule, args);
         self.set_term(&value, &term);
         if rule.name.ends_with(".contiguous")
@@ -458,6 +463,8 @@ impl Machine<'_> {
         };
         let permissive_skip = self.w.modes.typecheck.is_some();
         let states: Vec<AxisState> = operands.iter().map(state_of).collect();
+        // That a parameter carries no mark decides nothing about values that are not known: it is held against those that are.
+        let unmarked = states.iter().any(AxisState::is_unmarked);
         if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
             return Ok(AxisState::UNKNOWN);
         }
@@ -468,7 +475,7 @@ impl Machine<'_> {
             .collect();
         match apply(kind, &args) {
             Ok(applied) => {
-                if !permissive_skip {
+                if !permissive_skip && !unmarked {
                     self.narrow(id, op, operands, axis, &states, &applied);
                 }
                 Ok(self.result_state(id, operands, &states, &applied))

@@ -1,7 +1,7 @@
 //! What the inference of one root yields: findings, types of variables, coverage. In: facts recorded during execution.
 //! Out: [`Output`], merged over roots in order. Never: words. Next: `finding.rs`.
 
-use super::autograd::Case;
+use super::autograd::{Case, Gap};
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
 use crate::project::{ClassRef, FuncRef};
@@ -69,6 +69,8 @@ pub struct DerivedRow {
     pub class: ClassRef,
     pub place: Place,
     pub cases: Vec<Case>,
+    /// What is not followed.
+    pub gaps: Vec<Gap>,
 }
 
 /// Counts for `--coverage`.
@@ -165,6 +167,23 @@ impl Output {
                 finding.silent_worlds = if right.is_empty() { silent(Pass::Unknown) } else { right };
             }
         }
+    }
+
+    /// Leaves out what only follows from a parameter of which it is reported that nothing sums its gradient.
+    pub fn keep_causes(&mut self) {
+        let causes: Vec<Place> = self
+            .findings
+            .iter()
+            .filter(|f| f.kind.unmarked().is_some())
+            .filter_map(|f| f.kind.unmarked_source())
+            .collect();
+        if causes.is_empty() {
+            return;
+        }
+        self.findings.retain(|f| {
+            f.kind.unmarked().is_some() || f.kind.unmarked_source().is_none_or(|place| !causes.contains(&place))
+        });
+        self.index.clear();
     }
 
     /// Adds what another root found; called in the order of roots.

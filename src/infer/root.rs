@@ -72,6 +72,7 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     if settings.wants_types {
         run.signatures(&called, &mut out);
     }
+    out.keep_causes();
     for finding in super::practice::practice(project, rules, files, settings) {
         out.report(finding);
     }
@@ -443,15 +444,21 @@ impl Machine<'_> {
         worlds
     }
 
-    fn unknown_param(&mut self, param: &crate::ir::Param) -> Value {
+    /// Notes a parameter that is no tensor by its annotation.
+    pub fn note_hint(&mut self, param: &crate::ir::Param) {
         let hint = param.hint.as_deref().unwrap_or("");
         let bare = hint.split('|').next().unwrap_or(hint);
         if OTHER_HINTS.contains(&hint) || OTHER_HINTS.contains(&bare) {
             self.non_tensors.insert(param.name.clone());
         }
+    }
+
+    fn unknown_param(&mut self, param: &crate::ir::Param) -> Value {
+        self.note_hint(param);
         match param.kind {
             ParamKind::VarArgs | ParamKind::KwArgs => Value::Unknown,
-            _ => match (self.settings.group_named(&param.name), self.hinted_layer(hint)) {
+            _ => match (self.settings.group_named(&param.name), self.hinted_layer(param.hint.as_deref().unwrap_or("")))
+            {
                 (Some(axes), _) => Value::Group(axes),
                 (None, Some(rule)) => self.unseen_layer(&rule, &param.name),
                 (None, None) => Value::Sym(param.name.clone()),

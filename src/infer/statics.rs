@@ -242,7 +242,14 @@ impl Scan<'_> {
     fn constant(&self, operand: &Operand) -> Value {
         match operand {
             Operand::Const(c) => Value::Const(Const::clone(c)),
-            Operand::Local(_) | Operand::Global(_) => Value::Unknown,
+            Operand::Local(_) | Operand::Global(_) => {
+                match self.path(operand).and_then(|p| self.rules.get(&p).cloned()) {
+                    Some(crate::rules::Entry::Intrinsic(rule)) if rule.does == "reduce-op" => {
+                        Value::ReduceOp(super::collective::short(&rule.name))
+                    }
+                    _ => Value::Unknown,
+                }
+            }
         }
     }
 }

@@ -43,6 +43,10 @@ impl AxisState {
     pub fn known(&self) -> Option<Spmd> {
         self.set.known()
     }
+    /// Whether this is a parameter of which only the lack of a mark is known.
+    pub fn is_unmarked(&self) -> bool {
+        self.origin.as_ref().is_some_and(|o| matches!(o.reason, super::Reason::Unmarked(_)))
+    }
     /// Whether the source states the type, in a comment or a call.
     pub fn is_declared(&self) -> bool {
         self.origin.as_ref().is_some_and(|o| matches!(o.reason, super::Reason::Declared | super::Reason::Asserted))

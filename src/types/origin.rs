@@ -45,12 +45,12 @@ impl Origin {
         Arc::new(Origin { place, reason, decided, from: None })
     }
 
-    /// The parameter without a mark in the chain, if that is where it starts.
-    pub fn unmarked(self: &Arc<Origin>) -> Option<&Name> {
+    /// Where the parameter without a mark was made in which the chain starts, if it does.
+    pub fn unmarked(self: &Arc<Origin>) -> Option<Place> {
         let mut at = self;
         loop {
-            if let Reason::Unmarked(name) = &at.reason {
-                return Some(name);
+            if let Reason::Unmarked(_) = &at.reason {
+                return Some(at.place);
             }
             at = at.from.as_ref()?;
         }

@@ -89,7 +89,7 @@ impl TensorType {
             reduced: self.reduced && other.reduced,
             home: self.home.filter(|_| self.home == other.home),
             term: match (&self.term, &other.term) {
-                (Some(a), Some(b)) if a == b => Some(a.clone()),
+                (Some(a), Some(b)) => Some(Term::either(a, b)),
                 (None, None) => None,
                 _ => Some(Arc::new(Term::Unknown)),
             },

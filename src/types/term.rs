@@ -124,6 +124,48 @@ pub enum Term {
 }
 
 impl Term {
+    /// What is one of two. Memory that nothing was written to is not read, and a loop that adds something up runs.
+    pub fn either(a: &Arc<Term>, b: &Arc<Term>) -> Arc<Term> {
+        let adds = |sum: &Term, start: &Arc<Term>| match sum {
+            Term::Math { linearity: Linearity::Linear, operands } => operands.contains(start),
+            _ => false,
+        };
+        match (a.as_ref(), b.as_ref()) {
+            _ if a == b => a.clone(),
+            (Term::Fresh, _) => b.clone(),
+            (_, Term::Fresh) => a.clone(),
+            _ if adds(a, b) => a.clone(),
+            _ if adds(b, a) => b.clone(),
+            _ => Arc::new(Term::Unknown),
+        }
+    }
+
+    /// Local mathematics. A sum of sums is one sum, and so is whatever of whatever, so that what a loop adds up comes to an end.
+    pub fn math(linearity: Linearity, operands: Vec<Arc<Term>>) -> Term {
+        let linearity =
+            if operands.len() == 1 && linearity == Linearity::Multilinear { Linearity::Linear } else { linearity };
+        if linearity == Linearity::Multilinear {
+            return Term::Math { linearity, operands };
+        }
+        let mut flat: Vec<Arc<Term>> = Vec::new();
+        let mut add = |x: &Arc<Term>| {
+            if !flat.contains(x) {
+                flat.push(x.clone());
+            }
+        };
+        for operand in &operands {
+            match operand.as_ref() {
+                Term::Math { linearity: inner, operands }
+                    if *inner == linearity || linearity == Linearity::Nonlinear =>
+                {
+                    operands.iter().for_each(&mut add);
+                }
+                _ => add(operand),
+            }
+        }
+        Term::Math { linearity, operands: flat }
+    }
+
     /// Two dims exchanged; twice the same is nothing.
     pub fn swapped(x: &Arc<Term>, a: usize, b: usize) -> Term {
         let (a, b) = (a.min(b), a.max(b));
@@ -289,6 +331,58 @@ impl Term {
             | Term::Exchanged { axes, .. } => Some(axes),
             _ => None,
         }
+    }
+
+    /// The term without multiplications and divisions by the number of ranks.
+    #[must_use]
+    pub fn without_factors(&self) -> Term {
+        match self {
+            Term::Scale { x, .. } => x.without_factors(),
+            other => other.with_inner(|x| Arc::new(x.without_factors())),
+        }
+    }
+
+    /// The term as one group sees it: steps over other groups are local, and linear unless they take a maximum or the like.
+    #[must_use]
+    pub fn only_over(&self, group: &AxisSet) -> Term {
+        let of = |x: &Arc<Term>| Arc::new(x.only_over(group));
+        if let (Some(axes), Some(x)) = (self.axes(), self.inner())
+            && axes != group
+        {
+            let other = matches!(
+                self,
+                Term::AllReduce { by: Reduction::Other, .. } | Term::ReduceScatter { by: Reduction::Other, .. }
+            );
+            return match other {
+                true => Term::Math { linearity: Linearity::Nonlinear, operands: vec![of(x)] },
+                false => x.only_over(group),
+            };
+        }
+        self.with_inner(of)
+    }
+
+    /// The same step on other operands.
+    fn with_inner(&self, of: impl Fn(&Arc<Term>) -> Arc<Term>) -> Term {
+        let mut out = self.clone();
+        match &mut out {
+            Term::Math { operands, .. } => operands.iter_mut().for_each(|o| *o = of(o)),
+            Term::AllReduce { x, .. }
+            | Term::AllGather { x, .. }
+            | Term::ReduceScatter { x, .. }
+            | Term::AllToAll { x, .. }
+            | Term::Split { x, .. }
+            | Term::Broadcast { x, .. }
+            | Term::Scale { x, .. }
+            | Term::Mask { x, .. }
+            | Term::Chunk { x, .. }
+            | Term::Gathered { x, .. }
+            | Term::Exchanged { x, .. }
+            | Term::Moved { x, .. }
+            | Term::Swapped { x, .. }
+            | Term::Stacked { part: x, .. } => *x = of(x),
+            Term::Arg(_) | Term::Grad(_) | Term::Fresh | Term::Equal | Term::Unknown => {}
+        }
+        out
     }
 
     /// Every step, this one first.

@@ -26,6 +26,44 @@ impl Words<'_> {
                 }
                 draft
             }
+            FindingKind::ScaledOneWay { class, forward, backward, in_forward, forward_at, axes } => {
+                let (here, there) = if *in_forward { ("forward", "backward") } else { ("backward", "forward") };
+                let title = format!(
+                    "the {here} of `{class}` scales by the number of ranks of `{axes}`, its {there} does not: gradients are wrong by that factor"
+                );
+                let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title);
+                let (f, b) = (chain(forward), chain(backward));
+                draft.primary = format!("{here}: {}", if *in_forward { &f } else { &b });
+                if *forward_at != finding.place {
+                    draft.labels.push(Label { place: *forward_at, message: format!("forward: {f}") });
+                }
+                let kept = Some(chain(&backward.without_factors())).filter(|_| !in_forward);
+                if let Some(kept) = kept {
+                    draft.help.push(format!(
+                        "where every rank computes the same from the result, a backward of {kept} is right"
+                    ));
+                    if matches!(backward.without_factors(), Term::Split { .. }) {
+                        draft.help.push(
+                            "where each rank uses the result for itself, sum the gradient over the ranks first".into(),
+                        );
+                    }
+                }
+                draft
+            }
+            FindingKind::BeforeExchange { class, argument, forward_at } => {
+                let title = format!(
+                    "the backward of `{class}` computes the gradient of `{argument}` before the all-to-all: it multiplies values of different parts"
+                );
+                let mut draft = Draft::new(&codes::BEFORE_EXCHANGE, title);
+                draft.primary = "the gradient as it comes, in the layout after the forward's all-to-all".to_string();
+                draft
+                    .labels
+                    .push(Label { place: *forward_at, message: "the forward exchanges parts here".to_string() });
+                draft
+                    .help
+                    .push("exchange the gradient back first, and wait for it, as for the other gradients".to_string());
+                draft
+            }
             FindingKind::OtherGroup { class, forward, backward, forward_at } => {
                 let title = format!(
                     "`{class}` communicates over `{forward}` in its forward and over `{backward}` in its backward: gradients are wrong"
@@ -59,7 +97,7 @@ fn way(adjoint: &Adjoint) -> String {
 }
 
 /// A chain of steps, the first one first.
-fn chain(term: &Term) -> String {
+pub fn chain(term: &Term) -> String {
     let mut steps = Vec::new();
     let mut at = term;
     loop {
@@ -94,6 +132,7 @@ fn step(term: &Term) -> Option<String> {
         Term::Moved { from, to, .. } => format!("parts of dim {from} joined on dim {to}"),
         Term::Swapped { a, b, .. } => format!("dims {a} and {b} exchanged"),
         Term::Math { .. } => "local mathematics".to_string(),
+        Term::Unknown => "something that is not followed".to_string(),
         Term::Arg(_)
         | Term::Grad(_)
         | Term::Fresh
@@ -101,7 +140,6 @@ fn step(term: &Term) -> Option<String> {
         | Term::Chunk { .. }
         | Term::Gathered { .. }
         | Term::Exchanged { .. }
-        | Term::Stacked { .. }
-        | Term::Unknown => return None,
+        | Term::Stacked { .. } => return None,
     })
 }

@@ -3,10 +3,13 @@
 //! Next: `operator.rs`, `collective.rs`, `contract.rs`.
 
 mod autograd;
+pub use autograd::chain;
 mod collective;
 mod contract;
 mod operator;
 mod practice;
+mod practice_placements;
+mod practice_scales;
 
 use super::codes::{self, Code};
 use super::when::configurations;
@@ -57,9 +60,11 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::DimConflict { .. }
         | FindingKind::UnevenShard { .. }
         | FindingKind::BackwardLoss { .. } => words.collective(finding),
-        FindingKind::NotAdjoint { .. } | FindingKind::OtherGroup { .. } | FindingKind::GradientCount { .. } => {
-            words.autograd(finding)
-        }
+        FindingKind::NotAdjoint { .. }
+        | FindingKind::ScaledOneWay { .. }
+        | FindingKind::BeforeExchange { .. }
+        | FindingKind::OtherGroup { .. }
+        | FindingKind::GradientCount { .. } => words.autograd(finding),
         FindingKind::DeclaredMismatch { .. }
         | FindingKind::BadArguments { .. }
         | FindingKind::UnknownInAnnotation { .. }

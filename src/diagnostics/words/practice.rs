@@ -2,6 +2,7 @@
 //! Never: detection. Next: `mod.rs`.
 
 use super::super::codes;
+use super::practice_scales::scales;
 use super::{Draft, Words};
 use crate::infer::practice::found::Practice;
 use crate::source::Label;
@@ -33,6 +34,27 @@ impl Words<'_> {
                 draft.help.push(format!("make it depend on `{switch}`, or remove `{switch}`"));
                 draft
             }
+            Practice::MarkNeverSet { .. }
+            | Practice::PartNotMarked { .. }
+            | Practice::SiblingNotMarked { .. }
+            | Practice::PartNotNamed { .. } => self.left_out(practice),
+            Practice::Placements(mistake) => self.placements(mistake),
+            Practice::Scales(mistake) => scales(mistake),
+            Practice::UnusedResult { collective } => {
+                let title = format!(
+                    "the result of `{collective}` is not used: it returns the value and changes nothing in place"
+                );
+                let mut draft = Draft::new(&codes::LOST_RESULT, title);
+                draft.primary = "thrown away".to_string();
+                draft.help.push("assign it to the variable that is used afterwards".to_string());
+                draft
+            }
+        }
+    }
+
+    /// A parameter or module that the reduction of gradients leaves out.
+    fn left_out(&self, practice: &Practice) -> Draft {
+        match practice {
             Practice::MarkNeverSet { mark, modules, reducer, missing } => {
                 let all: Vec<String> = modules.iter().map(|m| format!("`{m}`")).collect();
                 let all = all.join(" and ");
@@ -58,15 +80,27 @@ impl Words<'_> {
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
                 draft
             }
-            Practice::UnusedResult { collective } => {
+            Practice::SiblingNotMarked { module, sibling, mark, marked } => {
                 let title = format!(
-                    "the result of `{collective}` is not used: it returns the value and changes nothing in place"
+                    "the gradients of `{module}` are not summed: `{sibling}` is marked `{mark}` and `{module}`, made alike, is not"
                 );
-                let mut draft = Draft::new(&codes::LOST_RESULT, title);
-                draft.primary = "thrown away".to_string();
-                draft.help.push("assign it to the variable that is used afterwards".to_string());
+                let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+                draft.primary = "not marked".to_string();
+                draft.labels.push(Label { place: *marked, message: format!("marks `{sibling}`") });
+                draft.help.push(format!("mark the parameters of `{module}` in the same way"));
                 draft
             }
+            Practice::PartNotNamed { module, named, part, made } => {
+                let title = format!(
+                    "the gradient of `{module}.{part}` is not summed: `{module}.{named}` is taken by name, and nothing takes `{part}`"
+                );
+                let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+                draft.primary = format!("takes `{named}` alone");
+                draft.labels.push(Label { place: *made, message: format!("has `{named}` and `{part}`") });
+                draft.help.push(format!("take every parameter of `{module}`, as in `\"{module}.\" in name`"));
+                draft
+            }
+            _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
     }
 }

@@ -10,7 +10,8 @@ use super::super::output::{DerivedRow, Output, Pass};
 use super::super::statics::module_body;
 use super::super::value::Value;
 use super::super::world::{Modes, World};
-use super::derive::{Case, Derived, Signature, Trouble, nearest};
+use super::decide::nearest;
+use super::derive::{Case, Derived, Signature, Trouble};
 use crate::ir::StmtId;
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::collective::DimRef;
@@ -104,25 +105,30 @@ impl Machine<'_> {
     pub fn derivation_root(mut self, class: ClassRef, at: FuncRef) -> Output {
         self.stack = vec![Activation { func: at, call: None }];
         self.w.modes.mesh = self.settings.mesh_of(class.module);
+        self.check_count(class, None);
         let derived = self.derive(class, None);
-        if let Some(derived) = derived {
-            let place = self.place_of(self.project.func(at).name_span);
-            self.tell(&derived, place);
-        }
+        let derived = derived.unwrap_or(Derived { class, cases: Vec::new(), gaps: Vec::new() });
+        let place = self.place_of(self.project.func(at).name_span);
+        self.tell(&derived, place, false);
         self.out.finish();
         self.out
     }
 
     /// Notes the signatures of a class, and reports what is wrong with it.
-    fn tell(&mut self, derived: &Derived, place: Place) {
+    fn tell(&mut self, derived: &Derived, place: Place, is_call: bool) {
         if self.quiet {
             return;
         }
-        self.out.derived.push(DerivedRow { class: derived.class, place, cases: derived.cases.clone() });
+        let (cases, gaps) = (derived.cases.clone(), derived.gaps.clone());
+        self.out.derived.push(DerivedRow { class: derived.class, place, cases, gaps });
         let known = self.w.facts.clone();
         for case in &derived.cases {
             self.w.facts = case.facts.clone();
             match &case.trouble {
+                // A factor that an argument chooses is meant.
+                Some(Trouble::Scaled { .. }) if is_call || derived.cases.iter().any(|c| !is_scaled(c)) => {
+                    self.passed(case.backward_at, Pass::Unknown);
+                }
                 Some(trouble) => self.report_function(derived.class, case, trouble),
                 None if !case.legal.is_empty() => self.passed(case.backward_at, Pass::Right),
                 None => self.passed(case.backward_at, Pass::Unknown),
@@ -148,6 +154,22 @@ impl Machine<'_> {
                 backward: backward.clone(),
                 forward_at: case.forward_at,
             },
+            Trouble::BeforeExchange { argument, at } => {
+                let (argument, forward_at) = (argument.clone(), case.forward_at);
+                let kind = FindingKind::BeforeExchange { class, argument, forward_at };
+                return self.report(*at, kind);
+            }
+            Trouble::Scaled { in_forward, at } => {
+                let kind = FindingKind::ScaledOneWay {
+                    class,
+                    forward: case.forward.clone(),
+                    backward: case.backward[0].clone(),
+                    in_forward: *in_forward,
+                    forward_at: case.forward_at,
+                    axes: case.axes.clone(),
+                };
+                return self.report(*at, kind);
+            }
             Trouble::Count { returned, expected } => {
                 FindingKind::GradientCount { class, returned: *returned, expected: *expected }
             }
@@ -160,12 +182,15 @@ impl Machine<'_> {
         if self.deriving.is_some() {
             return self.forward_of(class, args);
         }
+        if !args.open {
+            self.check_count(class, Some(args.args.len()));
+        }
         let Some(derived) = self.remembered(class, args) else {
             self.unresolved(args, "apply");
             return Eval::One(Value::Unknown);
         };
         let place = self.place(id);
-        self.tell(&derived, place);
+        self.tell(&derived, place, true);
         let mut pending = vec![std::mem::take(&mut self.w)];
         let mut outcomes: Vec<(World, Value)> = Vec::new();
         for case in &derived.cases {
@@ -221,7 +246,7 @@ impl Machine<'_> {
         }
         let symbols = self.w.symbols.clone();
         self.asked.take();
-        let derived = self.derive(class, Some(args)).map(Arc::new);
+        let derived = self.derive(class, Some(args)).filter(|d| !d.cases.is_empty()).map(Arc::new);
         let asked = self.asked.take();
         let apart = !asked.symbols.iter().any(|path| symbols.contains_key(path));
         let reach = around.filter(|_| apart).map(|place| Reach { place, asked });
@@ -258,12 +283,12 @@ impl Machine<'_> {
         })?;
         let Some(derived) = &known.derived else { return Some(None) };
         // A single case holds whatever the world knows.
-        if derived.cases.len() < 2 {
+        if derived.cases.iter().all(|case| derived.cases.len() < 2 && case.facts == Facts::default()) {
             return Some(Some(derived.clone()));
         }
         let moved = |case: &Case| Some(Case { facts: case.facts.rebased(&known.facts, now)?, ..case.clone() });
         let cases = derived.cases.iter().map(moved).collect::<Option<Vec<Case>>>()?;
-        Some(Some(Arc::new(Derived { class, cases })))
+        Some(Some(Arc::new(Derived { class, cases, gaps: derived.gaps.clone() })))
     }
 
     fn untyped_result(&mut self, case: &Case) -> Value {
@@ -272,7 +297,12 @@ impl Machine<'_> {
     }
 
     fn typed_result(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
-        let Some(principal) = case.principal.clone() else { return self.untyped_result(case) };
+        let Some(principal) = case.principal.clone().filter(|_| !case.ambiguous && case.further.is_empty()) else {
+            return self.untyped_result(case);
+        };
+        if case.axes.is_empty() && case.inputs.len() > 1 {
+            return self.untyped_result(case);
+        }
         let value = match case.inputs.as_slice() {
             [input] => self.one_input(id, class, case, &principal, *input, args),
             _ => self.many_inputs(id, class, case, args),
@@ -305,7 +335,7 @@ impl Machine<'_> {
         }
         let pattern = |(t, dim): (Spmd, Option<usize>)| Pattern {
             set: if t == Spmd::Partial { AxisType::P.join(AxisType::V) } else { t.into() },
-            shard: dim.map(|d| DimRef::At(shown_dim(case, d))),
+            shard: dim.filter(|d| !case.named.iter().any(|(n, _)| n == d)).map(|d| DimRef::At(shown_dim(case, d))),
             any_shard: false,
         };
         let result = Pattern { set: principal.result.0.into(), ..pattern(principal.result) };
@@ -365,6 +395,10 @@ impl Machine<'_> {
         }
         self.new_tensor(TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
     }
+}
+
+fn is_scaled(case: &Case) -> bool {
+    matches!(case.trouble, Some(Trouble::Scaled { .. }))
 }
 
 /// What a case knows beyond the world, as a formula.

@@ -3,18 +3,17 @@
 
 use super::super::budget::Budget;
 use super::super::expr::CallArgs;
-use super::super::finding::Adjoint;
-use super::super::heap::{Cell, ObjectCell, ObjectClass};
+use super::super::heap::{Cell, ListCell, ObjectCell, ObjectClass};
 use super::super::limits::DERIVATION_STEPS;
 use super::super::machine::{Activation, Eval, Machine};
-use super::super::value::{ObjId, Value};
+use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
-use super::numeric;
-use super::terms::Deriving;
-use crate::ir::{BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt};
+use super::decide::{decide, fits_without_factor, merged, told_apart};
+use super::terms::{Deriving, Gap};
+use crate::ir::{BinOp, BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place};
-use crate::types::{AxisSet, Reduction, Shape, Spmd, TensorType, Term};
+use crate::types::{AxisSet, Shape, Spmd, TensorType, Term};
 use std::sync::Arc;
 
 /// Numbers of dims that tensors are taken to have, until the bodies make sense.
@@ -27,6 +26,8 @@ pub const CONTEXT: &str = "(autograd context)";
 pub struct Derived {
     pub class: ClassRef,
     pub cases: Vec<Case>,
+    /// What the bodies do that is not followed.
+    pub gaps: Vec<Gap>,
 }
 
 /// One configuration.
@@ -42,6 +43,12 @@ pub struct Case {
     pub outputs: Option<usize>,
     /// The number of dims that tensors were taken to have.
     pub rank: usize,
+    /// Dims that are arguments, by the number that they were taken for.
+    pub named: Vec<(usize, Name)>,
+    /// Further groups that the function communicates over.
+    pub further: Vec<Further>,
+    /// Whether another way through the bodies, which nothing tells apart, has other types.
+    pub ambiguous: bool,
     /// Every signature that satisfies the definition.
     pub legal: Vec<Signature>,
     /// The one that tells most.
@@ -54,6 +61,14 @@ pub struct Case {
 }
 
 impl Case {
+    /// Whether a rank takes its own part, forward or backward.
+    pub fn splits(&self) -> bool {
+        let mut steps = Vec::new();
+        self.forward.steps(&mut steps);
+        self.backward.iter().for_each(|t| t.steps(&mut steps));
+        steps.iter().any(|s| matches!(s, Term::Split { .. }))
+    }
+
     /// Whether the ranks exchange anything, forward or backward.
     pub fn communicates(&self) -> bool {
         let mut steps = Vec::new();
@@ -70,11 +85,23 @@ pub struct Signature {
     pub result: (Spmd, Option<usize>),
 }
 
+/// The types on a further group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Further {
+    pub axes: AxisSet,
+    pub legal: Vec<Signature>,
+    pub principal: Signature,
+}
+
 /// What is wrong with a function.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
     /// No typing makes the backward the adjoint of the forward.
     NotAdjoint,
+    /// Without a factor of the number of ranks in one of them, the backward would be the adjoint of the forward.
+    Scaled { in_forward: bool, at: Place },
+    /// The gradient of an argument is computed before the gradient of the result was exchanged as the forward exchanged its values.
+    BeforeExchange { argument: Name, at: Place },
     /// Forward and backward communicate over different groups.
     OtherGroup(AxisSet, AxisSet),
     /// The backward returns so many gradients for so many arguments.
@@ -82,10 +109,10 @@ pub enum Trouble {
 }
 
 /// The methods of a class that matter.
-struct Methods {
-    forward: FuncRef,
-    backward: FuncRef,
-    setup: Option<FuncRef>,
+pub struct Methods {
+    pub forward: FuncRef,
+    pub backward: FuncRef,
+    pub setup: Option<FuncRef>,
 }
 
 impl Machine<'_> {
@@ -95,7 +122,7 @@ impl Machine<'_> {
         bases.any(|b| self.rules.autograd_base(b))
     }
 
-    fn methods_of(&self, class: ClassRef) -> Option<Methods> {
+    pub fn methods_of(&self, class: ClassRef) -> Option<Methods> {
         let find = |name: &str| {
             self.settings.linearized(self.project, class).iter().find_map(|c| {
                 let methods = &self.project.class(*c).methods;
@@ -114,14 +141,26 @@ impl Machine<'_> {
         }
         let saved = (self.w.clone(), self.quiet, std::mem::take(&mut self.budget), self.rank_restricted.clone());
         let mut best: Option<Derived> = None;
-        for rank in RANKS {
+        for (rank, one_dim) in RANKS.into_iter().flat_map(|rank| [(rank, false), (rank, true)]) {
+            let dims = self.deriving.take().map_or(0, |d| d.dims.len());
+            if one_dim && dims < 2 {
+                continue;
+            }
             self.w = saved.0.clone();
             (self.quiet, self.budget) = (true, Budget::of_steps(DERIVATION_STEPS));
-            let cases = self.cases(&methods, args, rank);
+            let mut cases = self.cases(&methods, args, rank, one_dim);
+            let dims = self.deriving.as_ref().map_or(0, |d| d.dims.len());
+            let undecided = !one_dim && dims > 1 || dims > 2 || self.deriving.as_ref().is_some_and(|d| d.assumed_sum);
+            // Dims that differ here may be the same in a call.
+            cases
+                .iter_mut()
+                .filter(|c| undecided && c.trouble == Some(Trouble::NotAdjoint))
+                .for_each(|c| c.trouble = None);
             let conclusive = !cases.is_empty() && cases.iter().all(|c| !c.legal.is_empty() || c.trouble.is_some());
-            let first = best.is_none() && !cases.is_empty();
+            let first = best.as_ref().is_none_or(|b| b.cases.is_empty());
             if conclusive || first {
-                best = Some(Derived { class, cases });
+                let gaps = self.deriving.as_ref().map_or_else(Vec::new, |d| d.gaps.clone());
+                best = Some(Derived { class, cases, gaps });
             }
             if conclusive {
                 break;
@@ -147,14 +186,35 @@ impl Machine<'_> {
         self.exits(outcomes)
     }
 
-    fn cases(&mut self, methods: &Methods, args: Option<&CallArgs>, rank: usize) -> Vec<Case> {
+    /// A generator, as the list of anything that it gives.
+    pub fn generated(&mut self, id: StmtId, closure: &Arc<Closure>, args: &CallArgs) -> Eval {
+        let outer = self.deriving.as_mut().map(|d| std::mem::take(&mut d.yields)).unwrap_or_default();
+        let before = self.w.clone();
+        self.execute(id, closure, args);
+        self.w = before;
+        let given = self.deriving.as_mut().map(|d| std::mem::replace(&mut d.yields, outer)).unwrap_or_default();
+        // What was made while it ran is gone with the worlds that it ran in.
+        let lasts = |v: &Value| matches!(v, Value::Slice(_) | Value::Number(_) | Value::Const(_) | Value::Sym(_));
+        if given.is_empty() || !given.iter().all(lasts) {
+            return Eval::One(Value::Unknown);
+        }
+        let rest = match given.split_first() {
+            Some((first, others)) if others.iter().all(|v| v == first) => first.clone(),
+            _ => self.join_values(&given),
+        };
+        Eval::One(Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(rest) }))))
+    }
+
+    fn cases(&mut self, methods: &Methods, args: Option<&CallArgs>, rank: usize, one_dim: bool) -> Vec<Case> {
         let func = self.project.func(methods.forward);
         let own = usize::from(methods.setup.is_none());
         let names: Vec<Name> = func.params.iter().skip(own).map(|p| p.name.clone()).collect();
         let receives = gradients_of(self.project.func(methods.backward), names.len());
-        self.deriving = Some(Deriving { params: names.clone(), rank, places: Vec::new() });
+        self.deriving = Some(Deriving { params: names.clone(), rank, one_dim, ..Deriving::default() });
         self.w.modes.grad = false;
         let context = self.context(names.len());
+        let others = self.non_tensors.clone();
+        func.params.iter().for_each(|p| self.note_hint(p));
         let values = self.forward_values(methods.forward, own, args, &receives, rank);
         let mut given: Vec<Value> = values.clone();
         if own == 1 {
@@ -163,9 +223,11 @@ impl Machine<'_> {
         let mut out = Vec::new();
         let paths = self.body(methods.forward, &given);
         let forward_places = self.deriving_places();
+        let forward_scales = self.deriving.as_ref().map_or_else(Vec::new, |d| d.scales.clone());
         for (world, result) in paths {
             self.w = world;
             self.clear_places();
+            let scale = forward_scales.last().copied();
             let worlds = match methods.setup {
                 Some(setup) => {
                     let inputs = Value::tuple(values.clone());
@@ -175,10 +237,14 @@ impl Machine<'_> {
             };
             for world in worlds {
                 self.w = world;
-                self.backward_cases(methods, &context, &result, rank, &forward_places, &mut out, names.len());
+                self.backward_cases(methods, &context, &result, rank, (&forward_places, scale), &mut out, names.len());
             }
         }
-        merged(out)
+        self.non_tensors = others;
+        for case in &mut out {
+            case.named = self.dims_by_name();
+        }
+        merged(told_apart(out))
     }
 
     fn deriving_places(&mut self) -> Vec<Place> {
@@ -187,6 +253,8 @@ impl Machine<'_> {
     fn clear_places(&mut self) {
         if let Some(d) = &mut self.deriving {
             d.places.clear();
+            d.scales.clear();
+            d.products.clear();
         }
     }
 
@@ -238,10 +306,18 @@ impl Machine<'_> {
             let is_tensor = match &given {
                 Some(Value::Tensor(_)) => true,
                 Some(Value::Sym(path)) => self.w.symbols.contains_key(path) || receives.get(i) == Some(&true),
-                Some(Value::Unknown) | None => receives.get(i) == Some(&true),
+                Some(Value::Unknown) | None => {
+                    receives.get(i) == Some(&true)
+                        || self.settings.is_index_name(&param.name)
+                        || annotated_tensor(param)
+                }
                 Some(_) => false,
             };
             let value = match (given, param.kind) {
+                (_, ParamKind::VarArgs) if receives.get(i) == Some(&true) => {
+                    let whole = Arc::new(Term::Arg(i));
+                    self.parts(&whole, rank)
+                }
                 (_, ParamKind::VarArgs | ParamKind::KwArgs) => Value::Unknown,
                 _ if is_tensor => self.term_tensor(Term::Arg(i), rank),
                 (Some(value), _) => value,
@@ -265,6 +341,20 @@ impl Machine<'_> {
         out
     }
 
+    /// The parts of a tensor, one for each rank, as a list.
+    fn parts(&mut self, whole: &Arc<Term>, rank: usize) -> Value {
+        let part = self.term_tensor(Term::chunk(whole, 0), rank);
+        Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(part) })))
+    }
+
+    /// The term of a value; of a list of parts, of the parts together.
+    fn whole_term(&self, value: &Value) -> Arc<Term> {
+        match value {
+            Value::List(_) if self.literal_items(value).is_none() => Arc::new(Term::cat(&self.part_term(value), 0)),
+            _ => self.term(value),
+        }
+    }
+
     /// Executes a method with these arguments; the worlds it leaves, with what it returns.
     fn body(&mut self, at: FuncRef, given: &[Value]) -> Vec<(World, Value)> {
         let func = self.project.func(at);
@@ -274,6 +364,10 @@ impl Machine<'_> {
         let mut next = 0;
         for param in &func.params {
             let value = match param.kind {
+                ParamKind::VarArgs if matches!(given.get(next..), Some([Value::List(_)])) => {
+                    next += 1;
+                    given[next - 1].clone()
+                }
                 ParamKind::VarArgs => {
                     let rest = given.get(next..).unwrap_or_default().to_vec();
                     next = given.len();
@@ -312,7 +406,7 @@ impl Machine<'_> {
         context: &Value,
         result: &Value,
         rank: usize,
-        forward_places: &[Place],
+        (forward_places, forward_scale): (&[Place], Option<Place>),
         out: &mut Vec<Case>,
         arguments: usize,
     ) {
@@ -320,10 +414,17 @@ impl Machine<'_> {
             Value::Tuple(items) => items.to_vec(),
             one => vec![one.clone()],
         };
-        let terms: Vec<Arc<Term>> = results.iter().map(|v| self.term(v)).collect();
+        let terms: Vec<Arc<Term>> = results.iter().map(|v| self.whole_term(v)).collect();
         let tells = |t: &Arc<Term>| !matches!(**t, Term::Unknown | Term::Equal | Term::Fresh);
         let Some(output) = terms.iter().position(tells) else { return };
-        let grads: Vec<Value> = (0..results.len()).map(|i| self.term_tensor(Term::Grad(i), rank)).collect();
+        let grads: Vec<Value> = results
+            .iter()
+            .enumerate()
+            .map(|(i, result)| match result {
+                Value::List(_) => self.parts(&Arc::new(Term::Grad(i)), rank),
+                _ => self.term_tensor(Term::Grad(i), rank),
+            })
+            .collect();
         let mut given = vec![context.clone()];
         given.extend(grads);
         let place = |m: &Self, f: FuncRef| Place { file: m.project.file(f.module), span: m.project.func(f).name_span };
@@ -333,10 +434,15 @@ impl Machine<'_> {
                 Value::Tuple(items) => items.to_vec(),
                 one => vec![one.clone()],
             };
-            let gradients: Vec<(usize, Arc<Term>)> =
-                returned.iter().enumerate().filter(|(_, v)| !v.is_none()).map(|(i, v)| (i, self.term(v))).collect();
-            let literal = matches!(value, Value::Tuple(_)) || !matches!(value, Value::Unknown | Value::Sym(_));
-            let few = literal && returned.len() < arguments && !self.takes_more(methods);
+            let gradients: Vec<(usize, Arc<Term>)> = returned
+                .iter()
+                .enumerate()
+                .filter(|(_, v)| !v.is_none())
+                .map(|(i, v)| (i, self.whole_term(v)))
+                .collect();
+            // Tuples that are written in the return are counted there.
+            let few = matches!(value, Value::Tensor(_)) && arguments > 1 && !self.takes_more(methods);
+            let return_at = self.only_return(methods.backward).filter(|_| few);
             let facts = self.w.facts.clone();
             let places = self.deriving_places();
             let mut case = Case {
@@ -346,183 +452,77 @@ impl Machine<'_> {
                 output,
                 outputs: matches!(result, Value::Tuple(_)).then_some(results.len()),
                 rank,
+                named: Vec::new(),
+                further: Vec::new(),
+                ambiguous: false,
                 legal: Vec::new(),
                 principal: None,
                 trouble: few.then_some(Trouble::Count { returned: returned.len(), expected: arguments }),
                 forward: terms[output].clone(),
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
                 forward_at: forward_places.last().copied().unwrap_or_else(|| place(self, methods.forward)),
-                backward_at: places.last().copied().unwrap_or_else(|| place(self, methods.backward)),
+                backward_at: return_at
+                    .or_else(|| places.last().copied())
+                    .unwrap_or_else(|| place(self, methods.backward)),
             };
             if case.trouble.is_none() {
                 decide(&mut case, self.whole_mesh());
+                self.factor_of_one(&mut case, forward_scale);
+                self.layout_of_gradients(&mut case, &gradients);
             }
             out.push(case);
         }
     }
 
-    fn takes_more(&self, methods: &Methods) -> bool {
-        let func = self.project.func(methods.forward);
-        func.params.iter().any(|p| matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs))
-    }
-}
-
-/// Finds the signatures of a case.
-fn decide(case: &mut Case, mesh: Option<AxisSet>) {
-    let (forward, backward) = (axes_of([&case.forward]), axes_of(case.backward.iter()));
-    let pure = case.backward.len() == 1
-        && numeric::is_chain(&case.forward)
-        && numeric::is_chain(&case.backward[0])
-        && matches!(start(&case.backward[0]), Some(Term::Grad(i)) if *i == case.output)
-        && matches!(start(&case.forward), Some(Term::Arg(i)) if *i == case.inputs[0]);
-    let sets: Vec<&AxisSet> = forward.iter().chain(&backward).collect();
-    match sets.as_slice() {
-        [] if pure => case.axes = mesh.unwrap_or_default(),
-        [] => return,
-        [first, rest @ ..] if rest.iter().all(|s| s == first) => case.axes = (*first).clone(),
-        _ => {
-            let concrete = |sets: &[AxisSet]| match sets {
-                [one] if one.iter().all(|a| !a.is_variable()) => Some(one.clone()),
-                _ => None,
-            };
-            if let (true, Some(f), Some(b)) = (pure, concrete(&forward), concrete(&backward)) {
-                case.trouble = Some(Trouble::OtherGroup(f, b));
-            }
-            return;
-        }
-    }
-    if pure {
-        let pairs = numeric::signatures(&case.forward, &case.backward[0]);
-        let (from, to) = dims(&case.forward);
-        case.legal = pairs
-            .into_iter()
-            .map(|(s, d)| Signature {
-                sources: vec![(s, from.filter(|_| s == Spmd::Varying))],
-                result: (d, to.filter(|_| d == Spmd::Varying)),
-            })
-            .collect();
-        if case.legal.is_empty() && case.communicates() {
-            case.trouble = Some(Trouble::NotAdjoint);
-        }
-    } else {
-        let unknown = |t: &Arc<Term>| {
+    /// A factor of the number of ranks in the forward alone or in the backward alone.
+    fn factor_of_one(&self, case: &mut Case, forward_scale: Option<Place>) {
+        let at = self.deriving.as_ref().and_then(|d| d.scales.last().copied());
+        let scales = |t: &Term| {
             let mut steps = Vec::new();
             t.steps(&mut steps);
-            steps.iter().any(|s| matches!(s, Term::Unknown))
+            steps.iter().filter(|s| matches!(s, Term::Scale { .. })).count()
         };
-        // A gradient that is not followed, such as one that a kernel accumulates, says nothing; that of the first argument has to.
-        let known: Vec<(usize, &Term)> = case
-            .inputs
-            .iter()
-            .copied()
-            .zip(&case.backward)
-            .filter(|(_, t)| !unknown(t))
-            .map(|(i, t)| (i, t.as_ref()))
-            .collect();
-        if unknown(&case.forward) || known.first().map(|(i, _)| *i) != case.inputs.first().copied() {
-            return;
-        }
-        let (inputs, legal) = super::meaning::signatures(&case.forward, &known);
-        case.legal = legal
-            .into_iter()
-            .map(|(sources, d)| Signature {
-                sources: sources.into_iter().map(|s| (s, None)).collect(),
-                result: (d, None),
-            })
-            .collect();
-        case.inputs = inputs;
-    }
-    case.principal = principal(case, pure);
-}
-
-/// Where a chain starts.
-fn start(term: &Term) -> Option<&Term> {
-    match term.inner() {
-        Some(x) => start(x),
-        None => Some(term),
-    }
-}
-
-fn axes_of<'a>(terms: impl IntoIterator<Item = &'a Arc<Term>>) -> Vec<AxisSet> {
-    let mut steps = Vec::new();
-    terms.into_iter().for_each(|t| t.steps(&mut steps));
-    let mut out: Vec<AxisSet> = Vec::new();
-    for axes in steps.iter().filter_map(|t| t.axes()) {
-        if !out.contains(axes) {
-            out.push(axes.clone());
-        }
-    }
-    out
-}
-
-/// The dims along which argument and result are split, by the first and last step that says.
-fn dims(forward: &Term) -> (Option<usize>, Option<usize>) {
-    let mut steps = Vec::new();
-    forward.steps(&mut steps);
-    let from = steps.iter().rev().find_map(|t| match t {
-        Term::AllGather { dim, .. } => Some(*dim),
-        Term::AllToAll { concat, .. } => Some(*concat),
-        _ => None,
-    });
-    let to = steps.iter().find_map(|t| match t {
-        Term::Split { dim, .. } | Term::ReduceScatter { dim, .. } => Some(*dim),
-        Term::AllToAll { split, .. } => Some(*split),
-        _ => None,
-    });
-    (from, to)
-}
-
-/// The signature that tells most: of a chain the one that keeps the whole tensor, else the one with most that is split.
-fn principal(case: &Case, pure: bool) -> Option<Signature> {
-    let order = |t: Spmd, best: [Spmd; 4]| best.iter().position(|b| *b == t).unwrap_or(4);
-    let result = |s: &Signature| order(s.result.0, [Spmd::Replicate, Spmd::Invariant, Spmd::Varying, Spmd::Partial]);
-    if pure {
-        let keeps = |s: &&Signature| {
-            let (source, from) = s.sources[0];
-            numeric::keeps_whole(&case.forward, source, from, s.result.0, s.result.1)
+        let [backward] = case.backward.as_slice() else { return };
+        let (f, b) = (scales(&case.forward), scales(backward));
+        let place = match (f, b) {
+            (0, 1..) => at,
+            (1.., 0) => forward_scale,
+            _ => None,
         };
-        let source =
-            |s: &Signature| order(s.sources[0].0, [Spmd::Partial, Spmd::Invariant, Spmd::Varying, Spmd::Replicate]);
-        let rank = |s: &&Signature| (!keeps(s), source(s), result(s));
-        return case.legal.iter().min_by_key(rank).cloned();
-    }
-    let split = |s: &Signature| s.sources.iter().filter(|(t, _)| *t == Spmd::Varying).count();
-    let whole = |s: &Signature| s.sources.iter().filter(|(t, _)| *t == Spmd::Invariant).count();
-    case.legal.iter().max_by_key(|s| (split(s), whole(s), std::cmp::Reverse(result(s)))).cloned()
-}
-
-/// Cases that say the same, once; if all do, in every configuration.
-fn merged(cases: Vec<Case>) -> Vec<Case> {
-    let same = |a: &Case, b: &Case| {
-        (&a.axes, &a.inputs, a.output, a.outputs) == (&b.axes, &b.inputs, b.output, b.outputs)
-            && (&a.legal, &a.principal, &a.trouble) == (&b.legal, &b.principal, &b.trouble)
-    };
-    match cases.split_first() {
-        Some((first, rest)) if rest.iter().all(|c| same(first, c)) => {
-            vec![Case { facts: super::super::formula::Facts::default(), ..first.clone() }]
+        let is_fine = |t: &Option<Trouble>| matches!(t, None | Some(Trouble::NotAdjoint));
+        if let (Some(at), true, true) = (place, case.communicates(), is_fine(&case.trouble))
+            && fits_without_factor(case)
+        {
+            case.trouble = Some(Trouble::Scaled { in_forward: f > 0, at });
         }
-        _ => cases,
+    }
+
+    /// A gradient in another layout than what it is multiplied with.
+    fn layout_of_gradients(&self, case: &mut Case, gradients: &[(usize, Arc<Term>)]) {
+        let Some(deriving) = &self.deriving else { return };
+        if let (None, Some((argument, at))) =
+            (&case.trouble, super::layout::before_exchange(&case.forward, gradients, &deriving.products))
+            && let Some(name) = deriving.params.get(argument)
+        {
+            case.trouble = Some(Trouble::BeforeExchange { argument: name.clone(), at });
+        }
+    }
+
+    fn takes_more(&self, methods: &Methods) -> bool {
+        let func = self.project.func(methods.forward);
+        func.params.iter().any(|p| p.has_default || matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs))
     }
 }
 
 /// Which arguments receive a gradient, by the return statements of the backward.
 fn gradients_of(backward: &Func, arguments: usize) -> Vec<bool> {
     let mut out = vec![false; arguments];
-    let mut built: Vec<(crate::ir::LocalId, &[Item])> = Vec::new();
+    let mut built: Vec<(crate::ir::LocalId, Vec<bool>)> = Vec::new();
     let mut found = false;
     returns(&backward.body, &mut built, &mut |items| {
         found = true;
-        match items {
-            Some(items) => {
-                for (slot, item) in out.iter_mut().zip(items) {
-                    *slot |= !matches!(item, Item::One(Operand::Const(Const::None)));
-                }
-            }
-            None => {
-                if let Some(first) = out.first_mut() {
-                    *first = true;
-                }
-            }
+        for (slot, item) in out.iter_mut().zip(items) {
+            *slot |= item;
         }
     });
     if !found && let Some(first) = out.first_mut() {
@@ -531,18 +531,32 @@ fn gradients_of(backward: &Func, arguments: usize) -> Vec<bool> {
     out
 }
 
-fn returns<'a>(
-    block: &'a crate::ir::Block,
-    built: &mut Vec<(crate::ir::LocalId, &'a [Item])>,
-    then: &mut dyn FnMut(Option<&[Item]>),
+/// Which elements of a sequence are more than `None`: of what is no tuple that is written there, the first.
+fn elements(value: &Operand, built: &[(crate::ir::LocalId, Vec<bool>)]) -> Vec<bool> {
+    let known = |local| built.iter().rev().find(|(l, _)| *l == local).map(|(_, items)| items.clone());
+    match value {
+        Operand::Local(local) => known(*local).unwrap_or_else(|| vec![true]),
+        _ => vec![true],
+    }
+}
+
+fn returns(
+    block: &crate::ir::Block,
+    built: &mut Vec<(crate::ir::LocalId, Vec<bool>)>,
+    then: &mut dyn FnMut(Vec<bool>),
 ) {
     for node in block {
         match &node.stmt {
-            Stmt::Assign { dst, value: Rvalue::Build { kind: BuildKind::Tuple, items } } => built.push((*dst, items)),
-            Stmt::Return { value: Operand::Local(local) } => {
-                then(built.iter().rev().find(|(l, _)| l == local).map(|(_, items)| *items));
+            Stmt::Assign { dst, value: Rvalue::Build { kind: BuildKind::Tuple, items } } => {
+                let some = |item: &Item| !matches!(item, Item::One(Operand::Const(Const::None)));
+                built.push((*dst, items.iter().map(some).collect()));
             }
-            Stmt::Return { .. } => then(None),
+            Stmt::Assign { dst, value: Rvalue::Binary { op: BinOp::Add, left, right } } => {
+                let mut items = elements(left, built);
+                items.extend(elements(right, built));
+                built.push((*dst, items));
+            }
+            Stmt::Return { value } => then(elements(value, built)),
             Stmt::If { then: a, orelse, .. } => {
                 returns(a, built, then);
                 returns(orelse, built, then);
@@ -558,35 +572,7 @@ fn returns<'a>(
     }
 }
 
-/// Backwards of one step that fit the forward of a case, the first ones that keep the whole tensor.
-pub fn nearest(case: &Case) -> Vec<Adjoint> {
-    let grad = Arc::new(Term::Grad(case.output));
-    let (from, to) = dims(&case.forward);
-    let axes = || case.axes.clone();
-    let sum = Reduction::Sum;
-    let mut candidates = vec![Term::AllReduce { axes: axes(), by: sum, x: grad.clone() }, grad.as_ref().clone()];
-    for dim in from.into_iter().chain(to) {
-        candidates.push(Term::ReduceScatter { axes: axes(), dim, by: sum, x: grad.clone() });
-        candidates.push(Term::AllGather { axes: axes(), dim, x: grad.clone() });
-        candidates.push(Term::Split { axes: axes(), dim, x: grad.clone() });
-    }
-    if let (Some(split), Some(concat)) = (from, to) {
-        candidates.push(Term::AllToAll { axes: axes(), split, concat, x: grad });
-    }
-    let mut out: Vec<Adjoint> = Vec::new();
-    for backward in candidates {
-        let pairs = numeric::signatures(&case.forward, &backward);
-        let dim = |t: Spmd, d: Option<usize>| d.filter(|_| t == Spmd::Varying);
-        let fits = pairs.into_iter().map(|(s, d)| ((s, dim(s, from)), (d, dim(d, to))));
-        let best =
-            fits.filter(|(s, d)| numeric::keeps_whole(&case.forward, s.0, s.1, d.0, d.1)).max_by_key(|(s, d)| {
-                (s.0 == Spmd::Partial, s.0 == Spmd::Invariant, d.0 == Spmd::Replicate, d.0 == Spmd::Invariant)
-            });
-        if let Some((source, result)) = best
-            && !out.iter().any(|a| *a.backward == backward)
-        {
-            out.push(Adjoint { backward: Arc::new(backward), source, result });
-        }
-    }
-    out
+/// Whether a Python annotation says that a parameter is a tensor.
+fn annotated_tensor(param: &crate::ir::Param) -> bool {
+    param.kind == ParamKind::Normal && param.hint.as_deref().is_some_and(|h| h == "Tensor" || h.ends_with(".Tensor"))
 }

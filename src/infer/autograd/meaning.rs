@@ -75,6 +75,8 @@ fn combined(linearity: Linearity, operands: &[Meaning]) -> Option<Meaning> {
     }
     match linearity {
         Linearity::Linear if sums == operands.len() => Some(Meaning::Sum),
+        // What differs is taken for the terms of a sum.
+        Linearity::Linear if !has(Meaning::Equal) => Some(Meaning::Different),
         Linearity::Multilinear if sums == 1 && !has(Meaning::Different) => Some(Meaning::Sum),
         Linearity::Linear | Linearity::Multilinear | Linearity::Nonlinear => None,
     }
@@ -91,7 +93,7 @@ fn serves(gradient: Meaning, t: Spmd) -> bool {
 }
 
 /// Arguments of which a function may have so many; more are not enumerated.
-const MOST_ARGUMENTS: usize = 4;
+const MOST_ARGUMENTS: usize = 6;
 
 /// The arguments that terms are made of.
 fn arguments(terms: &[&Term]) -> Vec<usize> {

@@ -5,17 +5,20 @@
 use super::super::collective::Call;
 use super::super::expr::{CallArgs, differing};
 use super::super::heap::Cell;
+use super::super::limits::MAX_VALUE_DEPTH;
 use super::super::machine::Machine;
 use super::super::ops::OpCall;
 use super::super::value::{ObjId, Value};
+use super::symbols::visits_ranks;
 use crate::ir::{Const, StmtId};
+use crate::rules::collective::DimRef;
 use crate::rules::{CollectiveRule, Form, IntrinsicRule, Kind, OpClass};
 use crate::source::{Name, Place};
 use crate::types::{AxisSet, AxisType, Linearity, Reduction, TensorType, Term};
 use std::sync::Arc;
 
 /// A derivation under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Deriving {
     /// Parameters of the forward, by which tensors are known.
     pub params: Vec<Name>,
@@ -23,7 +26,37 @@ pub struct Deriving {
     pub rank: usize,
     /// Where collectives were issued in the body that runs.
     pub places: Vec<Place>,
+    /// Where something was multiplied by, or divided by, the number of ranks.
+    pub scales: Vec<Place>,
+    /// Products of several tensors, with their places.
+    pub products: Vec<(Place, Arc<Term>)>,
+    /// The statement that runs.
+    pub at: Option<Place>,
+    /// Where a tensor that was followed is followed no more, and what does it.
+    pub gaps: Vec<Gap>,
+    /// Arguments that are dims, in the order in which they were met.
+    pub dims: Vec<Name>,
+    /// Whether all of them are taken to be one dim.
+    pub one_dim: bool,
+    /// Whether a reduction whose operator is an argument was taken to be a sum.
+    pub assumed_sum: bool,
+    /// What a generator under execution has given.
+    pub yields: Vec<Value>,
+    /// Whether the last call led to nothing known.
+    pub unresolved: bool,
 }
+
+/// What a derivation could not follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    pub place: Place,
+    pub what: Name,
+}
+
+/// Gaps that are kept for one derivation; the first ones tell.
+const MOST_GAPS: usize = 16;
+/// Products that are kept; what a long body does is not looked at twice.
+const MOST_PRODUCTS: usize = 256;
 
 /// The rank's own part along a dim.
 fn split(x: &Arc<Term>, axes: &AxisSet, dim: usize) -> Term {
@@ -35,6 +68,47 @@ fn unknown() -> Arc<Term> {
 }
 
 impl Machine<'_> {
+    /// Notes that a tensor is followed no further here.
+    pub fn gap(&mut self, what: &str) {
+        if let Some(deriving) = &mut self.deriving
+            && let Some(place) = deriving.at
+            && deriving.gaps.len() < MOST_GAPS
+        {
+            let gap = Gap { place, what: Name::from(what) };
+            if !deriving.gaps.contains(&gap) {
+                deriving.gaps.push(gap);
+            }
+        }
+    }
+
+    /// A call that leads to nothing known: what it does to the tensors that it is given is not known either.
+    pub fn unresolved_in_derivation(&mut self, args: &CallArgs, what: &str) {
+        if let Some(deriving) = &mut self.deriving {
+            deriving.unresolved = true;
+        }
+        self.lost_in_derivation(args, what);
+    }
+
+    /// Notes where the body is that runs.
+    pub fn note_statement(&mut self, id: StmtId) {
+        if self.deriving.is_some() {
+            let place = self.place(id);
+            if let Some(deriving) = &mut self.deriving {
+                deriving.at = Some(place);
+            }
+        }
+    }
+
+    /// Whether any of these arguments is a tensor that is followed.
+    pub fn follows(&self, args: &CallArgs) -> bool {
+        args.args.iter().any(|a| {
+            let tensors = matches!(a.value, Value::Tuple(_) | Value::List(_)) && self.holds_tensors(&a.value);
+            let term = if tensors { self.part_term(&a.value) } else { self.term(&a.value) };
+            let is_tensor = tensors || matches!(a.value, Value::Tensor(_) | Value::Sym(_));
+            is_tensor && !matches!(*term, Term::Unknown)
+        })
+    }
+
     /// The term of a value; a number is the same on all ranks.
     pub fn term(&self, value: &Value) -> Arc<Term> {
         let of = |id: ObjId| self.w.heap.tensor(id).and_then(|t| t.term.clone()).unwrap_or_else(unknown);
@@ -62,7 +136,7 @@ impl Machine<'_> {
     }
 
     /// The term of the parts in a list, if they are parts of one thing.
-    fn part_term(&self, list: &Value) -> Arc<Term> {
+    pub fn part_term(&self, list: &Value) -> Arc<Term> {
         let parts: Vec<Value> = match list {
             Value::Tuple(items) => items.to_vec(),
             Value::List(id) => match self.w.heap.get(*id) {
@@ -112,20 +186,20 @@ impl Machine<'_> {
     }
 
     /// A dim from 0, for tensors of the rank that is assumed.
-    fn dim_from(&self, dim: i64) -> Option<usize> {
+    pub fn dim_from(&self, dim: i64) -> Option<usize> {
         crate::types::normalize_dim(dim, self.deriving.as_ref()?.rank)
     }
 
-    fn dim_argument(&self, call: &OpCall<'_>, args: &CallArgs, default: i64) -> Option<usize> {
+    fn dim_argument(&mut self, call: &OpCall<'_>, args: &CallArgs, default: i64) -> Option<usize> {
         let at = call.rule.args.index("dim").or_else(|| call.rule.args.index("axis"));
         match at.and_then(|p| call.bound.first(p)) {
-            Some(i) => self.dim_from(args.args[i].value.as_int()?),
+            Some(i) => self.dim_of(&args.args[i].value),
             None => self.dim_from(default),
         }
     }
 
     /// What an operation makes of its operands.
-    pub fn term_of_op(&self, call: &OpCall<'_>, args: &CallArgs) -> Arc<Term> {
+    pub fn term_of_op(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Arc<Term> {
         let bound = |param: usize| call.bound.first(param).map(|i| args.args[i].value.clone());
         let first = bound(0).unwrap_or(Value::Unknown);
         let x = self.term(&first);
@@ -146,8 +220,10 @@ impl Machine<'_> {
             "narrow" | "narrow_copy" => {
                 let start = call.rule.args.index("start").and_then(|p| call.bound.first(p));
                 let axes = start.and_then(|i| differing(&args.args[i].value));
+                let each = start.is_some_and(|i| visits_ranks(&args.args[i].value));
                 match (axes, self.dim_argument(call, args, 0)) {
                     (Some(axes), Some(dim)) => Arc::new(split(&x, &axes, dim)),
+                    (None, Some(dim)) if each => Arc::new(Term::chunk(&x, dim)),
                     _ => self.math(call, args),
                 }
             }
@@ -156,8 +232,10 @@ impl Machine<'_> {
                 None => unknown(),
             },
             "transpose" | "swapaxes" | "swapdims" | "transpose_" => {
-                let dim = |n: usize| bound(n).and_then(|v| v.as_int()).and_then(|d| self.dim_from(d));
-                known(dim(1).zip(dim(2)).map(|(a, b)| Term::swapped(&x, a, b)))
+                let (a, b) = (bound(1), bound(2));
+                let a = a.and_then(|v| self.dim_of(&v));
+                let b = b.and_then(|v| self.dim_of(&v));
+                known(a.zip(b).map(|(a, b)| Term::swapped(&x, a, b)))
             }
             "t" | "T" | "mT" if self.deriving.as_ref().is_some_and(|d| d.rank == 2) => {
                 Arc::new(Term::swapped(&x, 0, 1))
@@ -235,27 +313,88 @@ impl Machine<'_> {
             _ => Linearity::Nonlinear,
         };
         let mut operands = Vec::new();
-        for arg in &args.args {
-            match &arg.value {
-                Value::Tensor(_) | Value::Sym(_) if !self.is_flag(&arg.value) => operands.push(self.term(&arg.value)),
-                Value::Tuple(_) | Value::List(_) if self.holds_tensors(&arg.value) => {
-                    operands.push(self.part_term(&arg.value));
-                }
-                Value::Unknown => return unknown(),
-                _ => {}
+        let takes = |param: &usize| {
+            call.rule.tensors.contains(param) || call.rule.divisor.contains(param) || call.rule.index.contains(param)
+        };
+        let sizes: Vec<usize> =
+            (0..call.rule.args.params.len()).filter(|p| !takes(p)).flat_map(|p| call.bound.all(p).to_vec()).collect();
+        for (i, arg) in args.args.iter().enumerate() {
+            if sizes.contains(&i) && arg.value.is_opaque() {
+                // A size or a flag, which is no part of the value.
+                continue;
+            }
+            if !self.operand_terms(&arg.value, MAX_VALUE_DEPTH, &mut operands) {
+                return unknown();
             }
         }
         if operands.iter().any(|t| **t == Term::Unknown) || operands.is_empty() {
             return unknown();
         }
-        Arc::new(Term::Math { linearity, operands })
+        if let (OpClass::Plain(Kind::LinearLayer), [x, weight, bias]) = (call.rule.class, operands.as_slice()) {
+            let product = Arc::new(Term::math(Linearity::Multilinear, vec![x.clone(), weight.clone()]));
+            return Arc::new(Term::math(Linearity::Linear, vec![product, bias.clone()]));
+        }
+        Arc::new(Term::math(linearity, operands))
+    }
+
+    /// The terms of the tensors and of the numbers that differ by rank in a value. Whether all of it is known.
+    fn operand_terms(&self, value: &Value, depth: usize, out: &mut Vec<Arc<Term>>) -> bool {
+        if depth == 0 {
+            return false;
+        }
+        match value {
+            Value::Sym(path) if path.starts_with('?') && self.symbol(path).is_none() => return false,
+            Value::Tensor(_) | Value::Sym(_) if !self.is_flag(value) => out.push(self.term(value)),
+            Value::Tuple(_) | Value::List(_) if self.holds_tensors(value) => match self.literal_items(value) {
+                Some(items) => return items.iter().all(|v| self.operand_terms(v, depth - 1, out)),
+                None => out.push(self.part_term(value)),
+            },
+            Value::Tuple(items) => return items.iter().all(|v| self.operand_terms(v, depth - 1, out)),
+            Value::Slice(parts) => return parts.iter().all(|v| self.operand_terms(v, depth - 1, out)),
+            Value::Unknown => return false,
+            other => {
+                if let Some(axes) = differing(other) {
+                    // What a rank knows of itself is its part of what all know.
+                    out.push(Arc::new(Term::Split { axes, dim: 0, x: Arc::new(Term::Equal) }));
+                }
+            }
+        }
+        true
+    }
+
+    /// What a tensor is after a part of it was written.
+    pub fn stored_term(&mut self, base: &Value, index: &Value, value: &Value) {
+        let old = self.term(base);
+        let mut operands = Vec::new();
+        if !matches!(*old, Term::Fresh) {
+            operands.push(old.clone());
+        }
+        let mut known = *old != Term::Unknown && self.operand_terms(value, MAX_VALUE_DEPTH, &mut operands);
+        let mut places = Vec::new();
+        known &= self.operand_terms(index, MAX_VALUE_DEPTH, &mut places);
+        let own = differing(index).is_some()
+            || places.iter().any(|p| matches!(p.as_ref(), Term::Split { x, .. } if **x == Term::Equal));
+        // A part that is the rank's own, in memory that is empty or zero, is how terms of a sum and gathered parts are made.
+        known &= !(own && matches!(*old, Term::Fresh | Term::Equal));
+        known &= operands.iter().all(|t| **t != Term::Unknown);
+        let linearity = if places.is_empty() { Linearity::Linear } else { Linearity::Nonlinear };
+        operands.extend(places);
+        let term = match (known, operands.as_slice()) {
+            (false, _) => Term::Unknown,
+            (true, []) => Term::Equal,
+            (true, _) => Term::math(linearity, operands),
+        };
+        if term == Term::Unknown && *old != Term::Unknown {
+            self.gap("a store");
+        }
+        self.set_term(base, &Arc::new(term));
     }
 
     fn is_flag(&self, value: &Value) -> bool {
         matches!(value, Value::Sym(path) if self.symbol(path).is_none())
     }
 
-    fn holds_tensors(&self, value: &Value) -> bool {
+    pub fn holds_tensors(&self, value: &Value) -> bool {
         let items = match value {
             Value::Tuple(items) => items.to_vec(),
             Value::List(id) => match self.w.heap.get(*id) {
@@ -267,8 +406,27 @@ impl Machine<'_> {
         items.iter().any(|v| matches!(v, Value::Tensor(_)))
     }
 
+    /// Notes a product of several tensors.
+    pub fn note_product(&mut self, term: &Arc<Term>) {
+        if let Some(deriving) = &mut self.deriving
+            && let Some(place) = deriving.at
+            && matches!(term.as_ref(), Term::Math { operands, .. } if operands.len() > 1)
+            && deriving.products.len() < MOST_PRODUCTS
+        {
+            deriving.products.push((place, term.clone()));
+        }
+    }
+
+    fn note_scale(&mut self) {
+        if let Some(deriving) = &mut self.deriving
+            && let Some(place) = deriving.at
+        {
+            deriving.scales.push(place);
+        }
+    }
+
     /// Multiplication by, or division by, the number of ranks, its inverse, or a mask of the first rank.
-    fn product(&self, call: &OpCall<'_>, args: &CallArgs, times: bool) -> Arc<Term> {
+    fn product(&mut self, call: &OpCall<'_>, args: &CallArgs, times: bool) -> Arc<Term> {
         let at = |param: usize| call.bound.first(param).map(|i| &args.args[i].value);
         let (Some(a), Some(b)) = (at(0), at(1)) else { return self.math(call, args) };
         let (tensor, number) = match (a, b) {
@@ -279,6 +437,9 @@ impl Machine<'_> {
         let x = self.term(tensor);
         if *x == Term::Unknown {
             return x;
+        }
+        if matches!(number, Value::Size(_)) {
+            self.note_scale();
         }
         let differs = |want: AxisType| match number {
             Value::Number(Some(t)) => {
@@ -307,6 +468,7 @@ impl Machine<'_> {
             Value::Slice(parts) => parts.iter().find_map(differing),
             _ => None,
         };
+        let each = |v: &Value| matches!(v, Value::Slice(_)) && visits_ranks(v);
         let whole = |v: &Value| matches!(v, Value::Slice(parts) if parts.iter().all(Value::is_none));
         let items: Vec<Value> = match index {
             Value::Tuple(items) => items.to_vec(),
@@ -323,6 +485,11 @@ impl Machine<'_> {
             match by_rank(item) {
                 Some(axes) if found.is_none() => found = Some((axes, dim)),
                 Some(_) => return None,
+                None if each(item)
+                    && items.iter().enumerate().all(|(j, v)| i == j || whole(v) || Some(j) == ellipsis) =>
+                {
+                    return Some(Arc::new(Term::chunk(x, dim)));
+                }
                 None if whole(item) || Some(i) == ellipsis => {}
                 None => return None,
             }
@@ -350,7 +517,11 @@ impl Machine<'_> {
         let group = rule.group.and_then(argument);
         let (input, axes) = (argument(rule.input), self.group_axes(group.as_ref(), rule));
         let term = match (&input, axes) {
-            (Some(input), Some(axes)) => self.reached(id, rule, args, input, axes),
+            (Some(input), Some(axes)) => self.reached(rule, args, input, axes),
+            (_, None) => {
+                self.gap("a group that is not resolved");
+                Term::Unknown
+            }
             _ => Term::Unknown,
         };
         let term = Arc::new(term);
@@ -364,19 +535,13 @@ impl Machine<'_> {
             }
         };
         if let Some(target) = target {
+            self.as_tensor(&target);
             self.set_term(&target, &term);
         }
         Value::Unknown
     }
 
-    fn reached(
-        &mut self,
-        id: StmtId,
-        rule: &Arc<CollectiveRule>,
-        args: &CallArgs,
-        input: &Value,
-        axes: AxisSet,
-    ) -> Term {
+    fn reached(&mut self, rule: &Arc<CollectiveRule>, args: &CallArgs, input: &Value, axes: AxisSet) -> Term {
         let listed = matches!(input, Value::List(_) | Value::Tuple(_));
         let x = if listed { self.part_term(input) } else { self.term(input) };
         if *x == Term::Unknown {
@@ -385,7 +550,7 @@ impl Machine<'_> {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let bound = rule.args.bind(&keywords);
         let by = self.reduction(rule.reduce_op.and_then(|p| bound.first(p)).map(|i| &args.args[i].value));
-        let (from, to) = self.dims_of(id, rule, args, &axes);
+        let Some((from, to)) = self.dims_of(rule, args) else { return Term::Unknown };
         match rule.op.as_str() {
             "all_reduce" => Term::through(&x, &[], |x, _| Term::AllReduce { axes: axes.clone(), by, x: x.clone() }),
             "all_gather" if rule.form == Form::IntoList => Term::Gathered { axes, x },
@@ -408,11 +573,17 @@ impl Machine<'_> {
         }
     }
 
-    fn reduction(&self, op: Option<&Value>) -> Reduction {
+    fn reduction(&mut self, op: Option<&Value>) -> Reduction {
         let name = match op {
             None => return Reduction::Sum,
             Some(Value::ReduceOp(name) | Value::Const(Const::Str(name))) => name.to_lowercase(),
             Some(Value::Path(path)) => path.rsplit('.').next().unwrap_or_default().to_lowercase(),
+            Some(Value::Sym(_)) => {
+                if let Some(deriving) = &mut self.deriving {
+                    deriving.assumed_sum = true;
+                }
+                return Reduction::Sum;
+            }
             Some(_) => return Reduction::Other,
         };
         match name.as_str() {
@@ -422,21 +593,38 @@ impl Machine<'_> {
         }
     }
 
-    /// The dims that a collective gathers along, and scatters along, where its rule or its arguments name them.
-    fn dims_of(
-        &mut self,
-        id: StmtId,
-        rule: &Arc<CollectiveRule>,
-        args: &CallArgs,
-        axes: &AxisSet,
-    ) -> (Option<usize>, Option<usize>) {
+    /// The dims that a collective gathers along, and scatters along, where its rule or its arguments name them. `None`: they are not known.
+    fn dims_of(&mut self, rule: &Arc<CollectiveRule>, args: &CallArgs) -> Option<(Option<usize>, Option<usize>)> {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
-        let call = Call { rule, bound: rule.args.bind(&keywords), axes: axes.clone(), input: ObjId(0), part: 0 };
-        let _ = id;
-        let Some(transition) = self.chosen_transition(&call, args) else { return (None, None) };
-        let (source, result) = self.sides(&call, args, &transition);
-        let dim = |d: Option<i64>| d.and_then(|d| self.dim_from(d));
-        (dim(source.shard), dim(result.shard))
+        let call = Call { rule, bound: rule.args.bind(&keywords), axes: AxisSet::default(), input: ObjId(0), part: 0 };
+        let transition = self.chosen_transition(&call, args)?;
+        let from = self.dim_of_side(&call, args, transition.source.shard.as_ref())?;
+        let to = self.dim_of_side(&call, args, transition.result.shard.as_ref())?;
+        Some((from, to))
+    }
+
+    fn dim_of_side(&mut self, call: &Call<'_>, args: &CallArgs, dim: Option<&DimRef>) -> Option<Option<usize>> {
+        Some(match dim {
+            None => None,
+            Some(DimRef::At(n)) => Some(self.dim_from(i64::from(*n))?),
+            Some(DimRef::Argument(name)) => {
+                let at = call.rule.args.index(name)?;
+                Some(match call.bound.first(at) {
+                    Some(i) => self.dim_of(&args.args[i].value)?,
+                    None => self.dim_from(self.int_argument(call, args, name)?)?,
+                })
+            }
+        })
+    }
+
+    /// A rooted collective or one that is not followed: what it is given is known no more.
+    pub fn lost_in_derivation(&mut self, args: &CallArgs, what: &str) {
+        if self.deriving.is_some() && self.follows(args) {
+            self.gap(what);
+            for arg in &args.args {
+                self.set_term(&arg.value, &unknown());
+            }
+        }
     }
 
     /// A broadcast from the first rank, in place or as a result.

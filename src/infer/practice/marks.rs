@@ -169,13 +169,13 @@ pub fn partly(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
 }
 
 /// Whether a reducer of the project asks for a mark, or the rules say that it makes a gradient be summed.
-fn asked_by_any(lint: &Lint<'_>, mark: &Name) -> bool {
+pub fn asked_by_any(lint: &Lint<'_>, mark: &Name) -> bool {
     let summed = lint.rules.mark(mark).is_some_and(|rule| rule.set == crate::types::AxisType::R);
     summed || lint.reducers.all.iter().any(|r| r.when.iter().flatten().any(|t| matches!(t, Test::Mark(m) if m == mark)))
 }
 
 /// The parameters of the module that an attribute holds, by its rule and the arguments of its constructor.
-fn parts(init: &View<'_>, attr: &Name) -> Vec<Name> {
+pub fn parts(init: &View<'_>, attr: &Name) -> Vec<Name> {
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
         if name != attr {

@@ -5,12 +5,21 @@
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
 pub mod expr;
+mod factor;
 pub mod found;
 pub mod hints;
+mod local_gradient;
+mod local_map;
 mod lost;
 mod marks;
+mod mesh_dims;
+mod near;
+mod own_group;
 pub mod reducers;
+mod shard_dim;
 mod switch;
+mod uneven;
+mod unreduced_step;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
@@ -29,10 +38,30 @@ use view::View;
 type Found = Vec<(Place, Practice)>;
 
 /// The checks of single functions.
-const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[lost::copies, lost::results, switch::group_choices];
+const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
+    lost::copies,
+    lost::results,
+    switch::group_choices,
+    local_gradient::bare,
+    local_map::regions,
+    local_map::styles,
+    mesh_dims::counts,
+    shard_dim::dims,
+    unreduced_step::steps,
+    unreduced_step::narrow,
+    own_group::left_out,
+    own_group::global_rank,
+    own_group::other_size,
+    own_group::counted_again,
+    factor::inner_mesh,
+    factor::mean_not_undone,
+    factor::auxiliary,
+    factor::whatever_the_flag,
+];
 
 /// The checks of single classes, which look at the whole project.
-const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[switch::stored, marks::unset, marks::partly];
+const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] =
+    &[switch::stored, marks::unset, marks::partly, uneven::siblings, uneven::biases];
 
 /// What checks of classes see.
 pub struct Lint<'a> {

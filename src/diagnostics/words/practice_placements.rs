@@ -1,0 +1,97 @@
+//! Words of placements of distributed tensors: gradients, numbers of placements, dims. In: findings. Out: drafts.
+//! Never: detection. Next: `practice.rs`.
+
+use super::super::codes;
+use super::{Draft, Words};
+use crate::infer::practice::found::Placements;
+use crate::source::{Label, Place};
+
+impl Words<'_> {
+    pub fn placements(&self, mistake: &Placements) -> Draft {
+        match mistake {
+            Placements::BareLocal { method, weight, meets, evidence } => {
+                self.bare_local(method, weight, *meets, *evidence)
+            }
+            Placements::RegionGradient { conditional } => region_gradient(*conditional),
+            Placements::StyleGradient { style, module, parameter, returns } => {
+                let title = format!(
+                    "the gradient of `{module}` is not summed: `{style}` returns local scores, and without `{parameter}` takes their gradient for complete"
+                );
+                let mut draft = Draft::new(&codes::GRADIENT_PLACEMENT, title);
+                draft.primary = format!("`{parameter}` is `None`");
+                draft
+                    .labels
+                    .push(Label { place: *returns, message: "the gradient is placed as the output is".to_string() });
+                draft.notes.push(
+                    "each rank uses the scores for its own tokens or experts, so each has one part of their gradient"
+                        .to_string(),
+                );
+                draft.help.push(format!("pass `{parameter}=(Partial(),)`"));
+                draft
+            }
+            Placements::Count { api, given, dims, why } => {
+                let (some, many) = (plural(*given, "placement"), plural(*dims, "dim"));
+                let mut draft =
+                    Draft::new(&codes::PLACEMENT_COUNT, format!("`{api}` gets {some} for a mesh of {many}"));
+                draft.primary = format!("{some}, {many}");
+                draft.labels.extend(why.map(|place| Label { place, message: format!("the mesh has {many}") }));
+                draft
+                    .help
+                    .push("one placement for each mesh dim: `Replicate()` on those that change nothing".to_string());
+                draft
+            }
+            Placements::ShardDim { dim, sequence, why } => {
+                let title = format!("dim {dim} is taken for the sharded one, and dim {sequence} is the sequence");
+                let mut draft = Draft::new(&codes::SHARD_DIM, title);
+                draft.primary = format!("dim {dim}");
+                draft
+                    .labels
+                    .extend(why.map(|place| Label { place, message: format!("dim {sequence} is the sequence") }));
+                draft.help.push(format!("use dim {sequence}, the dim along which ranks split the sequence"));
+                draft
+            }
+        }
+    }
+
+    fn bare_local(&self, method: &str, weight: &str, meets: Place, evidence: Option<Place>) -> Draft {
+        let title = format!(
+            "the gradient of `{weight}` is not summed: `{method}()` without `grad_placements` takes it for complete on each rank"
+        );
+        let mut draft = Draft::new(&codes::GRADIENT_PLACEMENT, title);
+        draft.primary = "its gradient is a part, from the data of this rank".to_string();
+        draft.labels.push(Label { place: meets, message: "meets values of this rank".to_string() });
+        if let Some(place) = evidence {
+            draft.labels.push(Label { place, message: "says so".to_string() });
+        }
+        draft.help.push(match method {
+            "full_tensor" => format!("`{weight}.full_tensor(grad_placements=[Partial()] * {weight}.device_mesh.ndim)`, or `Partial(\"avg\")` where gradients are averaged"),
+            _ => "`to_local(grad_placements=[...])` with `Partial()` where the weight is replicated".to_string(),
+        });
+        draft
+    }
+}
+
+fn region_gradient(conditional: bool) -> Draft {
+    let when = if conditional { " under a condition" } else { "" };
+    let title = format!(
+        "gradients of replicated inputs of `local_map` are not summed: without `in_grad_placements`{when} they are taken for replicated"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_PLACEMENT, title);
+    draft.primary = match conditional {
+        true => "`None` in one configuration: the placements of the inputs are used".to_string(),
+        false => "no `in_grad_placements`: the placements of the inputs are used".to_string(),
+    };
+    draft.notes.push(
+        "each rank computes its own part of the output from the replicated input, so it has one part of the gradient"
+            .to_string(),
+    );
+    draft.help.push(
+        "pass `in_grad_placements` with `Partial()` for each replicated input, in every configuration".to_string(),
+    );
+    draft
+}
+
+fn plural(n: usize, word: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} {word}{s}")
+}

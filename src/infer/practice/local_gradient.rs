@@ -1,0 +1,307 @@
+//! Parameters that leave a distributed tensor without saying what their gradient is. In: a function. Out: `to_local()` and
+//! `full_tensor()` of a weight that meets values of one rank, and no gradient placements. Never: weights that may be sharded like their
+//! data. Source: torch.distributed.tensor, `DTensor.to_local`: the gradient is taken for placed as the tensor is. Next: `near.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Placements, Practice};
+use super::near;
+use super::view::View;
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::source::{Name, Place};
+use rustc_hash::FxHashSet;
+
+/// Methods and operations through which a weight stays that weight.
+const KEEPS: &[&str] = &[
+    "to",
+    "float",
+    "half",
+    "bfloat16",
+    "type",
+    "type_as",
+    "t",
+    "transpose",
+    "view",
+    "reshape",
+    "contiguous",
+    "cuda",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+];
+
+/// Parts of names of functions that combine a weight with activations.
+const COMBINES: &[&str] = &[
+    "linear",
+    "matmul",
+    "mm",
+    "bmm",
+    "addmm",
+    "einsum",
+    "mul",
+    "cross_entropy",
+    "loss",
+    "layer_norm",
+    "rms_norm",
+    "norm",
+    "logits",
+];
+
+/// Words of comments for values of one rank.
+const ONE_RANK: &[&str] = &[
+    "rank's",
+    "ranks' own",
+    "this rank",
+    "each rank",
+    "per-rank",
+    "per rank",
+    "rank-local",
+    "local to",
+    "sharded",
+    "slice of",
+    "split over",
+    "local tokens",
+    "local shard",
+];
+
+/// Words of comments that say that ranks hold different data.
+const DATA_PARALLEL: &[&str] =
+    &["fsdp", "data-parallel", "data parallel", "data/context", "context-parallel", "context parallel"];
+
+pub fn bare(view: &View<'_>, out: &mut Found) {
+    for step in 0..view.steps.len() {
+        let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { continue };
+        if !matches!(name.as_str(), "to_local" | "full_tensor") || !args.is_empty() || is_apart(view, step) {
+            continue;
+        }
+        let receiver = match view.expr(base) {
+            Expr::Local(local) => weight_behind(view, local, step),
+            other => other,
+        };
+        let Some(weight) = weight_name(view, &receiver) else { continue };
+        let Some((meets, data)) = meeting(view, step) else { continue };
+        let evidence = match name.as_str() {
+            "full_tensor" => gathered(view, &weight, &data),
+            _ => replicated(view, &receiver, &weight).and_then(|why| one_rank(view, &data).map(|_| why)),
+        };
+        if let Some(evidence) = evidence {
+            let weight = match view.expr(base) {
+                Expr::Local(local) if !view.is_temp(local) => view.local_name(local).clone(),
+                _ => weight,
+            };
+            let mistake = Placements::BareLocal { method: name.clone(), weight, meets, evidence };
+            out.push((view.place(view.steps[step].id), Practice::Placements(mistake)));
+        }
+    }
+}
+
+/// Whether gradients do not flow here, or the code is about storage.
+fn is_apart(view: &View<'_>, step: usize) -> bool {
+    const STORAGE: &[&str] = &[
+        "state_dict",
+        "save",
+        "load",
+        "init",
+        "reset",
+        "sync",
+        "clip",
+        "export",
+        "test",
+        "gather_",
+        "debug",
+        "check",
+        "copy",
+        "optimizer",
+        "step",
+        "shard",
+        "generate",
+        "merge",
+        "convert",
+    ];
+    let function = view.func.name.to_lowercase();
+    if STORAGE.iter().any(|w| function.contains(w)) || view.without_gradient(step) {
+        return true;
+    }
+    // Decorators stand before the span of the function.
+    let text = &view.files[view.project.file(view.at.module)].text[..view.func.span.start as usize];
+    let decorators = text.lines().rev().skip_while(|l| l.trim().is_empty()).take_while(|l| l.trim().starts_with('@'));
+    decorators.into_iter().any(|l| l.contains("no_grad") || l.contains("inference_mode"))
+}
+
+/// A variable that holds `self.lm_head.weight` or a parameter, at a step that may rebind it.
+fn weight_behind(view: &View<'_>, local: LocalId, step: usize) -> Expr {
+    let before: Vec<usize> = view.defs(local).iter().copied().filter(|d| *d < step).collect();
+    match before.as_slice() {
+        [one] => match view.value(*one) {
+            Some(Rvalue::Use(operand)) => view.expr(operand),
+            Some(Rvalue::Attr { base, name }) => Expr::Attr(Box::new(view.expr(base)), name.clone()),
+            _ => Expr::Local(local),
+        },
+        _ => Expr::Local(local),
+    }
+}
+
+/// The name of a weight or bias.
+fn weight_name(view: &View<'_>, receiver: &Expr) -> Option<Name> {
+    let name = match receiver {
+        Expr::Local(local) if !view.is_temp(*local) => view.local_name(*local).clone(),
+        Expr::Attr(_, name) => name.clone(),
+        _ => return None,
+    };
+    let lower = name.to_lowercase();
+    let weight = ["weight", "bias", "gamma", "beta"].iter().any(|w| lower.contains(w))
+        || ["w", "b", "embed", "kernel", "lm_head"].iter().any(|w| lower == *w);
+    weight.then_some(name)
+}
+
+/// Where the value that a step makes meets activations, and these.
+fn meeting(view: &View<'_>, step: usize) -> Option<(Place, FxHashSet<LocalId>)> {
+    let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return None };
+    let mut held: FxHashSet<LocalId> = [*dst].into_iter().collect();
+    for later in step + 1..view.steps.len() {
+        let Some(value) = view.value(later) else { continue };
+        let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
+        let others: Vec<&Operand> = match value {
+            Rvalue::Binary { op: BinOp::Mul | BinOp::MatMul, left, right } if is_held(left) || is_held(right) => {
+                vec![if is_held(left) { right } else { left }]
+            }
+            Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if combines(view, value, &held) => {
+                let base = match value {
+                    Rvalue::CallMethod { base, .. } => Some(base),
+                    _ => None,
+                };
+                args.iter().map(|a| &a.value).chain(base).filter(|o| !is_held(o)).collect()
+            }
+            Rvalue::Use(o) if is_held(o) => {
+                keep(view, later, &mut held);
+                continue;
+            }
+            Rvalue::CallMethod { base, name, .. } if is_held(base) && KEEPS.contains(&name.as_str()) => {
+                keep(view, later, &mut held);
+                continue;
+            }
+            Rvalue::Attr { base, name } if is_held(base) && matches!(name.as_str(), "T" | "mT") => {
+                keep(view, later, &mut held);
+                continue;
+            }
+            _ => continue,
+        };
+        let data: FxHashSet<LocalId> = others.into_iter().flat_map(|o| near::roots(view, o)).collect();
+        let data: FxHashSet<LocalId> =
+            data.into_iter().filter(|l| !held.contains(l) && view.local_name(*l) != "self").collect();
+        if !data.is_empty() {
+            return Some((view.place(view.steps[later].id), data));
+        }
+    }
+    None
+}
+
+fn keep(view: &View<'_>, step: usize, held: &mut FxHashSet<LocalId>) {
+    if let Stmt::Assign { dst, .. } = view.steps[step].stmt {
+        held.insert(*dst);
+    }
+}
+
+/// Whether a call combines the weight with something.
+fn combines(view: &View<'_>, value: &Rvalue, held: &FxHashSet<LocalId>) -> bool {
+    let (args, name) = match value {
+        Rvalue::Call { callee, args } => (args, view.through(callee).last_name().map(str::to_lowercase)),
+        Rvalue::CallMethod { base, name, args } => {
+            let owner = match view.expr(base) {
+                Expr::Local(l) => view.local_name(l).to_lowercase(),
+                other => other.last_name().unwrap_or_default().to_lowercase(),
+            };
+            (args, Some(format!("{owner}.{}", name.to_lowercase())))
+        }
+        _ => return false,
+    };
+    let given = args.iter().any(|a| matches!(&a.value, Operand::Local(l) if held.contains(l)));
+    let local_callee = || match value {
+        Rvalue::Call { callee: Operand::Local(l), .. } => view.local_name(*l).to_lowercase(),
+        _ => String::new(),
+    };
+    let name = name.unwrap_or_else(local_callee);
+    given && COMBINES.iter().any(|c| name.contains(c))
+}
+
+/// Whether a gathered weight surely meets data that differs between the ranks that hold its shards.
+fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<Option<Place>> {
+    let note = near::notes(view).into_iter().find(|n| {
+        DATA_PARALLEL.iter().any(|w| n.text.contains(w))
+            || ONE_RANK.iter().any(|w| n.text.contains(w)) && names(view, data, &n.text)
+    });
+    if let Some(note) = note {
+        return Some(note.place);
+    }
+    // A head that computes a loss of the labels of its batch.
+    let head = ["lm", "vocab", "head", "embed"].iter().any(|w| weight.to_lowercase().contains(w))
+        || near::code(view, view.func.span).contains("lm_head");
+    let labels =
+        view.func.params.iter().any(|p| matches!(p.name.as_str(), "labels" | "target" | "targets" | "shift_labels"));
+    (head && labels).then_some(None)
+}
+
+/// Whether a weight is the same on all ranks: a comment, its placements, or a norm.
+fn replicated(view: &View<'_>, receiver: &Expr, weight: &str) -> Option<Option<Place>> {
+    let class = near::class_of(view);
+    let class_name = class.map(|c| view.project.modules[view.at.module].ir.classes[c].name.to_lowercase());
+    if class_name.as_ref().is_some_and(|n| n.contains("expert") || n.contains("moe") || n.contains("parallel")) {
+        return None;
+    }
+    let mut spans = vec![view.func.span];
+    if let (Some(class), Expr::Attr(..)) = (class, receiver) {
+        spans.push(view.project.modules[view.at.module].ir.classes[class].span);
+        for (method, step, value) in near::assigned(view, class, weight) {
+            let place = method.place(method.steps[step].id);
+            let text = line_of(&method, place).to_lowercase();
+            if text.contains("shard(") || text.contains("sharded") {
+                return None;
+            }
+            let made = method.through(value);
+            let replicate = &mut |e: &Expr| e.call_of("Replicate").is_some();
+            if text.contains("replicat") || made.any(replicate) {
+                return Some(Some(place));
+            }
+        }
+    }
+    for span in spans {
+        for note in near::comments(view, span) {
+            if near::has_word(&note.text, weight) && note.text.contains("replicat") {
+                return Some(note.place);
+            }
+        }
+    }
+    let owner = match receiver {
+        Expr::Attr(base, _) => base.last_name().map(str::to_lowercase).unwrap_or_default(),
+        _ => String::new(),
+    };
+    let norm = class_name.is_some_and(|n| n.contains("norm"))
+        || owner.contains("norm")
+        || weight.to_lowercase().contains("norm");
+    norm.then_some(None)
+}
+
+/// The line of the source that a place begins on.
+fn line_of<'a>(view: &View<'a>, place: Place) -> &'a str {
+    let text = &view.files[place.file].text;
+    let at = place.span.start as usize;
+    let start = text[..at].rfind('\n').map_or(0, |n| n + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |n| at + n);
+    &text[start..end]
+}
+
+/// Whether activations are those of one rank: their names or a comment about them say so.
+fn one_rank(view: &View<'_>, data: &FxHashSet<LocalId>) -> Option<()> {
+    let named = data.iter().any(|l| {
+        let name = view.local_name(*l);
+        near::has_part(name, "local") || near::has_part(name, "shard")
+    });
+    let noted =
+        || near::notes(view).iter().any(|n| ONE_RANK.iter().any(|w| n.text.contains(w)) && names(view, data, &n.text));
+    (named || noted()).then_some(())
+}
+
+/// Whether a text names one of the variables.
+fn names(view: &View<'_>, data: &FxHashSet<LocalId>, text: &str) -> bool {
+    data.iter().any(|l| near::has_word(text, &view.local_name(*l).to_lowercase()))
+}

@@ -1,0 +1,257 @@
+//! What stands near a function: comments and docstrings, variables of enclosing functions and of the module, attributes of its class,
+//! callers in the same file. In: a view. Out: expressions and texts. Never: evaluation across branches: a name bound twice stays a name.
+//! Next: `local_gradient.rs` and the other checks that ask.
+
+use super::expr::Expr;
+use super::view::View;
+use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{FuncRef, ModuleId};
+use crate::source::{Idx, Place, Span};
+use rustc_hash::FxHashSet;
+
+/// A comment or docstring.
+pub struct Note {
+    /// In lowercase.
+    pub text: String,
+    pub place: Option<Place>,
+}
+
+/// How far a name is followed.
+const MAX_STEPS: usize = 12;
+
+/// Comments inside a span of a module, except those for tools.
+pub fn comments(view: &View<'_>, span: Span) -> Vec<Note> {
+    let text = view.files[view.project.file(view.at.module)].slice(span);
+    let mut out = Vec::new();
+    let mut start = 0usize;
+    for line in text.split_inclusive('\n') {
+        if let Some(at) = comment_start(line) {
+            let words = line[at + 1..].trim();
+            let from = span.start + (start + at) as u32;
+            let place = view.spot(Span::new(from, from + line[at..].trim_end().len() as u32));
+            if !words.starts_with("spmd:") && !words.starts_with("noqa") && !words.starts_with("BUG") {
+                out.push(Note { text: words.to_lowercase(), place: Some(place) });
+            }
+        }
+        start += line.len();
+    }
+    out
+}
+
+/// Where the comment of a line begins.
+fn comment_start(line: &str) -> Option<usize> {
+    let mut quote = None;
+    for (at, c) in line.char_indices() {
+        match (quote, c) {
+            (None, '#') => return Some(at),
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(q), c) if c == q => quote = None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Comments and docstrings of a function, of the functions around it, and the docstrings of its class and module.
+pub fn notes(view: &View<'_>) -> Vec<Note> {
+    let module = &view.project.modules[view.at.module].ir;
+    let mut out = Vec::new();
+    let mut at = Some(view.at.func);
+    let mut outermost = view.at.func;
+    while let Some(func) = at {
+        let f = &module.funcs[func];
+        if f.kind == FuncKind::Function || f.kind == FuncKind::Lambda {
+            outermost = func;
+        }
+        if let Some(text) = &f.docstring {
+            out.push(Note { text: text.to_lowercase(), place: None });
+        }
+        at = f.parent;
+    }
+    out.extend(comments(view, module.funcs[outermost].span));
+    out
+}
+
+/// The text of a function without comments and strings of several lines, in lowercase.
+pub fn code(view: &View<'_>, span: Span) -> String {
+    let text = view.files[view.project.file(view.at.module)].slice(span);
+    let lines = text.lines().map(|line| match comment_start(line) {
+        Some(at) => &line[..at],
+        None => line,
+    });
+    lines.collect::<Vec<_>>().join("\n").to_lowercase()
+}
+
+/// Whether a text has a word, bounded by what is no letter, digit or underscore.
+pub fn has_word(text: &str, word: &str) -> bool {
+    let outside = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+    text.match_indices(word)
+        .any(|(at, _)| outside(text[..at].chars().next_back()) && outside(text[at + word.len()..].chars().next()))
+}
+
+/// Whether a name has a part between underscores: `dp` of `dp_group`.
+pub fn has_part(name: &str, part: &str) -> bool {
+    name.to_lowercase().split(['_', '.']).any(|p| p == part)
+}
+
+/// A view of another function of the same project.
+pub fn other<'a>(view: &View<'a>, at: FuncRef) -> View<'a> {
+    View::new(view.project, view.rules, view.files, at)
+}
+
+/// The functions of a module, its body and those of classes too.
+pub fn functions(view: &View<'_>, module: ModuleId) -> Vec<FuncRef> {
+    view.project.modules[module].ir.funcs.ids().map(|func| FuncRef { module, func }).collect()
+}
+
+/// An expression with variables that are bound once seen through, also those of enclosing functions and of the module.
+pub fn deep(view: &View<'_>, expr: &Expr) -> Expr {
+    let mut expr = expr.clone();
+    for _ in 0..MAX_STEPS {
+        let next = match &expr {
+            Expr::Local(local) => match view.through(&Operand::Local(*local)) {
+                Expr::Local(same) => captured(view, same),
+                other => Some(other),
+            },
+            Expr::Path(path) => module_value(view, path),
+            _ => None,
+        };
+        match next {
+            Some(next) if next != expr => expr = next,
+            _ => break,
+        }
+    }
+    expr
+}
+
+/// What a variable of an enclosing function holds. Its locals are those of that function: only expressions without any are given.
+fn captured(view: &View<'_>, local: LocalId) -> Option<Expr> {
+    let (outer, _) = view.func.captures.iter().find(|(_, inner)| *inner == local)?;
+    let parent = FuncRef { module: view.at.module, func: view.func.parent? };
+    let around = other(view, parent);
+    let found = deep(&around, &Expr::Local(*outer));
+    closed(&found).then_some(found)
+}
+
+/// What a name of a module's top level holds.
+fn module_value(view: &View<'_>, path: &str) -> Option<Expr> {
+    let (module, name) = path.rsplit_once('.')?;
+    let module = view.project.module_named(module)?;
+    let body = FuncRef { module, func: FuncId::from_index(0) };
+    let around = other(view, body);
+    let (local, _) = around.func.locals.iter_enumerated().find(|(id, l)| l.name == name && !around.is_temp(*id))?;
+    let found = around.through(&Operand::Local(local));
+    (closed(&found) && !matches!(found, Expr::Unknown)).then_some(found)
+}
+
+/// Whether an expression has no variables of a function.
+fn closed(expr: &Expr) -> bool {
+    !expr.any(&mut |e| matches!(e, Expr::Local(_)))
+}
+
+/// The parameters and variables that a value may come from, through every definition; `self` is among them.
+pub fn roots(view: &View<'_>, operand: &Operand) -> FxHashSet<LocalId> {
+    let mut seen = FxHashSet::default();
+    let mut queue: Vec<LocalId> = local(operand).into_iter().collect();
+    while let Some(local) = queue.pop() {
+        if seen.insert(local) {
+            for step in view.defs(local) {
+                queue.extend(view.reads(*step).into_iter().filter_map(self::local));
+            }
+        }
+    }
+    seen.retain(|l| !view.is_temp(*l));
+    seen
+}
+
+pub fn local(operand: &Operand) -> Option<LocalId> {
+    match operand {
+        Operand::Local(local) => Some(*local),
+        _ => None,
+    }
+}
+
+/// The class whose method a function is, or is inside.
+pub fn class_of(view: &View<'_>) -> Option<ClassId> {
+    let funcs = &view.project.modules[view.at.module].ir.funcs;
+    let mut at = Some(view.at.func);
+    while let Some(func) = at {
+        if funcs[func].class.is_some() {
+            return funcs[func].class;
+        }
+        at = funcs[func].parent;
+    }
+    None
+}
+
+/// The methods of a class.
+pub fn methods<'a>(view: &View<'a>, class: ClassId) -> Vec<View<'a>> {
+    let module = view.at.module;
+    let class = &view.project.modules[module].ir.classes[class];
+    class.methods.iter().map(|(_, func)| other(view, FuncRef { module, func: *func })).collect()
+}
+
+/// Whether an operand is the first parameter of a method.
+pub fn is_self(view: &View<'_>, operand: &Operand) -> bool {
+    let own = view.func.class.is_some().then(|| view.func.params.first()).flatten();
+    matches!((own, operand), (Some(p), Operand::Local(l)) if p.local == *l)
+}
+
+/// `name` of `self.name`, also in a function inside a method.
+pub fn own_attribute<'e>(view: &View<'_>, expr: &'e Expr) -> Option<&'e crate::source::Name> {
+    match expr {
+        Expr::Attr(base, name) => match &**base {
+            Expr::Local(local) if view.local_name(*local) == "self" => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What the methods of a class assign to an attribute: the method and the value.
+pub fn assigned<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<(View<'a>, usize, &'a Operand)> {
+    let mut out = Vec::new();
+    for method in methods(view, class) {
+        let set: Vec<(usize, &Operand)> = method
+            .steps
+            .iter()
+            .enumerate()
+            .filter_map(|(i, step)| match step.stmt {
+                Stmt::SetAttr { base, name, value } if name == attr && is_self(&method, base) => Some((i, value)),
+                _ => None,
+            })
+            .collect();
+        for (step, value) in set {
+            out.push((other(view, method.at), step, value));
+        }
+    }
+    out
+}
+
+/// The qualified path of what an expression calls; the body of a module binds its functions and classes as variables.
+pub fn path(view: &View<'_>, callee: &Expr) -> Option<crate::source::Name> {
+    match callee {
+        Expr::Path(path) => Some(path.clone()),
+        Expr::Local(local) if view.func.kind == FuncKind::Module => Some(view.global(view.local_name(*local))),
+        _ => None,
+    }
+}
+
+/// The calls of a function in its own file, with the view they stand in.
+pub fn callers<'a>(view: &View<'a>) -> Vec<(View<'a>, usize)> {
+    let path = view.project.qualified(view.at);
+    let mut out = Vec::new();
+    for at in functions(view, view.at.module) {
+        let caller = other(view, at);
+        let calls: Vec<usize> = (0..caller.steps.len())
+            .filter(|s| match caller.value(*s) {
+                Some(Rvalue::Call { callee, .. }) => {
+                    self::path(&caller, &caller.through(callee)).as_ref() == Some(&path)
+                }
+                _ => false,
+            })
+            .collect();
+        out.extend(calls.into_iter().map(|s| (other(view, at), s)));
+    }
+    out
+}

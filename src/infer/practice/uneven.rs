@@ -1,0 +1,177 @@
+//! Modules of one kind of which some are marked for the reduction of their gradients and some are not, and reducers that go by name and
+//! take a weight without the bias beside it. In: the project. Out: the module or parameter left out. Never: modules of different kinds.
+//! Next: `marks.rs`.
+
+use super::expr::Expr;
+use super::found::Practice;
+use super::marks::{asked_by_any, parts};
+use super::reducers::{Covered, Test};
+use super::view::View;
+use super::{Found, Lint};
+use crate::ir::{Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, Resolved};
+use crate::source::{Name, Place};
+
+/// Norms of one class, made alike: one is marked and another is not.
+pub fn siblings(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let Some(init) = lint.constructor(class) else { return };
+    let marked = marked_attributes(lint, &init);
+    let Some((first, mark, at)) = marked.first() else { return };
+    let Some(kind) = kind_of(&init, first) else { return };
+    for step in &init.steps {
+        let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
+        let alike = made_by(&init, value).is_some_and(|k| k == kind);
+        if alike && kind.to_lowercase().contains("norm") && !marked.iter().any(|(n, ..)| n == name) {
+            let practice = Practice::SiblingNotMarked {
+                module: name.clone(),
+                sibling: first.clone(),
+                mark: mark.clone(),
+                marked: *at,
+            };
+            out.push((init.place(step.id), practice));
+        }
+    }
+}
+
+/// The callee that makes the value of an attribute.
+fn kind_of(init: &View<'_>, attr: &Name) -> Option<String> {
+    init.steps.iter().find_map(|s| match s.stmt {
+        Stmt::SetAttr { name, value, .. } if name == attr => made_by(init, value),
+        _ => None,
+    })
+}
+
+fn made_by(init: &View<'_>, value: &Operand) -> Option<String> {
+    match init.expr(value) {
+        Expr::Call { callee, .. } => match &*callee {
+            Expr::Path(path) => Some(path.to_string()),
+            Expr::Local(local) => Some(init.local_name(*local).to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Attributes whose parameters a constructor marks: directly, in a loop, or through a helper of the project. With the mark and the place.
+fn marked_attributes(lint: &Lint<'_>, init: &View<'_>) -> Vec<(Name, Name, Place)> {
+    let mut out: Vec<(Name, Name, Place)> = Vec::new();
+    for (index, step) in init.steps.iter().enumerate() {
+        let place = init.place(step.id);
+        if let Some((target, mark)) = mark_set(init, step.stmt) {
+            if !asked_by_any(lint, &mark) {
+                continue;
+            }
+            for attr in attributes(init, &target) {
+                out.push((attr, mark.clone(), place));
+            }
+        }
+        if let Some(Rvalue::Call { callee: Operand::Global(name), args }) = init.value(index)
+            && let Some(mark) = helper_mark(lint, init, name)
+        {
+            for arg in args {
+                for attr in attributes(init, &init.expr(&arg.value)) {
+                    out.push((attr, mark.clone(), place));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The target and the name of a mark that a statement sets.
+fn mark_set(view: &View<'_>, stmt: &Stmt) -> Option<(Expr, Name)> {
+    match stmt {
+        Stmt::SetAttr { base, name, .. } => Some((view.expr(base), name.clone())),
+        Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. } if callee == "setattr" => {
+            let mark = match view.through(&args.get(1)?.value) {
+                Expr::Const(crate::ir::Const::Str(name)) => name,
+                Expr::Path(path) => Name::from(path.rsplit('.').next()?),
+                _ => return None,
+            };
+            Some((view.expr(&args.first()?.value), mark))
+        }
+        _ => None,
+    }
+}
+
+/// The mark that a function of the project sets on what it is given.
+fn helper_mark(lint: &Lint<'_>, view: &View<'_>, name: &Name) -> Option<Name> {
+    let Some(Resolved::Func(func)) = lint.project.member(view.at.module, name) else { return None };
+    let helper = lint.view(func);
+    let first = helper.func.params.first()?.local;
+    helper.steps.iter().find_map(|s| {
+        let (target, mark) = mark_set(&helper, s.stmt)?;
+        let of_argument = roots(&helper, &target).contains(&first);
+        (of_argument && asked_by_any(lint, &mark)).then_some(mark)
+    })
+}
+
+/// The variables that an expression starts from, loops followed.
+fn roots(view: &View<'_>, expr: &Expr) -> Vec<crate::ir::LocalId> {
+    let mut out = Vec::new();
+    expr.any(&mut |e| {
+        if let Expr::Local(local) = e {
+            out.push(*local);
+            for def in view.defs(*local) {
+                if let Stmt::For { iter, .. } = view.steps[*def].stmt {
+                    out.extend(roots(view, &view.through(iter)));
+                }
+            }
+        }
+        false
+    });
+    out
+}
+
+/// The attributes of `self` that an expression starts from, loops over tuples of them followed.
+fn attributes(view: &View<'_>, expr: &Expr) -> Vec<Name> {
+    let mut out = Vec::new();
+    expr.any(&mut |e| {
+        match e {
+            Expr::Attr(base, name) if matches!(**base, Expr::Local(l) if view.local_name(l) == "self") => {
+                out.push(name.clone())
+            }
+            Expr::Local(local) => {
+                for def in view.defs(*local) {
+                    if let Stmt::For { iter, .. } = view.steps[*def].stmt {
+                        out.extend(attributes(view, &view.through(iter)));
+                    }
+                }
+            }
+            _ => {}
+        }
+        false
+    });
+    out
+}
+
+/// A reducer takes `name.weight` by name; the module has a bias, which no reducer takes.
+pub fn biases(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let by_name = |r: &&super::reducers::Reducer| r.when.iter().flatten().any(|t| matches!(t, Test::NameEnds(_)));
+    if !lint.reducers.all.iter().any(|r| by_name(&r)) {
+        return;
+    }
+    let Some(init) = lint.constructor(class) else { return };
+    for step in &init.steps {
+        let Stmt::SetAttr { name, .. } = step.stmt else { continue };
+        let parts = parts(&init, name);
+        let covered = |part: &Name| {
+            let path = format!("{name}.{part}");
+            lint.reducers.all.iter().map(|r| r.covers(&path, &|_| false)).collect::<Vec<Covered>>()
+        };
+        for reducer in lint.reducers.all.iter().filter(by_name) {
+            let named = parts.iter().find(|p| reducer.covers(&format!("{name}.{p}"), &|_| false) == Covered::Yes);
+            let Some(named) = named else { continue };
+            let left = parts.iter().find(|p| covered(p).iter().all(|c| *c == Covered::No));
+            if let Some(left) = left {
+                let practice = Practice::PartNotNamed {
+                    module: name.clone(),
+                    named: named.clone(),
+                    part: left.clone(),
+                    made: init.place(step.id),
+                };
+                out.push((reducer.guard.unwrap_or(reducer.place), practice));
+            }
+        }
+    }
+}

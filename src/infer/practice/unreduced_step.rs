@@ -1,0 +1,353 @@
+//! Training loops whose gradients nobody sums. In: a function. Out: `optimizer.step()` after `backward()` for a model that is made here
+//! and given to nothing that may wrap it, in a program that starts process groups and reads other data on each rank. Never: a model that
+//! comes from outside, or a call with it that is not understood. Source: DESIGN.md section 7. Next: `near.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::near;
+use super::view::View;
+use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
+use crate::source::{Idx, Name, Place};
+
+/// Words in code that may sum gradients, wrap a model, or do nothing of the kind with data.
+const SUMS: &[&str] = &[
+    "all_reduce",
+    "allreduce",
+    "reduce_scatter",
+    "distributeddataparallel",
+    "ddp(",
+    "fsdp",
+    "fully_shard",
+    "parallelize",
+    "finalize",
+    "reduce_grad",
+    "sync_grad",
+    "average_grad",
+    "average_param",
+    "register_hook",
+    "post_accumulate",
+    "prepare(",
+    ".initialize(",
+    "engine",
+    "hvd.",
+    "distributedoptimizer",
+    "zeroredundancy",
+    "replicate(",
+    "dataparallel(",
+    "grad_sync",
+    "pipelinestage",
+    "setup(",
+    "fabric",
+    "distribute_module",
+    "distribute_tensor",
+    "reduce(",
+    "broadcast_grad",
+    "allreduce_",
+    "booster",
+    "wrap",
+    "xla",
+    "dtensor",
+    "gather(",
+];
+
+/// Words of code that gives each rank other data.
+const SPLITS: &[&str] = &["distributedsampler", "initialize_model_parallel(", "split_dataset_by_node", "num_replicas="];
+
+pub fn steps(view: &View<'_>, out: &mut Found) {
+    if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) {
+        return;
+    }
+    let code = match view.func.kind {
+        // The functions of a module are no part of its own run.
+        FuncKind::Module => own_code(view),
+        _ => near::code(view, view.func.span),
+    };
+    if !code.contains(".step(") || !SPLITS.iter().any(|w| code.contains(w)) || SUMS.iter().any(|w| code_calls(&code, w))
+    {
+        return;
+    }
+    let Some(distributed) = starts(view) else { return };
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(Rvalue::CallMethod { base: Operand::Local(optimizer), name, .. }) = view.value(i) else { continue };
+        let Some((model, made)) = (name == "step").then(|| model_of(view, *optimizer)).flatten() else { continue };
+        let Some(backward) = backward(view, i) else { continue };
+        if is_bare(view, model) {
+            let name = view.local_name(model).clone();
+            let mistake = Scales::UnreducedStep { model: name, made, backward, distributed };
+            out.push((view.place(step.id), Practice::Scales(mistake)));
+        }
+    }
+}
+
+/// The code of a module without its functions and classes.
+fn own_code(view: &View<'_>) -> String {
+    let ir = &view.project.modules[view.at.module].ir;
+    let mut text = near::code(view, view.func.span);
+    for f in ir.funcs.iter().filter(|f| f.kind == FuncKind::Function && f.parent.is_some_and(|p| p.index() == 0)) {
+        text = text.replace(&near::code(view, f.span), "");
+    }
+    text
+}
+
+/// Whether code names something outside an import.
+fn code_calls(code: &str, word: &str) -> bool {
+    code.lines()
+        .any(|l| l.contains(word) && !l.trim_start().starts_with("from ") && !l.trim_start().starts_with("import "))
+}
+
+/// Where process groups are started, or data is split between ranks.
+fn starts(view: &View<'_>) -> Option<Place> {
+    view.steps.iter().enumerate().find_map(|(i, step)| {
+        let name = match view.value(i)? {
+            Rvalue::Call { callee, .. } => view.through(callee).last_name()?.to_string(),
+            Rvalue::CallMethod { name, .. } => name.to_string(),
+            _ => return None,
+        };
+        let starts = ["initialize_model_parallel", "init_process_group", "DistributedSampler", "split_dataset_by_node"];
+        starts.contains(&name.as_str()).then(|| view.place(step.id))
+    })
+}
+
+/// The model whose parameters an optimizer has, and where it is made.
+fn model_of(view: &View<'_>, optimizer: LocalId) -> Option<(LocalId, Place)> {
+    let [def] = view.defs(optimizer) else { return None };
+    let value = view.value(*def)?;
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    let path = view.callee(value)?;
+    if !path.starts_with("torch.optim.") {
+        return None;
+    }
+    let given = view.expr(&args.first()?.value);
+    let Expr::Call { callee, .. } = &given else { return None };
+    let Expr::Attr(base, name) = &**callee else { return None };
+    let Expr::Local(model) = **base else { return None };
+    if name != "parameters" || view.is_param(model) {
+        return None;
+    }
+    let first = *view.defs(model).first()?;
+    Some((model, view.place(view.steps[first].id)))
+}
+
+/// The last `backward()` before a step, or a schedule that runs it.
+fn backward(view: &View<'_>, before: usize) -> Option<Place> {
+    (0..before).rev().find_map(|i| {
+        let runs = match view.value(i)? {
+            Rvalue::CallMethod { name, .. } => name == "backward",
+            Rvalue::Call { callee, .. } => schedule(view, callee),
+            _ => false,
+        };
+        runs.then(|| view.place(view.steps[i].id))
+    })
+}
+
+/// Whether a call runs a schedule that the rules know.
+fn schedule(view: &View<'_>, callee: &Operand) -> bool {
+    let path = match near::deep(view, &view.expr(callee)) {
+        Expr::Call { callee, .. } => near::path(view, &callee),
+        other => near::path(view, &other),
+    };
+    path.is_some_and(
+        |p| matches!(view.rules.get(&p), Some(crate::rules::Entry::Intrinsic(rule)) if rule.does == "schedule"),
+    )
+}
+
+/// Whether a model is made here by a constructor, and no call takes it that may reduce its gradients.
+fn is_bare(view: &View<'_>, model: LocalId) -> bool {
+    let made = view.defs(model).iter().all(|d| view.value(*d).is_some_and(|v| makes(view, v, model)));
+    made && (0..view.steps.len()).all(|i| harmless(view, i, model))
+}
+
+/// `Model(config)`, `build_model().to(device)`, `model.cuda()`.
+fn makes(view: &View<'_>, value: &Rvalue, model: LocalId) -> bool {
+    match value {
+        Rvalue::CallMethod { base, name, .. }
+            if matches!(name.as_str(), "to" | "cuda" | "train" | "bfloat16" | "half" | "float") =>
+        {
+            match view.expr(base) {
+                Expr::Local(l) => l == model,
+                Expr::Call { callee, .. } => constructs(view, &callee),
+                _ => false,
+            }
+        }
+        Rvalue::Call { callee, .. } => constructs(view, &view.through(callee)),
+        Rvalue::CallMethod { base, name, .. } => constructs(view, &Expr::Attr(Box::new(view.expr(base)), name.clone())),
+        _ => false,
+    }
+}
+
+/// Whether a callee gives a model as it is: a class, or a builder that wraps nothing.
+fn constructs(view: &View<'_>, callee: &Expr) -> bool {
+    if let Expr::Local(l) = callee
+        && view.is_param(*l)
+    {
+        let name = view.local_name(*l).to_lowercase();
+        return [
+            "provider",
+            "model_cls",
+            "model_class",
+            "model_fn",
+            "model_factory",
+            "build_model",
+            "make_model",
+            "create_model",
+        ]
+        .iter()
+        .any(|w| name.contains(w));
+    }
+    let Some(path) = near::path(view, callee) else { return false };
+    match view.project.path(&path) {
+        Resolved::Class(at) => plain(&class_code(view, at)),
+        Resolved::Func(at) => plain(&near::code(&near::other(view, at), view.project.func(at).span)),
+        Resolved::External(path) => {
+            let last = path.rsplit('.').next().unwrap_or("");
+            let class = last.chars().next().is_some_and(char::is_uppercase)
+                || last == "from_pretrained"
+                || path.starts_with("torchvision.models.");
+            class && !path.to_lowercase().contains("parallel")
+        }
+        _ => false,
+    }
+}
+
+fn class_code(view: &View<'_>, at: crate::project::ClassRef) -> String {
+    let class = view.project.class(at);
+    view.files[view.project.file(at.module)].slice(class.span).to_lowercase()
+}
+
+fn plain(code: &str) -> bool {
+    !SUMS.iter().any(|w| code.contains(w))
+}
+
+/// Whether a step cannot wrap the model or reduce its gradients.
+fn harmless(view: &View<'_>, step: usize, model: LocalId) -> bool {
+    let is_model = |o: &Operand| matches!(o, Operand::Local(l) if *l == model);
+    match (view.steps[step].stmt, view.value(step)) {
+        (Stmt::Assign { dst, .. }, Some(Rvalue::Use(o))) if is_model(o) => view.is_temp(*dst),
+        (Stmt::SetAttr { value, .. } | Stmt::SetItem { value, .. } | Stmt::Return { value }, _) => {
+            !is_model(value) || matches!(view.steps[step].stmt, Stmt::Return { .. })
+        }
+        (_, Some(Rvalue::Call { callee, args })) if args.iter().any(|a| is_model(&a.value)) => {
+            schedule(view, callee) || takes(view, &view.through(callee))
+        }
+        (_, Some(Rvalue::CallMethod { args, .. })) => !args.iter().any(|a| is_model(&a.value)),
+        (_, Some(Rvalue::Build { items, .. })) => {
+            !items.iter().any(|i| matches!(i, crate::ir::Item::One(o) | crate::ir::Item::Star(o) if is_model(o)))
+        }
+        _ => true,
+    }
+}
+
+/// Whether a function of the project that takes the model does nothing with its gradients.
+fn takes(view: &View<'_>, callee: &Expr) -> bool {
+    let Some(path) = near::path(view, callee) else { return false };
+    match view.project.path(&path) {
+        Resolved::Func(at) => plain(&near::code(&near::other(view, at), view.project.func(at).span)),
+        _ => ["print", "len", "isinstance", "torch.nn.utils.clip_grad_norm_"].contains(&path.as_str()),
+    }
+}
+
+/// A wrapper over data-parallel ranks, where the batch is cut by the rank of another axis.
+pub fn narrow(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(Rvalue::Call { callee, args }) = view.value(i) else { continue };
+        let name = view.through(callee).last_name().map(str::to_string).unwrap_or_default();
+        let position = match name.as_str() {
+            "DistributedDataParallel" | "FullyShardedDataParallel" | "DDP" | "FSDP" => "process_group",
+            "fully_shard" | "replicate" => "mesh",
+            _ => continue,
+        };
+        let at = args.iter().position(|a| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == position));
+        let Some(at) = at else { continue };
+        let group = near::deep(view, &view.expr(&args[at].value));
+        if !is_data(view, &group) {
+            continue;
+        }
+        let module = near::functions(view, view.at.module);
+        let Some((axis, sliced)) = module.iter().find_map(|f| sliced(&near::other(view, *f))) else { continue };
+        let file = view.files[view.project.file(view.at.module)].text.to_lowercase();
+        if ["all_reduce(", "register_hook", "comm_hook", "reduce_scatter"].iter().any(|w| file.contains(w)) {
+            continue;
+        }
+        let mistake = Scales::NarrowWrapper { axis, sliced };
+        out.push((view.part(step.id, at + 1), Practice::Scales(mistake)));
+    }
+}
+
+/// Whether a group is that of data-parallel ranks alone, by name.
+fn is_data(view: &View<'_>, group: &Expr) -> bool {
+    let name = match group {
+        Expr::Local(l) => view.local_name(*l).to_lowercase(),
+        Expr::Item(_, index) => index.string().map(|s| s.to_lowercase()).unwrap_or_default(),
+        Expr::Call { callee, args, .. } => match (callee.last_name(), args.first()) {
+            (Some("get_group"), Some((_, e))) if e.string().is_some() => {
+                e.string().map(|s| s.to_lowercase()).unwrap_or_default()
+            }
+            (Some(name), None) => name.trim_start_matches("get_").to_lowercase(),
+            _ => return false,
+        },
+        other => other.last_name().unwrap_or_default().to_lowercase(),
+    };
+    matches!(
+        name.trim_start_matches('_'),
+        "dp" | "dp_group"
+            | "dp_mesh"
+            | "data_parallel_group"
+            | "dp_pg"
+            | "dp_process_group"
+            | "data_parallel_mesh"
+            | "data_parallel"
+    )
+}
+
+/// Words for ranks that share a sequence.
+const SEQUENCE: &[&str] = &["ulysses", "cp", "sp", "context", "sequence"];
+
+/// Where tokens of a batch are cut by the rank of an axis that shares sequences.
+fn sliced(view: &View<'_>) -> Option<(Name, Place)> {
+    for (i, step) in view.steps.iter().enumerate() {
+        let index = match view.value(i) {
+            Some(Rvalue::Item { base, index }) if is_batch(view, base) => index,
+            Some(Rvalue::CallMethod { base, name, args }) if name == "narrow" && is_batch(view, base) => {
+                &args.get(1)?.value
+            }
+            _ => continue,
+        };
+        let mut axis = None;
+        let mut queue = vec![index.clone()];
+        let mut seen = Vec::new();
+        while let Some(operand) = queue.pop() {
+            let Some(local) = near::local(&operand).filter(|l| !seen.contains(l)) else { continue };
+            seen.push(local);
+            axis = axis.or_else(|| ranked(view.local_name(local)));
+            for def in view.defs(local) {
+                if let Some(Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }) = view.value(*def) {
+                    axis = axis.or_else(|| ranked(name));
+                }
+                queue.extend(view.reads(*def).into_iter().cloned());
+            }
+        }
+        if let Some(axis) = axis {
+            return Some((axis, view.place(step.id)));
+        }
+    }
+    None
+}
+
+/// The axis of a rank, by name: `cp` of `cp_rank`.
+fn ranked(name: &str) -> Option<Name> {
+    let is_rank = near::has_part(name, "rank");
+    SEQUENCE.iter().find(|w| is_rank && near::has_part(name, w)).map(|w| Name::from(*w))
+}
+
+/// Whether a tensor is tokens or labels of a batch.
+fn is_batch(view: &View<'_>, base: &Operand) -> bool {
+    let words = ["input_ids", "labels", "tokens", "batch", "ids", "inputs"];
+    let expr = view.expr(base);
+    expr.any(&mut |e| match e {
+        Expr::Local(l) => words.contains(&view.local_name(*l).to_lowercase().as_str()),
+        Expr::Const(crate::ir::Const::Str(s)) => words.contains(&s.to_lowercase().as_str()),
+        _ => false,
+    })
+}
