@@ -15,6 +15,6 @@ mod numeric;
 mod symbols;
 mod terms;
 
-pub use apply::{Remembered, shown_dim};
+pub use apply::{Asked, Remembered, shown_dim};
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};
 pub use terms::{Deriving, Gap};

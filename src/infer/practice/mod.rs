@@ -79,7 +79,7 @@ const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] =
     &[switch::stored, marks::unset, marks::unasked, marks::partly, uneven::siblings, uneven::biases, pool::shared];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order];
+const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[cut::cuts, order::order];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];

@@ -27,7 +27,7 @@ struct Event {
     what: What,
 }
 
-pub fn order(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
+pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let text = view.text(view.spot(view.func.span));
     if !text.contains("backward(") || view.func.name == "backward" {
         return;

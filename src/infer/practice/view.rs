@@ -7,6 +7,7 @@ use crate::project::{FuncRef, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::{Files, Name, Place, Span};
 use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// A condition that holds where a step is executed.
@@ -41,6 +42,8 @@ pub struct View<'a> {
     pub steps: Vec<Step<'a>>,
     /// Steps that bind a local, in order.
     defs: FxHashMap<LocalId, Vec<usize>>,
+    /// Steps that are collectives, once somebody asked.
+    collectives: OnceCell<Vec<(usize, CollectiveCall<'a>)>>,
 }
 
 /// The collective that a call is, with its arguments by role.
@@ -56,7 +59,8 @@ pub struct CollectiveCall<'a> {
 impl<'a> View<'a> {
     pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, at: FuncRef) -> View<'a> {
         let func = project.func(at);
-        let mut view = View { project, rules, files, at, func, steps: Vec::new(), defs: FxHashMap::default() };
+        let (steps, defs) = (Vec::new(), FxHashMap::default());
+        let mut view = View { project, rules, files, at, func, steps, defs, collectives: OnceCell::new() };
         let mut around = Around::default();
         view.block(&func.body, &mut around);
         for (i, step) in view.steps.iter().enumerate() {
@@ -369,6 +373,12 @@ impl<'a> View<'a> {
             args,
             rule: rule.clone(),
         })
+    }
+
+    /// The steps that are collectives, in order.
+    pub fn collectives(&self) -> &[(usize, CollectiveCall<'a>)] {
+        let call = |step| Some((step, self.collective(self.value(step)?)?));
+        self.collectives.get_or_init(|| (0..self.steps.len()).filter_map(call).collect())
     }
 
     /// The argument of a call by keyword or position.
