@@ -137,7 +137,7 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     }
 }
 
-fn is_named(view: &View<'_>, value: &Rvalue, wanted: &str) -> bool {
+fn is_named<'a>(view: &View<'a>, value: &'a Rvalue, wanted: &str) -> bool {
     match value {
         Rvalue::CallMethod { name, .. } => name == wanted,
         other => view.callee(other).is_some_and(|p| p.ends_with(wanted)),
@@ -197,7 +197,7 @@ fn appended(view: &View<'_>, list: LocalId, depth: usize) -> Option<Place> {
 }
 
 /// The function of the project that a call calls.
-fn helper(lint: &Lint<'_>, view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
+fn helper<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<FuncRef> {
     if let Rvalue::CallMethod { base: Operand::Local(base), name, .. } = value
         && view.local_name(*base) == "self"
     {

@@ -5,9 +5,10 @@ use super::expr::Expr;
 use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
-use crate::source::{Files, Name, Place, Span};
+use crate::source::{Files, Idx, Name, Place, Span};
 use rustc_hash::FxHashMap;
-use std::cell::OnceCell;
+use smallvec::{SmallVec, smallvec};
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 /// A condition that holds where a step is executed.
@@ -40,10 +41,14 @@ pub struct View<'a> {
     pub at: FuncRef,
     pub func: &'a Func,
     pub steps: Vec<Step<'a>>,
-    /// Steps that bind a local, in order.
-    defs: FxHashMap<LocalId, Vec<usize>>,
+    /// Steps that bind each local, in order.
+    defs: Vec<SmallVec<[usize; 2]>>,
     /// Steps that are collectives, once somebody asked.
     collectives: OnceCell<Vec<(usize, CollectiveCall<'a>)>>,
+    /// What calls call, of those that somebody asked for.
+    callees: RefCell<FxHashMap<*const Rvalue, Option<Name>>>,
+    /// The text without comments, once somebody asked.
+    code: OnceCell<String>,
 }
 
 /// The collective that a call is, with its arguments by role.
@@ -59,13 +64,23 @@ pub struct CollectiveCall<'a> {
 impl<'a> View<'a> {
     pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, at: FuncRef) -> View<'a> {
         let func = project.func(at);
-        let (steps, defs) = (Vec::new(), FxHashMap::default());
-        let mut view = View { project, rules, files, at, func, steps, defs, collectives: OnceCell::new() };
+        let mut view = View {
+            project,
+            rules,
+            files,
+            at,
+            func,
+            steps: Vec::with_capacity(func.spans.len()),
+            defs: vec![SmallVec::new(); func.locals.len()],
+            collectives: OnceCell::new(),
+            callees: RefCell::default(),
+            code: OnceCell::new(),
+        };
         let mut around = Around::default();
         view.block(&func.body, &mut around);
         for (i, step) in view.steps.iter().enumerate() {
             for local in bound(step.stmt) {
-                view.defs.entry(local).or_default().push(i);
+                view.defs[local.index()].push(i);
             }
         }
         view
@@ -155,7 +170,7 @@ impl<'a> View<'a> {
 
     /// Steps that bind a local, in order of the text.
     pub fn defs(&self, local: LocalId) -> &[usize] {
-        self.defs.get(&local).map_or(&[], Vec::as_slice)
+        &self.defs[local.index()]
     }
 
     pub fn is_temp(&self, local: LocalId) -> bool {
@@ -171,7 +186,7 @@ impl<'a> View<'a> {
     }
 
     /// The locals that a step binds.
-    pub fn binds(&self, step: usize) -> Vec<LocalId> {
+    pub fn binds(&self, step: usize) -> Bound {
         bound(self.steps[step].stmt)
     }
 
@@ -335,7 +350,20 @@ impl<'a> View<'a> {
     }
 
     /// The qualified path that a call calls: of a function of a module, or `.name` of a method.
-    pub fn callee(&self, value: &Rvalue) -> Option<Name> {
+    pub fn callee(&self, value: &'a Rvalue) -> Option<Name> {
+        if !matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. }) {
+            return None;
+        }
+        let key = std::ptr::from_ref(value);
+        if let Some(known) = self.callees.borrow().get(&key) {
+            return known.clone();
+        }
+        let callee = self.called(value);
+        self.callees.borrow_mut().insert(key, callee.clone());
+        callee
+    }
+
+    fn called(&self, value: &Rvalue) -> Option<Name> {
         match value {
             Rvalue::Call { callee, .. } => match self.through(callee) {
                 Expr::Path(path) => Some(path),
@@ -347,6 +375,11 @@ impl<'a> View<'a> {
             }),
             _ => None,
         }
+    }
+
+    /// The text of the function without comments, in lowercase.
+    pub fn code(&self) -> &str {
+        self.code.get_or_init(|| super::near::code(self, self.func.span))
     }
 
     /// The collective that an operation is.
@@ -389,7 +422,7 @@ impl<'a> View<'a> {
     }
 
     /// Every operand that a step reads.
-    pub fn reads(&self, step: usize) -> Vec<&'a Operand> {
+    pub fn reads(&self, step: usize) -> SmallVec<[&'a Operand; 4]> {
         super::expr::operands(self.steps[step].stmt)
     }
 
@@ -424,16 +457,19 @@ fn leaves(block: &Block) -> bool {
     matches!(block.last().map(|n| &n.stmt), Some(Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
 }
 
+/// The locals of one statement.
+type Bound = SmallVec<[LocalId; 2]>;
+
 /// The locals that a statement binds.
-fn bound(stmt: &Stmt) -> Vec<LocalId> {
+fn bound(stmt: &Stmt) -> Bound {
     match stmt {
         Stmt::Assign { dst, .. }
         | Stmt::For { dst, .. }
         | Stmt::Def { dst, .. }
         | Stmt::Class { dst, .. }
-        | Stmt::Import { dst, .. } => vec![*dst],
+        | Stmt::Import { dst, .. } => smallvec![*dst],
         Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after).copied().collect(),
         Stmt::With { bind, .. } => bind.iter().copied().collect(),
-        _ => Vec::new(),
+        _ => SmallVec::new(),
     }
 }
