@@ -2,7 +2,7 @@
 //! findings. Never: derivation itself. Source: DESIGN.md section 6. Next: `derive.rs`.
 
 use super::super::exec::is_opaque;
-use super::super::expr::CallArgs;
+use super::super::expr::{CallArg, CallArgs};
 use super::super::finding::FindingKind;
 use super::super::formula::{Atom, Facts, Formula};
 use super::super::machine::{Activation, Eval, Machine};
@@ -225,8 +225,16 @@ impl Machine<'_> {
     }
 
     fn remembered(&mut self, class: ClassRef, args: &CallArgs) -> Option<Arc<Derived>> {
-        let plain = |v: &Value| if matches!(v, Value::Tensor(_)) { Value::Unset } else { v.clone() };
-        let arguments: Vec<_> = args.args.iter().map(|a| (a.keyword.clone(), plain(&a.value))).collect();
+        // The derivation takes a tensor of its own for each of these.
+        let receives = self.receiving(class);
+        let own = |at: usize, a: &CallArg| match &a.value {
+            Value::Tensor(_) => true,
+            Value::Sym(_) | Value::Unknown => a.keyword.is_none() && receives.get(at) == Some(&true),
+            _ => false,
+        };
+        let plain = |(at, a): (usize, &CallArg)| if own(at, a) { Value::Unset } else { a.value.clone() };
+        let arguments: Vec<_> =
+            args.args.iter().enumerate().map(|(at, a)| (a.keyword.clone(), plain((at, a)))).collect();
         let known = self
             .derivations
             .iter()

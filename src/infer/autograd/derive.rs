@@ -162,13 +162,29 @@ impl Machine<'_> {
                 let gaps = self.deriving.as_ref().map_or_else(Vec::new, |d| d.gaps.clone());
                 best = Some(Derived { class, cases, gaps });
             }
-            if conclusive {
+            if conclusive || args.is_some() && self.is_blind(&methods) {
                 break;
             }
         }
         self.deriving = None;
         (self.w, self.quiet, self.budget, self.rank_restricted) = saved;
         best
+    }
+
+    /// Whether no gradient is followed, however many dims the tensors have.
+    fn is_blind(&self, methods: &Methods) -> bool {
+        let stores = self.project.func(methods.setup.unwrap_or(methods.forward));
+        super::blind::is_blind(stores, self.project.func(methods.backward))
+    }
+
+    /// Which arguments of a call are taken for tensors whatever they are, because they receive a gradient.
+    pub fn receiving(&self, class: ClassRef) -> Vec<bool> {
+        let Some(methods) = self.methods_of(class) else { return Vec::new() };
+        let own = usize::from(methods.setup.is_none());
+        let params = || self.project.func(methods.forward).params.iter().skip(own);
+        let receives = gradients_of(self.project.func(methods.backward), params().count());
+        let single = |p: &crate::ir::Param| matches!(p.kind, ParamKind::PositionalOnly | ParamKind::Normal);
+        params().zip(receives).map(|(p, receives)| receives && single(p)).collect()
     }
 
     /// A function that a body under derivation applies is its forward.
