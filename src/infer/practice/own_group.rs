@@ -91,9 +91,12 @@ fn unread(view: &View<'_>) -> Option<(Name, Place)> {
         return None;
     }
     let wanted = ["mesh_dim", "group", "process_group", "pg", "mesh", "device_mesh"];
-    let all = wanted
-        .iter()
-        .filter_map(|w| view.func.params.iter().find(|p| p.name == *w || p.name.ends_with(&format!("_{w}"))));
+    let all = wanted.iter().filter_map(|w| {
+        view.func
+            .params
+            .iter()
+            .find(|p| p.name.strip_suffix(w).is_some_and(|rest| rest.is_empty() || rest.ends_with('_')))
+    });
     let unread: Vec<_> = all.filter(|p| !view.is_read(p.local)).collect();
     // A mesh without its dim, or the dim without its mesh, is read for another purpose.
     let found = unread.first()?;
