@@ -98,6 +98,18 @@ impl Follow {
         }
     }
 
+    fn load(&mut self, dst: LocalId, name: &Name) {
+        if self.stored.contains(name) {
+            self.mark(dst);
+        }
+    }
+    fn store(&mut self, name: &Name, value: &Operand) {
+        if self.is_made(value) && !self.stored.contains(name) {
+            self.stored.push(name.clone());
+            self.grew = true;
+        }
+    }
+
     /// Whether nothing that is returned in a block is made of what is followed.
     fn block(&mut self, block: &Block) -> bool {
         block.iter().all(|node| self.statement(&node.stmt) && blocks(node).into_iter().all(|b| self.block(b)))
@@ -111,17 +123,8 @@ impl Follow {
             Stmt::Return { .. } | Stmt::If { .. } | Stmt::While { .. } | Stmt::Assert { .. } => {
                 return !any && !read.into_iter().any(is_context);
             }
-            Stmt::Assign { dst, value: Rvalue::Attr { base, name } } if is_context(base) => {
-                if self.stored.contains(name) {
-                    self.mark(*dst);
-                }
-            }
-            Stmt::SetAttr { base, name, value } if is_context(base) => {
-                if self.is_made(value) && !self.stored.contains(name) {
-                    self.stored.push(name.clone());
-                    self.grew = true;
-                }
-            }
+            Stmt::Assign { dst, value: Rvalue::Attr { base, name } } if is_context(base) => self.load(*dst, name),
+            Stmt::SetAttr { base, name, value } if is_context(base) => self.store(name, value),
             _ if read.iter().copied().any(is_context) => return false,
             Stmt::Assign { dst, value } if any => {
                 self.mark(*dst);
