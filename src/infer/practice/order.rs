@@ -74,7 +74,7 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 fn why(view: &View<'_>, before: &[&Event], reduce: &Event) -> Option<(Late, Place)> {
     let chained = |e: &Event| {
         let (a, b) = (&view.steps[e.at].guards, &view.steps[reduce.at].guards);
-        a.iter().zip(b).all(|(x, y)| x.at == y.at && x.holds == y.holds)
+        a.iter().zip(b.iter()).all(|(x, y)| x.at == y.at && x.holds == y.holds)
     };
     let optimizers: Vec<&Expr> = before
         .iter()

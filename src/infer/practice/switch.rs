@@ -216,7 +216,7 @@ fn communication(view: &View<'_>, init: &View<'_>) -> Vec<Place> {
             continue;
         }
         let mut deciding = Vec::new();
-        for guard in &view.steps[step].guards {
+        for guard in view.steps[step].guards.iter() {
             match guard.test {
                 Operand::Local(local) if !view.is_temp(*local) => {
                     deciding.extend(view.defs(*local).iter().map(|d| view.place(view.steps[*d].id)));

@@ -9,6 +9,7 @@ use crate::source::{Files, Idx, Name, Place, Span};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A condition that holds where a step is executed.
@@ -25,12 +26,12 @@ pub struct Guard<'a> {
 pub struct Step<'a> {
     pub id: StmtId,
     pub stmt: &'a Stmt,
-    /// Outermost first; those after an early exit as well.
-    pub guards: Vec<Guard<'a>>,
+    /// Outermost first; those after an early exit as well. Steps side by side share these lists.
+    pub guards: Rc<Vec<Guard<'a>>>,
     /// Indices of the steps of the loops around it, outermost first.
-    pub loops: Vec<usize>,
+    pub loops: Rc<Vec<usize>>,
     /// Context managers around it.
-    pub contexts: Vec<&'a Operand>,
+    pub contexts: Rc<Vec<&'a Operand>>,
 }
 
 /// A function, flattened.
@@ -45,11 +46,14 @@ pub struct View<'a> {
     defs: Vec<SmallVec<[usize; 2]>>,
     /// Steps that are collectives, once somebody asked.
     collectives: OnceCell<Vec<(usize, CollectiveCall<'a>)>>,
-    /// What calls call, of those that somebody asked for.
-    callees: RefCell<FxHashMap<*const Rvalue, Option<Name>>>,
+    /// What calls call, with the rule for it, of those that somebody asked for.
+    callees: RefCell<FxHashMap<*const Rvalue, Callee<'a>>>,
     /// The text without comments, once somebody asked.
     code: OnceCell<String>,
 }
+
+/// What a call calls, and the rule for it.
+type Callee<'a> = Option<(Name, Option<&'a Entry>)>;
 
 /// The collective that a call is, with its arguments by role.
 pub struct CollectiveCall<'a> {
@@ -92,16 +96,18 @@ impl<'a> View<'a> {
             self.node(node, around);
             if let Stmt::If { test, then, orelse } = &node.stmt {
                 match (leaves(then), leaves(orelse)) {
-                    (true, false) => around.guards.push(Guard { test, holds: false, at: node.id }),
-                    (false, true) => around.guards.push(Guard { test, holds: true, at: node.id }),
+                    (true, false) => Rc::make_mut(&mut around.guards).push(Guard { test, holds: false, at: node.id }),
+                    (false, true) => Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id }),
                     _ => {}
                 }
             }
             if let Stmt::Assert { test } = &node.stmt {
-                around.guards.push(Guard { test, holds: true, at: node.id });
+                Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id });
             }
         }
-        around.guards.truncate(guards);
+        if around.guards.len() > guards {
+            Rc::make_mut(&mut around.guards).truncate(guards);
+        }
     }
 
     fn node(&mut self, node: &'a Node, around: &mut Around<'a>) {
@@ -116,28 +122,28 @@ impl<'a> View<'a> {
         match &node.stmt {
             Stmt::If { test, then, orelse } => {
                 for (branch, holds) in [(then, true), (orelse, false)] {
-                    around.guards.push(Guard { test, holds, at: node.id });
+                    Rc::make_mut(&mut around.guards).push(Guard { test, holds, at: node.id });
                     self.block(branch, around);
-                    around.guards.pop();
+                    Rc::make_mut(&mut around.guards).pop();
                 }
             }
             Stmt::For { body, orelse, .. } => {
-                around.loops.push(index);
+                Rc::make_mut(&mut around.loops).push(index);
                 self.block(body, around);
-                around.loops.pop();
+                Rc::make_mut(&mut around.loops).pop();
                 self.block(orelse, around);
             }
             Stmt::While { head, body, orelse, .. } => {
-                around.loops.push(index);
+                Rc::make_mut(&mut around.loops).push(index);
                 self.block(head, around);
                 self.block(body, around);
-                around.loops.pop();
+                Rc::make_mut(&mut around.loops).pop();
                 self.block(orelse, around);
             }
             Stmt::With { context, body, .. } => {
-                around.contexts.push(context);
+                Rc::make_mut(&mut around.contexts).push(context);
                 self.block(body, around);
-                around.contexts.pop();
+                Rc::make_mut(&mut around.contexts).pop();
             }
             Stmt::Try { body, handlers, orelse, finally } => {
                 for b in [body].into_iter().chain(handlers).chain([orelse, finally]) {
@@ -351,6 +357,11 @@ impl<'a> View<'a> {
 
     /// The qualified path that a call calls: of a function of a module, or `.name` of a method.
     pub fn callee(&self, value: &'a Rvalue) -> Option<Name> {
+        self.ruled(value).map(|(path, _)| path)
+    }
+
+    /// The same, with the rule for it.
+    pub fn ruled(&self, value: &'a Rvalue) -> Callee<'a> {
         if !matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. }) {
             return None;
         }
@@ -358,7 +369,10 @@ impl<'a> View<'a> {
         if let Some(known) = self.callees.borrow().get(&key) {
             return known.clone();
         }
-        let callee = self.called(value);
+        let callee = self.called(value).map(|path| {
+            let rule = self.rules.get(&path);
+            (path, rule)
+        });
         self.callees.borrow_mut().insert(key, callee.clone());
         callee
     }
@@ -384,9 +398,8 @@ impl<'a> View<'a> {
 
     /// The collective that an operation is.
     pub fn collective(&self, value: &'a Rvalue) -> Option<CollectiveCall<'a>> {
-        let path = self.callee(value)?;
+        let (_, Some(Entry::Collective(rule))) = self.ruled(value)? else { return None };
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-        let Some(Entry::Collective(rule)) = self.rules.get(&path) else { return None };
         if args.iter().any(|a| matches!(a.kind, crate::ir::ArgKind::Star | crate::ir::ArgKind::DoubleStar)) {
             return None;
         }
@@ -447,9 +460,9 @@ impl<'a> View<'a> {
 
 #[derive(Default)]
 struct Around<'a> {
-    guards: Vec<Guard<'a>>,
-    loops: Vec<usize>,
-    contexts: Vec<&'a Operand>,
+    guards: Rc<Vec<Guard<'a>>>,
+    loops: Rc<Vec<usize>>,
+    contexts: Rc<Vec<&'a Operand>>,
 }
 
 /// Whether a block always leaves the block around it.
