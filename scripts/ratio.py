@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Time and memory of spmd-check on a tree of Python files, as a ratio to `ruff check --select F --no-cache` in the same run.
 
-usage: ratio.py [--binary target/release/spmd-check] [--runs 11] [TREE ...]
+usage: ratio.py [--binary target/release/spmd-check] [--runs 11] [--twice] [TREE ...]
 
 Without TREE the newest megatron-core is taken from PyPI; ruff is taken from PyPI when it is not on the PATH. Runs alternate
-between the programs, so that a slow moment of the machine meets both; the median of each is shown. Output is thrown away.
+between the programs, so that a slow moment of the machine meets both; the median of each is shown, with the processor time of all threads. With --twice each tree is also checked together with a copy of
+itself under another name, which may at most double time and memory. Output is thrown away.
 """
 
 import argparse
@@ -35,21 +36,22 @@ def megatron_core(folder):
 
 def ruff(folder):
     found = shutil.which("ruff")
-    if found:
+    # A script that starts the program, such as a shim of pyenv, would be timed as well.
+    if found and pathlib.Path(found).read_bytes()[:2] != b"#!":
         return found
     pip("install", "--quiet", "--target", str(folder / "ruff"), "ruff")
     return str(folder / "ruff" / "bin" / "ruff")
 
 
 def run(command):
-    """Seconds, peak memory in megabytes, exit code."""
+    """Seconds, peak memory in megabytes, exit code, seconds of processor time."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     kilobytes = usage.ru_maxrss / 1024 if sys.platform == "darwin" else usage.ru_maxrss
-    return seconds, kilobytes / 1024, process.returncode
+    return seconds, kilobytes / 1024, process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def measure(tree, programs, runs):
@@ -69,22 +71,33 @@ def size(tree):
     return len(files), sum(path.read_bytes().count(b"\n") for path in files)
 
 
+def doubled(tree, folder):
+    """A folder with the tree and a copy of it."""
+    both = folder / f"{tree.name}, twice"
+    for name in ("first", "second"):
+        shutil.copytree(tree, both / f"{name}_{tree.name}")
+    return both
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("trees", nargs="*", metavar="TREE")
     parser.add_argument("--binary", default="target/release/spmd-check")
     parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--twice", action="store_true")
     options = parser.parse_args()
     binary = str(pathlib.Path(options.binary).resolve())
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         other = ruff(folder)
-        trees = options.trees or [megatron_core(folder)]
+        trees = [pathlib.Path(tree).resolve() for tree in options.trees] or [megatron_core(folder)]
+        if options.twice:
+            trees = [found for tree in trees for found in (tree, doubled(tree, folder))]
         version = subprocess.run([other, "--version"], check=True, capture_output=True, text=True).stdout.strip()
         print(f"{os.cpu_count()} cores, {version}, median of {options.runs} runs")
-        print(f"{'tree':<32} {'files':>6} {'lines':>8}  {'spmd-check':>16}  {'ruff':>16}  {'time ratio':>10}")
+        print(f"{'tree':<32} {'files':>6} {'lines':>8}  {'spmd-check':>24}  {'ruff':>24}  {'time ratio':>10}")
         for tree in trees:
-            tree = str(pathlib.Path(tree).resolve())
+            tree = str(tree)
             programs = {
                 "spmd-check": [binary, "check", "--isolated", "--quiet", "--output-format", "concise", tree],
                 "ruff": [other, "check", "--isolated", "--select", "F", "--no-cache", "--output-format", "concise", tree],
@@ -93,10 +106,13 @@ def main():
             files, lines = size(tree)
             seconds = {name: statistics.median(row[0] for row in rows) for name, rows in results.items()}
             memory = {name: max(row[1] for row in rows) for name, rows in results.items()}
-            cells = [f"{1000 * seconds[name]:6.0f} ms {memory[name]:4.0f} MB" for name in programs]
+            spent = {name: statistics.median(row[3] for row in rows) for name, rows in results.items()}
+            cells = [
+                f"{1000 * seconds[name]:6.0f} ms {1000 * spent[name]:5.0f} cpu {memory[name]:4.0f} MB" for name in programs
+            ]
             ratio = seconds["spmd-check"] / seconds["ruff"]
             name = pathlib.Path(tree).name
-            print(f"{name:<32} {files:>6} {lines:>8}  {cells[0]:>16}  {cells[1]:>16}  {ratio:>10.2f}")
+            print(f"{name:<32} {files:>6} {lines:>8}  {cells[0]:>24}  {cells[1]:>24}  {ratio:>10.2f}")
 
 
 main()

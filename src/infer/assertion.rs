@@ -377,7 +377,7 @@ impl Machine<'_> {
 
     pub fn assume_cond(&mut self, cond: &Cond) {
         let formula = super::settings::cond_formula(cond);
-        if let super::formula::Outcome::Open(atom) = formula.eval(&self.w.facts) {
+        if let super::formula::Outcome::Open(atom) = self.outcome(&formula) {
             let value = !matches!(formula, super::formula::Formula::Not(_));
             self.w.facts = self.w.facts.with(atom, value);
         }
@@ -459,10 +459,13 @@ impl Machine<'_> {
         for (cond, alt) in &ty.alternatives {
             let holds = match cond {
                 None => true,
-                Some(cond) => match self.cond_here(cond).eval(&self.w.facts) {
-                    super::formula::Outcome::Decided(b) => b,
-                    super::formula::Outcome::Open(_) => return None,
-                },
+                Some(cond) => {
+                    let formula = self.cond_here(cond);
+                    match self.outcome(&formula) {
+                        super::formula::Outcome::Decided(b) => b,
+                        super::formula::Outcome::Open(_) => return None,
+                    }
+                }
             };
             if holds {
                 return self.resolve_alt(ty, alt, rank);

@@ -189,7 +189,7 @@ impl Machine<'_> {
         match value {
             Value::Tensor(id) => self.w.heap.tensor(*id).is_some_and(|t| !t.local.is_unknown()),
             Value::Sym(path) => {
-                self.w.symbols.get(path).and_then(|id| self.w.heap.tensor(*id)).is_some_and(|t| !t.local.is_unknown())
+                self.symbol(path).and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| !t.local.is_unknown())
             }
             Value::Closure(closure) => self.settings.relevance.contains(closure.func),
             Value::Number(Some(_)) | Value::Rank(_) => true,
@@ -480,7 +480,7 @@ impl Machine<'_> {
         match value {
             Value::Tensor(id) => self.forget_tensor(*id),
             Value::Sym(path) => {
-                if let Some(id) = self.w.symbols.get(path).copied() {
+                if let Some(id) = self.symbol(path) {
                     self.forget_tensor(id);
                 }
             }

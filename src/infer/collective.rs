@@ -224,7 +224,7 @@ impl Machine<'_> {
         match value {
             Value::Sym(_) | Value::Cond(_) => {
                 let formula = self.formula(value);
-                match formula.eval(&self.w.facts) {
+                match self.outcome(&formula) {
                     super::formula::Outcome::Decided(b) => Value::Const(Const::Bool(b)),
                     super::formula::Outcome::Open(_) => value.clone(),
                 }

@@ -263,10 +263,13 @@ impl Machine<'_> {
 
     /// Splits a world until the formula is decided or cannot be; `None` means that nothing tells.
     pub fn split(&mut self, formula: &Formula, world: World, then: &mut dyn FnMut(&mut Self, World, Option<bool>)) {
+        self.ask(formula);
         match formula.eval(&world.facts) {
             Outcome::Decided(b) => then(self, world, Some(b)),
             Outcome::Open(atom) => {
-                if self.flag_is_fixed(&atom).is_some() || world.facts.iter().count() >= MAX_WORLDS {
+                let known = world.facts.iter().count();
+                self.ask_room(known);
+                if self.flag_is_fixed(&atom).is_some() || known >= MAX_WORLDS {
                     match self.flag_is_fixed(&atom) {
                         Some(value) => {
                             let facts = world.facts.with(atom, value);
@@ -316,7 +319,7 @@ impl Machine<'_> {
             return self.both(id, world, then, orelse, Meeting::Join);
         }
         let formula = self.formula(&test);
-        if is_opaque(&formula) && matches!(formula.eval(&self.w.facts), Outcome::Open(_)) {
+        if is_opaque(&formula) && matches!(self.outcome(&formula), Outcome::Open(_)) {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Join);
         }

@@ -215,7 +215,7 @@ impl Machine<'_> {
         let sizes = matches!(op, BinOp::FloorDiv | BinOp::Mod);
         let number = |v: &Value| v.is_number();
         let integer = |m: &Self, v: &Value| match v {
-            Value::Sym(path) => !m.w.symbols.contains_key(path) && (m.hinted_other(path) || m.settings.is_config(path)),
+            Value::Sym(path) => m.symbol(path).is_none() && (m.hinted_other(path) || m.settings.is_config(path)),
             _ => false,
         };
         let symbol = |v: &Value| matches!(v, Value::Sym(_));
@@ -232,7 +232,7 @@ impl Machine<'_> {
     pub fn is_tensor_like(&self, value: &Value) -> bool {
         match value {
             Value::Tensor(_) => true,
-            Value::Sym(path) => self.w.symbols.contains_key(path) || !self.settings.is_config(path),
+            Value::Sym(path) => self.symbol(path).is_some() || !self.settings.is_config(path),
             _ => false,
         }
     }
@@ -303,7 +303,7 @@ impl Machine<'_> {
     fn compare(&mut self, id: StmtId, op: CmpOp, left: &Value, right: &Value) -> Value {
         let tensor = |v: &Value| match v {
             Value::Tensor(_) => true,
-            Value::Sym(path) => self.w.symbols.contains_key(path),
+            Value::Sym(path) => self.symbol(path).is_some(),
             _ => false,
         };
         let values = !matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn);
@@ -396,7 +396,7 @@ impl Machine<'_> {
                 if self.settings.is_degree(last) {
                     return size_compare(op, *n);
                 }
-                let sign = order_sign(op).filter(|_| !self.w.symbols.contains_key(path))?;
+                let sign = order_sign(op).filter(|_| self.symbol(path).is_none())?;
                 let name = Name::from(format!("{} {sign} {n}", self.flag_name(path)));
                 Some(cond(Formula::Atom(Atom::True(name))))
             }

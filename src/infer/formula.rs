@@ -1,7 +1,7 @@
 //! Boolean expressions over flags, and what a world knows of them. In: atoms. Out: [`Formula`] (evaluated under [`Facts`] to true,
 //! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
 
-use super::limits::MAX_RULE_ATOMS;
+use super::limits::{MAX_RULE_ATOMS, MAX_WORLDS};
 use crate::ir::Const;
 use crate::source::Name;
 use std::fmt;
@@ -16,15 +16,6 @@ pub enum Atom {
     IsNone(Name),
     /// The value equals a constant.
     Equals(Name, Const),
-}
-
-impl Atom {
-    /// The flag.
-    pub fn name(&self) -> &Name {
-        match self {
-            Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => name,
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +38,9 @@ pub enum Outcome {
 /// What one world knows: atoms with their truth, in the order in which they were met, and what holds between further ones.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Facts {
-    atoms: Arc<Vec<(Atom, bool)>>,
+    atoms: Arc<[(Atom, bool)]>,
     /// Formulas that are true: what is left of the facts of worlds that were joined because nothing else told them apart.
-    rules: Arc<Vec<Arc<Formula>>>,
+    rules: Arc<[Arc<Formula>]>,
 }
 
 impl Facts {
@@ -65,9 +56,8 @@ impl Facts {
     }
     #[must_use]
     pub fn with(&self, atom: Atom, value: bool) -> Facts {
-        let mut facts = self.clone();
-        Arc::make_mut(&mut facts.atoms).push((atom, value));
-        facts
+        let atoms = self.atoms.iter().cloned().chain([(atom, value)]).collect();
+        Facts { atoms, rules: self.rules.clone() }
     }
     /// Whether nothing that is known contradicts the rest.
     pub fn possible(&self) -> bool {
@@ -79,12 +69,8 @@ impl Facts {
         if self == other {
             return self.clone();
         }
-        // Worlds with a common past know the same things at the same places.
-        let known = |i: usize, f| other.atoms.get(i) == Some(f) || other.atoms.contains(f);
-        let atoms: Vec<_> =
-            self.atoms.iter().enumerate().filter(|(i, f)| known(*i, f)).map(|(_, f)| f.clone()).collect();
-        let holds = |r: &Arc<Formula>| other.rules.iter().any(|o| Arc::ptr_eq(o, r)) || other.rules.contains(r);
-        let mut rules: Vec<Arc<Formula>> = self.rules.iter().filter(|r| holds(r)).cloned().collect();
+        let atoms = shared(&self.atoms, &other.atoms);
+        let mut rules = shared(&self.rules, &other.rules);
         // Where nothing is known beyond what is shared, either always holds.
         let is_beyond = |facts: &Facts| facts.atoms.len() > atoms.len() || facts.rules.len() > rules.len();
         if is_beyond(self) && is_beyond(other) {
@@ -94,7 +80,7 @@ impl Facts {
                 rules.push(Arc::new(either));
             }
         }
-        Facts { atoms: Arc::new(atoms), rules: Arc::new(rules) }
+        Facts { atoms: atoms.into(), rules: rules.into() }
     }
     /// What is known beyond these atoms and rules, as a formula.
     fn beyond(&self, atoms: &[(Atom, bool)], rules: &[Arc<Formula>]) -> Formula {
@@ -106,30 +92,39 @@ impl Facts {
         let further = self.rules.iter().filter(|r| !rules.contains(r)).map(|r| r.as_ref().clone());
         Formula::And(own.chain(further).collect())
     }
-    /// What is known of some flags, in order; nothing if a rule connects them with others.
-    pub fn of(&self, flags: &std::collections::BTreeSet<Name>) -> Option<Vec<(Atom, bool)>> {
-        let mut connected = false;
-        for rule in self.rules.iter() {
-            rule.each_atom(&mut |atom| connected |= flags.contains(atom.name()));
-        }
-        let about = self.atoms.iter().filter(|(atom, _)| flags.contains(atom.name()));
-        (!connected).then(|| about.cloned().collect())
-    }
-    /// What is known beyond facts that all of these follow.
-    pub fn after(&self, known: &Facts) -> Option<Facts> {
-        let atoms = self.atoms.strip_prefix(known.atoms.as_slice())?;
-        (self.rules == known.rules).then(|| Facts { atoms: Arc::new(atoms.to_vec()), rules: Arc::default() })
-    }
-    /// These facts, and further ones after them.
-    #[must_use]
-    pub fn extended(&self, further: &Facts) -> Facts {
-        let mut facts = self.clone();
-        Arc::make_mut(&mut facts.atoms).extend(further.iter().map(|(a, v)| (a.clone(), v)));
-        facts
-    }
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
-        Facts { atoms: Arc::new(self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect()), rules: Arc::default() }
+        Facts { atoms: self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect(), rules: Arc::default() }
+    }
+    /// Whether code that asks nothing but these atoms goes the same ways from both. `most`: the facts that it knew at most, from here.
+    pub fn decides_like(&self, other: &Facts, asked: &[Atom], most: usize) -> bool {
+        let (n, m) = (self.atoms.len(), other.atoms.len());
+        // Above the cap flags are not told apart any more.
+        if n != m && (most >= MAX_WORLDS || most + m >= MAX_WORLDS + n) {
+            return false;
+        }
+        let mut names: Vec<Name> = asked.iter().map(|a| a.name().clone()).collect();
+        let (mine, theirs) = (self.rules_about(&names), other.rules_about(&names));
+        if mine != theirs {
+            return false;
+        }
+        names.extend(mine.iter().flat_map(|rule| rule.atoms()).map(|a| a.name().clone()));
+        let about = |facts: &Facts| -> Vec<(Atom, bool)> {
+            facts.atoms.iter().filter(|(a, _)| names.contains(a.name())).cloned().collect()
+        };
+        about(self) == about(other)
+    }
+    /// The rules that facts on these names may decide.
+    fn rules_about(&self, names: &[Name]) -> Vec<Arc<Formula>> {
+        self.rules.iter().filter(|rule| rule.atoms().iter().any(|a| names.contains(a.name()))).cloned().collect()
+    }
+    /// These facts, learned from `old`, as learned from `new`.
+    pub fn rebased(&self, old: &Facts, new: &Facts) -> Option<Facts> {
+        let (atoms, rules) = (self.atoms.strip_prefix(&*old.atoms)?, self.rules.strip_prefix(&*old.rules)?);
+        Some(Facts {
+            atoms: new.atoms.iter().chain(atoms).cloned().collect(),
+            rules: new.rules.iter().chain(rules).cloned().collect(),
+        })
     }
     /// The worlds without rules that this one stands for, at most so many.
     pub fn expanded(&self, most: usize) -> Vec<Facts> {
@@ -153,8 +148,26 @@ impl Facts {
     }
 }
 
+/// The items of one list that another one has as well. Lists that grew from the same one agree at their start.
+fn shared<T: Clone + PartialEq>(mine: &[T], theirs: &[T]) -> Vec<T> {
+    let start = mine.iter().zip(theirs).take_while(|(x, y)| x == y).count();
+    let rest = mine[start..].iter().filter(|item| theirs.contains(item));
+    mine[..start].iter().chain(rest).cloned().collect()
+}
+
+impl Atom {
+    pub fn name(&self) -> &Name {
+        match self {
+            Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => name,
+        }
+    }
+}
+
 /// What a known atom says of another one.
 fn implied(known: &Atom, value: bool, asked: &Atom) -> Option<bool> {
+    if known.name() != asked.name() {
+        return None;
+    }
     match (known, asked) {
         _ if known == asked => Some(value),
         (Atom::Equals(a, x), Atom::Equals(b, y)) if a == b && value && x != y => Some(false),
@@ -199,7 +212,7 @@ impl Formula {
     }
 
     /// Every atom, once.
-    fn atoms(&self) -> Vec<Atom> {
+    pub fn atoms(&self) -> Vec<Atom> {
         let mut out = Vec::new();
         self.each_atom(&mut |a| {
             if !out.contains(a) {

@@ -37,7 +37,7 @@ impl Machine<'_> {
             Value::Mesh(mesh) => mesh_slice(mesh, index).unwrap_or(Value::Unknown),
             Value::Tensor(_) => self.operator(id, "getitem", &[base.clone(), index.clone()]),
             Value::Sym(path) => {
-                if self.w.symbols.contains_key(path) || self.indexes_tensor(index) {
+                if self.symbol(path).is_some() || self.indexes_tensor(index) {
                     self.operator(id, "getitem", &[base.clone(), index.clone()])
                 } else {
                     self.symbol_item(path, index)
@@ -167,7 +167,7 @@ impl Machine<'_> {
                 self.w.heap.insert(*list, Cell::List(cell));
             }
             Value::Tensor(_) => self.store_slice(id, base, index, &value),
-            Value::Sym(path) if self.w.symbols.contains_key(path) => self.store_slice(id, base, index, &value),
+            Value::Sym(path) if self.symbol(path).is_some() => self.store_slice(id, base, index, &value),
             _ => {}
         }
     }
@@ -274,7 +274,7 @@ impl Machine<'_> {
     ) {
         for (i, local) in before.iter().enumerate() {
             let item = match value {
-                Value::Sym(path) if self.w.symbols.contains_key(path) => {
+                Value::Sym(path) if self.symbol(path).is_some() => {
                     self.operator(id, "getitem", &[value.clone(), Value::int(i as i64)])
                 }
                 Value::Sym(path) => {

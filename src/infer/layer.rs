@@ -160,7 +160,8 @@ impl Machine<'_> {
             Some(group) => return self.axes_of_value(&group),
         }
         for (cond, axes) in &rule.groups {
-            match self.layer_condition(cond, values).eval(&self.w.facts) {
+            let formula = self.layer_condition(cond, values);
+            match self.outcome(&formula) {
                 Outcome::Decided(true) => return Some(axes.iter().map(|a| self.settings.canonical(a)).collect()),
                 Outcome::Decided(false) => {}
                 Outcome::Open(_) => return None,
@@ -173,7 +174,7 @@ impl Machine<'_> {
     fn decided_case(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<usize> {
         for (i, (cond, _)) in rule.cases.iter().enumerate() {
             let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, values));
-            match formula.eval(&self.w.facts) {
+            match self.outcome(&formula) {
                 Outcome::Decided(true) => return Some(i),
                 Outcome::Decided(false) => {}
                 // What the parameters are does not depend on how the activations travel.
@@ -213,6 +214,7 @@ impl Machine<'_> {
                 let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, &values));
                 let world = std::mem::take(&mut self.w);
                 let mut sides = Vec::new();
+                self.ask(&formula);
                 match is_opaque(&formula) && matches!(formula.eval(&world.facts), Outcome::Open(_)) {
                     true => sides.push((world, None)),
                     false => self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth))),
@@ -284,7 +286,7 @@ impl Machine<'_> {
         let skipped = cell.and_then(|c| c.get(&slot("skip_bias_add"))).cloned().unwrap_or(Value::Unknown);
         let bias = cell.and_then(|c| c.get("bias")).cloned().unwrap_or(Value::Unknown);
         let skipped = match skipped {
-            Value::Const(_) | Value::Cond(_) | Value::Sym(_) => self.formula(&skipped).eval(&self.w.facts),
+            Value::Const(_) | Value::Cond(_) | Value::Sym(_) => self.decided_now(&skipped),
             _ => return Value::tuple(vec![value, Value::Unknown]),
         };
         let second = match skipped {
@@ -344,7 +346,7 @@ impl Machine<'_> {
         let axes = match &rule.unless {
             None => &rule.axes,
             Some((flag, others)) => match self.flag_of_code(flag) {
-                Some(formula) => match formula.eval(&self.w.facts) {
+                Some(formula) => match self.outcome(&formula) {
                     Outcome::Decided(true) => others,
                     Outcome::Decided(false) => &rule.axes,
                     Outcome::Open(_) => return,
@@ -393,7 +395,7 @@ impl Machine<'_> {
         let get = |name: &str| arguments.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
         let Some(Value::Tensor(tensor)) = get("tensor") else { return Value::NONE };
         let split = match get("is_parallel") {
-            Some(value @ (Value::Const(_) | Value::Cond(_))) => self.formula(&value).eval(&self.w.facts),
+            Some(value @ (Value::Const(_) | Value::Cond(_))) => self.decided_now(&value),
             Some(_) => return Value::NONE,
             None => Outcome::Decided(true),
         };

@@ -5,7 +5,7 @@
 
 use super::budget::Budget;
 use super::finding::{CallStep, Finding, FindingKind, Repair};
-use super::formula::{Atom, Formula, truth};
+use super::formula::{Atom, Formula, Outcome, truth};
 use super::heap::Cell;
 use super::output::{Output, Pass, Reason, Row};
 use super::settings::Settings;
@@ -54,6 +54,8 @@ pub struct Machine<'a> {
     pub deriving: Option<super::autograd::Deriving>,
     /// What was derived before in this root.
     pub derivations: Vec<super::autograd::Remembered>,
+    /// What the derivation under way asked of the world.
+    pub asked: std::cell::RefCell<super::autograd::Asked>,
     /// Parameters of the root whose Python annotation says that they are no tensors.
     pub non_tensors: std::collections::BTreeSet<Name>,
 }
@@ -76,6 +78,7 @@ impl<'a> Machine<'a> {
             loop_depth: 0,
             deriving: None,
             derivations: Vec::new(),
+            asked: std::cell::RefCell::default(),
             non_tensors: std::collections::BTreeSet::new(),
         }
     }
@@ -195,8 +198,8 @@ impl<'a> Machine<'a> {
         match value {
             Value::Tensor(id) => Some(*id),
             Value::Sym(path) => {
-                if let Some(id) = self.w.symbols.get(path) {
-                    return Some(*id);
+                if let Some(id) = self.symbol(path) {
+                    return Some(id);
                 }
                 let mut t = self.settings.declared_type(path).unwrap_or_else(TensorType::unknown);
                 if let Some(deriving) = &self.deriving
@@ -246,6 +249,40 @@ impl<'a> Machine<'a> {
     pub fn opaque_atom(&mut self) -> Formula {
         self.next_id += 1;
         Formula::Atom(Atom::True(Name::from(format!("?{}", self.next_id))))
+    }
+
+    /// The tensor that an unknown value turned out to be.
+    pub fn symbol(&self, path: &Name) -> Option<ObjId> {
+        if self.deriving.is_some() {
+            self.asked.borrow_mut().symbol(path);
+        }
+        self.w.symbols.get(path).copied()
+    }
+
+    /// What the present world knows of a formula.
+    pub fn outcome(&self, formula: &Formula) -> Outcome {
+        self.ask(formula);
+        formula.eval(&self.w.facts)
+    }
+
+    /// What the present world knows of the truth of a value.
+    pub fn decided_now(&mut self, value: &Value) -> Outcome {
+        let formula = self.formula(value);
+        self.outcome(&formula)
+    }
+
+    /// Notes what a derivation depends on.
+    pub fn ask(&self, formula: &Formula) {
+        if self.deriving.is_some() {
+            self.asked.borrow_mut().formula(formula);
+        }
+    }
+
+    /// Notes how many facts a world knew that learns a further one.
+    pub fn ask_room(&self, known: usize) {
+        if self.deriving.is_some() {
+            self.asked.borrow_mut().known(known);
+        }
     }
 
     /// The name under which a flag is known: `self.config.f`, `config.f`, `args.f` and a parameter `f` are one flag.

@@ -225,8 +225,8 @@ impl Machine<'_> {
     /// An attribute of an unknown value: unknown too, with a path of its own; a group where the tables or the configuration say so.
     fn symbol_attr(&mut self, path: &Name, name: &Name) -> Value {
         let full = Name::from(format!("{path}.{name}"));
-        if let Some(id) = self.w.symbols.get(path) {
-            let tensor = Value::Tensor(*id);
+        if let Some(id) = self.symbol(path) {
+            let tensor = Value::Tensor(id);
             if self.rules.tensor_method(name).is_some() {
                 return Self::named_method(tensor, name);
             }

@@ -391,8 +391,8 @@ impl Machine<'_> {
             Value::Const(Const::Str(s)) => Given::Str(s.to_string()),
             Value::Const(Const::Float(_)) | Value::Number(_) | Value::Size(_) | Value::Rank(_) => Given::Int(None),
             Value::Tensor(_) => Given::Tensor(self.tensor(value).and_then(|t| t.shape.clone())),
-            Value::Sym(path) => match self.w.symbols.get(path) {
-                Some(id) => Given::Tensor(self.w.heap.tensor(*id).and_then(|t| t.shape.clone())),
+            Value::Sym(path) => match self.symbol(path) {
+                Some(id) => Given::Tensor(self.w.heap.tensor(id).and_then(|t| t.shape.clone())),
                 None => Given::Unknown,
             },
             Value::Tuple(_) | Value::List(_) => match self.literal_items(value) {

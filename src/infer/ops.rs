@@ -117,7 +117,7 @@ impl Machine<'_> {
         name: &Name,
         args: &CallArgs,
     ) -> Option<super::machine::Eval> {
-        let known = self.w.symbols.contains_key(path);
+        let known = self.symbol(path).is_some();
         let rule = self.rules.tensor_method(name)?;
         if !known && (self.settings.is_config(path) || is_ambiguous(name) || self.hinted_other(path)) {
             return None;

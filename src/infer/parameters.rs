@@ -195,7 +195,7 @@ impl Machine<'_> {
         if let Some((flag, wanted)) = hint.under {
             let cond = Cond::Flag(Name::from(flag));
             let formula = self.cond_here(&cond);
-            match formula.eval(&self.w.facts) {
+            match self.outcome(&formula) {
                 super::formula::Outcome::Decided(holds) if holds == wanted => {}
                 _ => return,
             }

@@ -130,10 +130,12 @@ fn names_telling(hint: &str, telling: &FxHashSet<Name>) -> bool {
 
 /// Whether comments in a text show how a tensor is split: `# [s/tp, b, h]`.
 pub fn shows_split(text: &str) -> bool {
-    SPLITS.iter().any(|split| text.contains(split))
-        && text.lines().any(|line| {
-            line.split_once('#').is_some_and(|(_, c)| c.contains('[') && SPLITS.iter().any(|split| c.contains(split)))
-        })
+    // Each of them starts with the stroke.
+    let has = |part: &str| {
+        part.match_indices('/')
+            .any(|(at, _)| SPLITS.iter().any(|split| part.as_bytes()[at..].starts_with(split.as_bytes())))
+    };
+    has(text) && text.lines().any(|line| line.split_once('#').is_some_and(|(_, c)| c.contains('[') && has(c)))
 }
 
 /// The functions of one module.
@@ -149,6 +151,8 @@ fn scanned(
     let ir = &m.ir;
     let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
     let by_mark = super::parameters::protocol(project, rules, module).is_some();
+    // What no line of the file shows, no function of it does.
+    let any_noted = shows_split(&files[m.file].text);
     let mut called_by_name: FxHashMap<Name, Vec<FuncRef>> = FxHashMap::default();
     let scan = |(func, f): (FuncId, &Func)| {
         let at = FuncRef { module, func };
@@ -175,7 +179,7 @@ fn scanned(
             }
         }
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, telling)));
-        let noted = f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
+        let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
         let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
         let tells =

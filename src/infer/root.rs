@@ -45,8 +45,10 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules, files, &expanded));
     (settings.statics, settings.relevance) = (statics, relevance);
     settings.specs = super::specs::Specs::new(project, rules);
-    settings.reducers = super::practice::reducers::Reducers::new(project, rules, files);
-    settings.marking = super::practice::marking::Marking::new(project, rules, files);
+    (settings.reducers, settings.marking) = rayon::join(
+        || super::practice::reducers::Reducers::new(project, rules, files),
+        || super::practice::marking::Marking::new(project, rules, files),
+    );
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let run = Run { project, rules, files, settings, built: FxHashMap::default() };
     let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules
@@ -73,21 +75,35 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     let claims = super::autograd::claims(project, &out.derived);
     let ruled = ruled(&Run { project, rules, files, settings, built: FxHashMap::default() });
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
-    let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
-    run.roots(&roots.0, &mut out);
-    let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = roots.1.into_iter().partition(|f| out.executed.contains(f));
-    run.roots(&left, &mut out);
-    if settings.wants_types {
-        run.signatures(&called, &mut out);
-    }
+    // What is read from the text needs nothing of what is executed.
+    let read = || super::practice::Practices::new(project, rules, files, settings);
+    let ((), practices) = rayon::join(|| execute(project, rules, files, settings, roots, &mut out), read);
     out.keep_causes();
-    for finding in super::practice::practice(project, rules, files, settings, &out.findings) {
+    for finding in practices.findings(&out.findings) {
         out.report(finding);
     }
     for finding in super::sharding::sharding(project, rules, files) {
         out.report(finding);
     }
     out
+}
+
+/// Executes functions: the first ones, and of the others those that none of these has executed.
+fn execute(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &Settings,
+    (first, others): (Vec<FuncRef>, Vec<FuncRef>),
+    out: &mut Output,
+) {
+    let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
+    run.roots(&first, out);
+    let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
+    run.roots(&left, out);
+    if settings.wants_types {
+        run.signatures(&called, out);
+    }
 }
 
 /// The cases of a function that applies an autograd function to its tensor argument, after [`infer`] on the same settings.
@@ -191,13 +207,25 @@ impl Run<'_> {
     /// Executes roots; first the constructors of their classes, whose objects the methods share.
     fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
         self.build_classes(roots, out);
-        let outputs: Vec<Option<Output>> = roots.par_iter().with_max_len(1).map(|root| self.root(*root)).collect();
-        for (root, output) in roots.iter().zip(outputs) {
+        // The longest first, so that no thread is left alone with one at the end.
+        let mut order: Vec<usize> = (0..roots.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(self.weight(roots[*at])));
+        let mut outputs: Vec<(usize, Option<Output>)> =
+            order.par_iter().with_max_len(1).map(|at| (*at, self.root(roots[*at]))).collect();
+        outputs.sort_unstable_by_key(|(at, _)| *at);
+        for (root, (_, output)) in roots.iter().zip(outputs) {
             match output {
                 Some(output) => out.merge(output),
                 None => out.merge(self.constructor(*root).unwrap_or_else(|| failed(*root))),
             }
         }
+    }
+
+    /// An estimate of the work for a root: its statements, in each world that the constructor of its class leaves.
+    fn weight(&self, root: FuncRef) -> usize {
+        let built = self.class_of(root).and_then(|class| self.built.get(&class)?.as_ref());
+        let worlds = built.map_or(1, |b| b.worlds.len());
+        self.project.func(root).spans.len() * worlds
     }
 
     /// Executes the constructors of the classes of these roots.

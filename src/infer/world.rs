@@ -11,7 +11,7 @@ use crate::types::{AxisSet, Mesh};
 use std::sync::Arc;
 
 /// The checker of the run-time tool, as set by enclosing `with` blocks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modes {
     /// Inside `typecheck()`: whether a missing axis is an error.
     pub typecheck: Option<bool>,
@@ -37,7 +37,7 @@ const CHUNK: usize = 8;
 type Chunk = Arc<[Value; CHUNK]>;
 
 /// The local variables of one activation. Worlds share the chunks that neither of them wrote.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub func: FuncRef,
     chunks: Arc<Vec<Chunk>>,

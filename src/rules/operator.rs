@@ -12,6 +12,7 @@
 //! Source: DESIGN.md section 4; spmd_types 0.3.1 `_checker._infer_local_type_for_axis_raw`.
 
 use crate::types::{AxisType, Spmd, Tri};
+use smallvec::{SmallVec, smallvec};
 
 /// How an operator acts on a pending sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,14 +187,14 @@ fn eval(kind: Kind, args: &[Concrete]) -> Result<Spmd, Violation> {
     };
     let t = fold(product, Kind::Multilinear)?;
     let no_grad = product.iter().all(|a| a.no_grad);
-    let mut sum = vec![Concrete { t, no_grad, role: Role::Term }];
+    let mut sum: SmallVec<[Concrete; MAX_ENUMERATED]> = smallvec![Concrete { t, no_grad, role: Role::Term }];
     sum.extend_from_slice(addend);
     fold(&sum, Kind::Linear)
 }
 
 /// Linear in the terms; index operands count as operands without gradient, and an equal index leaves a P term P.
 fn eval_select(args: &[Concrete]) -> Result<Spmd, Violation> {
-    let terms: Vec<Concrete> = args.iter().filter(|a| a.role != Role::Index).copied().collect();
+    let terms: SmallVec<[Concrete; MAX_ENUMERATED]> = args.iter().filter(|a| a.role != Role::Index).copied().collect();
     let value = terms.iter().fold(Summary::EMPTY, |s, a| s.add(*a));
     let value = Summary { number: false, ..value }.outcome(Kind::Linear)?;
     let whole = args.iter().filter(|a| a.role == Role::Index).fold(
@@ -219,10 +220,15 @@ pub fn apply(kind: Kind, args: &[Arg]) -> Result<Applied, Violation> {
 /// Above this number of operands a combination of nested rules is approximated by its outer one.
 const MAX_ENUMERATED: usize = 6;
 
+/// At most one for each type.
+type Forms = SmallVec<[Concrete; 4]>;
+/// Those of the operands of most operations.
+type AllForms = SmallVec<[Forms; 4]>;
+
 /// The concrete forms of one operand: a number has one, the others one for each member of the set.
-fn forms(arg: &Arg) -> Vec<Concrete> {
+fn forms(arg: &Arg) -> Forms {
     if arg.role == Role::Number {
-        return vec![Concrete { t: Spmd::Replicate, no_grad: true, role: Role::Number }];
+        return smallvec![Concrete { t: Spmd::Replicate, no_grad: true, role: Role::Number }];
     }
     let no_grad = arg.grad == Tri::No;
     arg.set.members().map(|t| Concrete { t, no_grad, role: arg.role }).collect()
@@ -230,9 +236,9 @@ fn forms(arg: &Arg) -> Vec<Concrete> {
 
 /// By summaries of prefixes: the number of distinct ones is small and does not grow with the operands.
 fn apply_folded(kind: Kind, args: &[Arg]) -> Result<Applied, Violation> {
-    let forms: Vec<Vec<Concrete>> = args.iter().map(forms).collect();
+    let forms: AllForms = args.iter().map(forms).collect();
     let all = reach(&forms, None);
-    let outcomes: Vec<Result<Spmd, Violation>> = all.iter().map(|s| s.outcome(kind)).collect();
+    let outcomes: SmallVec<[Result<Spmd, Violation>; REACHED]> = all.iter().map(|s| s.outcome(kind)).collect();
     let result = union(outcomes.iter().filter_map(|o| o.ok()));
     if result.is_empty() {
         return Err(outcomes.iter().find_map(|o| o.err()).unwrap_or(Violation::InvariantMixed));
@@ -254,9 +260,12 @@ fn apply_folded(kind: Kind, args: &[Arg]) -> Result<Applied, Violation> {
     Ok(Applied { result, narrowed })
 }
 
+/// Summaries that are reached without memory of their own: those of two operands.
+const REACHED: usize = 16;
+
 /// Summaries reachable over all combinations, with one operand optionally held fixed.
-fn reach(forms: &[Vec<Concrete>], fixed: Option<(usize, Concrete)>) -> Vec<Summary> {
-    let mut reached = vec![Summary::EMPTY];
+fn reach(forms: &[Forms], fixed: Option<(usize, Concrete)>) -> SmallVec<[Summary; REACHED]> {
+    let mut reached: SmallVec<[Summary; REACHED]> = smallvec![Summary::EMPTY];
     for (i, options) in forms.iter().enumerate() {
         let one;
         let options: &[Concrete] = match fixed {
@@ -266,28 +275,33 @@ fn reach(forms: &[Vec<Concrete>], fixed: Option<(usize, Concrete)>) -> Vec<Summa
             }
             _ => options,
         };
-        let mut next: Vec<Summary> = Vec::with_capacity(reached.len() * options.len());
+        let mut next: SmallVec<[Summary; REACHED]> = SmallVec::new();
         for s in &reached {
-            next.extend(options.iter().map(|o| s.add(*o)));
+            for o in options {
+                let s = s.add(*o);
+                if !next.contains(&s) {
+                    next.push(s);
+                }
+            }
         }
-        next.sort_unstable();
-        next.dedup();
         reached = next;
     }
+    // The first violation is that of the least summary, however the operands are ordered.
+    reached.sort_unstable();
     reached
 }
 
 fn apply_enumerated(kind: Kind, args: &[Arg]) -> Result<Applied, Violation> {
-    let forms: Vec<Vec<Concrete>> = args.iter().map(forms).collect();
+    let forms: AllForms = args.iter().map(forms).collect();
     let mut result = AxisType::EMPTY;
     let mut narrowed: Vec<AxisType> = vec![AxisType::EMPTY; args.len()];
     let mut first = None;
     let mut pick = vec![0usize; args.len()];
-    if forms.iter().any(Vec::is_empty) {
+    if forms.iter().any(|f| f.is_empty()) {
         return Ok(Applied { result: AxisType::ALL, narrowed: args.iter().map(|a| a.set).collect() });
     }
     loop {
-        let combination: Vec<Concrete> = pick.iter().zip(&forms).map(|(p, f)| f[*p]).collect();
+        let combination: SmallVec<[Concrete; MAX_ENUMERATED]> = pick.iter().zip(&forms).map(|(p, f)| f[*p]).collect();
         match eval(kind, &combination) {
             Ok(t) => {
                 result = result.join(t.into());
@@ -313,7 +327,7 @@ fn apply_enumerated(kind: Kind, args: &[Arg]) -> Result<Applied, Violation> {
 }
 
 /// The next combination, in mixed radix; false after the last.
-fn advance(pick: &mut [usize], forms: &[Vec<Concrete>]) -> bool {
+fn advance(pick: &mut [usize], forms: &[Forms]) -> bool {
     for (p, f) in pick.iter_mut().zip(forms) {
         *p += 1;
         if *p < f.len() {

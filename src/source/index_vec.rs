@@ -49,12 +49,14 @@ impl<I: Idx, T> IndexVec<I, T> {
 
 impl<I: Idx, T> std::ops::Index<I> for IndexVec<I, T> {
     type Output = T;
+    #[inline]
     fn index(&self, id: I) -> &T {
         &self.items[id.index()]
     }
 }
 
 impl<I: Idx, T> std::ops::IndexMut<I> for IndexVec<I, T> {
+    #[inline]
     fn index_mut(&mut self, id: I) -> &mut T {
         &mut self.items[id.index()]
     }
@@ -68,9 +70,11 @@ macro_rules! define_id {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
         impl $crate::source::Idx for $name {
+            #[inline]
             fn from_index(index: usize) -> Self {
                 $name(u32::try_from(index).expect("fewer than 2^32 items"))
             }
+            #[inline]
             fn index(self) -> usize {
                 self.0 as usize
             }

@@ -2,13 +2,14 @@
 //! findings. Never: derivation itself. Source: DESIGN.md section 6. Next: `derive.rs`.
 
 use super::super::exec::is_opaque;
-use super::super::expr::CallArgs;
+use super::super::expr::{CallArg, CallArgs};
 use super::super::finding::FindingKind;
-use super::super::formula::{Facts, Formula};
+use super::super::formula::{Atom, Facts, Formula};
 use super::super::machine::{Activation, Eval, Machine};
 use super::super::output::{DerivedRow, Output, Pass};
+use super::super::statics::module_body;
 use super::super::value::Value;
-use super::super::world::World;
+use super::super::world::{Modes, World};
 use super::decide::nearest;
 use super::derive::{Case, Derived, Signature, Trouble};
 use crate::ir::StmtId;
@@ -17,7 +18,7 @@ use crate::rules::collective::DimRef;
 use crate::rules::signature::Parameter;
 use crate::rules::{Arg, CollectiveRule, Form, Kind, Pattern, Role, Signature as Parameters, Transition, apply};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Term, Tri};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Term, Tri};
 use std::sync::Arc;
 
 /// A derivation that a root has made: the class, the arguments that are no tensors, and what the world knew.
@@ -26,7 +27,77 @@ pub struct Remembered {
     class: ClassRef,
     arguments: Vec<(Option<Name>, Value)>,
     facts: Facts,
+    /// Where else it holds; `None`: it may depend on the heap.
+    reach: Option<Reach>,
     derived: Option<Arc<Derived>>,
+}
+
+/// What a derivation depended on beside its arguments.
+#[derive(Clone, Debug)]
+struct Reach {
+    place: Around,
+    asked: Asked,
+}
+
+/// Where a derivation is made.
+#[derive(Clone, Debug, PartialEq)]
+struct Around {
+    modes: Modes,
+    restricted: AxisSet,
+    loops: usize,
+    stack: Vec<FuncRef>,
+    /// Arguments that are unknown values known to be tensors.
+    tensors: Vec<bool>,
+}
+
+/// What a derivation asks of the world in which it is made.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    atoms: Vec<Atom>,
+    symbols: Vec<Name>,
+    /// The facts that it knew at most where it told a flag apart.
+    most: usize,
+}
+
+impl Asked {
+    pub fn formula(&mut self, formula: &Formula) {
+        for atom in formula.atoms() {
+            if !self.atoms.contains(&atom) {
+                self.atoms.push(atom);
+            }
+        }
+    }
+    pub fn known(&mut self, facts: usize) {
+        self.most = self.most.max(facts);
+    }
+    pub fn symbol(&mut self, path: &Name) {
+        if !self.symbols.contains(path) {
+            self.symbols.push(path.clone());
+        }
+    }
+}
+
+/// Whether a value says all by itself, without the heap.
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::Tuple(items) => items.iter().all(is_plain),
+        Value::Unset
+        | Value::Unknown
+        | Value::Sym(_)
+        | Value::Const(_)
+        | Value::Number(_)
+        | Value::Class(_)
+        | Value::Path(_)
+        | Value::Module(_)
+        | Value::Mesh(_)
+        | Value::Group(_)
+        | Value::Size(_)
+        | Value::Rank(_)
+        | Value::RankCond(_)
+        | Value::Cond(_)
+        | Value::ReduceOp(_) => true,
+        _ => false,
+    }
 }
 
 impl Machine<'_> {
@@ -163,8 +234,16 @@ impl Machine<'_> {
     }
 
     fn remembered(&mut self, class: ClassRef, args: &CallArgs) -> Option<Arc<Derived>> {
-        let plain = |v: &Value| if matches!(v, Value::Tensor(_)) { Value::Unset } else { v.clone() };
-        let arguments: Vec<_> = args.args.iter().map(|a| (a.keyword.clone(), plain(&a.value))).collect();
+        // The derivation takes a tensor of its own for each of these.
+        let receives = self.receiving(class);
+        let own = |at: usize, a: &CallArg| match &a.value {
+            Value::Tensor(_) => true,
+            Value::Sym(_) | Value::Unknown => a.keyword.is_none() && receives.get(at) == Some(&true),
+            _ => false,
+        };
+        let plain = |(at, a): (usize, &CallArg)| if own(at, a) { Value::Unset } else { a.value.clone() };
+        let arguments: Vec<_> =
+            args.args.iter().enumerate().map(|(at, a)| (a.keyword.clone(), plain((at, a)))).collect();
         let known = self
             .derivations
             .iter()
@@ -174,9 +253,59 @@ impl Machine<'_> {
             return known;
         }
         let facts = self.w.facts.clone();
+        // The variables of a module that is under execution are as good as the heap.
+        let settled = self.stack.first().is_some_and(|a| a.func != module_body(a.func.module));
+        let plain = settled && !args.open && arguments.iter().all(|(_, v)| is_plain(v));
+        let around = plain.then(|| self.around(&arguments));
+        if let Some(derived) = around.as_ref().and_then(|around| self.rebased(class, &arguments, around)) {
+            self.derivations.push(Remembered { class, arguments, facts, reach: None, derived: derived.clone() });
+            return derived;
+        }
+        let symbols = self.w.symbols.clone();
+        self.asked.take();
         let derived = self.derive(class, Some(args)).filter(|d| !d.cases.is_empty()).map(Arc::new);
-        self.derivations.push(Remembered { class, arguments, facts, derived: derived.clone() });
+        let asked = self.asked.take();
+        let apart = !asked.symbols.iter().any(|path| symbols.contains_key(path));
+        let reach = around.filter(|_| apart).map(|place| Reach { place, asked });
+        self.derivations.push(Remembered { class, arguments, facts, reach, derived: derived.clone() });
         derived
+    }
+
+    fn around(&self, arguments: &[(Option<Name>, Value)]) -> Around {
+        let known = |v: &Value| matches!(v, Value::Sym(path) if self.w.symbols.contains_key(path));
+        Around {
+            modes: self.w.modes.clone(),
+            restricted: self.rank_restricted.clone(),
+            loops: self.loop_depth,
+            stack: self.stack.iter().map(|a| a.func).collect(),
+            tensors: arguments.iter().map(|(_, v)| known(v)).collect(),
+        }
+    }
+
+    /// What was derived in a world that differs from the present one only in what the derivation did not ask.
+    fn rebased(
+        &self,
+        class: ClassRef,
+        arguments: &[(Option<Name>, Value)],
+        around: &Around,
+    ) -> Option<Option<Arc<Derived>>> {
+        let now = &self.w.facts;
+        let holds = |reach: &Reach, then: &Facts| {
+            reach.place == *around
+                && then.decides_like(now, &reach.asked.atoms, reach.asked.most)
+                && !reach.asked.symbols.iter().any(|path| self.w.symbols.contains_key(path))
+        };
+        let known = self.derivations.iter().find(|r| {
+            r.class == class && r.arguments == arguments && r.reach.as_ref().is_some_and(|reach| holds(reach, &r.facts))
+        })?;
+        let Some(derived) = &known.derived else { return Some(None) };
+        // A single case holds whatever the world knows.
+        if derived.cases.iter().all(|case| derived.cases.len() < 2 && case.facts == Facts::default()) {
+            return Some(Some(derived.clone()));
+        }
+        let moved = |case: &Case| Some(Case { facts: case.facts.rebased(&known.facts, now)?, ..case.clone() });
+        let cases = derived.cases.iter().map(moved).collect::<Option<Vec<Case>>>()?;
+        Some(Some(Arc::new(Derived { class, cases, gaps: derived.gaps.clone() })))
     }
 
     fn untyped_result(&mut self, case: &Case) -> Value {

@@ -170,13 +170,29 @@ impl Machine<'_> {
                 let gaps = self.deriving.as_ref().map_or_else(Vec::new, |d| d.gaps.clone());
                 best = Some(Derived { class, cases, gaps });
             }
-            if conclusive {
+            if conclusive || args.is_some() && self.is_blind(&methods) {
                 break;
             }
         }
         self.deriving = None;
         (self.w, self.quiet, self.budget, self.rank_restricted) = saved;
         best
+    }
+
+    /// Whether no gradient is followed, however many dims the tensors have.
+    fn is_blind(&self, methods: &Methods) -> bool {
+        let stores = self.project.func(methods.setup.unwrap_or(methods.forward));
+        super::blind::is_blind(stores, self.project.func(methods.backward))
+    }
+
+    /// Which arguments of a call are taken for tensors whatever they are, because they receive a gradient.
+    pub fn receiving(&self, class: ClassRef) -> Vec<bool> {
+        let Some(methods) = self.methods_of(class) else { return Vec::new() };
+        let own = usize::from(methods.setup.is_none());
+        let params = || self.project.func(methods.forward).params.iter().skip(own);
+        let receives = gradients_of(self.project.func(methods.backward), params().count());
+        let single = |p: &crate::ir::Param| matches!(p.kind, ParamKind::PositionalOnly | ParamKind::Normal);
+        params().zip(receives).map(|(p, receives)| receives && single(p)).collect()
     }
 
     /// A function that a body under derivation applies is its forward.
@@ -242,7 +258,7 @@ impl Machine<'_> {
         let context = self.context(names.len());
         let others = self.non_tensors.clone();
         func.params.iter().for_each(|p| self.note_hint(p));
-        let values = self.forward_values(func, own, args, &receives, rank);
+        let values = self.forward_values(methods.forward, own, args, &receives, rank);
         let mut given: Vec<Value> = values.clone();
         if own == 1 {
             given.insert(0, context.clone());
@@ -322,12 +338,13 @@ impl Machine<'_> {
     /// The arguments of the forward: tensors that receive a gradient are what the terms are made of.
     pub fn forward_values(
         &mut self,
-        func: &Func,
+        at: FuncRef,
         own: usize,
         args: Option<&CallArgs>,
         receives: &[bool],
         rank: usize,
     ) -> Vec<Value> {
+        let func = self.project.func(at);
         let mut out = Vec::new();
         for (i, param) in func.params.iter().skip(own).enumerate() {
             let given = args.and_then(|a| a.get(i, &param.name)).cloned();
@@ -358,7 +375,7 @@ impl Machine<'_> {
         }
         if let Some(args) = args {
             // Arguments that were left out have their defaults.
-            let defaults = self.settings.static_defaults(self.project, self.func_of(func));
+            let defaults = self.settings.static_defaults(self.project, at);
             for (at, value) in defaults {
                 let at = (at as usize).checked_sub(own);
                 if let Some(slot) = at.filter(|at| args.get(*at, &func.params[at + own].name).is_none()) {
@@ -381,14 +398,6 @@ impl Machine<'_> {
             Value::List(_) if self.literal_items(value).is_none() => Arc::new(Term::cat(&self.part_term(value), 0)),
             _ => self.term(value),
         }
-    }
-
-    fn func_of(&self, func: &Func) -> FuncRef {
-        let found = self.project.modules.iter_enumerated().find_map(|(module, m)| {
-            let at = m.ir.funcs.iter_enumerated().find(|(_, f)| std::ptr::eq(*f, func))?.0;
-            Some(FuncRef { module, func: at })
-        });
-        found.expect("the function is one of the project")
     }
 
     /// Executes a method with these arguments; the worlds it leaves, with what it returns.

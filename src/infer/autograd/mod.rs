@@ -1,11 +1,13 @@
 //! The type of a custom autograd function, derived from its own forward and backward. In: the project. Out: for every class its
 //! signatures by configuration. Never: names of frameworks. Source: DESIGN.md section 6.
 //!
-//! `symbols.rs` names what nothing resolves; `terms.rs` follows tensors as terms while the bodies run; `numeric.rs` decides by the definition which signatures a chain of
-//! collectives has; `meaning.rs` does so for bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result;
-//! `wrapper.rs` derives functions that apply a class. `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with what code says of it.
+//! `symbols.rs` names what nothing resolves; `terms.rs` follows tensors as terms while the bodies run; `blind.rs` knows bodies that no
+//! term leads through; `numeric.rs` decides by the definition which signatures a chain of collectives has; `meaning.rs` does so for
+//! bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result; `wrapper.rs` derives functions that apply a
+//! class. `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with what code says of it.
 
 mod apply;
+mod blind;
 mod claims;
 mod count;
 mod decide;
@@ -22,7 +24,7 @@ mod terms;
 mod twice;
 mod wrapper;
 
-pub use apply::{Remembered, shown_dim};
+pub use apply::{Asked, Remembered, shown_dim};
 pub use claims::claims;
 pub use declared::against_rule;
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};

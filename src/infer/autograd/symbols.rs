@@ -4,7 +4,7 @@
 //! agree on it. Never: types. Source: DESIGN.md section 6. Next: `terms.rs`.
 
 use super::super::expr::{CallArgs, int_compare};
-use super::super::formula::Atom;
+use super::super::formula::{Atom, Formula};
 use super::super::groups::is_world;
 use super::super::machine::{Eval, Machine};
 use super::super::value::Value;
@@ -130,7 +130,7 @@ impl Machine<'_> {
     /// How a value that is the same whenever it is read is written.
     fn text_of(&self, value: &Value) -> Option<String> {
         match value {
-            Value::Sym(path) if !self.w.symbols.contains_key(path) => Some(path.to_string()),
+            Value::Sym(path) if self.symbol(path).is_none() => Some(path.to_string()),
             Value::Path(path) => Some(path.to_string()),
             Value::Const(Const::Str(s)) => Some(s.to_string()),
             Value::Const(Const::Int(n)) => Some(n.to_string()),
@@ -143,7 +143,7 @@ impl Machine<'_> {
     /// An item of an unknown value by a key that is an unknown value with a name.
     pub fn symbol_item_by_name(&self, path: &str, key: &Value) -> Value {
         match key {
-            Value::Sym(key) if self.deriving.is_some() && !self.w.symbols.contains_key(key) => {
+            Value::Sym(key) if self.deriving.is_some() && self.symbol(key).is_none() => {
                 Value::Sym(Name::from(format!("{path}[{key}]")))
             }
             _ => Value::Unknown,
@@ -153,10 +153,11 @@ impl Machine<'_> {
     /// A dim from 0: a number, or an argument, which is taken to be a dim of its own.
     pub fn dim_of(&mut self, value: &Value) -> Option<usize> {
         let path = match value {
-            Value::Sym(path) if !self.w.symbols.contains_key(path) && !path.starts_with('?') => path.clone(),
+            Value::Sym(path) if self.symbol(path).is_none() && !path.starts_with('?') => path.clone(),
             other => return self.dim_from(other.as_int()?),
         };
         let name = self.flag_name(&path);
+        self.ask(&Formula::Atom(Atom::Equals(name.clone(), Const::None)));
         let fixed = self.w.facts.iter().find_map(|(atom, holds)| match atom {
             Atom::Equals(n, Const::Int(k)) if holds && *n == name => Some(*k),
             _ => None,
@@ -191,8 +192,7 @@ impl Machine<'_> {
             // The rank is in one of the groups that a loop visits.
             return Some(Value::Unknown);
         }
-        let own =
-            |v: &Value| matches!(v, Value::Sym(path) if path.starts_with('?') && !self.w.symbols.contains_key(path));
+        let own = |v: &Value| matches!(v, Value::Sym(path) if path.starts_with('?') && self.symbol(path).is_none());
         if own(left) || own(right) {
             return Some(Value::Unknown);
         }

@@ -122,7 +122,7 @@ impl Machine<'_> {
         let of = |id: ObjId| self.w.heap.tensor(id).and_then(|t| t.term.clone()).unwrap_or_else(unknown);
         match value {
             Value::Tensor(id) => of(*id),
-            Value::Sym(path) => self.w.symbols.get(path).map_or_else(unknown, |id| of(*id)),
+            Value::Sym(path) => self.symbol(path).map_or_else(unknown, of),
             Value::Const(_) | Value::Number(None) | Value::Size(_) => Arc::new(Term::Equal),
             _ => unknown(),
         }
@@ -171,7 +171,7 @@ impl Machine<'_> {
                 }
             }
             Value::Sym(path) => {
-                if let Some(id) = self.w.symbols.get(path).copied() {
+                if let Some(id) = self.symbol(path) {
                     self.set_tensor_term(id, term);
                 }
             }
@@ -362,7 +362,7 @@ impl Machine<'_> {
             return false;
         }
         match value {
-            Value::Sym(path) if path.starts_with('?') && !self.w.symbols.contains_key(path) => return false,
+            Value::Sym(path) if path.starts_with('?') && self.symbol(path).is_none() => return false,
             Value::Tensor(_) | Value::Sym(_) if !self.is_flag(value) => out.push(self.term(value)),
             Value::Tuple(_) | Value::List(_) if self.holds_tensors(value) => match self.literal_items(value) {
                 Some(items) => return items.iter().all(|v| self.operand_terms(v, depth - 1, out)),
@@ -410,7 +410,7 @@ impl Machine<'_> {
     }
 
     fn is_flag(&self, value: &Value) -> bool {
-        matches!(value, Value::Sym(path) if !self.w.symbols.contains_key(path))
+        matches!(value, Value::Sym(path) if self.symbol(path).is_none())
     }
 
     pub fn holds_tensors(&self, value: &Value) -> bool {

@@ -49,7 +49,7 @@ impl Machine<'_> {
         self.deriving =
             Some(Deriving { params: names.clone(), rank, applied: Some(Vec::new()), ..Deriving::default() });
         func.params.iter().for_each(|p| self.note_hint(p));
-        let mut values = self.forward_values(func, 0, None, &receives, rank);
+        let mut values = self.forward_values(at, 0, None, &receives, rank);
         for (name, value) in given {
             if let Some(i) = names.iter().position(|n| n == name) {
                 values[i] = Value::Const(value.clone());

@@ -198,7 +198,7 @@ fn slice_until(view: &View<'_>, o: &Operand, until: usize) -> Slice {
     out
 }
 
-fn follow(view: &View<'_>, at: usize, value: &Rvalue, out: &mut Slice, todo: &mut Vec<Operand>) {
+fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, todo: &mut Vec<Operand>) {
     match value {
         Rvalue::Call { args, callee } => {
             if let Operand::Global(name) = callee
@@ -236,7 +236,7 @@ fn follow(view: &View<'_>, at: usize, value: &Rvalue, out: &mut Slice, todo: &mu
 }
 
 /// A call that is no operation of tensors: a collective, an autograd function that gathers, or anything.
-fn called(view: &View<'_>, at: usize, value: &Rvalue, out: &mut Slice, todo: &mut Vec<Operand>) {
+fn called<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, todo: &mut Vec<Operand>) {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return };
     let first = args.first().map(|a| a.value.clone());
     if let Rvalue::CallMethod { base, name, .. } = value

@@ -15,7 +15,7 @@ use crate::source::Name;
 const UNTRAINED: &[&str] = &["infer", "generat", "eval", "decod", "predict", "no_grad"];
 
 /// Cuts of the gradient in one function.
-pub fn cuts(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
+pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let forward = view.func.name == "forward" && class_of(view).is_some_and(|c| is_module(lint, c));
     let text = view.text(view.spot(view.func.span));
     let reduces = text.contains("all_reduce") && view.func.kind == FuncKind::Function;

@@ -79,7 +79,7 @@ const HARMLESS: &[&str] = &[
 const MOST_FUNCTIONS: usize = 40;
 
 /// Steps of optimizers over gradients that nothing sums over the data axis.
-pub fn steps(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
+pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if view.func.kind != FuncKind::Function {
         return;
     }
@@ -176,8 +176,8 @@ fn is_optimizer(view: &View<'_>, operand: &Operand) -> bool {
 }
 
 /// Whether a step between backward and step is known to sum nothing, or is seen by the reducers.
-fn is_followed(view: &View<'_>, step: usize) -> bool {
-    let known = |value: &Rvalue| {
+fn is_followed<'a>(view: &View<'a>, step: usize) -> bool {
+    let known = |value: &'a Rvalue| {
         view.callee(value).is_some_and(|path| {
             let local = !path.contains('.');
             local

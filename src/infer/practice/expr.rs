@@ -4,6 +4,7 @@
 use crate::ir::{ArgKind, BinOp, CmpOp, Const, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::{Project, Resolved};
 use crate::source::Name;
+use smallvec::{SmallVec, smallvec};
 
 /// An expression. Variables stay variables.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,15 +119,15 @@ pub fn path_of(project: &Project, resolved: &Resolved) -> Name {
 }
 
 /// Every operand that a statement reads, nested blocks left out.
-pub fn operands(stmt: &Stmt) -> Vec<&Operand> {
+pub fn operands(stmt: &Stmt) -> SmallVec<[&Operand; 4]> {
     match stmt {
         Stmt::Assign { value, .. } => of_rvalue(value),
-        Stmt::SetGlobal { value, .. } | Stmt::Return { value } | Stmt::Unpack { value, .. } => vec![value],
-        Stmt::SetAttr { base, value, .. } => vec![base, value],
-        Stmt::SetItem { base, index, value } => vec![base, index, value],
-        Stmt::If { test, .. } | Stmt::While { test, .. } | Stmt::Assert { test } => vec![test],
-        Stmt::For { iter, .. } => vec![iter],
-        Stmt::With { context, .. } => vec![context],
+        Stmt::SetGlobal { value, .. } | Stmt::Return { value } | Stmt::Unpack { value, .. } => smallvec![value],
+        Stmt::SetAttr { base, value, .. } => smallvec![base, value],
+        Stmt::SetItem { base, index, value } => smallvec![base, index, value],
+        Stmt::If { test, .. } | Stmt::While { test, .. } | Stmt::Assert { test } => smallvec![test],
+        Stmt::For { iter, .. } => smallvec![iter],
+        Stmt::With { context, .. } => smallvec![context],
         Stmt::Def { defaults, decorators, .. } => defaults.iter().map(|(_, o)| o).chain(decorators).collect(),
         Stmt::Class { bases, keywords, decorators, .. } => {
             bases.iter().chain(keywords.iter().map(|(_, o)| o)).chain(decorators).collect()
@@ -138,22 +139,22 @@ pub fn operands(stmt: &Stmt) -> Vec<&Operand> {
         | Stmt::Continue
         | Stmt::Import { .. }
         | Stmt::ImportStar { .. }
-        | Stmt::Delete { .. } => Vec::new(),
+        | Stmt::Delete { .. } => SmallVec::new(),
     }
 }
 
 /// Every operand of an operation.
-pub fn of_rvalue(value: &Rvalue) -> Vec<&Operand> {
+pub fn of_rvalue(value: &Rvalue) -> SmallVec<[&Operand; 4]> {
     match value {
-        Rvalue::Use(o) | Rvalue::Yield(o) | Rvalue::Await(o) => vec![o],
-        Rvalue::Attr { base, .. } => vec![base],
-        Rvalue::Item { base, index } => vec![base, index],
+        Rvalue::Use(o) | Rvalue::Yield(o) | Rvalue::Await(o) => smallvec![o],
+        Rvalue::Attr { base, .. } => smallvec![base],
+        Rvalue::Item { base, index } => smallvec![base, index],
         Rvalue::Call { callee, args } => std::iter::once(callee).chain(args.iter().map(|a| &a.value)).collect(),
         Rvalue::CallMethod { base, args, .. } => std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect(),
-        Rvalue::Unary { operand, .. } => vec![operand],
+        Rvalue::Unary { operand, .. } => smallvec![operand],
         Rvalue::Binary { left, right, .. }
         | Rvalue::InPlace { left, right, .. }
-        | Rvalue::Compare { left, right, .. } => vec![left, right],
+        | Rvalue::Compare { left, right, .. } => smallvec![left, right],
         Rvalue::Bool { operands, .. } => operands.iter().collect(),
         Rvalue::Build { items, .. } => items
             .iter()
@@ -162,6 +163,6 @@ pub fn of_rvalue(value: &Rvalue) -> Vec<&Operand> {
             })
             .collect(),
         Rvalue::Closure { defaults, .. } => defaults.iter().map(|(_, o)| o).collect(),
-        Rvalue::Opaque => Vec::new(),
+        Rvalue::Opaque => SmallVec::new(),
     }
 }

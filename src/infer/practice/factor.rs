@@ -13,7 +13,7 @@ use crate::source::{Name, Place};
 
 /// `fully_shard(block.moe.experts, mesh=edp)` inside `fully_shard(block, mesh=dp)`.
 pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
-    let code = near::code(view, view.func.span);
+    let code = view.code();
     if !code.contains("fully_shard")
         || code.contains(".set_gradient")
         || code.contains(".set_reduce")
@@ -128,7 +128,7 @@ const UNDOES: &[&str] = &[
 
 /// Gradients of a sum that a wrapper averages, divided by the number of all tokens.
 pub fn mean_not_undone(view: &View<'_>, out: &mut Found) {
-    let code = near::code(view, view.func.span);
+    let code = view.code();
     let sums = code.contains("reduction=\"sum\"") || code.contains("reduction='sum'");
     if !sums
         || !AVERAGES.iter().any(|w| code.contains(w))
@@ -347,7 +347,7 @@ pub fn whatever_the_flag(view: &View<'_>, out: &mut Found) {
         if !step.guards.is_empty() || !is_tensor_of_loss(view, left) || !has_cp(view, &view.expr(right)) {
             continue;
         }
-        let code = near::code(view, view.func.span);
+        let code = view.code();
         let module = near::functions(view, view.at.module);
         let Some((flag, mean)) =
             module.iter().filter(|f| **f != view.at).find_map(|f| conditional_mean(&near::other(view, *f)))

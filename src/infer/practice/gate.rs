@@ -22,7 +22,7 @@ struct Predicate {
 }
 
 /// Gates of sums that no predicate agrees with.
-pub fn gates(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
+pub fn gates<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if view.func.kind != FuncKind::Function {
         return;
     }

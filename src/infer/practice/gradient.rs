@@ -221,7 +221,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             .is_some_and(|op| matches!(op.result, ResultForm::ValuesIndices | ResultForm::ValuesIndicesIfDim))
     }
 
-    fn operation(&self, value: &Rvalue) -> Option<&std::sync::Arc<crate::rules::OpRule>> {
+    fn operation(&self, value: &'a Rvalue) -> Option<&std::sync::Arc<crate::rules::OpRule>> {
         match value {
             Rvalue::CallMethod { base, name, .. } if !matches!(self.view.through(base), Expr::Path(_)) => {
                 self.view.rules.tensor_method(name)
@@ -392,7 +392,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// The autograd function of the project that a call applies and that communicates.
-    fn applied(&self, value: &Rvalue) -> Option<Name> {
+    fn applied(&self, value: &'a Rvalue) -> Option<Name> {
         let Rvalue::CallMethod { base, name, .. } = value else { return None };
         if name != "apply" {
             return None;
@@ -471,7 +471,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// The function of the project that a call calls, and whether as a method.
-    fn target(&self, value: &Rvalue) -> Option<(FuncRef, bool)> {
+    fn target(&self, value: &'a Rvalue) -> Option<(FuncRef, bool)> {
         if let Rvalue::CallMethod { base, name, .. } = value
             && self.is_self(base)
         {

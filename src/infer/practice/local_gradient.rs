@@ -235,7 +235,7 @@ fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<
     }
     // A head that computes a loss of the labels of its batch.
     let head = ["lm", "vocab", "head", "embed"].iter().any(|w| weight.to_lowercase().contains(w))
-        || near::code(view, view.func.span).contains("lm_head");
+        || view.code().contains("lm_head");
     let labels =
         view.func.params.iter().any(|p| matches!(p.name.as_str(), "labels" | "target" | "targets" | "shift_labels"));
     (head && labels).then_some(None)

@@ -15,8 +15,7 @@ const COPIES: &[&str] =
 
 /// `all_reduce(x.contiguous())`: the sum is written to a copy.
 pub fn copies(view: &View<'_>, out: &mut Found) {
-    for step in 0..view.steps.len() {
-        let Some(call) = view.value(step).and_then(|v| view.collective(v)) else { continue };
+    for (step, call) in view.collectives() {
         let written = match call.rule.form {
             Form::InPlace => call.input,
             Form::IntoOutput => call.output,
@@ -31,10 +30,10 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
         if !COPIES.contains(&name.as_str()) || is_fresh(&view.expr(base)) {
             continue;
         }
-        if !is_read_later(view, &view.expr(base), step) {
+        if !is_read_later(view, &view.expr(base), *step) {
             continue;
         }
-        let (Some(original), id) = (Some(view.part(view.steps[*made].id, 0)), view.steps[step].id) else { continue };
+        let (Some(original), id) = (Some(view.part(view.steps[*made].id, 0)), view.steps[*step].id) else { continue };
         let practice = Practice::LostCopy { collective: last(&call.rule.name), method: name.clone(), original };
         out.push((view.place(id), practice));
     }
@@ -52,13 +51,13 @@ fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
 
 /// `reduce_from_region(x)` as a statement: the reduced value is thrown away.
 pub fn results(view: &View<'_>, out: &mut Found) {
-    for (i, step) in view.steps.iter().enumerate() {
-        let Stmt::Assign { dst, value } = step.stmt else { continue };
-        let Some(call) = view.collective(value) else { continue };
+    for (i, call) in view.collectives() {
+        let step = &view.steps[*i];
+        let Stmt::Assign { dst, .. } = step.stmt else { continue };
         let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer";
         let unused = view.func.locals[*dst].kind == LocalKind::Temp && readers(view, *dst) == 0;
         let fresh = call.input.is_none_or(|o| is_fresh(&view.expr(o)) || is_factory(&view.through(o)));
-        if pure && unused && !fresh && view.defs(*dst) == [i] {
+        if pure && unused && !fresh && view.defs(*dst) == [*i] {
             let practice = Practice::UnusedResult { collective: last(&call.rule.name) };
             out.push((view.place(step.id), practice));
         }

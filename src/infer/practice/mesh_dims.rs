@@ -171,7 +171,7 @@ fn parameter(view: &View<'_>, local: LocalId) -> Option<(usize, Option<Place>)> 
     if !view.is_param(local) || !view.defs(local).is_empty() {
         return None;
     }
-    let code = near::code(view, view.func.span);
+    let code = view.code();
     let name = view.local_name(local).to_lowercase();
     if [".ndim", "mesh_dim_names", "len(", ".mesh.dim", "isinstance"].iter().any(|w| code.contains(w)) {
         return None;

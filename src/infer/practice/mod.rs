@@ -51,30 +51,34 @@ use view::View;
 /// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;
 
-/// The checks of single functions.
-const OF_FUNCTIONS: &[fn(&View<'_>, &mut Found)] = &[
-    lost::copies,
-    lost::results,
-    switch::group_choices,
-    local_gradient::bare,
-    local_map::regions,
-    local_map::styles,
-    mesh_dims::counts,
-    shard_dim::dims,
-    unreduced_step::steps,
-    unreduced_step::narrow,
-    own_group::left_out,
-    own_group::global_rank,
-    own_group::other_size,
-    own_group::counted_again,
-    factor::inner_mesh,
-    factor::mean_not_undone,
-    factor::auxiliary,
-    factor::whatever_the_flag,
-    nones::inverted,
-    handles::unwaited,
-    counts::local_counts,
-    ranks::some_ranks,
+/// A check of single functions.
+type OfFunction = fn(&View<'_>, &mut Found);
+
+/// The checks of single functions. The text of the file, in lowercase, holds one of the words if the check has anything to say of it;
+/// without words it may always have.
+const OF_FUNCTIONS: &[(&[&str], OfFunction)] = &[
+    (&[], lost::copies),
+    (&[], lost::results),
+    (&[], switch::group_choices),
+    (&["to_local", "full_tensor"], local_gradient::bare),
+    (&[], local_map::regions),
+    (&[], local_map::styles),
+    (&[], mesh_dims::counts),
+    (&["all_gather_tensor", "reduce_scatter_tensor", "from_local"], shard_dim::dims),
+    (&[], unreduced_step::steps),
+    (&[], unreduced_step::narrow),
+    (&[], own_group::left_out),
+    (&[], own_group::global_rank),
+    (&[], own_group::other_size),
+    (&[], own_group::counted_again),
+    (&["fully_shard"], factor::inner_mesh),
+    (&["reduction="], factor::mean_not_undone),
+    (&[], factor::auxiliary),
+    (&[], factor::whatever_the_flag),
+    (&[], nones::inverted),
+    (&[], handles::unwaited),
+    (&[], counts::local_counts),
+    (&[], ranks::some_ranks),
 ];
 
 /// The checks of single classes, which look at the whole project.
@@ -90,7 +94,8 @@ const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
 ];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[fn(&Lint<'_>, &View<'_>, &mut Found)] = &[cut::cuts, order::order, data_sum::steps, gate::gates];
+const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] =
+    &[cut::cuts, order::order, data_sum::steps, gate::gates];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];
@@ -125,43 +130,46 @@ impl<'a> Lint<'a> {
     }
 }
 
-/// Everything found in a project, in the order of its modules. `told`: what execution has found.
-pub fn practice(
-    project: &Project,
-    rules: &RuleBook,
-    files: &Files,
-    settings: &Settings,
-    told: &[Finding],
-) -> Vec<Finding> {
-    let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let scanned: Vec<(Found, switch::Reads, marks::Marks)> =
-        modules.par_iter().map(|m| of_functions(project, rules, files, *m)).collect();
-    let mut lint = Lint {
-        project,
-        rules,
-        files,
-        settings,
-        reducers: &settings.reducers,
-        reads: switch::Reads::default(),
-        marks: marks::Marks::default(),
-    };
-    let mut found = Vec::new();
-    for (one, reads, marks) in scanned {
-        found.push(one);
-        lint.reads = lint.reads.join(reads);
-        lint.marks = lint.marks.join(marks);
+/// Everything found in a project without execution, in the order of its modules.
+pub struct Practices<'a> {
+    lint: Lint<'a>,
+    found: Found,
+}
+
+impl<'a> Practices<'a> {
+    pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, settings: &'a Settings) -> Practices<'a> {
+        let modules: Vec<ModuleId> = project.modules.ids().collect();
+        let scanned: Vec<(Found, switch::Reads, marks::Marks)> =
+            modules.par_iter().map(|m| of_functions(project, rules, files, *m)).collect();
+        let mut lint = Lint {
+            project,
+            rules,
+            files,
+            settings,
+            reducers: &settings.reducers,
+            reads: switch::Reads::default(),
+            marks: marks::Marks::default(),
+        };
+        let mut found = Vec::new();
+        for (one, reads, marks) in scanned {
+            found.extend(one);
+            lint.reads = lint.reads.join(reads);
+            lint.marks = lint.marks.join(marks);
+        }
+        let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
+        found.extend(of_classes.into_iter().flatten());
+        for (module, m) in project.modules.iter_enumerated() {
+            m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut found));
+        }
+        Practices { lint, found }
     }
-    let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
-    found.extend(of_classes);
-    let mut all: Vec<Finding> =
-        found.into_iter().flatten().map(|(place, practice)| finding(place, FindingKind::Practice(practice))).collect();
-    let mut guards = Vec::new();
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut guards));
+
+    /// The findings. `told`: what execution has found.
+    pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
+        let arities = arities(&self.lint, told);
+        let found = self.found.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice)));
+        found.chain(arities).collect()
     }
-    all.extend(guards.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice))));
-    all.extend(arities(&lint, told));
-    all
 }
 
 fn of_functions(
@@ -171,6 +179,9 @@ fn of_functions(
     module: ModuleId,
 ) -> (Found, switch::Reads, marks::Marks) {
     let (mut out, mut reads, mut marks) = (Vec::new(), switch::Reads::default(), marks::Marks::default());
+    let text = files[project.file(module)].text.to_lowercase();
+    let asked = |words: &[&str]| words.is_empty() || words.iter().any(|w| text.contains(w));
+    let checks: Vec<OfFunction> = OF_FUNCTIONS.iter().filter(|(words, _)| asked(words)).map(|(_, c)| *c).collect();
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
@@ -178,7 +189,7 @@ fn of_functions(
         let view = View::new(project, rules, files, FuncRef { module, func });
         reads.add(&view);
         marks.add(&view);
-        for check in OF_FUNCTIONS {
+        for check in &checks {
             check(&view, &mut out);
         }
     }

@@ -78,6 +78,9 @@ pub fn notes(view: &View<'_>) -> Vec<Note> {
 /// The text of a function without comments and strings of several lines, in lowercase.
 pub fn code(view: &View<'_>, span: Span) -> String {
     let text = view.files[view.project.file(view.at.module)].slice(span);
+    if !text.bytes().any(|b| matches!(b, b'#' | b'\r')) {
+        return text.strip_suffix('\n').unwrap_or(text).to_lowercase();
+    }
     let lines = text.lines().map(|line| match comment_start(line) {
         Some(at) => &line[..at],
         None => line,

@@ -7,7 +7,7 @@ use super::found::Practice;
 use super::view::{Guard, View};
 use crate::ir::{CmpOp, LocalKind, Operand, Rvalue, Stmt, StmtId, UnOp};
 use crate::source::{Name, Place};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of one condition: its subject, the first use of it, the first collective behind it.
 struct Behind {
@@ -19,8 +19,14 @@ struct Behind {
 /// Collectives that only run where their subject is None.
 pub fn inverted(view: &View<'_>, out: &mut Found) {
     let mut seen: BTreeMap<StmtId, Behind> = BTreeMap::new();
+    // Only conditions around some collective matter.
+    let communicating = (0..view.steps.len()).filter(|i| collective(view, *i).is_some());
+    let asked: BTreeSet<StmtId> = communicating.flat_map(|i| view.steps[i].guards.iter().map(|g| g.at)).collect();
+    if asked.is_empty() {
+        return;
+    }
     for i in 0..view.steps.len() {
-        for guard in &view.steps[i].guards {
+        for guard in view.steps[i].guards.iter().filter(|g| asked.contains(&g.at)) {
             let Some(subject) = none_if(&view.expr(guard.test), guard.holds).filter(|s| is_plain(view, s)) else {
                 continue;
             };

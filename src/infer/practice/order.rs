@@ -27,7 +27,7 @@ struct Event {
     what: What,
 }
 
-pub fn order(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
+pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let text = view.text(view.spot(view.func.span));
     if !text.contains("backward(") || view.func.name == "backward" {
         return;
@@ -74,7 +74,7 @@ pub fn order(lint: &Lint<'_>, view: &View<'_>, out: &mut Found) {
 fn why(view: &View<'_>, before: &[&Event], reduce: &Event) -> Option<(Late, Place)> {
     let chained = |e: &Event| {
         let (a, b) = (&view.steps[e.at].guards, &view.steps[reduce.at].guards);
-        a.iter().zip(b).all(|(x, y)| x.at == y.at && x.holds == y.holds)
+        a.iter().zip(b.iter()).all(|(x, y)| x.at == y.at && x.holds == y.holds)
     };
     let optimizers: Vec<&Expr> = before
         .iter()
@@ -137,7 +137,7 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     }
 }
 
-fn is_named(view: &View<'_>, value: &Rvalue, wanted: &str) -> bool {
+fn is_named<'a>(view: &View<'a>, value: &'a Rvalue, wanted: &str) -> bool {
     match value {
         Rvalue::CallMethod { name, .. } => name == wanted,
         other => view.callee(other).is_some_and(|p| p.ends_with(wanted)),
@@ -197,7 +197,7 @@ fn appended(view: &View<'_>, list: LocalId, depth: usize) -> Option<Place> {
 }
 
 /// The function of the project that a call calls.
-fn helper(lint: &Lint<'_>, view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
+fn helper<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<FuncRef> {
     if let Rvalue::CallMethod { base: Operand::Local(base), name, .. } = value
         && view.local_name(*base) == "self"
     {

@@ -6,15 +6,15 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
-use super::view::View;
+use super::view::{CollectiveCall, View};
 use crate::ir::{ArgKind, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
 
 /// `scatter_to_sequence_parallel_region(x)` in a class with `self.tp_group`.
 pub fn left_out(view: &View<'_>, out: &mut Found) {
-    for (i, step) in view.steps.iter().enumerate() {
-        let Some(call) = view.value(i).and_then(|v| view.collective(v)) else { continue };
+    for (i, call) in view.collectives() {
+        let (i, step) = (*i, &view.steps[*i]);
         if call.rule.group.is_none() || call.rule.default_group.is_empty() || call.rule.op == "layer" {
             continue;
         }
@@ -91,9 +91,12 @@ fn unread(view: &View<'_>) -> Option<(Name, Place)> {
         return None;
     }
     let wanted = ["mesh_dim", "group", "process_group", "pg", "mesh", "device_mesh"];
-    let all = wanted
-        .iter()
-        .filter_map(|w| view.func.params.iter().find(|p| p.name == *w || p.name.ends_with(&format!("_{w}"))));
+    let all = wanted.iter().filter_map(|w| {
+        view.func
+            .params
+            .iter()
+            .find(|p| p.name.strip_suffix(w).is_some_and(|rest| rest.is_empty() || rest.ends_with('_')))
+    });
     let unread: Vec<_> = all.filter(|p| !view.is_read(p.local)).collect();
     // A mesh without its dim, or the dim without its mesh, is read for another purpose.
     let found = unread.first()?;
@@ -138,8 +141,8 @@ type Axes = Vec<Name>;
 
 /// A value is divided by the size of one group and summed over another.
 pub fn other_size(view: &View<'_>, out: &mut Found) {
-    for (i, step) in view.steps.iter().enumerate() {
-        let Some(call) = view.value(i).and_then(|v| view.collective(v)) else { continue };
+    for (i, call) in view.collectives() {
+        let (i, step) = (*i, &view.steps[*i]);
         if call.rule.op != "all_reduce" || call.rule.form != crate::rules::Form::InPlace {
             continue;
         }
@@ -258,7 +261,13 @@ const DATA_SIZES: &[&str] =
 
 /// A count summed over all ranks, then scaled with the number of data-parallel ranks, where ranks of another axis count the same.
 pub fn counted_again(view: &View<'_>, out: &mut Found) {
-    let code = near::code(view, view.func.span);
+    let sums = |call: &CollectiveCall<'_>| {
+        call.rule.op == "all_reduce" && call.group.is_none() && call.rule.default_group.is_empty()
+    };
+    if !view.collectives().iter().any(|(_, call)| sums(call)) {
+        return;
+    }
+    let code = view.code();
     let other = ["tensor-parallel", "tensor parallel", "tp rank", "model-parallel", "model parallel"];
     let noted =
         near::notes(view).into_iter().find(|n| other.iter().any(|w| n.text.contains(w)) && n.text.contains("same"));
@@ -269,9 +278,7 @@ pub fn counted_again(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Some(value) = view.value(i) else { continue };
         if let Some(call) = view.collective(value)
-            && call.rule.op == "all_reduce"
-            && call.group.is_none()
-            && call.rule.default_group.is_empty()
+            && sums(&call)
             && let Some(input) = call.input
         {
             let expr = view.expr(input);

@@ -40,9 +40,10 @@ impl<'a> Raw<'a> {
 /// The raw communication that an operation is.
 pub fn raw<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Raw<'a>> {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-    let path = view.callee(value)?;
+    let (path, rule) = view.ruled(value)?;
+    let rule = rule?;
     let name = super::lost::last(&path);
-    match view.rules.get(&path)? {
+    match rule {
         Entry::Collective(rule) if !rule.differentiable && rule.args.index("async_op").is_some() => {
             let call = view.collective(value)?;
             let buffer = match rule.form {

@@ -282,7 +282,7 @@ pub fn over_parameters(iter: &Expr) -> bool {
 }
 
 /// Whether an operation sums a gradient over a group, or registers a hook.
-fn sums_gradient(view: &View<'_>, value: &Rvalue) -> bool {
+fn sums_gradient<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
     match view.collective(value) {
         Some(call) => {
             matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter")

@@ -23,7 +23,7 @@ const KEEPS: &[&str] =
     &["contiguous", "to", "float", "half", "bfloat16", "clone", "detach", "type", "cuda", "requires_grad_"];
 
 pub fn dims(view: &View<'_>, out: &mut Found) {
-    let text = near::code(view, view.func.span);
+    let text = view.code();
     if !text.contains("all_gather_tensor") && !text.contains("reduce_scatter_tensor") && !text.contains("from_local") {
         return;
     }

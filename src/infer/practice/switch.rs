@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{ArgKind, Const, FuncKind, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, Block, Const, FuncKind, LocalKind, Node, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -29,6 +29,12 @@ const SWITCHES: &[&str] = &[
     "input_is_parallel",
 ];
 
+/// Each switch has one of these words.
+const WORDS: &[&str] = &["parallel", "reduce", "dgrad", "gather_output", "p_mode"];
+
+/// The length of the shortest switch.
+const SHORTEST: usize = 5;
+
 /// Ends of names that are no switches.
 const NO_SWITCHES: &[&str] =
     &["_group", "_rank", "_ranks", "_mesh", "_stream", "_handle", "_op", "_func", "_fn", "_cls", "_time"];
@@ -37,7 +43,11 @@ const NO_SWITCHES: &[&str] =
 const CONFIGS: &[&str] = &["config", "cfg", "args", "conf"];
 
 fn is_switch(name: &str) -> bool {
-    SWITCHES.iter().any(|s| name.contains(s)) && !NO_SWITCHES.iter().any(|e| name.ends_with(e))
+    // Most names are shorter than any switch, or have none of the words that switches are made of.
+    name.len() >= SHORTEST
+        && WORDS.iter().any(|w| name.contains(w))
+        && SWITCHES.iter().any(|s| name.contains(s))
+        && !NO_SWITCHES.iter().any(|e| name.ends_with(e))
 }
 
 /// Attributes that some function of a project reads, however.
@@ -80,10 +90,31 @@ impl Reads {
     }
 }
 
+/// Whether a statement, or one inside it, stores an attribute that is named like a switch.
+fn stores_switch(node: &Node) -> bool {
+    let any = |block: &Block| block.iter().any(stores_switch);
+    match &node.stmt {
+        Stmt::SetAttr { name, .. } => is_switch(name),
+        Stmt::If { then, orelse, .. } => any(then) || any(orelse),
+        Stmt::For { body, orelse, .. } => any(body) || any(orelse),
+        Stmt::While { head, body, orelse, .. } => any(head) || any(body) || any(orelse),
+        Stmt::With { body, .. } => any(body),
+        Stmt::Try { body, handlers, orelse, finally } => {
+            any(body) || handlers.iter().any(any) || any(orelse) || any(finally)
+        }
+        _ => false,
+    }
+}
+
 /// Attributes of a class, or of the context of an autograd function, that nothing reads.
 pub fn stored(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     let definition = lint.project.class(class);
     if !lint.may_be_complete(class) {
+        return;
+    }
+    let maker = if lint.is_autograd(class) { "forward" } else { "__init__" };
+    let Some((_, made)) = definition.methods.iter().find(|(n, _)| n == maker) else { return };
+    if !lint.project.modules[class.module].ir.funcs[*made].body.iter().any(stores_switch) {
         return;
     }
     let methods: Vec<(Name, View<'_>)> = definition
@@ -91,7 +122,6 @@ pub fn stored(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         .iter()
         .map(|(n, f)| (n.clone(), lint.view(FuncRef { module: class.module, func: *f })))
         .collect();
-    let maker = if lint.is_autograd(class) { "forward" } else { "__init__" };
     let Some((_, init)) = methods.iter().find(|(n, _)| n == maker) else { return };
     let Some(receiver) = init.func.params.first() else { return };
     for step in 0..init.steps.len() {
@@ -186,7 +216,7 @@ fn communication(view: &View<'_>, init: &View<'_>) -> Vec<Place> {
             continue;
         }
         let mut deciding = Vec::new();
-        for guard in &view.steps[step].guards {
+        for guard in view.steps[step].guards.iter() {
             match guard.test {
                 Operand::Local(local) if !view.is_temp(*local) => {
                     deciding.extend(view.defs(*local).iter().map(|d| view.place(view.steps[*d].id)));
@@ -210,7 +240,7 @@ fn stores(init: &View<'_>, attr: &Name) -> Vec<Place> {
 }
 
 /// A collective, or something that is given a group to communicate over.
-fn communicates(view: &View<'_>, value: &Rvalue) -> bool {
+fn communicates<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
     if view.collective(value).is_some() {
         return true;
     }

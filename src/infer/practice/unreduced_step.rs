@@ -65,7 +65,7 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
     let code = match view.func.kind {
         // The functions of a module are no part of its own run.
         FuncKind::Module => own_code(view),
-        _ => near::code(view, view.func.span),
+        _ => view.code().to_string(),
     };
     if !code.contains(".step(") || !SPLITS.iter().any(|w| code.contains(w)) || SUMS.iter().any(|w| code_calls(&code, w))
     {
@@ -87,7 +87,7 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
 /// The code of a module without its functions and classes.
 fn own_code(view: &View<'_>) -> String {
     let ir = &view.project.modules[view.at.module].ir;
-    let mut text = near::code(view, view.func.span);
+    let mut text = view.code().to_string();
     for f in ir.funcs.iter().filter(|f| f.kind == FuncKind::Function && f.parent.is_some_and(|p| p.index() == 0)) {
         text = text.replace(&near::code(view, f.span), "");
     }

@@ -5,8 +5,11 @@ use super::expr::Expr;
 use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
-use crate::source::{Files, Name, Place, Span};
+use crate::source::{Files, Idx, Name, Place, Span};
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A condition that holds where a step is executed.
@@ -23,12 +26,12 @@ pub struct Guard<'a> {
 pub struct Step<'a> {
     pub id: StmtId,
     pub stmt: &'a Stmt,
-    /// Outermost first; those after an early exit as well.
-    pub guards: Vec<Guard<'a>>,
+    /// Outermost first; those after an early exit as well. Steps side by side share these lists.
+    pub guards: Rc<Vec<Guard<'a>>>,
     /// Indices of the steps of the loops around it, outermost first.
-    pub loops: Vec<usize>,
+    pub loops: Rc<Vec<usize>>,
     /// Context managers around it.
-    pub contexts: Vec<&'a Operand>,
+    pub contexts: Rc<Vec<&'a Operand>>,
 }
 
 /// A function, flattened.
@@ -39,9 +42,18 @@ pub struct View<'a> {
     pub at: FuncRef,
     pub func: &'a Func,
     pub steps: Vec<Step<'a>>,
-    /// Steps that bind a local, in order.
-    defs: FxHashMap<LocalId, Vec<usize>>,
+    /// Steps that bind each local, in order.
+    defs: Vec<SmallVec<[usize; 2]>>,
+    /// Steps that are collectives, once somebody asked.
+    collectives: OnceCell<Vec<(usize, CollectiveCall<'a>)>>,
+    /// What calls call, with the rule for it, of those that somebody asked for.
+    callees: RefCell<FxHashMap<*const Rvalue, Callee<'a>>>,
+    /// The text without comments, once somebody asked.
+    code: OnceCell<String>,
 }
+
+/// What a call calls, and the rule for it.
+type Callee<'a> = Option<(Name, Option<&'a Entry>)>;
 
 /// The collective that a call is, with its arguments by role.
 pub struct CollectiveCall<'a> {
@@ -56,12 +68,23 @@ pub struct CollectiveCall<'a> {
 impl<'a> View<'a> {
     pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, at: FuncRef) -> View<'a> {
         let func = project.func(at);
-        let mut view = View { project, rules, files, at, func, steps: Vec::new(), defs: FxHashMap::default() };
+        let mut view = View {
+            project,
+            rules,
+            files,
+            at,
+            func,
+            steps: Vec::with_capacity(func.spans.len()),
+            defs: vec![SmallVec::new(); func.locals.len()],
+            collectives: OnceCell::new(),
+            callees: RefCell::default(),
+            code: OnceCell::new(),
+        };
         let mut around = Around::default();
         view.block(&func.body, &mut around);
         for (i, step) in view.steps.iter().enumerate() {
             for local in bound(step.stmt) {
-                view.defs.entry(local).or_default().push(i);
+                view.defs[local.index()].push(i);
             }
         }
         view
@@ -73,16 +96,18 @@ impl<'a> View<'a> {
             self.node(node, around);
             if let Stmt::If { test, then, orelse } = &node.stmt {
                 match (leaves(then), leaves(orelse)) {
-                    (true, false) => around.guards.push(Guard { test, holds: false, at: node.id }),
-                    (false, true) => around.guards.push(Guard { test, holds: true, at: node.id }),
+                    (true, false) => Rc::make_mut(&mut around.guards).push(Guard { test, holds: false, at: node.id }),
+                    (false, true) => Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id }),
                     _ => {}
                 }
             }
             if let Stmt::Assert { test } = &node.stmt {
-                around.guards.push(Guard { test, holds: true, at: node.id });
+                Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id });
             }
         }
-        around.guards.truncate(guards);
+        if around.guards.len() > guards {
+            Rc::make_mut(&mut around.guards).truncate(guards);
+        }
     }
 
     fn node(&mut self, node: &'a Node, around: &mut Around<'a>) {
@@ -97,28 +122,28 @@ impl<'a> View<'a> {
         match &node.stmt {
             Stmt::If { test, then, orelse } => {
                 for (branch, holds) in [(then, true), (orelse, false)] {
-                    around.guards.push(Guard { test, holds, at: node.id });
+                    Rc::make_mut(&mut around.guards).push(Guard { test, holds, at: node.id });
                     self.block(branch, around);
-                    around.guards.pop();
+                    Rc::make_mut(&mut around.guards).pop();
                 }
             }
             Stmt::For { body, orelse, .. } => {
-                around.loops.push(index);
+                Rc::make_mut(&mut around.loops).push(index);
                 self.block(body, around);
-                around.loops.pop();
+                Rc::make_mut(&mut around.loops).pop();
                 self.block(orelse, around);
             }
             Stmt::While { head, body, orelse, .. } => {
-                around.loops.push(index);
+                Rc::make_mut(&mut around.loops).push(index);
                 self.block(head, around);
                 self.block(body, around);
-                around.loops.pop();
+                Rc::make_mut(&mut around.loops).pop();
                 self.block(orelse, around);
             }
             Stmt::With { context, body, .. } => {
-                around.contexts.push(context);
+                Rc::make_mut(&mut around.contexts).push(context);
                 self.block(body, around);
-                around.contexts.pop();
+                Rc::make_mut(&mut around.contexts).pop();
             }
             Stmt::Try { body, handlers, orelse, finally } => {
                 for b in [body].into_iter().chain(handlers).chain([orelse, finally]) {
@@ -151,7 +176,7 @@ impl<'a> View<'a> {
 
     /// Steps that bind a local, in order of the text.
     pub fn defs(&self, local: LocalId) -> &[usize] {
-        self.defs.get(&local).map_or(&[], Vec::as_slice)
+        &self.defs[local.index()]
     }
 
     pub fn is_temp(&self, local: LocalId) -> bool {
@@ -167,7 +192,7 @@ impl<'a> View<'a> {
     }
 
     /// The locals that a step binds.
-    pub fn binds(&self, step: usize) -> Vec<LocalId> {
+    pub fn binds(&self, step: usize) -> Bound {
         bound(self.steps[step].stmt)
     }
 
@@ -331,7 +356,28 @@ impl<'a> View<'a> {
     }
 
     /// The qualified path that a call calls: of a function of a module, or `.name` of a method.
-    pub fn callee(&self, value: &Rvalue) -> Option<Name> {
+    pub fn callee(&self, value: &'a Rvalue) -> Option<Name> {
+        self.ruled(value).map(|(path, _)| path)
+    }
+
+    /// The same, with the rule for it.
+    pub fn ruled(&self, value: &'a Rvalue) -> Callee<'a> {
+        if !matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. }) {
+            return None;
+        }
+        let key = std::ptr::from_ref(value);
+        if let Some(known) = self.callees.borrow().get(&key) {
+            return known.clone();
+        }
+        let callee = self.called(value).map(|path| {
+            let rule = self.rules.get(&path);
+            (path, rule)
+        });
+        self.callees.borrow_mut().insert(key, callee.clone());
+        callee
+    }
+
+    fn called(&self, value: &Rvalue) -> Option<Name> {
         match value {
             Rvalue::Call { callee, .. } => match self.through(callee) {
                 Expr::Path(path) => Some(path),
@@ -345,11 +391,15 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The text of the function without comments, in lowercase.
+    pub fn code(&self) -> &str {
+        self.code.get_or_init(|| super::near::code(self, self.func.span))
+    }
+
     /// The collective that an operation is.
     pub fn collective(&self, value: &'a Rvalue) -> Option<CollectiveCall<'a>> {
-        let path = self.callee(value)?;
+        let (_, Some(Entry::Collective(rule))) = self.ruled(value)? else { return None };
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-        let Some(Entry::Collective(rule)) = self.rules.get(&path) else { return None };
         if args.iter().any(|a| matches!(a.kind, crate::ir::ArgKind::Star | crate::ir::ArgKind::DoubleStar)) {
             return None;
         }
@@ -371,6 +421,12 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The steps that are collectives, in order.
+    pub fn collectives(&self) -> &[(usize, CollectiveCall<'a>)] {
+        let call = |step| Some((step, self.collective(self.value(step)?)?));
+        self.collectives.get_or_init(|| (0..self.steps.len()).filter_map(call).collect())
+    }
+
     /// The argument of a call by keyword or position.
     pub fn argument(&self, args: &'a [Arg], position: usize, keyword: &str) -> Option<&'a Operand> {
         let named = args.iter().find(|a| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == keyword));
@@ -379,7 +435,7 @@ impl<'a> View<'a> {
     }
 
     /// Every operand that a step reads.
-    pub fn reads(&self, step: usize) -> Vec<&'a Operand> {
+    pub fn reads(&self, step: usize) -> SmallVec<[&'a Operand; 4]> {
         super::expr::operands(self.steps[step].stmt)
     }
 
@@ -404,9 +460,9 @@ impl<'a> View<'a> {
 
 #[derive(Default)]
 struct Around<'a> {
-    guards: Vec<Guard<'a>>,
-    loops: Vec<usize>,
-    contexts: Vec<&'a Operand>,
+    guards: Rc<Vec<Guard<'a>>>,
+    loops: Rc<Vec<usize>>,
+    contexts: Rc<Vec<&'a Operand>>,
 }
 
 /// Whether a block always leaves the block around it.
@@ -414,16 +470,19 @@ fn leaves(block: &Block) -> bool {
     matches!(block.last().map(|n| &n.stmt), Some(Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
 }
 
+/// The locals of one statement.
+type Bound = SmallVec<[LocalId; 2]>;
+
 /// The locals that a statement binds.
-fn bound(stmt: &Stmt) -> Vec<LocalId> {
+fn bound(stmt: &Stmt) -> Bound {
     match stmt {
         Stmt::Assign { dst, .. }
         | Stmt::For { dst, .. }
         | Stmt::Def { dst, .. }
         | Stmt::Class { dst, .. }
-        | Stmt::Import { dst, .. } => vec![*dst],
+        | Stmt::Import { dst, .. } => smallvec![*dst],
         Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after).copied().collect(),
         Stmt::With { bind, .. } => bind.iter().copied().collect(),
-        _ => Vec::new(),
+        _ => SmallVec::new(),
     }
 }
