@@ -182,7 +182,10 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
 fn reduced(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     let [piece] = call.pieces else { return Ok(Placed::Unknown) };
     let (Some(shard), rank) = (piece.shard, piece.shape.rank()) else { return Ok(Placed::Whole) };
-    let Some(dims) = whole::dims_given(call, "dim", rank, true) else { return Ok(Placed::Unknown) };
+    let Some(mut dims) = whole::dims_given(call, "dim", rank, true) else { return Ok(Placed::Unknown) };
+    // The same dim twice is refused by torch.
+    dims.sort_unstable();
+    dims.dedup();
     if dims.contains(&shard) {
         return match call.rule.pending {
             Some(Reduction::Sum) => Ok(Placed::Pending),

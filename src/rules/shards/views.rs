@@ -192,6 +192,9 @@ fn flattened(call: &ShardCall<'_>, piece: &Piece, shard: usize) -> Result<Placed
     let rank = piece.shape.rank();
     let bound = |name: &str, default: i64| normalize_dim(int(call, name).unwrap_or(default), rank);
     let (Some(start), Some(end)) = (bound("start_dim", 0), bound("end_dim", -1)) else { return Ok(Placed::Unknown) };
+    if start > end {
+        return Ok(Placed::Unknown);
+    }
     if shard < start {
         return Ok(Placed::Split(shard));
     }
