@@ -13,7 +13,7 @@ use super::ops::OpCall;
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::shapes::ShapeRule;
-use crate::rules::shards::{Index, Piece, Placed, Reduction, Refusal, ShardCall, propagate};
+use crate::rules::shards::{ASSUMED_RANK, Index, Piece, Placed, Reduction, Refusal, ShardCall, propagate};
 use crate::source::Name;
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType};
 use std::sync::Arc;
@@ -133,6 +133,7 @@ impl Machine<'_> {
                 let shards = ShardCall { rule: call.rule, given: &given, pieces: &pieces, index: &index, runtime };
                 match propagate(&shards) {
                     Ok(Placed::Split(dim)) => state.shard = i8::try_from(dim).ok(),
+                    Ok(Placed::FromEnd(dim)) => state.shard = i8::try_from(dim).ok().map(|d: i8| -d),
                     Ok(Placed::Pending) => state = self.pending(id, state),
                     Ok(Placed::Whole) => {}
                     Ok(Placed::Unknown) => lost = true,
@@ -315,11 +316,11 @@ impl Machine<'_> {
 
 fn piece(param: usize, t: &TensorType, axis: &Axis, runtime: bool) -> Piece {
     // In ordinary code a tensor of unknown rank is taken to have dims between those counted from the start and those from the end.
-    let assumed = if runtime { 0 } else { super::limits::ASSUMED_RANK };
-    let unknown = t.shape.is_none() && runtime;
+    let assumed = if runtime { 0 } else { ASSUMED_RANK };
+    let unknown = t.shape.is_none();
     let shape = t.shape.clone().unwrap_or_else(|| Shape(vec![None; assumed]));
     let split = t.local.get(axis).shard.map(i64::from);
-    let shard = match unknown {
+    let shard = match unknown && runtime {
         true => split.and_then(|d| usize::try_from(d).ok()),
         false => split.and_then(|d| crate::types::normalize_dim(d, shape.rank())),
     };

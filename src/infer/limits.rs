@@ -36,6 +36,3 @@ pub const DERIVATION_STEPS: u64 = 3_000;
 pub const MAX_EXPR_DEPTH: usize = 24;
 /// Places that sum gradients shown with one finding.
 pub const MAX_REDUCERS_SHOWN: usize = 3;
-
-/// The rank of a tensor of which none is known, where split dims are followed in ordinary code: more than any program counts.
-pub const ASSUMED_RANK: usize = 16;

@@ -56,3 +56,16 @@ fn a_mode_that_there_is_not_is_named() {
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.err.contains("did you mean `data-parallel`?"), "{ran:?}");
 }
+
+#[test]
+fn global_follows_split_dims_without_ranks() {
+    let session = Session::new();
+    session.write("spmd-check.toml", "global = true\n[mesh]\ndp = 2\ntp = 4\n");
+    let source = "import torch.nn.functional as F\n\n\n\
+                  # spmd: x: {dp: S(0), tp: R}, w: {dp: R, tp: S(0)}, v: {dp: R, tp: S(1)}\n\
+                  def mlp(x, w, v):\n    h = F.gelu(F.linear(x, w))\n    return F.linear(h, v)\n";
+    session.write("mlp.py", source);
+    let ran = session.run(&["types", "--variables", "mlp.py"]);
+    assert!(ran.out.contains("mlp.py:6: mlp: h: {dp: S(0), tp: S(-1)}"), "{ran:?}");
+    assert!(ran.out.contains("mlp: return: {dp: S(0), tp: P}"), "{ran:?}");
+}

@@ -2,7 +2,7 @@
 //! operations, which are the notation `..., ... -> ...`. In: a call. Out: where the split dim goes. Never: sizes beyond "is it one".
 //! Source: DESIGN.md section 4 and 8; `rules/README.md`, key `dims`. Next: `views.rs`.
 
-use super::{Piece, Placed, Refusal, ShardCall};
+use super::{ASSUMED_RANK, Piece, Placed, Refusal, ShardCall};
 use crate::rules::shapes::Given;
 
 /// The name of a dim.
@@ -91,18 +91,26 @@ pub(super) fn elementwise(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
 
 /// `adds`: a term without a contracted dim is added to the product of the others.
 fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term, adds: bool) -> Result<Placed, Refusal> {
-    if pieces.iter().any(|p| p.unknown) {
+    if pieces.iter().any(|p| p.unknown && p.shape.rank() == 0) {
         return Ok(Placed::Unknown);
     }
     let mut labels = Vec::new();
+    let mut shards = vec![None; pieces.len()];
     for (at, term) in order.iter().zip(terms) {
-        match term.labels(pieces[*at].shape.rank(), output) {
+        let piece = &pieces[*at];
+        // A term without `...` says the rank of an operand of which none is known.
+        let closed = piece.unknown && !term.open;
+        let rank = if closed { term.letters.len() } else { piece.shape.rank() };
+        shards[*at] = match piece.shard {
+            Some(dim) if closed && piece.counts_from_end() => (dim + rank).checked_sub(piece.shape.rank()),
+            shard => shard,
+        };
+        match term.labels(rank, output) {
             Some(found) => labels.push((*at, found)),
             None => return Ok(Placed::Unknown),
         }
     }
-    let split: Vec<(usize, &Label)> =
-        labels.iter().filter_map(|(at, l)| Some((*at, l.get(pieces[*at].shard?)?))).collect();
+    let split: Vec<(usize, &Label)> = labels.iter().filter_map(|(at, l)| Some((*at, l.get(shards[*at]?)?))).collect();
     let Some((_, label)) = split.first() else { return Ok(Placed::Unknown) };
     if let Some((other, _)) = split.iter().find(|(_, l)| l != label) {
         return Err(Refusal::OtherSplit(*other));
@@ -110,7 +118,7 @@ fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term, adds
     for (at, found) in &labels {
         let Some(dim) = found.iter().position(|l| l == *label) else { continue };
         let piece = &pieces[*at];
-        if piece.shard == Some(dim) || piece.broadcasts(dim) {
+        if shards[*at] == Some(dim) || piece.broadcasts(dim) {
             continue;
         }
         match piece.size(dim) {
@@ -133,7 +141,12 @@ fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term, adds
         }
     };
     if let Some(place) = place {
-        return Ok(Placed::Split(place));
+        let whole = if output.open { rank } else { 0 } + kept.len();
+        let assumed = labels.iter().any(|(at, found)| pieces[*at].unknown && found.len() == ASSUMED_RANK);
+        return Ok(match assumed && place >= ASSUMED_RANK / 2 {
+            true => Placed::FromEnd(whole - place),
+            false => Placed::Split(place),
+        });
     }
     let added = adds && terms.len() > 2 && labels.len() > 2 && labels.iter().any(|(_, found)| !found.contains(label));
     if added { Err(Refusal::AddedTerm) } else { Ok(Placed::Pending) }

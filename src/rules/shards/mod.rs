@@ -21,7 +21,8 @@ use crate::types::{Dim, Shape};
 pub struct Piece {
     /// The parameter that it was given for.
     pub param: usize,
-    /// The sizes on one rank; without dims where `unknown`.
+    /// The sizes on one rank. Where the rank is `unknown`: [`ASSUMED_RANK`] dims without sizes, those of the first half counted from
+    /// the start, the others from the end; none if nothing may be assumed.
     pub shape: Shape,
     /// Nothing is known of the shape.
     pub unknown: bool,
@@ -29,7 +30,14 @@ pub struct Piece {
     pub shard: Option<usize>,
 }
 
+/// The rank of a tensor of which none is known, where one has to be assumed: more than any program counts.
+pub const ASSUMED_RANK: usize = 16;
+
 impl Piece {
+    /// Whether the split dim is counted from the end of an unknown number.
+    fn counts_from_end(&self) -> bool {
+        self.unknown && self.shard.is_some_and(|d| d >= ASSUMED_RANK / 2)
+    }
     /// Whether a dim may be broadcast: it has one element, all of which every rank has.
     fn broadcasts(&self, dim: usize) -> bool {
         self.shard != Some(dim) && self.shape.0.get(dim) == Some(&Some(1))
@@ -73,6 +81,8 @@ pub struct ShardCall<'a> {
 pub enum Placed {
     /// Split on this dim.
     Split(usize),
+    /// Split on this dim from the end, 1 for the last, of a tensor of unknown rank.
+    FromEnd(usize),
     /// Every rank has all of it.
     Whole,
     /// Every rank has a term of the sum.
@@ -139,7 +149,7 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     if call.pieces.iter().all(|p| p.shard.is_none()) {
         return Ok(Placed::Whole);
     }
-    if call.pieces.iter().any(|p| p.unknown && p.shard.is_some()) {
+    if call.runtime && call.pieces.iter().any(|p| p.unknown && p.shard.is_some()) {
         return Ok(Placed::Unknown);
     }
     if whole::couples(call) {
@@ -150,7 +160,7 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         && rest.iter().all(|p| p.shard.is_none())
     {
         // A norm over the last dims: its weight and bias have no others.
-        return Ok(Placed::Split(shard));
+        return Ok(if first.counts_from_end() { Placed::FromEnd(ASSUMED_RANK - shard) } else { Placed::Split(shard) });
     }
     if let Some(dims) = &call.rule.dims {
         return labels::by_notation(call, dims);
@@ -166,6 +176,7 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
         | ShapeRule::OneHot => labels::elementwise(call),
         ShapeRule::ExpandAs if call.pieces.first().is_some_and(|p| p.shard.is_some()) => labels::elementwise(call),
         ShapeRule::ReduceOrBroadcast if call.pieces.len() > 1 => labels::elementwise(call),
+        _ if call.pieces.iter().any(Piece::counts_from_end) => Ok(Placed::Unknown),
         ShapeRule::Reduce | ShapeRule::ReduceOrBroadcast | ShapeRule::Scalar => reduced(call),
         ShapeRule::Loss => loss(call),
         ShapeRule::ClassLoss if !call.runtime => class_loss(call),
