@@ -16,6 +16,7 @@ mod coverage;
 mod exec;
 mod expr;
 mod external;
+pub mod dtensor;
 pub mod finding;
 pub mod formula;
 mod groups;
