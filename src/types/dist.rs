@@ -62,7 +62,9 @@ impl OnMesh {
         let mut local = LocalType::unknown();
         for (axis, placement) in self.axes() {
             if let Some(placement) = placement.filter(|_| !axis.is_variable()) {
-                local.set(axis, state(placement));
+                // What is equal on all ranks, and a distributed tensor knows it.
+                let whole = placement == Placement::Replicate;
+                local.set(axis, if whole { AxisState::new(AxisType::R) } else { state(placement) });
             }
         }
         local

@@ -9,7 +9,7 @@ use crate::infer::machine::Machine;
 use crate::infer::value::{ObjId, Value};
 use crate::plan::{Placement, Written};
 use crate::types::{
-    AxisState, AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, TensorType, Tri,
+    AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, TensorType, Tri,
     state_of_placement,
 };
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Machine<'_> {
         if let Some((_, t)) = &tensor {
             self.check_claim(call, t, &on);
         }
-        let whole = global_shape(shape, &on);
+        let whole = other_shape(shape, &on);
         self.on_mesh(on, known.map_or(Tri::Unknown, |t| t.grad), whole)
     }
 
@@ -143,7 +143,7 @@ impl Machine<'_> {
         }
         let mesh = on.mesh.clone().or(wanted_mesh);
         let given = self.placements_given(call.value("placements"));
-        let Ok(placements) = self.checked_target(call, mesh.as_deref(), t.shape.as_ref(), given) else {
+        let Ok(placements) = self.checked(call, mesh.as_deref(), t.shape.as_ref(), given) else {
             return self.lost_on_mesh(mesh, t.shape);
         };
         let to = OnMesh { mesh, placements };
@@ -192,9 +192,9 @@ impl Machine<'_> {
                 continue;
             }
             let origin = Origin::new(self.place(call.id), Why::Collective(call.name()), state.set.known());
-            local.set(axis, AxisState { ..state.from(&origin) });
+            local.set(axis, state.from(&origin));
         }
-        let shape = local_shape(t.shape, &on);
+        let shape = other_shape(t.shape, &on);
         self.new_tensor(TensorType { local, shape, grad: t.grad, dist: Dist::Plain, ..TensorType::unknown() })
     }
 
@@ -218,17 +218,6 @@ impl Machine<'_> {
             Some(given) => self.check_placements(call, "placements", mesh, shape, &given).map(Some),
             None => Ok(None),
         }
-    }
-
-    /// The target of a redistribution: mixed reductions are a matter of both ends, see [`question`].
-    fn checked_target(
-        &mut self,
-        call: &Call<'_>,
-        mesh: Option<&Mesh>,
-        shape: Option<&Shape>,
-        given: Option<Vec<Option<Written>>>,
-    ) -> Result<Option<Vec<Option<Placement>>>, ()> {
-        self.checked(call, mesh, shape, given)
     }
 
     fn tensor_argument(&self, call: &Call<'_>) -> Option<(ObjId, TensorType)> {
@@ -255,8 +244,8 @@ fn mesh_given(call: &Call<'_>) -> Option<Arc<Mesh>> {
     }
 }
 
-/// The shape of the whole, of which a rank has this part.
-fn global_shape(shape: Option<Shape>, on: &OnMesh) -> Option<Shape> {
+/// The shape of the whole of which a rank has a part of this shape, or of the part that it has: sizes of split dims are not known.
+fn other_shape(shape: Option<Shape>, on: &OnMesh) -> Option<Shape> {
     let mut shape = shape?;
     for placement in on.placements.as_ref()? {
         match placement {
@@ -266,9 +255,4 @@ fn global_shape(shape: Option<Shape>, on: &OnMesh) -> Option<Shape> {
         }
     }
     Some(shape)
-}
-
-/// The shape of the part of one rank.
-fn local_shape(shape: Option<Shape>, on: &OnMesh) -> Option<Shape> {
-    global_shape(shape, on)
 }

@@ -9,7 +9,7 @@ use crate::infer::finding::FindingKind;
 use crate::infer::layout::Argument;
 use crate::infer::machine::Machine;
 use crate::infer::ops::OpCall;
-use crate::infer::value::{ObjId, Value};
+use crate::infer::value::Value;
 use crate::ir::StmtId;
 use crate::plan::{Placement, ReduceOp};
 use crate::rules::shapes::ShapeRule;
@@ -290,11 +290,6 @@ impl Machine<'_> {
         let cost = cost(t, on, mesh_dim);
         let kind = Distributed::Implicit { op, axis, placement, operand: at, cost };
         self.report(self.place(id), FindingKind::Distributed(kind));
-    }
-
-    /// The object of a tensor argument that lies on a mesh.
-    pub(super) fn on_mesh_of(&self, id: ObjId) -> Option<Arc<OnMesh>> {
-        self.w.heap.tensor(id)?.dist.on().cloned()
     }
 }
 
