@@ -88,7 +88,9 @@ impl Machine<'_> {
     pub fn mesh_attr(&mut self, mesh: &Arc<Mesh>, name: &Name) -> Option<Value> {
         match name.as_str() {
             "ndim" => Some(Value::int(mesh.ndim() as i64)),
-            "mesh_dim_names" if mesh.is_named() && !mesh.flat => Some(Value::tuple(mesh.axes.iter().map(|(a, _)| Value::str(a.0.clone())).collect())),
+            "mesh_dim_names" if mesh.is_named() && !mesh.flat => {
+                Some(Value::tuple(mesh.axes.iter().map(|(a, _)| Value::str(a.0.clone())).collect()))
+            }
             _ => None,
         }
     }

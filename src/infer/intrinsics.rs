@@ -87,20 +87,20 @@ impl Machine<'_> {
                 Value::Unknown
             }
             other => {
-                if let Some(value) = self.distributed_intrinsic(id, rule, args) {
-                    return Eval::One(value);
-                }
                 if let Some(value) = self.mesh_intrinsic(id, rule, other, first.as_ref(), &arg) {
                     return Eval::One(value);
                 }
-                self.without_types(rule, args)
+                self.without_types(id, rule, args)
             }
         };
         Eval::One(value)
     }
 
-    /// A function that says nothing of types here.
-    fn without_types(&mut self, rule: &IntrinsicRule, args: &CallArgs) -> Value {
+    /// A function about distributed tensors, or one that says nothing of types here.
+    fn without_types(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Value {
+        if let Some(value) = self.distributed_intrinsic(id, rule, args) {
+            return value;
+        }
         match rule.does.split_once('-') {
             Some(("number" | "sharding", _)) => {
                 self.lost_in_derivation(args, &super::collective::short(&rule.name));

@@ -109,9 +109,11 @@ impl Mesh {
             return false;
         }
         self.axes.len() != other.axes.len()
-            || self.axes.iter().zip(&other.axes).any(|((a, n), (b, m))| {
-                a != b || n.zip(*m).is_some_and(|(n, m)| n != m)
-            })
+            || self
+                .axes
+                .iter()
+                .zip(&other.axes)
+                .any(|((a, n), (b, m))| a != b || n.zip(*m).is_some_and(|(n, m)| n != m))
     }
     pub fn axis_set(&self) -> AxisSet {
         self.axes.iter().map(|(axis, _)| axis.clone()).collect()

@@ -53,7 +53,12 @@ impl Words<'_> {
             }
             Distributed::InPlace { op, axis, placement, operand } => {
                 let value = self.named(*operand);
-                let title = format!("`{}` in place on {value}, which is {}{}", short(op), words(*placement), over(axis.as_ref()));
+                let title = format!(
+                    "`{}` in place on {value}, which is {}{}",
+                    short(op),
+                    words(*placement),
+                    over(axis.as_ref())
+                );
                 let mut draft = Draft::new(&codes::REFUSED_PLACEMENT, title);
                 draft.notes.push(
                     "RuntimeError at run time: in-place operations that require placement changes are not supported"
@@ -68,7 +73,9 @@ impl Words<'_> {
                 let title = format!("`{api}` says {placement} on `{axis}`, and {value} is {is} there");
                 let mut draft = Draft::new(&codes::FALSE_PLACEMENT, title);
                 draft.labels.extend(label(operand.place, format!("{is} on `{axis}`")));
-                draft.notes.push("nothing compares the ranks: what follows computes with the part of one rank".to_string());
+                draft
+                    .notes
+                    .push("nothing compares the ranks: what follows computes with the part of one rank".to_string());
                 draft.help.push(match is.chars().next() {
                     Some('P') => "state `Partial()`, or reduce before".to_string(),
                     _ => "state `Shard(dim)` or `Partial()`, whichever it is, and `redistribute`".to_string(),
@@ -101,8 +108,12 @@ impl Words<'_> {
         cost: Option<&Cost>,
     ) -> Draft {
         let value = self.named(operand);
-        let title =
-            format!("`{}` first reduces {value}, which is {}{}, by a collective that nobody wrote", short(op), words(placement), over(axis));
+        let title = format!(
+            "`{}` first reduces {value}, which is {}{}, by a collective that nobody wrote",
+            short(op),
+            words(placement),
+            over(axis)
+        );
         let mut draft = Draft::new(&codes::IMPLICIT_REDISTRIBUTION, title);
         draft.labels.push(Label { place: operand, message: words(placement) });
         draft.notes.push(match cost {
@@ -138,17 +149,19 @@ fn mesh(mistake: &MeshMistake) -> Draft {
         draft
     };
     match mistake {
-        MeshMistake::Names { names, sizes } => {
-            draft(format!("a mesh with {} and {}", count(*sizes, "size"), count(*names, "name")), "one name for each dim")
+        MeshMistake::Names { names, sizes } => draft(
+            format!("a mesh with {} and {}", count(*sizes, "size"), count(*names, "name")),
+            "one name for each dim",
+        ),
+        MeshMistake::Repeated(name) => {
+            draft(format!("two dims of a mesh are called `{name}`"), "each dim has its own name")
         }
-        MeshMistake::Repeated(name) => draft(format!("two dims of a mesh are called `{name}`"), "each dim has its own name"),
         MeshMistake::NoDim { name, mesh } => {
             draft(format!("mesh {} has no dim `{name}`", shown(mesh)), "slice by a name that the mesh was made with")
         }
-        MeshMistake::Unnamed => draft(
-            "a slice of a mesh whose dims have no names".to_string(),
-            "make the mesh with `mesh_dim_names=(...)`",
-        ),
+        MeshMistake::Unnamed => {
+            draft("a slice of a mesh whose dims have no names".to_string(), "make the mesh with `mesh_dim_names=(...)`")
+        }
         MeshMistake::Order { given, mesh } => draft(
             format!("a slice by {}, in another order than the dims of mesh {}", listed(given), shown(mesh)),
             "name each dim once, in the order of the mesh",
@@ -158,7 +171,11 @@ fn mesh(mistake: &MeshMistake) -> Draft {
             "give the dim: its name or number",
         ),
         MeshMistake::Dims { api, dims, least, most } => {
-            let takes = if least == most { format!("of {}", count(*most, "dim")) } else { format!("of {least} or {most} dims") };
+            let takes = if least == most {
+                format!("of {}", count(*most, "dim"))
+            } else {
+                format!("of {least} or {most} dims")
+            };
             draft(
                 format!("`{api}` takes a mesh {takes}, and this one has {dims}"),
                 "give a slice by name, such as `mesh[\"tp\"]`",
@@ -197,7 +214,8 @@ fn plan(mistake: &PlanMistake) -> Draft {
             draft
         }
         PlanMistake::NoDesired { style } => {
-            let mut draft = Draft::new(&codes::PARALLEL_PLAN, format!("`{style}` with layouts, and none that are desired"));
+            let mut draft =
+                Draft::new(&codes::PARALLEL_PLAN, format!("`{style}` with layouts, and none that are desired"));
             draft.help.push("say what the module gets: the desired layouts".to_string());
             draft
         }

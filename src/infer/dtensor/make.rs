@@ -9,8 +9,7 @@ use crate::infer::machine::Machine;
 use crate::infer::value::{ObjId, Value};
 use crate::plan::{Placement, Written};
 use crate::types::{
-    AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, TensorType, Tri,
-    state_of_placement,
+    AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, TensorType, Tri, state_of_placement,
 };
 use std::sync::Arc;
 

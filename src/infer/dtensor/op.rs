@@ -22,7 +22,10 @@ use std::sync::Arc;
 enum Outcome {
     Placed(Option<Placement>),
     /// A pending reduction is completed first.
-    Completed { operand: usize, placement: Placement },
+    Completed {
+        operand: usize,
+        placement: Placement,
+    },
 }
 
 impl Machine<'_> {
@@ -37,15 +40,22 @@ impl Machine<'_> {
             OpClass::Plain(kind) => kind,
             OpClass::Equal | OpClass::UnknownValues => {
                 let value = self.results(id, call, args, Some(LocalType::unknown()));
-                let whole = |p: &Option<Placement>| p.filter(|p| matches!(p, Placement::Replicate | Placement::Shard(_)));
+                let whole =
+                    |p: &Option<Placement>| p.filter(|p| matches!(p, Placement::Replicate | Placement::Shard(_)));
                 let placements = on.placements.as_ref().map(|all| all.iter().map(whole).collect());
                 let keeps = call.rule.shape == ShapeRule::Like;
-                self.stamp(&value, &Dist::On(Arc::new(OnMesh { mesh: on.mesh.clone(), placements: placements.filter(|_| keeps) })));
+                self.stamp(
+                    &value,
+                    &Dist::On(Arc::new(OnMesh { mesh: on.mesh.clone(), placements: placements.filter(|_| keeps) })),
+                );
                 return Some(value);
             }
             _ => return None,
         };
-        let fine = self.same_mesh(id, call, &arguments, &tensors) && self.unmixed(id, call, &arguments, &tensors, first);
+        // Of some operands only the shape matters.
+        let alike = matches!(call.rule.shape, ShapeRule::ExpandAs | ShapeRule::ViewAs);
+        let fine = alike
+            || self.same_mesh(id, call, &arguments, &tensors) && self.unmixed(id, call, &arguments, &tensors, first);
         let placements = match fine {
             true => self.placements_after(id, call, args, kind, &arguments, &tensors),
             false => None,
@@ -84,7 +94,8 @@ impl Machine<'_> {
         let free = args.args.iter().all(|a| self.is_of_one_process(&a.value, 0));
         let tensors = args.args.iter().any(|a| matches!(a.value, Value::Tensor(_)));
         let made = matches!(call.rule.class, OpClass::Equal | OpClass::UnknownValues);
-        if free && (tensors || made)
+        if free
+            && (tensors || made)
             && let Some(t) = self.w.heap.tensor_mut(*result)
         {
             t.dist = Dist::Plain;
@@ -102,6 +113,10 @@ impl Machine<'_> {
 
     /// Whether all distributed operands lie on one mesh, as far as is known.
     fn same_mesh(&mut self, id: StmtId, call: &OpCall<'_>, arguments: &[Argument], tensors: &[TensorType]) -> bool {
+        // Lists are looked at one by one, and losses are composed: what is equal on all ranks passes there.
+        if matches!(call.rule.shape, ShapeRule::Cat | ShapeRule::Stack | ShapeRule::Loss | ShapeRule::ClassLoss) {
+            return true;
+        }
         let mut seen: Option<(usize, _)> = None;
         for (i, t) in tensors.iter().enumerate() {
             let Some(mesh) = t.dist.on().and_then(|on| on.mesh.clone()) else { continue };
@@ -179,7 +194,8 @@ impl Machine<'_> {
                 Outcome::Placed(placement) => placement,
                 Outcome::Completed { operand, placement } => {
                     self.completed(id, call, arguments, tensors, operand, mesh_dim, placement);
-                    (tensors.len() == 1 && kind == Kind::Nonlinear).then_some(Placement::Replicate)
+                    (tensors.len() == 1 && kind == Kind::Nonlinear && call.rule.whole.is_empty())
+                        .then_some(Placement::Replicate)
                 }
             });
         }
@@ -230,7 +246,8 @@ impl Machine<'_> {
         tensors: &[TensorType],
         placed: &[Placement],
     ) -> Option<Placement> {
-        let moves = matches!(call.rule.shape, ShapeRule::View | ShapeRule::Flatten | ShapeRule::Unflatten | ShapeRule::ViewAs);
+        let moves =
+            matches!(call.rule.shape, ShapeRule::View | ShapeRule::Flatten | ShapeRule::Unflatten | ShapeRule::ViewAs);
         if moves || placed.iter().any(|p| p.is_strided()) {
             return None;
         }
@@ -279,6 +296,9 @@ impl Machine<'_> {
         let Some(on) = t.dist.on() else { return };
         let axis = on.axes().nth(mesh_dim).map(|(axis, _)| axis.clone()).filter(|a| !a.is_variable());
         let (op, at) = (call.rule.name.clone(), self.part(id, argument.part));
+        if call.rule.in_place && tensors.len() > 1 {
+            return;
+        }
         if call.rule.in_place {
             let kind = Distributed::InPlace { op, axis, placement, operand: at };
             return self.report(self.place(id), FindingKind::Distributed(kind));
@@ -319,13 +339,23 @@ fn pending_after(call: &OpCall<'_>, kind: Kind, placed: &[Placement], at: usize)
         .collect();
     let whole = placed.iter().any(|p| *p == Placement::Replicate);
     match apply(kind, &operands) {
-        Ok(applied) if applied.result.known() == Some(Spmd::Partial) => Outcome::Placed(Some(pending)),
+        Ok(applied) if applied.result.known() == Some(Spmd::Partial) && keeps_pending(call, kind) => {
+            Outcome::Placed(Some(pending))
+        }
         Ok(_) => Outcome::Placed(None),
         // A whole term of a sum is divided among the ranks, which costs nothing.
         Err(Violation::PartialAffine) if whole => Outcome::Placed(None),
         Err(Violation::InvariantMixed) => Outcome::Placed(None),
         Err(_) => Outcome::Completed { operand: at, placement: pending },
     }
+}
+
+/// Whether the run time knows that an operation is linear; of some it does not.
+fn keeps_pending(call: &OpCall<'_>, kind: Kind) -> bool {
+    let rule = call.rule;
+    let whole = rule.whole.is_empty() || rule.pending == Some(Reduction::Sum);
+    let sums = rule.pending.is_none_or(|r| r == Reduction::Sum);
+    whole && sums && !matches!(kind, Kind::Select | Kind::Affine) && rule.shape != ShapeRule::Diagonal
 }
 
 /// The bytes that an all-reduce of the tensor moves, where all sizes are known.

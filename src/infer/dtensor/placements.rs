@@ -7,7 +7,7 @@ use crate::infer::finding::FindingKind;
 use crate::infer::machine::Machine;
 use crate::infer::practice::found::{Placements, Practice};
 use crate::infer::value::Value;
-use crate::plan::{Device, Dtype, Mesh as PlanMesh, Machine as Hosts, Placement, Plan, Question, Refusal, Written};
+use crate::plan::{Device, Dtype, Machine as Hosts, Mesh as PlanMesh, Placement, Plan, Question, Refusal, Written};
 use crate::types::{Mesh, Shape, normalize_dim};
 
 /// A size that any number of ranks divides evenly enough.
@@ -92,7 +92,8 @@ pub(super) fn question(
     from: &[Placement],
     to: &[Placement],
 ) -> Result<Option<Plan>, Refusal> {
-    let size = |i: usize| mesh.filter(|m| !m.flat).and_then(|m| m.axes.get(i)).and_then(|(_, n)| *n).unwrap_or(ANY_RANKS);
+    let size =
+        |i: usize| mesh.filter(|m| !m.flat).and_then(|m| m.axes.get(i)).and_then(|(_, n)| *n).unwrap_or(ANY_RANKS);
     let Ok(mut of) = PlanMesh::of_sizes((0..from.len()).map(size).collect()) else { return Ok(None) };
     if let Some(mesh) = mesh.filter(|m| m.is_named() && !m.flat && m.axes.len() == from.len()) {
         of.names = mesh.axes.iter().map(|(a, _)| a.name().to_owned()).collect();
