@@ -64,7 +64,7 @@ impl Machine<'_> {
     }
 
     /// `DTensor.from_local(tensor, mesh, placements)`: the tensor is the part of this rank.
-    pub(super) fn from_local(&mut self, call: &Call<'_>) -> Value {
+    pub(super) fn local_wrapped(&mut self, call: &Call<'_>) -> Value {
         let tensor = self.tensor_argument(call);
         let mesh = mesh_given(call);
         let known = tensor.as_ref().map(|(_, t)| t.clone());
@@ -158,7 +158,7 @@ impl Machine<'_> {
     }
 
     /// `tensor.to_local()`: the part of this rank, with the type that the placements stand for.
-    pub(super) fn to_local(&mut self, call: &Call<'_>) -> Value {
+    pub(super) fn local_part(&mut self, call: &Call<'_>) -> Value {
         let Some((_, t)) = self.tensor_argument(call) else { return Value::Unknown };
         let Some(on) = t.dist.on().cloned() else { return Value::Unknown };
         let mesh = on.mesh.clone();

@@ -337,7 +337,7 @@ fn pending_after(call: &OpCall<'_>, kind: Kind, placed: &[Placement], at: usize)
             Arg { set, grad: Tri::No, role: o.role }
         })
         .collect();
-    let whole = placed.iter().any(|p| *p == Placement::Replicate);
+    let whole = placed.contains(&Placement::Replicate);
     match apply(kind, &operands) {
         Ok(applied) if applied.result.known() == Some(Spmd::Partial) && keeps_pending(call, kind) => {
             Outcome::Placed(Some(pending))
