@@ -177,7 +177,7 @@ fn settings(config: &Config, want: Want) -> Settings {
     out.wants_types = want == Want::Types;
     if !config.mesh.is_empty() {
         let axes = config.mesh.iter().map(|a| (Axis::new(a.name.as_str()), a.size)).collect();
-        out.mesh = Some(Arc::new(Mesh { axes }));
+        out.mesh = Some(Arc::new(Mesh::new(axes)));
     }
     for group in &config.groups {
         let expression: String = group.expression.chars().filter(|c| !c.is_whitespace()).collect();

@@ -70,7 +70,7 @@ impl Machine<'_> {
             }
             Value::Sym(path) if self.axes_of_slice(path, name, args).is_some() => {
                 let axes = self.axes_of_slice(path, name, args).expect("the guard found axes");
-                let mesh = crate::types::Mesh { axes: axes.iter().map(|a| (a.clone(), None)).collect() };
+                let mesh = crate::types::Mesh::new(axes.iter().map(|a| (a.clone(), None)).collect());
                 Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
             }
             Value::Sym(path) => {
@@ -85,6 +85,7 @@ impl Machine<'_> {
             }
             Value::Mesh(mesh) => {
                 let mesh = mesh.clone();
+                self.check_mesh_call(id, &mesh, name, args);
                 Eval::One(self.mesh_method(&mesh, name, args))
             }
             Value::Group(axes) => Eval::One(group_method(axes, name)),

@@ -283,6 +283,7 @@ impl Machine<'_> {
             reduced: input.reduced,
             home: None,
             term: None,
+            dist: crate::types::Dist::Unknown,
         }))
     }
 

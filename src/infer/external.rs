@@ -120,6 +120,7 @@ impl Machine<'_> {
                 reduced: false,
                 home: Some(self.place(id)),
                 term: None,
+                dist: crate::types::Dist::Unknown,
             };
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);

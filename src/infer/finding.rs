@@ -1,6 +1,7 @@
 //! What the inference found wrong, as data. In: nothing. Out: [`Finding`], one variant for each kind of mistake, with places, types and
 //! the flags it depends on. Never: prose; `diagnostics/` chooses the words. Next: `diagnostics/`.
 
+use super::dtensor::found::Distributed;
 use super::formula::Facts;
 use super::layout::Layout;
 use super::practice::found::Practice;
@@ -148,6 +149,8 @@ pub enum FindingKind {
     Practice(Practice),
     /// Split dims that do not fit.
     Layout(Layout),
+    /// Distributed tensors: meshes, placements, plans.
+    Distributed(Distributed),
     /// An annotation of a tensor or a mesh of devices that does not hold.
     Sharding(Sharding),
 }

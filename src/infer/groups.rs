@@ -46,7 +46,7 @@ impl Machine<'_> {
     pub fn axes_of_value(&mut self, value: &Value) -> Option<AxisSet> {
         match value {
             Value::Group(axes) => Some(axes.clone()),
-            Value::Mesh(mesh) => Some(mesh_group(mesh)),
+            Value::Mesh(mesh) => Some(mesh_group(mesh)).filter(|_| mesh.is_named()),
             Value::Const(Const::Str(name)) => {
                 Some(self.settings.axes_named(name).unwrap_or_else(|| AxisSet::one(Axis::new(name.clone()))))
             }
@@ -87,8 +87,10 @@ impl Machine<'_> {
     /// An attribute of a mesh.
     pub fn mesh_attr(&mut self, mesh: &Arc<Mesh>, name: &Name) -> Option<Value> {
         match name.as_str() {
-            "ndim" => Some(Value::int(mesh.axes.len() as i64)),
-            "mesh_dim_names" => Some(Value::tuple(mesh.axes.iter().map(|(a, _)| Value::str(a.0.clone())).collect())),
+            "ndim" => Some(Value::int(mesh.ndim() as i64)),
+            "mesh_dim_names" if mesh.is_named() && !mesh.flat => {
+                Some(Value::tuple(mesh.axes.iter().map(|(a, _)| Value::str(a.0.clone())).collect()))
+            }
             _ => None,
         }
     }
@@ -105,14 +107,15 @@ impl Machine<'_> {
             }
             Some(_) => None,
         };
+        if !mesh.is_named() {
+            return Value::Unknown;
+        }
         match (name.as_str(), axes) {
             ("get_group", Some(axes)) => Value::Group(axes),
             ("size", Some(axes)) => Value::Size(axes),
             ("get_local_rank" | "get_rank" | "get_coordinate", Some(axes)) => Value::Rank(axes),
-            ("_flatten", _) => match args.get(0, "mesh_dim_name").and_then(Value::as_str) {
-                // The flattened mesh has one axis that stands for all of them.
-                Some(_) | None => Value::Mesh(mesh.clone()),
-            },
+            // The flattened mesh has one dim that stands for all axes.
+            ("_flatten", _) => Value::Mesh(Arc::new(Mesh { axes: mesh.axes.clone(), flat: true })),
             _ => Value::Unknown,
         }
     }

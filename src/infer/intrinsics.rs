@@ -87,17 +87,20 @@ impl Machine<'_> {
                 Value::Unknown
             }
             other => {
-                if let Some(value) = self.mesh_intrinsic(rule, other, first.as_ref(), &arg) {
+                if let Some(value) = self.mesh_intrinsic(id, rule, other, first.as_ref(), &arg) {
                     return Eval::One(value);
                 }
-                self.without_types(rule, args)
+                self.without_types(id, rule, args)
             }
         };
         Eval::One(value)
     }
 
-    /// A function that says nothing of types here.
-    fn without_types(&mut self, rule: &IntrinsicRule, args: &CallArgs) -> Value {
+    /// A function about distributed tensors, or one that says nothing of types here.
+    fn without_types(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Value {
+        if let Some(value) = self.distributed_intrinsic(id, rule, args) {
+            return value;
+        }
         match rule.does.split_once('-') {
             Some(("number" | "sharding", _)) => {
                 self.lost_in_derivation(args, &super::collective::short(&rule.name));
@@ -111,14 +114,15 @@ impl Machine<'_> {
     /// Meshes, groups, ranks and sizes; `None` if the rule is about something else.
     fn mesh_intrinsic(
         &mut self,
+        id: StmtId,
         rule: &IntrinsicRule,
         does: &str,
         first: Option<&Value>,
         arg: &dyn Fn(&str) -> Option<Value>,
     ) -> Option<Value> {
         Some(match does {
-            "init-device-mesh" => self.device_mesh(arg("mesh_shape"), arg("mesh_dim_names")),
-            "device-mesh" => self.device_mesh(None, arg("mesh_dim_names")),
+            "init-device-mesh" => self.device_mesh(id, arg("mesh_shape"), arg("mesh_dim_names")),
+            "device-mesh" => self.device_mesh(id, None, arg("mesh_dim_names")),
             "world-group" => self.whole_mesh().map_or(Value::Unknown, Value::Group),
             "get-rank" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
                 Some(axes) => Value::Rank(axes),
@@ -213,28 +217,16 @@ impl Machine<'_> {
         if args.open { Value::Unknown } else { Value::Spec(Arc::new(dims)) }
     }
 
-    fn device_mesh(&mut self, shape: Option<Value>, names: Option<Value>) -> Value {
-        let Some(names) = names.and_then(|n| self.literal_items(&n)) else { return Value::Unknown };
-        let sizes = shape.and_then(|s| self.literal_items(&s)).unwrap_or_default();
-        let mut axes = Vec::new();
-        for (i, name) in names.iter().enumerate() {
-            let Some(name) = name.as_str() else { return Value::Unknown };
-            let size = sizes.get(i).and_then(Value::as_int).and_then(|n| u64::try_from(n).ok());
-            axes.push((self.settings.canonical(name), size));
-        }
-        Value::Mesh(Arc::new(Mesh { axes }))
-    }
-
     pub fn mesh_of_value(&mut self, value: &Value) -> Option<Arc<Mesh>> {
         match value {
-            Value::Mesh(mesh) => Some(mesh.clone()),
+            Value::Mesh(mesh) => Some(mesh.clone()).filter(|mesh| mesh.is_named()),
             Value::Tuple(_) | Value::List(_) | Value::Group(_) => {
                 let items = self.literal_items(value).unwrap_or_else(|| vec![value.clone()]);
                 let mut axes = Vec::new();
                 for item in items {
                     axes.extend(self.axes_of_value(&item)?.iter().map(|a| (a.clone(), self.settings.axis_size(a))));
                 }
-                Some(Arc::new(Mesh { axes }))
+                Some(Arc::new(Mesh::new(axes)))
             }
             _ => None,
         }
@@ -250,6 +242,7 @@ impl Machine<'_> {
         let shape = data.as_ref().and_then(|d| self.tensor(d)).and_then(|t| t.shape.clone());
         let mut local = LocalType::unknown();
         self.mode_parameters(&mut local, self.place(id));
+        let dist = data.as_ref().and_then(|d| self.tensor(d)).map(|t| t.dist.clone());
         self.new_tensor(TensorType {
             local,
             grad,
@@ -260,6 +253,7 @@ impl Machine<'_> {
             reduced: false,
             home: Some(self.place(id)),
             term: None,
+            dist: dist.filter(|d| d.on().is_some()).unwrap_or_default(),
         })
     }
 

@@ -34,7 +34,10 @@ impl Machine<'_> {
                 Some(Cell::Dict(cell)) => cell.get(index).cloned().unwrap_or(Value::Unknown),
                 _ => Value::Unknown,
             },
-            Value::Mesh(mesh) => mesh_slice(mesh, index).unwrap_or(Value::Unknown),
+            Value::Mesh(mesh) => {
+                self.check_slice(id, mesh, index);
+                mesh_slice(mesh, index).unwrap_or(Value::Unknown)
+            }
             Value::Tensor(_) => self.operator(id, "getitem", &[base.clone(), index.clone()]),
             Value::Sym(path) => {
                 if self.symbol(path).is_some() || self.indexes_tensor(index) {
@@ -299,11 +302,14 @@ fn mesh_slice(mesh: &Mesh, index: &Value) -> Option<Value> {
         Value::Tuple(items) => items.iter().map(|v| v.as_str().map(|s| s.as_str())).collect::<Option<_>>()?,
         _ => return None,
     };
+    if mesh.flat || !mesh.is_named() {
+        return None;
+    }
     let axes = names
         .iter()
         .map(|name| mesh.axes.iter().find(|(a, _)| a.name() == *name).cloned())
         .collect::<Option<Vec<_>>>()?;
-    Some(Value::Mesh(Arc::new(Mesh { axes })))
+    Some(Value::Mesh(Arc::new(Mesh::new(axes))))
 }
 
 /// The element at a Python index.

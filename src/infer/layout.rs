@@ -38,10 +38,10 @@ pub enum Layout {
 }
 
 /// A tensor argument of an operation.
-struct Argument {
-    id: ObjId,
-    part: usize,
-    param: usize,
+pub(super) struct Argument {
+    pub id: ObjId,
+    pub part: usize,
+    pub param: usize,
 }
 
 impl Machine<'_> {
@@ -74,7 +74,7 @@ impl Machine<'_> {
     }
 
     /// The tensors among the arguments of an operation, in the order of the call.
-    fn tensor_arguments(&self, call: &OpCall<'_>, args: &CallArgs) -> Vec<Argument> {
+    pub(super) fn tensor_arguments(&self, call: &OpCall<'_>, args: &CallArgs) -> Vec<Argument> {
         let mut out = Vec::new();
         for (i, arg) in args.args.iter().enumerate() {
             if arg.keyword.as_deref() == Some("out") {
@@ -229,7 +229,7 @@ impl Machine<'_> {
     }
 
     /// The parts of a subscript.
-    fn subscript(&self, args: &CallArgs) -> Vec<Index> {
+    pub(super) fn subscript(&self, args: &CallArgs) -> Vec<Index> {
         let Some(index) = args.positional(1) else { return vec![Index::Other] };
         let items = match index {
             Value::Tuple(items) => items.to_vec(),

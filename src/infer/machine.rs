@@ -235,6 +235,7 @@ impl<'a> Machine<'a> {
             | Value::Group(_)
             | Value::Mesh(_)
             | Value::Object(_)
+            | Value::Placement(_)
             | Value::Bound(_) => Formula::Const(true),
             Value::Tuple(items) => Formula::Const(!items.is_empty()),
             Value::List(id) => match self.w.heap.get(*id) {
@@ -368,7 +369,10 @@ impl<'a> Machine<'a> {
             Value::Sym(path) => self.w.symbols.get(path).and_then(|id| self.w.heap.tensor(*id)).cloned(),
             _ => None,
         };
-        if let Some(ty) = ty {
+        if let Some(mut ty) = ty {
+            if let Some(on) = ty.dist.on() {
+                ty.local = on.local();
+            }
             let row = Row { func: self.activation(), place, variable: name.clone(), ty, facts: self.w.facts.clone() };
             self.out.row(row);
         }

@@ -13,6 +13,7 @@ mod containers;
 mod contract;
 mod conversion;
 mod coverage;
+pub mod dtensor;
 mod exec;
 mod expr;
 mod external;

@@ -65,6 +65,7 @@ impl Machine<'_> {
             reduced,
             home: None,
             term: None,
+            dist: crate::types::Dist::Unknown,
         };
         match rule.result {
             ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),

@@ -169,6 +169,9 @@ impl Machine<'_> {
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let mut call = OpCall { rule, bound, operands, lost: false };
+        if !checked && let Some(value) = self.distributed_op(id, &call, args) {
+            return value;
+        }
         if checked && rule.typecheck == Typecheck::Passthrough {
             return self.results(id, &call, args, None);
         }
@@ -185,7 +188,9 @@ impl Machine<'_> {
                 LocalType::unknown()
             }
         };
-        self.results(id, &call, args, Some(ty))
+        let value = self.results(id, &call, args, Some(ty));
+        self.mark_plain(&call, args, &value);
+        value
     }
 
     /// After a finding: what an in-place operation wrote is unknown.

@@ -20,6 +20,14 @@ const TELLING: &[&str] = &[
     "local-map",
     "scalar",
     "rooted-collective",
+    "init-device-mesh",
+    "dtensor-distribute",
+    "dtensor-from-local",
+    "dtensor-redistribute",
+    "dtensor-fully-shard",
+    "dtensor-parallelize",
+    "dtensor-style-input",
+    "dtensor-style-output",
 ];
 
 /// Names that other things have as well: they tell only where their path does.

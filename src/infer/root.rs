@@ -671,6 +671,7 @@ fn is_portable(value: &Value) -> bool {
         | Value::Rank(_)
         | Value::Atom(_)
         | Value::Spec(_)
+        | Value::Placement(_)
         | Value::ReduceOp(_) => true,
         Value::Closure(closure) => closure.cells.is_empty() && closure.defaults.iter().all(|(_, v)| is_portable(v)),
         Value::Tuple(items) => items.iter().all(is_portable),

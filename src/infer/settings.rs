@@ -82,7 +82,7 @@ impl Settings {
                 match &clause.kind {
                     ClauseKind::Mesh { axes, .. } => {
                         let axes = axes.iter().map(|a| (Axis::new(a.clone()), None)).collect();
-                        let mesh = Arc::new(Mesh { axes });
+                        let mesh = Arc::new(Mesh::new(axes));
                         if module.is_package {
                             self.package_meshes.push((module.name.clone(), mesh.clone()));
                         }

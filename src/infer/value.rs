@@ -4,6 +4,7 @@
 use super::formula::Formula;
 use crate::ir::Const;
 use crate::ir::annotation::Atom;
+use crate::plan::Written;
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, LocalType, Mesh};
@@ -59,6 +60,8 @@ pub enum Value {
     RankCond(AxisSet),
     /// `super()` in a method: the receiver, and the class after which lookup starts.
     Super(Arc<(Value, ClassRef)>),
+    /// How a distributed tensor lies on one mesh dim.
+    Placement(Written),
     /// A reduction operator, by its name.
     ReduceOp(Name),
 }

@@ -86,9 +86,35 @@ impl fmt::Display for AxisSet {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Mesh {
     pub axes: Vec<(Axis, Option<u64>)>,
+    /// All axes are one dim of the mesh.
+    pub flat: bool,
 }
 
 impl Mesh {
+    pub fn new(axes: Vec<(Axis, Option<u64>)>) -> Mesh {
+        Mesh { axes, flat: false }
+    }
+    /// The number of its dims.
+    pub fn ndim(&self) -> usize {
+        if self.flat { 1 } else { self.axes.len() }
+    }
+    /// Whether its dims have names.
+    pub fn is_named(&self) -> bool {
+        self.axes.iter().all(|(axis, _)| !axis.is_variable())
+    }
+    /// Whether it is certainly another mesh than this one: one with other names or sizes.
+    pub fn differs(&self, other: &Mesh) -> bool {
+        let named = self.is_named() && other.is_named();
+        if !named || self.flat || other.flat {
+            return false;
+        }
+        self.axes.len() != other.axes.len()
+            || self
+                .axes
+                .iter()
+                .zip(&other.axes)
+                .any(|((a, n), (b, m))| a != b || n.zip(*m).is_some_and(|(n, m)| n != m))
+    }
     pub fn axis_set(&self) -> AxisSet {
         self.axes.iter().map(|(axis, _)| axis.clone()).collect()
     }

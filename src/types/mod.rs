@@ -4,6 +4,7 @@
 //! and their lattice. Never: rules of operators (those are in `rules/`) or Python values (`infer/`). Next: `axis_type.rs`.
 
 mod axis_type;
+mod dist;
 mod local_type;
 mod mesh;
 pub mod mode;
@@ -13,6 +14,7 @@ mod tensor;
 mod term;
 
 pub use axis_type::{AxisType, Spmd};
+pub use dist::{Dist, OnMesh, state as state_of_placement};
 pub use local_type::{AxisState, LocalType, dims_differ};
 pub use mesh::{Axis, AxisSet, Mesh};
 pub use origin::{Origin, Reason};

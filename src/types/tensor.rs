@@ -1,7 +1,7 @@
 //! All that is known of one tensor. In: local type, gradient, shape. Out: [`TensorType`] with its join.
 //! Never: identity or aliasing, which are `infer/heap.rs`. Next: `rules/`.
 
-use super::{LocalType, Shape, Term};
+use super::{Dist, LocalType, Shape, Term};
 use crate::source::Place;
 use std::sync::Arc;
 
@@ -51,6 +51,8 @@ pub struct TensorType {
     pub home: Option<Place>,
     /// How it was computed from the arguments of an autograd function that is being derived.
     pub term: Option<Arc<Term>>,
+    /// Whether it is a distributed tensor, and how it lies.
+    pub dist: Dist,
 }
 
 impl TensorType {
@@ -69,6 +71,7 @@ impl TensorType {
             reduced: false,
             home: None,
             term: None,
+            dist: Dist::Unknown,
         }
     }
     pub fn rank(&self) -> Option<usize> {
@@ -93,6 +96,7 @@ impl TensorType {
                 (None, None) => None,
                 _ => Some(Arc::new(Term::Unknown)),
             },
+            dist: self.dist.join(&other.dist),
             view_of: if self.view_of == other.view_of { self.view_of } else { None },
         }
     }

@@ -7,6 +7,7 @@ mod autograd_claims;
 pub use autograd::chain;
 mod collective;
 mod contract;
+mod dtensor;
 mod layout;
 mod operator;
 mod practice;
@@ -80,6 +81,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
         FindingKind::Layout(layout) => words.layout(finding, layout),
+        FindingKind::Distributed(mistake) => words.distributed(mistake),
         FindingKind::Sharding(mistake) => sharding::sharding(mistake),
     };
     words.finish(finding, draft)

@@ -1,0 +1,91 @@
+//! Distributed tensors: meshes, placements, and what operations do to them. In: calls of the functions that `rules/torch/dtensor.toml`
+//! names, and operations on their results. Out: values with a mark [`crate::types::Dist`], and [`found::Distributed`] findings.
+//! Never: steps of a redistribution, which `plan/` knows. What is not known is silent. Source: DESIGN.md section 8; torch 2.15
+//! `torch.distributed.tensor`. Next: `found.rs`, `make.rs`, `op.rs`.
+
+pub mod found;
+mod make;
+mod mesh;
+mod modules;
+mod op;
+mod placements;
+
+use super::expr::CallArgs;
+use super::machine::Machine;
+use super::value::Value;
+use crate::ir::StmtId;
+use crate::plan::{ReduceOp, Written};
+use crate::rules::IntrinsicRule;
+use crate::source::Name;
+use std::sync::Arc;
+
+/// A call with its arguments by name.
+struct Call<'a> {
+    id: StmtId,
+    rule: &'a IntrinsicRule,
+    args: &'a CallArgs,
+}
+
+impl Call<'_> {
+    /// An argument and the part of the statement where it is.
+    fn arg(&self, name: &str) -> Option<(&Value, usize)> {
+        let keywords: Vec<Option<&Name>> = self.args.args.iter().map(|a| a.keyword.as_ref()).collect();
+        let at = self.rule.args.bind(&keywords).first(self.rule.args.index(name)?)?;
+        self.args.args.get(at).map(|a| (&a.value, a.part))
+    }
+
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.arg(name).map(|(value, _)| value)
+    }
+
+    /// The name of the function, without its package.
+    fn name(&self) -> Name {
+        super::collective::short(&self.rule.name)
+    }
+}
+
+impl Machine<'_> {
+    /// A function about distributed tensors; `None` if the rule is about something else.
+    pub(super) fn distributed_intrinsic(
+        &mut self,
+        id: StmtId,
+        rule: &Arc<IntrinsicRule>,
+        args: &CallArgs,
+    ) -> Option<Value> {
+        let does = rule.does.strip_prefix("dtensor-")?;
+        let call = Call { id, rule, args };
+        if args.open {
+            self.forget(args);
+            return Some(Value::Unknown);
+        }
+        Some(match does {
+            "shard" => match call.value("dim").and_then(Value::as_int) {
+                Some(dim) => Value::Placement(Written::Shard { dim, order: None }),
+                None => Value::Unknown,
+            },
+            "replicate" => Value::Placement(Written::Replicate),
+            "partial" => match call.value("reduce_op") {
+                None => Value::Placement(Written::Partial(ReduceOp::Sum)),
+                Some(op) => reduction(op).map_or(Value::Unknown, |op| Value::Placement(Written::Partial(op))),
+            },
+            "distribute" => self.distribute(&call),
+            "from-local" => self.local_wrapped(&call),
+            "factory" => self.distributed_factory(&call),
+            "redistribute" => self.redistribute(&call),
+            "to-local" => self.local_part(&call),
+            "full-tensor" => self.full_tensor(&call),
+            "fully-shard" => self.fully_shard(&call),
+            "parallelize" => self.parallelize(&call),
+            "style" | "style-weight" | "style-input" | "style-output" => self.style(&call),
+            _ => {
+                self.forget(args);
+                Value::Unknown
+            }
+        })
+    }
+}
+
+fn reduction(value: &Value) -> Option<ReduceOp> {
+    let name = value.as_str()?;
+    ReduceOp::ALL.into_iter().find(|op| op.name() == name.as_str())
+}

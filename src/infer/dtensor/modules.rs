@@ -1,0 +1,172 @@
+//! Modules over meshes: `fully_shard`, `parallelize_module`, styles. In: calls. Out: findings. Never: the types of what modules
+//! compute. Source: torch 2.15 `torch.distributed.tensor.parallel`, `torch.distributed.fsdp`. Next: `found.rs`.
+
+use super::Call;
+use super::found::{Distributed, MeshMistake, PlanMistake};
+use crate::infer::finding::FindingKind;
+use crate::infer::heap::{Cell, ObjectCell, ObjectClass};
+use crate::infer::machine::Machine;
+use crate::infer::value::{ObjId, Value};
+use crate::rules::Entry;
+use crate::source::Name;
+use crate::types::Mesh;
+use std::sync::Arc;
+
+impl Machine<'_> {
+    /// `fully_shard(module, mesh=mesh)`: one dim, or two with names for hybrid sharding.
+    pub(super) fn fully_shard(&mut self, call: &Call<'_>) -> Value {
+        let other = call.args.keyword("dp_mesh_dims").is_some();
+        if let Some(Value::Mesh(mesh)) = call.value("mesh")
+            && !other
+        {
+            let dims = mesh.ndim();
+            let nameless = dims == 2 && mesh.axes.iter().all(|(a, _)| a.is_variable());
+            let api = call.name();
+            if !(1..=2).contains(&dims) {
+                self.mesh_mistake(call.id, MeshMistake::Dims { api, dims, least: 1, most: 2 });
+            } else if nameless {
+                self.mesh_mistake(call.id, MeshMistake::NoNames { api });
+            }
+        }
+        self.forget(call.args);
+        Value::Unknown
+    }
+
+    /// `parallelize_module(module, mesh, plan)`: a mesh of one dim; every key of the plan is a module that its style knows.
+    pub(super) fn parallelize(&mut self, call: &Call<'_>) -> Value {
+        let plan = call.value("parallelize_plan").cloned();
+        let entries: Vec<(Name, Value)> = match &plan {
+            Some(Value::Dict(id)) => match self.w.heap.get(*id) {
+                Some(Cell::Dict(dict)) => {
+                    dict.entries.iter().filter_map(|(k, v)| Some((k.as_str()?.clone(), v.clone()))).collect()
+                }
+                _ => Vec::new(),
+            },
+            Some(style) => vec![(Name::from(""), style.clone())],
+            None => Vec::new(),
+        };
+        let builtin = entries.iter().any(|(_, v)| self.style_of(v).is_some());
+        if let Some(Value::Mesh(mesh)) = call.value("device_mesh")
+            && mesh.ndim() > 1
+            && builtin
+        {
+            let kind = MeshMistake::Dims { api: call.name(), dims: Mesh::ndim(mesh), least: 1, most: 1 };
+            self.mesh_mistake(call.id, kind);
+        } else if let Some(Value::Object(module)) = call.value("module") {
+            let module = *module;
+            for (key, style) in &entries {
+                if self.check_entry(call, module, key, style) {
+                    break;
+                }
+            }
+        }
+        let module = call.value("module").cloned().unwrap_or(Value::Unknown);
+        self.forget(call.args);
+        match module {
+            Value::Object(_) => module,
+            _ => Value::Unknown,
+        }
+    }
+
+    /// The rule of a style, by the object that stands for it.
+    fn style_of(&self, value: &Value) -> Option<Arc<crate::rules::IntrinsicRule>> {
+        let Value::Object(id) = value else { return None };
+        let ObjectClass::External(name) = &self.w.heap.object(*id)?.class else { return None };
+        match self.rules.get(name)? {
+            Entry::Intrinsic(rule) if rule.does.starts_with("dtensor-style") => Some(rule.clone()),
+            _ => None,
+        }
+    }
+
+    /// One entry of a plan. True if a finding was reported.
+    fn check_entry(&mut self, call: &Call<'_>, module: ObjId, key: &Name, style: &Value) -> bool {
+        let mut at = module;
+        for step in key.split('.').filter(|s| !s.is_empty()) {
+            if step.contains(['*', '?', '[']) {
+                return false;
+            }
+            let Some(cell) = self.w.heap.object(at) else { return false };
+            match cell.get(step) {
+                Some(Value::Object(next)) => at = *next,
+                Some(_) => return false,
+                None => return self.no_module(call, at, key, step),
+            }
+        }
+        let Some(rule) = self.style_of(style).filter(|r| r.does == "dtensor-style-weight") else { return false };
+        let Some(ObjectClass::External(layer)) = self.w.heap.object(at).map(|o| o.class.clone()) else { return false };
+        let known = matches!(self.rules.get(&layer), Some(Entry::Module(_)));
+        if !known || rule.default_group.contains(&layer) {
+            return false;
+        }
+        let takes = rule.default_group.iter().map(|n| crate::infer::collective::short(n)).collect();
+        let mistake = PlanMistake::Layer {
+            style: crate::infer::collective::short(&rule.name),
+            key: key.clone(),
+            layer: crate::infer::collective::short(&layer),
+            takes,
+        };
+        self.report(self.place(call.id), FindingKind::Distributed(Distributed::Plan(mistake)));
+        true
+    }
+
+    /// A step of a key that no attribute has: only where the class shows all of its attributes.
+    fn no_module(&mut self, call: &Call<'_>, at: ObjId, key: &Name, step: &str) -> bool {
+        let Some(ObjectCell { class: ObjectClass::Project(class), attrs, .. }) = self.w.heap.object(at).cloned() else {
+            return false;
+        };
+        let text = &self.files[self.project.file(class.module)].text;
+        let hidden = ["setattr(", "add_module(", "register_module(", "__getattr__", "__dict__"];
+        let statics = &self.settings.statics;
+        let alone = statics.linearized(class).len() == 1 && statics.external_bases(class).count() == 1;
+        let named = text.contains(&format!(".{step}"));
+        if hidden.iter().any(|word| text.contains(word)) || named || !alone {
+            return false;
+        }
+        let near = attrs
+            .iter()
+            .filter(|(_, v)| matches!(v, Value::Object(_)))
+            .map(|(n, _)| n.clone())
+            .find(|n| strsim_near(n, step));
+        let class = self.project.class(class).name.clone();
+        let mistake = PlanMistake::NoModule { key: key.clone(), class, near };
+        self.report(self.place(call.id), FindingKind::Distributed(Distributed::Plan(mistake)));
+        true
+    }
+
+    /// A style: an object whose class is its rule. Its lists of layouts are of equal length.
+    pub(super) fn style(&mut self, call: &Call<'_>) -> Value {
+        let lists = match call.rule.does.as_str() {
+            "dtensor-style-input" => Some(("input_layouts", "desired_input_layouts")),
+            "dtensor-style-output" => Some(("output_layouts", "desired_output_layouts")),
+            _ => None,
+        };
+        if let Some((given, desired)) = lists {
+            let count = |m: &Self, name: &str| match call.value(name) {
+                Some(Value::Placement(_)) => Some(1),
+                Some(Value::Tuple(items)) => Some(items.len()),
+                Some(list @ Value::List(_)) => m.literal_items(list).map(|items| items.len()),
+                _ => None,
+            };
+            let (a, b) = (count(self, given), count(self, desired));
+            let absent = call.value(desired).is_none_or(Value::is_none);
+            let mistake = match (a, b) {
+                (Some(a), Some(b)) if a != b => Some(PlanMistake::Lengths { style: call.name(), given: a, desired: b }),
+                (Some(_), None) if absent => Some(PlanMistake::NoDesired { style: call.name() }),
+                _ => None,
+            };
+            if let Some(mistake) = mistake {
+                self.report(self.place(call.id), FindingKind::Distributed(Distributed::Plan(mistake)));
+            }
+        }
+        let name = call.rule.name.clone();
+        let attrs = call.args.args.iter().filter_map(|a| Some((a.keyword.clone()?, a.value.clone()))).collect();
+        let cell = ObjectCell { class: ObjectClass::External(name.clone()), path: name, attrs };
+        Value::Object(self.fresh(Cell::Object(cell)))
+    }
+}
+
+/// Whether two names differ by one letter or so.
+fn strsim_near(a: &str, b: &str) -> bool {
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    a.contains(&b) || b.contains(&a)
+}
