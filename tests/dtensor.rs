@@ -63,7 +63,7 @@ fn program(row: &Row<'_>) -> (String, u32) {
 fn recorded(answer: &str) -> String {
     let words = answer.trim_start_matches('*').split(' ').map(|w| if w.starts_with("P(") { "P" } else { w });
     let known = |w: &&str| w.starts_with("S(") || matches!(*w, "R" | "P");
-    words.clone().all(|w| known(&w)).then(|| words.collect::<Vec<_>>().join(" ")).unwrap_or_default()
+    if words.clone().all(|w| known(&w)) { words.collect::<Vec<_>>().join(" ") } else { String::new() }
 }
 
 /// `S(0) R` from the types on the axes of the mesh.
