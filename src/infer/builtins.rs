@@ -126,6 +126,9 @@ impl Machine<'_> {
             Value::Tuple(_) if has("builtins.tuple") => answer(true),
             Value::List(_) if has("builtins.list") => answer(true),
             Value::Dict(_) if has("builtins.dict") => answer(true),
+            Value::Tensor(id) if names.len() == 1 && self.is_distributed(*id, &names[0]).is_some() => {
+                answer(self.is_distributed(*id, &names[0]) == Some(true))
+            }
             Value::Tensor(_) if has("torch.Tensor") => answer(true),
             Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::Const(_)
                 if known && has("torch.Tensor") && names.len() == 1 =>

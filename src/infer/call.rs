@@ -188,7 +188,9 @@ impl Machine<'_> {
     /// Whether a value brings a known type along.
     fn carries_type(&self, value: &Value, depth: usize) -> bool {
         match value {
-            Value::Tensor(id) => self.w.heap.tensor(*id).is_some_and(|t| !t.local.is_unknown()),
+            Value::Tensor(id) => {
+                self.w.heap.tensor(*id).is_some_and(|t| !t.local.is_unknown() || t.dist.on().is_some())
+            }
             Value::Sym(path) => {
                 self.symbol(path).and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| !t.local.is_unknown())
             }
@@ -515,6 +517,7 @@ impl Machine<'_> {
 
     fn forget_tensor(&mut self, id: super::value::ObjId) {
         use crate::types::{AxisState, AxisType};
+        self.maybe_distributed(id);
         let Some(mut t) = self.w.heap.tensor(id).cloned() else { return };
         if t.grad == crate::types::Tri::Yes && t.local.listed().all(|(_, s)| s.set.leq(AxisType::EQUAL)) {
             return;

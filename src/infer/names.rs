@@ -339,6 +339,10 @@ impl Machine<'_> {
     pub fn set_attr(&mut self, id: StmtId, base: &Value, name: &Name, value: Value) {
         match base {
             Value::Object(object) => {
+                // What distributes a module distributes its attributes.
+                if let Value::Tensor(tensor) = &value {
+                    self.maybe_distributed(*tensor);
+                }
                 if let Some(super::heap::Cell::Object(cell)) = self.w.heap.get_mut(*object) {
                     cell.set(name, value.clone());
                 }
@@ -349,7 +353,7 @@ impl Machine<'_> {
                     && let Some(t) = self.tensor(&value).cloned()
                 {
                     let grad = self.w.heap.tensor(*tensor).map_or(t.grad, |old| old.grad);
-                    self.retype(*tensor, crate::types::TensorType { grad, ..t });
+                    self.retype(*tensor, crate::types::TensorType { grad, dist: crate::types::Dist::Unknown, ..t });
                 }
             }
             Value::Tensor(tensor) if name == "requires_grad" => {

@@ -4,6 +4,7 @@
 //! `torch.distributed.tensor`. Next: `found.rs`, `make.rs`, `op.rs`.
 
 pub mod found;
+mod guard;
 mod make;
 mod mesh;
 mod modules;
@@ -12,11 +13,12 @@ mod placements;
 
 use super::expr::CallArgs;
 use super::machine::Machine;
-use super::value::Value;
+use super::value::{ObjId, Value};
 use crate::ir::StmtId;
 use crate::plan::{ReduceOp, Written};
-use crate::rules::IntrinsicRule;
+use crate::rules::{Entry, IntrinsicRule};
 use crate::source::Name;
+use crate::types::Dist;
 use std::sync::Arc;
 
 /// A call with its arguments by name.
@@ -45,6 +47,26 @@ impl Call<'_> {
 }
 
 impl Machine<'_> {
+    /// Whether a tensor is of a class, if that is the class of distributed tensors and it is known.
+    pub(super) fn is_distributed(&self, id: ObjId, class: &str) -> Option<bool> {
+        let Some(Entry::Intrinsic(rule)) = self.rules.get(class) else { return None };
+        match &self.w.heap.tensor(id)?.dist {
+            _ if rule.does != "dtensor-class" => None,
+            Dist::On(_) => Some(true),
+            Dist::Plain => Some(false),
+            Dist::Unknown => None,
+        }
+    }
+
+    /// Something that may have been distributed meanwhile: nobody knows any more that it is of one process.
+    pub(super) fn maybe_distributed(&mut self, id: ObjId) {
+        if let Some(t) = self.w.heap.tensor_mut(id)
+            && t.dist == Dist::Plain
+        {
+            t.dist = Dist::Unknown;
+        }
+    }
+
     /// A function about distributed tensors; `None` if the rule is about something else.
     pub(super) fn distributed_intrinsic(
         &mut self,

@@ -1,0 +1,67 @@
+//! Code that expects to fail: tests of exceptions, `try`. In: a place. Out: whether an exception there is expected.
+//! Never: what is wrong there. Next: `found.rs`.
+
+use crate::infer::machine::Machine;
+use crate::ir::{Block, Func, Stmt, StmtId};
+use crate::source::{FileId, Place};
+
+impl Machine<'_> {
+    /// Whether an exception at a place of the function under execution is expected, there or by one of its callers.
+    pub(in crate::infer) fn is_expected(&self, place: Place) -> bool {
+        let mut at = Some(place);
+        for activation in self.stack.iter().rev() {
+            let func = self.project.func(activation.func);
+            let file = self.project.file(activation.func.module);
+            if at.is_some_and(|place| place.file == file && self.catches(func, file, &func.body, place)) {
+                return true;
+            }
+            at = activation.call;
+        }
+        false
+    }
+
+    /// Whether a block has the place inside of something that catches exceptions.
+    fn catches(&self, func: &Func, file: FileId, block: &Block, place: Place) -> bool {
+        block.iter().any(|node| match &node.stmt {
+            Stmt::Try { body, handlers, orelse, finally } => {
+                (!handlers.is_empty() && contains(func, body, place))
+                    || [body, orelse, finally].into_iter().chain(handlers).any(|b| self.catches(func, file, b, place))
+            }
+            Stmt::With { body, .. } => {
+                (self.expects(func, file, node.id) && contains(func, body, place))
+                    || self.catches(func, file, body, place)
+            }
+            other => blocks(other).into_iter().any(|b| self.catches(func, file, b, place)),
+        })
+    }
+
+    /// Whether a context manager is one that takes exceptions: `pytest.raises(...)`, `self.assertRaises(...)`, `suppress(...)`.
+    fn expects(&self, func: &Func, file: FileId, id: StmtId) -> bool {
+        let Some(span) = func.spans.get(id).and_then(|s| s.parts.first().copied()) else { return true };
+        let text = self.files[file].slice(span);
+        text.contains("aises") || text.contains("suppress")
+    }
+}
+
+/// Whether a statement of a block, or of one inside it, has the place.
+fn contains(func: &Func, block: &Block, place: Place) -> bool {
+    block.iter().any(|node| {
+        let own = func.spans.get(node.id).map(|s| s.span);
+        own.is_some_and(|s| s.start <= place.span.start && place.span.end <= s.end)
+            || blocks(&node.stmt).into_iter().any(|b| contains(func, b, place))
+    })
+}
+
+/// The blocks inside a statement.
+fn blocks(stmt: &Stmt) -> Vec<&Block> {
+    match stmt {
+        Stmt::If { then, orelse, .. } => vec![then, orelse],
+        Stmt::For { body, orelse, .. } => vec![body, orelse],
+        Stmt::While { head, body, orelse, .. } => vec![head, body, orelse],
+        Stmt::With { body, .. } => vec![body],
+        Stmt::Try { body, handlers, orelse, finally } => {
+            [body].into_iter().chain(handlers).chain([orelse, finally]).collect()
+        }
+        _ => Vec::new(),
+    }
+}
