@@ -122,6 +122,10 @@ fn single_statements_are_as_recorded() {
             (false, false, _) => silent += 1,
         }
     }
+    let refusals: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].answer.starts_with("error ")).collect();
+    let found = refusals.iter().filter(|i| errors.contains(&(names[**i].as_str(), programs[**i].1))).count();
     println!("{} statements: {agree} agree, {silent} not followed", rows.len());
+    println!("{} refusals: {found} found", refusals.len());
     assert!(wrong.is_empty(), "{} of {}: {:#?}", wrong.len(), rows.len(), &wrong[..wrong.len().min(40)]);
+    assert!(agree * 100 >= rows.len() * 45, "{agree} of {} agree", rows.len());
 }

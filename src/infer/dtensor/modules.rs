@@ -117,7 +117,8 @@ impl Machine<'_> {
         let text = &self.files[self.project.file(class.module)].text;
         let hidden = ["setattr(", "add_module(", "register_module(", "__getattr__", "__dict__"];
         let statics = &self.settings.statics;
-        let alone = statics.linearized(class).len() == 1 && statics.external_bases(class).all(|b| b.ends_with(".Module"));
+        let alone =
+            statics.linearized(class).len() == 1 && statics.external_bases(class).all(|b| b.ends_with(".Module"));
         // Containers name their modules by number.
         let alone = alone && !step.starts_with(|c: char| c.is_ascii_digit());
         let named = text.contains(&format!(".{step}"));
