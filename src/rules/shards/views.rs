@@ -134,10 +134,6 @@ fn squeezed(call: &ShardCall<'_>, piece: &Piece, shard: usize) -> Option<usize> 
 fn reshaped(call: &ShardCall<'_>, piece: &Piece, shard: usize, to: &[Dim]) -> Result<Placed, Refusal> {
     let Some(from) = piece.shape.0.iter().copied().collect::<Option<Vec<i64>>>() else { return Ok(Placed::Unknown) };
     let Some(to) = resolved(&from, to) else { return Ok(Placed::Unknown) };
-    if from[shard] == 1 {
-        // The dim has as many elements as the axis has ranks, and nothing says where it is in the new shape.
-        return if call.runtime { Err(Refusal::Strided) } else { Ok(Placed::Unknown) };
-    }
     let Some((inputs, outputs)) = groups(&from, &to).into_iter().find(|(i, _)| i.contains(&shard)) else {
         return Ok(Placed::Unknown);
     };
@@ -145,6 +141,8 @@ fn reshaped(call: &ShardCall<'_>, piece: &Piece, shard: usize, to: &[Dim]) -> Re
     match outputs.as_slice() {
         [out] if first => Ok(Placed::Split(*out)),
         [_] => Err(Refusal::Strided),
+        // A rank has one element of the dim, and nothing says where the others are in the new shape.
+        [] if call.runtime => Err(Refusal::Strided),
         [] => Ok(Placed::Unknown),
         [out, ..] if first && !call.runtime => Ok(Placed::Split(*out)),
         _ => Err(Refusal::CutApart),
@@ -164,24 +162,34 @@ fn resolved(from: &[i64], to: &[Dim]) -> Option<Vec<i64>> {
     Some(to)
 }
 
-/// Groups of dims of both shapes with equal numbers of elements, without dims of one element.
+/// Groups of dims of both shapes with equal numbers of elements, as small as they can be; a dim of one element that has no
+/// counterpart is a group of its own.
 fn groups(from: &[i64], to: &[i64]) -> Vec<(Vec<usize>, Vec<usize>)> {
-    let many = |sizes: &[i64]| (0..sizes.len()).filter(|i| sizes[*i] != 1).collect::<Vec<_>>();
-    let (mut left, mut right) = (many(from).into_iter().peekable(), many(to).into_iter().peekable());
+    let (mut i, mut j) = (0, 0);
     let mut out = Vec::new();
-    while let (Some(a), Some(b)) = (left.next(), right.next()) {
-        let (mut inputs, mut outputs) = (vec![a], vec![b]);
-        let (mut f, mut t) = (from[a], to[b]);
-        while f != t {
-            let next = if f < t { left.next() } else { right.next() };
-            let Some(next) = next else { return out };
-            if f < t {
-                inputs.push(next);
-                f = f.saturating_mul(from[next]);
+    while i < from.len() || j < to.len() {
+        let (mut f, mut t) = (from.get(i).copied().unwrap_or(1), to.get(j).copied().unwrap_or(1));
+        let alone = (f == 1) != (t == 1);
+        let takes_left = i < from.len() && !(alone && t == 1);
+        let takes_right = j < to.len() && !(alone && f == 1);
+        let mut inputs: Vec<usize> = (i..i + usize::from(takes_left)).collect();
+        let mut outputs: Vec<usize> = (j..j + usize::from(takes_right)).collect();
+        (i, j) = (i + inputs.len(), j + outputs.len());
+        while !alone && f != t {
+            if i < from.len() && (j >= to.len() || t > f) {
+                f = f.saturating_mul(from[i]);
+                inputs.push(i);
+                i += 1;
+            } else if j < to.len() {
+                t = t.saturating_mul(to[j]);
+                outputs.push(j);
+                j += 1;
             } else {
-                outputs.push(next);
-                t = t.saturating_mul(to[next]);
+                break;
             }
+        }
+        if inputs.is_empty() && outputs.is_empty() {
+            break;
         }
         out.push((inputs, outputs));
     }
