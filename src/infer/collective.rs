@@ -581,11 +581,14 @@ impl Machine<'_> {
     fn moved_shape(&self, call: &Call<'_>, input: &TensorType, source: Side, result: Side) -> Option<Shape> {
         let mut shape = input.shape.clone()?;
         let n = call.axes.single().and_then(|a| self.axis_size(a)).and_then(|n| i64::try_from(n).ok());
+        let first_rank = self.w.modes.typecheck.is_some();
         let scale = |shape: &mut Shape, dim: Option<i64>, grow: bool| {
             if let Some(at) = dim.and_then(|d| usize::try_from(d).ok()).filter(|d| *d < shape.rank()) {
                 shape.0[at] = match (shape.0[at], n) {
                     (Some(size), Some(n)) if grow => size.checked_mul(n),
                     (Some(size), Some(n)) if size % n == 0 => Some(size / n),
+                    // The run-time checker runs on the first rank, whose part is the largest.
+                    (Some(size), Some(n)) if first_rank && size > 0 => Some((size + n - 1) / n),
                     _ => None,
                 };
             }

@@ -249,6 +249,10 @@ impl Machine<'_> {
         };
         let Some(tensor) = self.as_tensor(&target) else { return target };
         let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
+        if self.w.modes.typecheck.is_some() && call.rule.shape == shapes::ShapeRule::Setitem {
+            // The run-time checker does not take a partial write for one.
+            return target;
+        }
         let fills = matches!(call.rule.class, OpClass::Fill | OpClass::Equal | OpClass::UnknownValues);
         let whole = old.view_of.and_then(|id| self.w.heap.tensor(ObjId(id))).is_some_and(|t| t.grad == Tri::Yes);
         if fills && (old.grad == Tri::Yes || whole) && self.w.modes.typecheck.is_none() {
@@ -260,8 +264,8 @@ impl Machine<'_> {
         for axis in LocalType::axes_of([&old.local, &ty]) {
             let (was, now) = (old.local.get(&axis).clone(), ty.get(&axis).clone());
             let differs = !now.set.is_empty() && now.set.leq(AxisType::V.join(AxisType::P));
-            let becomes_varying = self.w.modes.typecheck.is_none()
-                && old.grad != Tri::Yes
+            let differs = differs && self.w.modes.typecheck.is_none();
+            let becomes_varying = old.grad != Tri::Yes
                 && was.set.leq(AxisType::EQUAL)
                 && (now.set == AxisType::V || differs && old.grad == Tri::No);
             if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {

@@ -118,7 +118,16 @@ fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term, adds
     for (at, found) in &labels {
         let Some(dim) = found.iter().position(|l| l == *label) else { continue };
         let piece = &pieces[*at];
-        if shards[*at] == Some(dim) || piece.broadcasts(dim) {
+        if shards[*at] == Some(dim) {
+            // Parts of different sizes are parts of dims of different sizes.
+            let (first, _) = split[0];
+            let size = shards[first].and_then(|d| pieces[first].size(d));
+            if size.zip(piece.size(dim)).is_some_and(|(a, b)| a != b) {
+                return Err(Refusal::OtherSplit(*at));
+            }
+            continue;
+        }
+        if piece.broadcasts(dim) {
             continue;
         }
         match piece.size(dim) {
