@@ -32,9 +32,10 @@ impl Machine<'_> {
     /// An operation with a distributed tensor among its arguments; `None` if there is none, or if it asks for no values.
     pub(in crate::infer) fn distributed_op(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs) -> Option<Value> {
         let arguments = self.tensor_arguments(call, args);
+        // Every operation comes by here; few have anything distributed.
+        let first = arguments.iter().position(|a| self.w.heap.tensor(a.id).is_some_and(|t| t.dist.on().is_some()))?;
         let tensors: Vec<TensorType> =
             arguments.iter().map(|a| self.w.heap.tensor(a.id).cloned()).collect::<Option<_>>()?;
-        let first = tensors.iter().position(|t| t.dist.on().is_some())?;
         let on = tensors.get(first)?.dist.on()?.clone();
         let kind = match call.rule.class {
             OpClass::Plain(kind) => kind,
