@@ -42,140 +42,95 @@ pub trait ParallelMode: Sync + std::fmt::Debug {
     }
 }
 
+/// A mode that says the same of every tensor of a kind.
 #[derive(Debug)]
-struct DtensorExpand;
-#[derive(Debug)]
-struct DataParallel;
-#[derive(Debug)]
-struct Fsdp;
-#[derive(Debug)]
-struct TensorParallel;
-#[derive(Debug)]
-struct SequenceParallel;
-#[derive(Debug)]
-struct ContextParallel;
-
-fn replicate() -> Option<AxisState> {
-    Some(AxisState::new(AxisType::R))
+struct Expansion {
+    name: &'static str,
+    axis: &'static str,
+    inputs: AxisState,
+    parameters: Option<AxisState>,
+    /// Where they are not as the parameters are.
+    states: Option<AxisState>,
+    gradients: Gradients,
+    gathers_parameters: bool,
 }
 
-impl ParallelMode for DtensorExpand {
+impl ParallelMode for Expansion {
     fn name(&self) -> &'static str {
-        "dtensor-expand"
+        self.name
     }
     fn axis(&self) -> &'static str {
-        "dp"
+        self.axis
     }
     fn inputs(&self) -> Option<AxisState> {
-        Some(AxisState::shard(0))
+        Some(self.inputs.clone())
     }
     fn parameters(&self) -> Option<AxisState> {
-        replicate()
-    }
-    fn gradients(&self) -> Gradients {
-        Gradients::AllReduce
-    }
-}
-
-impl ParallelMode for DataParallel {
-    fn name(&self) -> &'static str {
-        "data-parallel"
-    }
-    fn axis(&self) -> &'static str {
-        "dp"
-    }
-    fn inputs(&self) -> Option<AxisState> {
-        Some(AxisState::shard(0))
-    }
-    fn parameters(&self) -> Option<AxisState> {
-        replicate()
-    }
-    fn gradients(&self) -> Gradients {
-        Gradients::AllReduce
-    }
-}
-
-impl ParallelMode for Fsdp {
-    fn name(&self) -> &'static str {
-        "fsdp"
-    }
-    fn axis(&self) -> &'static str {
-        "dp"
-    }
-    fn inputs(&self) -> Option<AxisState> {
-        Some(AxisState::shard(0))
-    }
-    fn parameters(&self) -> Option<AxisState> {
-        replicate()
+        self.parameters.clone()
     }
     fn states(&self) -> Option<AxisState> {
-        Some(AxisState::shard(0))
+        self.states.clone().or_else(|| self.parameters())
     }
     fn gradients(&self) -> Gradients {
-        Gradients::ReduceScatter
+        self.gradients
     }
     fn gathers_parameters(&self) -> bool {
-        true
+        self.gathers_parameters
     }
 }
 
-impl ParallelMode for TensorParallel {
-    fn name(&self) -> &'static str {
-        "tensor-parallel"
-    }
-    fn axis(&self) -> &'static str {
-        "tp"
-    }
-    fn inputs(&self) -> Option<AxisState> {
-        Some(AxisState::new(AxisType::I))
-    }
-    fn parameters(&self) -> Option<AxisState> {
-        None
-    }
-    fn gradients(&self) -> Gradients {
-        Gradients::Own
+const REPLICATE: AxisState = AxisState { set: AxisType::R, ..AxisState::UNKNOWN };
+const INVARIANT: AxisState = AxisState { set: AxisType::I, ..AxisState::UNKNOWN };
+
+/// Split on a dim.
+const fn split(dim: i8) -> AxisState {
+    AxisState { set: AxisType::V, shard: Some(dim), ..AxisState::UNKNOWN }
+}
+
+/// Inputs that are split, parameters that every rank has whole, gradients that are summed.
+const fn replicated(name: &'static str, axis: &'static str, dim: i8) -> Expansion {
+    Expansion {
+        name,
+        axis,
+        inputs: split(dim),
+        parameters: Some(REPLICATE),
+        states: None,
+        gradients: Gradients::AllReduce,
+        gathers_parameters: false,
     }
 }
 
-impl ParallelMode for SequenceParallel {
-    fn name(&self) -> &'static str {
-        "sequence-parallel"
-    }
-    fn axis(&self) -> &'static str {
-        "tp"
-    }
-    fn inputs(&self) -> Option<AxisState> {
-        Some(AxisState::shard(0))
-    }
-    fn parameters(&self) -> Option<AxisState> {
-        None
-    }
-    fn gradients(&self) -> Gradients {
-        Gradients::Own
+/// Parameters that have marks and reducers of their own.
+const fn marked(name: &'static str, axis: &'static str, inputs: AxisState) -> Expansion {
+    Expansion {
+        name,
+        axis,
+        inputs,
+        parameters: None,
+        states: None,
+        gradients: Gradients::Own,
+        gathers_parameters: false,
     }
 }
 
-impl ParallelMode for ContextParallel {
-    fn name(&self) -> &'static str {
-        "context-parallel"
-    }
-    fn axis(&self) -> &'static str {
-        "cp"
-    }
-    fn inputs(&self) -> Option<AxisState> {
-        Some(AxisState::shard(1))
-    }
-    fn parameters(&self) -> Option<AxisState> {
-        replicate()
-    }
-    fn gradients(&self) -> Gradients {
-        Gradients::AllReduce
-    }
-}
+static DTENSOR_EXPAND: Expansion = replicated("dtensor-expand", "dp", 0);
+static DATA_PARALLEL: Expansion = replicated("data-parallel", "dp", 0);
+static FSDP: Expansion = Expansion {
+    name: "fsdp",
+    axis: "dp",
+    inputs: split(0),
+    parameters: Some(REPLICATE),
+    states: Some(split(0)),
+    gradients: Gradients::ReduceScatter,
+    gathers_parameters: true,
+};
+static TENSOR_PARALLEL: Expansion = marked("tensor-parallel", "tp", INVARIANT);
+static SEQUENCE_PARALLEL: Expansion = marked("sequence-parallel", "tp", split(0));
+static CONTEXT_PARALLEL: Expansion = replicated("context-parallel", "cp", 1);
 
 /// Every mode, by name.
-pub const MODES: &[&dyn ParallelMode] =
-    &[&DtensorExpand, &DataParallel, &Fsdp, &TensorParallel, &SequenceParallel, &ContextParallel];
+pub static MODES: &[&dyn ParallelMode] =
+    &[&DTENSOR_EXPAND, &DATA_PARALLEL, &FSDP, &TENSOR_PARALLEL, &SEQUENCE_PARALLEL, &CONTEXT_PARALLEL];
 
 /// The mode of a name; `_` and `-` are the same, and so are the names of the classes of the old `torch.distributed._spmd`.
 pub fn mode(name: &str) -> Option<&'static dyn ParallelMode> {
