@@ -284,26 +284,7 @@ impl Scan<'_> {
         for node in block {
             match &node.stmt {
                 Stmt::Assign { value, .. } => self.rvalue(value),
-                Stmt::If { then, orelse, .. } => {
-                    self.block(then);
-                    self.block(orelse);
-                }
-                Stmt::For { body, orelse, .. } => {
-                    self.block(body);
-                    self.block(orelse);
-                }
-                Stmt::While { head, body, orelse, .. } => {
-                    for b in [head, body, orelse] {
-                        self.block(b);
-                    }
-                }
-                Stmt::With { body, .. } => self.block(body),
-                Stmt::Try { body, handlers, orelse, finally } => {
-                    for b in [body, orelse, finally].into_iter().chain(handlers) {
-                        self.block(b);
-                    }
-                }
-                _ => {}
+                stmt => stmt.blocks().for_each(|b| self.block(b)),
             }
         }
     }

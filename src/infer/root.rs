@@ -354,26 +354,7 @@ pub fn called_names<'a>(
                 }
                 Operand::Const(_) => {}
             },
-            Stmt::If { then, orelse, .. } => {
-                called_names(then, func, out);
-                called_names(orelse, func, out);
-            }
-            Stmt::For { body, orelse, .. } => {
-                called_names(body, func, out);
-                called_names(orelse, func, out);
-            }
-            Stmt::While { head, body, orelse, .. } => {
-                for b in [head, body, orelse] {
-                    called_names(b, func, out);
-                }
-            }
-            Stmt::With { body, .. } => called_names(body, func, out),
-            Stmt::Try { body, handlers, orelse, finally } => {
-                for b in [body, orelse, finally].into_iter().chain(handlers) {
-                    called_names(b, func, out);
-                }
-            }
-            _ => {}
+            stmt => stmt.blocks().for_each(|b| called_names(b, func, out)),
         }
     }
 }

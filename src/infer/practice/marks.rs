@@ -7,7 +7,7 @@ use super::found::Practice;
 use super::reducers::{Reducer, Test};
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, Block, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::{Name, Place, Span};
@@ -22,12 +22,22 @@ pub struct Marks {
 }
 
 impl Marks {
-    pub fn add(&mut self, view: &View<'_>) {
-        for step in &view.steps {
-            match step.stmt {
+    /// Marks that a block sets by assignment.
+    pub fn add(&mut self, block: &Block) {
+        for node in block {
+            match &node.stmt {
                 Stmt::SetAttr { name, .. } => {
                     self.set.insert(name.clone());
                 }
+                stmt => stmt.blocks().for_each(|inner| self.add(inner)),
+            }
+        }
+    }
+
+    /// Marks that a function sets through `setattr`.
+    pub fn add_named(&mut self, view: &View<'_>) {
+        for step in &view.steps {
+            match step.stmt {
                 Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. }
                     if callee == "setattr" =>
                 {

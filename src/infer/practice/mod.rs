@@ -5,6 +5,7 @@
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
 mod arity;
+mod asked;
 mod counts;
 mod cut;
 mod data_sum;
@@ -43,6 +44,7 @@ use crate::ir::FuncKind;
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Place};
+use asked::{Asked, Shown};
 use found::Practice;
 use rayon::prelude::*;
 use reducers::Reducers;
@@ -54,31 +56,55 @@ type Found = Vec<(Place, Practice)>;
 /// A check of single functions.
 type OfFunction = fn(&View<'_>, &mut Found);
 
-/// The checks of single functions. The text of the file, in lowercase, holds one of the words if the check has anything to say of it;
-/// without words it may always have.
-const OF_FUNCTIONS: &[(&[&str], OfFunction)] = &[
-    (&[], lost::copies),
-    (&[], lost::results),
-    (&[], switch::group_choices),
-    (&["to_local", "full_tensor"], local_gradient::bare),
-    (&[], local_map::regions),
-    (&[], local_map::styles),
-    (&[], mesh_dims::counts),
-    (&["all_gather_tensor", "reduce_scatter_tensor", "from_local"], shard_dim::dims),
-    (&[], unreduced_step::steps),
-    (&[], unreduced_step::narrow),
-    (&[], own_group::left_out),
-    (&[], own_group::global_rank),
-    (&[], own_group::other_size),
-    (&[], own_group::counted_again),
-    (&["fully_shard"], factor::inner_mesh),
-    (&["reduction="], factor::mean_not_undone),
-    (&[], factor::auxiliary),
-    (&[], factor::whatever_the_flag),
-    (&[], nones::inverted),
-    (&[], handles::unwaited),
-    (&[], counts::local_counts),
-    (&[], ranks::some_ranks),
+/// A check of single functions, and what the text of a file shows, in lowercase, if it has anything to say of one of its functions.
+struct Check {
+    /// One of these words.
+    words: &'static [&'static str],
+    /// Whether the words are names, and not parts of longer ones.
+    whole: bool,
+    /// Or the name of a collective.
+    communicates: bool,
+    of: OfFunction,
+}
+
+/// A check of functions that communicate.
+const fn of_collectives(of: OfFunction) -> Check {
+    Check { words: &[], whole: true, communicates: true, of }
+}
+
+/// A check of functions in whose file one of these words stands.
+const fn of_words(words: &'static [&'static str], of: OfFunction) -> Check {
+    Check { words, whole: false, communicates: false, of }
+}
+
+/// A check of functions in whose file one of these names stands.
+const fn of_names(words: &'static [&'static str], of: OfFunction) -> Check {
+    Check { words, whole: true, communicates: false, of }
+}
+
+const OF_FUNCTIONS: &[Check] = &[
+    of_collectives(lost::copies),
+    of_collectives(lost::results),
+    of_words(switch::WORDS, switch::group_choices),
+    of_words(&["to_local", "full_tensor"], local_gradient::bare),
+    of_words(&["local_map"], local_map::regions),
+    of_names(local_map::ROUTERS, local_map::styles),
+    of_words(mesh_dims::WORDS, mesh_dims::counts),
+    of_words(&["all_gather_tensor", "reduce_scatter_tensor", "from_local"], shard_dim::dims),
+    of_words(&[".step("], unreduced_step::steps),
+    of_names(unreduced_step::WRAPPERS, unreduced_step::narrow),
+    of_collectives(own_group::left_out),
+    of_names(&["get_rank"], own_group::global_rank),
+    of_collectives(own_group::other_size),
+    of_collectives(own_group::counted_again),
+    of_words(&["fully_shard"], factor::inner_mesh),
+    of_words(&["reduction="], factor::mean_not_undone),
+    of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary),
+    of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag),
+    of_collectives(nones::inverted),
+    of_collectives(handles::unwaited),
+    Check { words: counts::AVERAGED, whole: false, communicates: true, of: counts::local_counts },
+    of_collectives(ranks::some_ranks),
 ];
 
 /// The checks of single classes, which look at the whole project.
@@ -139,8 +165,9 @@ pub struct Practices<'a> {
 impl<'a> Practices<'a> {
     pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, settings: &'a Settings) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
+        let asked = Asked::new(rules, modules.iter().map(|m| files[project.file(*m)].text.len()).sum());
         let scanned: Vec<(Found, switch::Reads, marks::Marks)> =
-            modules.par_iter().map(|m| of_functions(project, rules, files, *m)).collect();
+            modules.par_iter().map(|m| of_functions(project, rules, files, &asked, *m)).collect();
         let mut lint = Lint {
             project,
             rules,
@@ -176,19 +203,28 @@ fn of_functions(
     project: &Project,
     rules: &RuleBook,
     files: &Files,
+    asked: &Asked,
     module: ModuleId,
 ) -> (Found, switch::Reads, marks::Marks) {
     let (mut out, mut reads, mut marks) = (Vec::new(), switch::Reads::default(), marks::Marks::default());
-    let text = files[project.file(module)].text.to_lowercase();
-    let asked = |words: &[&str]| words.is_empty() || words.iter().any(|w| text.contains(w));
-    let checks: Vec<OfFunction> = OF_FUNCTIONS.iter().filter(|(words, _)| asked(words)).map(|(_, c)| *c).collect();
+    let Shown { checks, switches, set_by_name } = asked.shown(&files[project.file(module)].text);
+    let checks: Vec<OfFunction> =
+        OF_FUNCTIONS.iter().zip(checks).filter(|(_, asked)| *asked).map(|(check, _)| check.of).collect();
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
+        marks.add(&f.body);
+        if checks.is_empty() && !switches && !set_by_name {
+            continue;
+        }
         let view = View::new(project, rules, files, FuncRef { module, func });
-        reads.add(&view);
-        marks.add(&view);
+        if switches {
+            reads.add(&view);
+        }
+        if set_by_name {
+            marks.add_named(&view);
+        }
         for check in &checks {
             check(&view, &mut out);
         }

@@ -3,7 +3,7 @@
 
 use super::expr::Expr;
 use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
-use crate::project::{FuncRef, Project};
+use crate::project::{FuncRef, Project, Resolved};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::{Files, Idx, Name, Place, Span};
 use rustc_hash::FxHashMap;
@@ -377,6 +377,29 @@ impl<'a> View<'a> {
         callee
     }
 
+    /// Whether what a call calls may have a rule, by the last part of its name.
+    pub fn may_be_ruled(&self, value: &Rvalue) -> bool {
+        match value {
+            // A module of the project may give a name to what is called otherwise elsewhere.
+            Rvalue::CallMethod { base: Operand::Global(base), name, .. } => {
+                self.rules.may_name(name)
+                    || matches!(
+                        self.project.member(self.at.module, base),
+                        Some(Resolved::Module(_) | Resolved::Package(_))
+                    )
+            }
+            Rvalue::CallMethod { name, .. } => self.rules.may_name(name),
+            Rvalue::Call { callee: Operand::Global(name), .. } => match self.project.member(self.at.module, name) {
+                Some(Resolved::External(path)) => self.rules.may_name(path.rsplit('.').next().unwrap_or(&path)),
+                Some(Resolved::Func(func)) => self.rules.may_name(&self.project.func(func).name),
+                Some(Resolved::Class(_) | Resolved::Module(_) | Resolved::Package(_) | Resolved::Value(..)) => true,
+                None => self.rules.may_name(name),
+            },
+            Rvalue::Call { callee: Operand::Local(_) | Operand::Const(_), .. } => true,
+            _ => false,
+        }
+    }
+
     fn called(&self, value: &Rvalue) -> Option<Name> {
         match value {
             Rvalue::Call { callee, .. } => match self.through(callee) {
@@ -398,6 +421,9 @@ impl<'a> View<'a> {
 
     /// The collective that an operation is.
     pub fn collective(&self, value: &'a Rvalue) -> Option<CollectiveCall<'a>> {
+        if !self.may_be_ruled(value) {
+            return None;
+        }
         let (_, Some(Entry::Collective(rule))) = self.ruled(value)? else { return None };
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
         if args.iter().any(|a| matches!(a.kind, crate::ir::ArgKind::Star | crate::ir::ArgKind::DoubleStar)) {

@@ -115,16 +115,7 @@ fn attributes(block: &Block, times: &mut FxHashMap<Name, u32>) {
     for node in block {
         match &node.stmt {
             Stmt::SetAttr { name, .. } => *times.entry(name.clone()).or_default() += 1,
-            Stmt::If { then, orelse, .. } => [then, orelse].into_iter().for_each(|b| attributes(b, times)),
-            Stmt::For { body, orelse, .. } => [body, orelse].into_iter().for_each(|b| attributes(b, times)),
-            Stmt::While { head, body, orelse, .. } => {
-                [head, body, orelse].into_iter().for_each(|b| attributes(b, times))
-            }
-            Stmt::With { body, .. } => attributes(body, times),
-            Stmt::Try { body, handlers, orelse, finally } => {
-                [body].into_iter().chain(handlers).chain([orelse, finally]).for_each(|b| attributes(b, times));
-            }
-            _ => {}
+            stmt => stmt.blocks().for_each(|b| attributes(b, times)),
         }
     }
 }
