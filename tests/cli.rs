@@ -8,6 +8,9 @@ mod baseline;
 mod config;
 #[path = "cli/files.rs"]
 mod files;
+#[cfg(unix)]
+#[path = "cli/hostile.rs"]
+mod hostile;
 #[path = "cli/modes.rs"]
 mod modes;
 #[path = "cli/output.rs"]

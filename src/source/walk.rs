@@ -148,6 +148,8 @@ fn walk(folder: &Path, request: &Request, skipped: &mut Vec<Skipped>, take: &mut
     let exclude = request.exclude.clone();
     let entries = ignore::WalkBuilder::new(folder)
         .require_git(false)
+        // What a user ignores in all repositories is no part of the project: a colleague or the CI would see other findings.
+        .git_global(false)
         .sort_by_file_name(std::ffi::OsStr::cmp)
         .filter_entry(move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
