@@ -1,7 +1,10 @@
 //! The checker as one pure function. In: configuration, rules, files in memory. Out: [`Report`]. Never: I/O, or an order that depends
 //! on threads. Next: `infer/root.rs`.
 
+mod factors;
 pub mod verify;
+
+pub use factors::{GradientLine, ScaleLine};
 
 use crate::config::{Config, FlagValue};
 use crate::diagnostics::{self, SignatureLine, conditions, describe, describe_syntax, suppress};
@@ -42,6 +45,10 @@ pub struct Report {
     pub signatures: Vec<SignatureLine>,
     /// Collectives that parallel modes ask for.
     pub due: Vec<DueLine>,
+    /// Factors of variables.
+    pub scales: Vec<ScaleLine>,
+    /// Gradients of parameters where an optimizer takes them.
+    pub gradients: Vec<GradientLine>,
 }
 
 /// A collective that a parallel mode asks for.
@@ -135,9 +142,21 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
         Want::Findings => Vec::new(),
     };
     let due = due(files, &output);
+    let scales = factors::scales(&project, files, &output);
+    let gradients = factors::gradients(&project, files, &output);
     // Nobody waits for the memory of the run.
     rayon::spawn(move || drop((project, output, settings)));
-    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types, signatures, derived, due }
+    Report {
+        diagnostics: all,
+        coverage: coverage_rows,
+        unknown_sites,
+        types,
+        signatures,
+        derived,
+        due,
+        scales,
+        gradients,
+    }
 }
 
 fn due(files: &Files, output: &Output) -> Vec<DueLine> {
@@ -175,6 +194,9 @@ fn shown_root(config: &Config, root: &std::path::Path) -> String {
 fn settings(config: &Config, want: Want) -> Settings {
     let mut out = Settings::default();
     out.wants_types = want == Want::Types;
+    out.mean_over_tokens = config.contracts.mean_over_tokens;
+    out.gradient_mean =
+        config.contracts.gradient_mean.as_ref().map(|axes| axes.iter().map(|a| Axis::new(a.as_str())).collect());
     if !config.mesh.is_empty() {
         let axes = config.mesh.iter().map(|a| (Axis::new(a.name.as_str()), a.size)).collect();
         out.mesh = Some(Arc::new(Mesh::new(axes)));

@@ -5,7 +5,7 @@ mod support;
 
 use rayon::prelude::*;
 use spmd_check::rules::{Arg, Kind, Role, apply};
-use spmd_check::types::{Axis, AxisState, AxisType, LocalType, Spmd, Tri};
+use spmd_check::types::{Axis, AxisState, AxisType, Factor, LocalType, Scale, Spmd, Tri};
 
 fn sets() -> impl Iterator<Item = AxisType> {
     (0..16).map(AxisType::from_bits)
@@ -186,6 +186,85 @@ fn a_gradient_that_is_not_known_counts() {
                 };
                 assert_eq!(apply(kind, &args(Tri::Unknown)), apply(kind, &args(Tri::Yes)), "{kind:?} {sets:?}");
             }
+        }
+    }
+}
+
+/// Factors over two axes, a count and a number, with powers up to two, and what is not known.
+fn scales() -> Vec<Scale> {
+    let of = |n: &str| Scale::of(Factor::Size(Axis::new(n)));
+    let tokens = Scale::of(Factor::Count("tokens".into()));
+    let mut out = vec![Scale::Unknown, Scale::integer(0), Scale::float(0.25), Scale::float(-1.5)];
+    for dp in -2..=2 {
+        for cp in -1..=1 {
+            for count in -1..=1 {
+                for number in [1, 2] {
+                    let powers = of("dp").power(dp).times(&of("cp").power(cp)).times(&tokens.power(count));
+                    out.push(powers.times(&Scale::integer(number)));
+                }
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn scales_are_a_group_with_an_absorbing_element() {
+    let all = scales();
+    for a in &all {
+        assert_eq!(a.times(&Scale::one()), *a);
+        assert_eq!(a.times(&Scale::Unknown), Scale::Unknown);
+        assert_eq!(a.inverse().inverse(), *a);
+        assert_eq!(a.power(0), Scale::one());
+        assert_eq!(a.power(2), a.times(a));
+        assert_eq!(a.power(-1), a.inverse());
+        if let Some(m) = a.known() {
+            assert_eq!(a.over(a), Scale::one());
+            assert!(m.powers().all(|(_, n)| n != 0), "{a} keeps a power of zero");
+            assert_eq!(m.is_number(), m.degree() == 0);
+        }
+        for b in &all {
+            assert_eq!(a.times(b), b.times(a));
+            assert_eq!(a.times(b).inverse(), a.inverse().times(&b.inverse()));
+        }
+    }
+    for a in all.iter().step_by(3) {
+        for b in all.iter().step_by(2) {
+            for c in &all {
+                assert_eq!(a.times(b).times(c), a.times(&b.times(c)), "{a}, {b}, {c}");
+            }
+        }
+    }
+}
+
+#[test]
+fn scales_are_a_flat_semilattice() {
+    let all = scales();
+    for a in &all {
+        assert_eq!(a.join(a), *a);
+        for b in &all {
+            assert_eq!(a.join(b), b.join(a));
+            assert_eq!(a.leq(b), a.join(b) == *b);
+            assert!(a.leq(&a.join(b)) && b.leq(&a.join(b)));
+            for c in all.iter().step_by(5) {
+                assert_eq!(a.join(b).join(c), a.join(&b.join(c)));
+                // Multiplication keeps the order.
+                assert!(!a.leq(b) || a.times(c).leq(&b.times(c)), "{a}, {b}, {c}");
+            }
+        }
+    }
+}
+
+#[test]
+fn replacing_a_size_is_substitution() {
+    let dp = Factor::Size(Axis::new("dp"));
+    let parts = Scale::size(&[Axis::new("replicate"), Axis::new("shard")].into_iter().collect());
+    let all = scales();
+    for a in &all {
+        assert_eq!(a.replace(&dp, &Scale::of(dp.clone())), *a);
+        assert!(a.replace(&dp, &parts).known().is_none_or(|m| m.power(&dp) == 0));
+        for b in &all {
+            assert_eq!(a.times(b).replace(&dp, &parts), a.replace(&dp, &parts).times(&b.replace(&dp, &parts)));
         }
     }
 }

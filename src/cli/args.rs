@@ -21,6 +21,8 @@ pub enum Command {
     Check(CheckOptions),
     /// Print the inferred types of functions and variables
     Types(TypesOptions),
+    /// Print the gradients that reach the optimizer: type, reducer, axes and factor of each kind of parameters
+    Gradients(GradientsOptions),
     /// Print what a DTensor redistribute does: its steps, its collectives, its bytes
     Plan(PlanOptions),
     /// Explain a diagnostic, or list them all
@@ -82,12 +84,28 @@ pub struct TypesOptions {
     /// Custom autograd functions only: what their source implies, or why nothing is derived
     #[arg(long, conflicts_with = "variables")]
     pub autograd: bool,
+    /// Factors of losses, counts and sizes, line by line, instead of signatures
+    #[arg(long, conflicts_with_all = ["variables", "autograd"])]
+    pub scales: bool,
     /// How types are written; JSON lists variables, parameters and returns
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub output_format: TypesFormat,
     /// Whose notation a type of a variable is written in
     #[arg(long, value_name = "NOTATION", default_value = "spmd")]
     pub notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub struct GradientsOptions {
+    #[command(flatten)]
+    pub input: InputOptions,
+    #[command(flatten)]
+    pub config: ConfigOptions,
+    #[command(flatten)]
+    pub shared: SharedOptions,
+    /// A table, or an array with an object for each row
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub output_format: TypesFormat,
 }
 
 /// How a type of a variable is written.

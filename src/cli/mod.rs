@@ -9,6 +9,7 @@ mod dump;
 mod engine;
 mod explain;
 mod failure;
+mod gradients;
 mod init;
 mod output;
 mod plan;
@@ -59,6 +60,7 @@ pub fn run(command: Command) -> ExitCode {
     let result = std::panic::catch_unwind(|| match command {
         Command::Check(options) => check::run(&options),
         Command::Types(options) => types::run(&options),
+        Command::Gradients(options) => gradients::run(&options),
         Command::Plan(options) => plan::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Rules(options) => rules::run(&options),

@@ -3,7 +3,7 @@
 
 use super::args::{Notation, TypesFormat, TypesOptions};
 use super::check::invalid;
-use super::engine::{self, DerivedLine, DueKind, DueLine, SignatureLine, TypeRow, Want};
+use super::engine::{self, DerivedLine, DueKind, DueLine, ScaleLine, SignatureLine, TypeRow, Want};
 use super::failure::Failure;
 use super::project::{self, Input};
 use super::{Outcome, output};
@@ -24,6 +24,8 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
             text(&report.types, options.notation, out)?;
             due(&report.due, out)
         }
+        TypesFormat::Text if options.scales => scales(&report.scales, out),
+        TypesFormat::Json if options.scales => scales_array(&report.scales, out),
         TypesFormat::Text if options.autograd => reasons(&report.derived, options.shared.verbose, out),
         TypesFormat::Text => {
             functions(&report.derived, options.shared.verbose, out)?;
@@ -34,6 +36,26 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
         TypesFormat::Json => array(&report.types, out),
     })?;
     Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+}
+
+/// Variables with a factor: `train.py:12: loss = dp/tokens`.
+fn scales(rows: &[ScaleLine], out: &mut dyn Write) -> io::Result<()> {
+    for row in rows {
+        writeln!(out, "{}:{}: {} {} = {}", row.path, row.line, row.function, row.variable, row.factor)?;
+    }
+    Ok(())
+}
+
+fn scales_array(rows: &[ScaleLine], out: &mut dyn Write) -> io::Result<()> {
+    let one = |row: &ScaleLine| {
+        json!({
+            "path": row.path, "line": row.line, "function": row.function,
+            "variable": row.variable, "factor": row.factor,
+        })
+    };
+    let all: Vec<Value> = rows.iter().map(one).collect();
+    serde_json::to_writer_pretty(&mut *out, &all)?;
+    writeln!(out)
 }
 
 fn lines(signatures: &[SignatureLine], out: &mut dyn Write) -> io::Result<()> {

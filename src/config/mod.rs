@@ -130,6 +130,10 @@ pub struct TorchVersion {
 pub struct Contracts {
     /// The type of what `.backward()` is called on.
     pub loss: Option<(String, Span)>,
+    /// The loss is a mean over the tokens of all ranks, not a mean of the means of ranks.
+    pub mean_over_tokens: bool,
+    /// Axes over which gradients are averaged by code that is not seen.
+    pub gradient_mean: Option<Vec<String>>,
 }
 
 impl Config {

@@ -35,7 +35,7 @@ pub const KEYS: &[(&str, KeyShape)] = &[
     ("groups", KeyShape::OpenTable),
     ("flags", KeyShape::OpenTable),
     ("defaults", KeyShape::OpenTable),
-    ("contracts", KeyShape::Table(&["loss"])),
+    ("contracts", KeyShape::Table(&["loss", "gradients"])),
     ("rules", KeyShape::Table(&["extend"])),
     ("levels", KeyShape::OpenTable),
     ("per-file-ignores", KeyShape::OpenTable),
@@ -284,14 +284,32 @@ fn read_contracts(value: &Value, reader: &mut Reader) -> Contracts {
     let mut contracts = Contracts::default();
     for entry in reader.table("contracts", value) {
         match entry.key.as_str() {
+            "gradients" => match entry.value.get_ref().as_str().and_then(|t| t.strip_prefix("mean over ")) {
+                Some(axes) => {
+                    contracts.gradient_mean = Some(axes.split(',').map(|a| a.trim().to_string()).collect());
+                }
+                None => reader.wrong_type("contracts.gradients", entry.value, "\"mean over AXES\""),
+            },
+            "loss" if said(entry.value).is_some() => {
+                contracts.mean_over_tokens = said(entry.value) == Some(true);
+            }
             "loss" => {
                 let text = read_type("contracts.loss", entry.value, reader);
                 contracts.loss = text.map(|text| (text, span_of(&entry.value.span())));
             }
-            _ => reader.unknown_key(&entry, Some("contracts"), &["loss"]),
+            _ => reader.unknown_key(&entry, Some("contracts"), &["loss", "gradients"]),
         }
     }
     contracts
+}
+
+/// Whether the words for a loss say that it is a mean over the tokens of all ranks; nothing if they are no such words.
+fn said(value: &Value) -> Option<bool> {
+    match value.get_ref().as_str()? {
+        "mean over global tokens" | "mean over all tokens" => Some(true),
+        "mean over local tokens" | "mean over samples" => Some(false),
+        _ => None,
+    }
 }
 
 fn read_rules(value: &Value, config: &mut Config, reader: &mut Reader) {

@@ -39,6 +39,7 @@ pub mod practice;
 mod relevance;
 mod repair;
 mod root;
+pub mod scale;
 pub mod settings;
 pub mod sharding;
 mod specs;

@@ -101,6 +101,8 @@ pub enum Pass {
 /// All that one root yields.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
+    /// Factors of variables and gradients.
+    pub factors: super::scale::Told,
     pub findings: Vec<Finding>,
     index: FxHashMap<(Place, std::mem::Discriminant<FindingKind>), usize>,
     pub rows: Vec<Row>,

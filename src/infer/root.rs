@@ -76,10 +76,16 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     let ruled = ruled(&Run { project, rules, files, settings, built: FxHashMap::default() });
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     // What is read from the text needs nothing of what is executed.
-    let read = || super::practice::Practices::new(project, rules, files, settings);
-    let ((), practices) = rayon::join(|| execute(project, rules, files, settings, roots, &mut out), read);
+    let read = || {
+        let factors = super::scale::scales(project, rules, files, settings);
+        (super::practice::Practices::new(project, rules, files, settings), factors)
+    };
+    let ((), (practices, factors)) = rayon::join(|| execute(project, rules, files, settings, roots, &mut out), read);
     out.keep_causes();
-    for finding in practices.findings(&out.findings) {
+    let practices = practices.findings(&out.findings);
+    let (practices, factors, told) = super::scale::together(project, files, practices, factors);
+    out.factors = told;
+    for finding in practices.into_iter().chain(factors) {
         out.report(finding);
     }
     for finding in super::sharding::sharding(project, rules, files) {

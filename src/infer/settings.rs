@@ -46,6 +46,10 @@ pub struct Settings {
     /// Tensors are parts of whole ones: partition specs are followed everywhere.
     pub global: bool,
     pub wants_types: bool,
+    /// The loss is declared as a mean over all tokens, not one of means.
+    pub mean_over_tokens: bool,
+    /// Axes over which gradients are averaged by code that is not seen.
+    pub gradient_mean: Option<AxisSet>,
     pub statics: Statics,
     pub relevance: super::relevance::Relevance,
     pub specs: super::specs::Specs,

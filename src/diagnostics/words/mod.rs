@@ -14,6 +14,7 @@ mod practice;
 mod practice_calls;
 mod practice_placements;
 mod practice_scales;
+mod scale;
 mod sharding;
 
 use super::codes::{self, Code};

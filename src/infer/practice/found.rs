@@ -92,6 +92,8 @@ pub enum Scales {
     Auxiliary { scaler: Name, main: Place },
     /// A factor that undoes a mean, where a flag turns the mean off.
     WhateverFlag { flag: Name, mean: Place },
+    /// Gradients that reach the optimizer with another factor than the mean that the loss is, or than others.
+    Factor(Box<super::super::scale::verdict::Mistake>),
 }
 
 /// What comes before a reduction and should come after it.

@@ -22,7 +22,7 @@ mod lost;
 pub mod marking;
 mod marks;
 mod mesh_dims;
-mod near;
+pub mod near;
 mod nones;
 mod order;
 mod own_group;

@@ -1,0 +1,661 @@
+//! Calls of functions: of the project, executed; of torch, by what they do to losses, counts, groups, modules and gradients; others are
+//! not known, and what is handed to them is not followed any more. In: a call. Out: its value on each path. Next: `methods.rs`,
+//! `collectives.rs`.
+
+use super::Run;
+use super::eval::{is_batch_name, tokens};
+use super::exec::Elements;
+use super::groups;
+use super::value::{Grad, List, Part, State, Tensor, Test, Val, What, last};
+use crate::ir::{ArgKind, Const, Operand, Rvalue, StmtId};
+use crate::project::FuncRef;
+use crate::rules::{Entry, Gives};
+use crate::source::{Idx, Name};
+use crate::types::{Axis, AxisSet, Factor, Scale};
+use std::collections::BTreeMap;
+
+/// Arguments of a call.
+#[derive(Clone, Debug, Default)]
+pub struct Args {
+    pub plain: Vec<Val>,
+    pub named: Vec<(Name, Val)>,
+    /// `*args` or `**kwargs` among them.
+    pub open: bool,
+}
+
+impl Args {
+    pub fn get(&self, position: usize, name: &str) -> Option<&Val> {
+        self.keyword(name).or_else(|| self.plain.get(position))
+    }
+    pub fn keyword(&self, name: &str) -> Option<&Val> {
+        self.named.iter().find(|(n, _)| n == name).map(|(_, v)| v)
+    }
+    pub fn all(&self) -> impl Iterator<Item = &Val> {
+        self.plain.iter().chain(self.named.iter().map(|(_, v)| v))
+    }
+}
+
+/// Functions that take the mean over the tokens of one rank unless they are told otherwise.
+const LOSSES: &[&str] = &[
+    "cross_entropy",
+    "nll_loss",
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "kl_div",
+];
+const LOSS_CLASSES: &[&str] =
+    &["CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "BCELoss", "BCEWithLogitsLoss", "KLDivLoss"];
+
+/// Calls that leave gradients as they are, up to a factor that is the same for all.
+const HARMLESS: &[&str] = &[
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grad_norm",
+    "get_total_norm",
+    "print",
+    "len",
+    "isinstance",
+    "id",
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "next",
+    "any",
+    "all",
+    "info",
+    "debug",
+    "barrier",
+    "parameters_to_vector",
+    "synchronize",
+    "broadcast",
+    "type",
+    "str",
+    "repr",
+    "dict",
+    "norm",
+    "vector_norm",
+    "isfinite",
+    "set",
+    "GradScaler",
+];
+
+/// Words of functions that are executed where they are called.
+const MATTERS: &[&str] = &[
+    "grad",
+    "gather",
+    "backward",
+    "reduce",
+    "world_size",
+    "group",
+    "mesh",
+    "shard",
+    "loss",
+    "token",
+    "Parallel",
+    "FSDP",
+    "DDP",
+    "size(",
+    "step(",
+    "scale",
+    "mean(",
+];
+
+/// Words in names of functions that change gradients of a module.
+const TOUCHES: &[&str] = &[
+    "reduc",
+    "sync",
+    "averag",
+    "grad",
+    "scale",
+    "finali",
+    "wrap",
+    "parallel",
+    "shard",
+    "ddp",
+    "fsdp",
+    "hook",
+    "engine",
+    "prepare",
+    "initial",
+    "zero",
+    "replicate",
+    "optim",
+];
+
+impl<'a> Run<'a> {
+    pub fn arguments(&self, args: &[crate::ir::Arg], state: &State) -> Args {
+        let mut out = Args::default();
+        for arg in args {
+            let value = self.operand(&arg.value, state);
+            match &arg.kind {
+                ArgKind::Positional => out.plain.push(value),
+                ArgKind::Keyword(name) => out.named.push((name.clone(), value)),
+                ArgKind::Star | ArgKind::DoubleStar => out.open = true,
+            }
+        }
+        out
+    }
+
+    pub fn call(&mut self, id: StmtId, value: &'a Rvalue, state: State) -> Vec<(State, Val)> {
+        let at = state.frames.last().map(|f| f.at);
+        if let Some(at) = at {
+            let view = self.view(at);
+            if let Some(call) = view.collective(value)
+                && matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter" | "all_gather")
+            {
+                let mut state = state;
+                let result = self.collective(id, &call, &mut state);
+                return vec![(state, result)];
+            }
+        }
+        if let Some(at) = at
+            && let Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } = value
+            && let Some(first) = args.first()
+            && self.view(at).callee(value).is_some_and(|p| p == "torch.distributed.recv")
+        {
+            let mut state = state;
+            self.receive(&first.value, &mut state);
+            return vec![(state, Val::Const(Const::None))];
+        }
+        match value {
+            Rvalue::Call { callee, args } => {
+                let (callee, args) = (self.operand(callee, &state), self.arguments(args, &state));
+                self.apply(id, &callee, args, state)
+            }
+            Rvalue::CallMethod { base, name, args } => {
+                let (receiver, args) = (self.operand(base, &state), self.arguments(args, &state));
+                match &receiver {
+                    Val::Path(path) => {
+                        let full = format!("{path}.{name}");
+                        let callee = self.resolved(&self.project.path(&full));
+                        self.apply(id, &callee, args, state)
+                    }
+                    _ => self.method_call(id, base, &receiver, name, args, state),
+                }
+            }
+            _ => vec![(state, Val::named("call"))],
+        }
+    }
+
+    pub fn apply(&mut self, id: StmtId, callee: &Val, args: Args, mut state: State) -> Vec<(State, Val)> {
+        match callee {
+            Val::Func(at) if !args.open && (self.matters(*at) || args.all().any(is_followed)) => {
+                let bound = self.bind(*at, None, &args);
+                let call = Some(self.place(&state, id));
+                self.run(*at, bound, call, state)
+            }
+            Val::Method(object, at) if !args.open => {
+                let bound = self.bind(*at, Some(Val::Object(*object)), &args);
+                let call = Some(self.place(&state, id));
+                self.run(*at, bound, call, state)
+            }
+            Val::Class(class) => self.construct(id, *class, &args, state),
+            Val::LossFunction(mean) => {
+                let value = self.loss(id, *mean, args.plain.first(), &mut state);
+                vec![(state, value)]
+            }
+            Val::Path(path) => {
+                let value = self.outside(id, path, &args, &mut state);
+                vec![(state, value)]
+            }
+            Val::Module(_) => {
+                let text = self.text(&state, id);
+                vec![(state, Val::Named(text))]
+            }
+            Val::Named(text) => {
+                let text = last(text).to_string();
+                self.unknown(&text, &args, &mut state);
+                let value = Val::Named(self.text(&state, id));
+                vec![(state, value)]
+            }
+            Val::Func(at) => {
+                let name = self.project.func(*at).name.clone();
+                self.unknown(&name, &args, &mut state);
+                let value = Val::Named(self.text(&state, id));
+                vec![(state, value)]
+            }
+            _ => {
+                self.unknown("call", &args, &mut state);
+                let value = Val::Named(self.text(&state, id));
+                vec![(state, value)]
+            }
+        }
+    }
+
+    /// Whether a function of the project, or one that it calls, says anything of gradients, losses, groups or sizes.
+    fn matters(&mut self, at: FuncRef) -> bool {
+        if let Some(known) = self.matter.get(&at) {
+            return *known;
+        }
+        self.matter.insert(at, false);
+        let (project, files) = (self.project, self.files);
+        let text = files[project.file(at.module)].slice(project.func(at).span);
+        let mut matters = MATTERS.iter().any(|w| text.contains(w));
+        if !matters {
+            let view = self.view(at);
+            let called = (0..view.steps.len()).filter_map(|s| view.callee(view.value(s)?));
+            let called: Vec<FuncRef> = called
+                .filter_map(|path| match project.path(&path) {
+                    crate::project::Resolved::Func(f) => Some(f),
+                    _ => None,
+                })
+                .collect();
+            matters = called.into_iter().any(|f| self.matters(f));
+        }
+        self.matter.insert(at, matters);
+        matters
+    }
+
+    /// A call of something that is not known.
+    pub fn unknown(&mut self, name: &str, args: &Args, state: &mut State) {
+        if HARMLESS.contains(&last(name)) || last(name).starts_with("is_") || last(name).starts_with("has_") {
+            return;
+        }
+        let lower = name.to_lowercase();
+        let touches = TOUCHES.iter().any(|w| lower.contains(w));
+        for value in args.all() {
+            match value {
+                Val::Module(_) if !touches => {}
+                Val::Named(text) if touches && state.modules.iter().any(|m| m.name == *text) => {
+                    let module = Val::Module(state.module(text));
+                    state.lose(&module);
+                }
+                other => state.lose(other),
+            }
+        }
+    }
+
+    /// Arguments by parameter of a function of the project.
+    fn bind(&self, at: FuncRef, receiver: Option<Val>, args: &Args) -> BTreeMap<crate::ir::LocalId, Val> {
+        let func = self.project.func(at);
+        let defaults = self.settings.statics.defaults(at);
+        let plain: Vec<&Val> = receiver.iter().chain(&args.plain).collect();
+        let mut out = BTreeMap::new();
+        for (i, param) in func.params.iter().enumerate() {
+            let default = defaults.iter().find(|(n, _)| *n as usize == i).map(|(_, v)| v);
+            let value = match (args.keyword(&param.name), plain.get(i), default) {
+                (Some(v), _, _) => v.clone(),
+                (None, Some(v), _) => (*v).clone(),
+                (None, None, Some(super::super::value::Value::Const(c))) => match c {
+                    Const::Int(0) => Val::Zero(0),
+                    c => Val::Const(c.clone()),
+                },
+                _ => Val::Named(param.name.clone()),
+            };
+            out.insert(param.local, value);
+        }
+        out
+    }
+
+    /// An object, or a module, of a class of the project.
+    fn construct(
+        &mut self,
+        id: StmtId,
+        class: crate::project::ClassRef,
+        args: &Args,
+        mut state: State,
+    ) -> Vec<(State, Val)> {
+        let is_module = self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module"));
+        if is_module {
+            let text = self.project.class(class).name.clone();
+            let text = format!("{text}@{}", id.index());
+            let module = Val::Module(state.module(&text));
+            return vec![(state, module)];
+        }
+        state.objects.push(super::value::Object { class: Some(class), attrs: BTreeMap::new() });
+        let object = Val::Object(state.objects.len() - 1);
+        match self.method(class, "__init__") {
+            Some(init) if !args.open => {
+                let bound = self.bind(init, Some(object.clone()), args);
+                let made = self.run(init, bound, None, state);
+                made.into_iter().map(|(s, _)| (s, object.clone())).collect()
+            }
+            _ => vec![(state, object)],
+        }
+    }
+
+    /// A loss over what one rank has.
+    pub fn loss(&mut self, id: StmtId, mean: Option<bool>, input: Option<&Val>, state: &mut State) -> Val {
+        let rows = match input {
+            Some(Val::Tensor(Tensor { rows: Some(rows), .. })) => rows.clone(),
+            _ => tokens(),
+        };
+        let label = self.text(state, id);
+        let place = self.place(state, id);
+        let (scale, rows, what) = match mean {
+            Some(true) => (rows.inverse(), None, What::Mean),
+            Some(false) => (Scale::one(), None, What::Sum),
+            None => (Scale::one(), Some(rows), What::Sum),
+        };
+        let events = if rows.is_none() { vec![state.event(what, place)] } else { Vec::new() };
+        let part = Part { label, grad: scale.clone(), value: scale, events };
+        Val::Tensor(Tensor { id: state.fresh(), parts: vec![part], rows, over: AxisSet::default(), added: false })
+    }
+
+    /// What `reduction=` says: a mean, a sum, or one value for each token; nothing if it is not known.
+    fn reduction(args: &Args) -> Option<Option<bool>> {
+        match args.keyword("reduction") {
+            None => Some(Some(true)),
+            Some(value) => match value.text().map(Name::as_str) {
+                Some("mean") => Some(Some(true)),
+                Some("sum") => Some(Some(false)),
+                Some("none") => Some(None),
+                _ => None,
+            },
+        }
+    }
+
+    /// A function outside the project.
+    fn outside(&mut self, id: StmtId, path: &Name, args: &Args, state: &mut State) -> Val {
+        if let Some((gives, axes)) = groups::getter(self.rules, path, &args.named) {
+            return match gives {
+                Gives::Group => Val::Group(axes),
+                Gives::Size => state.num(Scale::size(&axes)),
+                Gives::Rank => Val::Named(self.text(state, id)),
+            };
+        }
+        let does = match self.rules.get(path) {
+            Some(Entry::Intrinsic(rule)) => rule.does.as_str(),
+            _ => "",
+        };
+        if does == "get-world-size" {
+            let group = args.get(0, "group").unwrap_or(&Val::Const(Const::None));
+            return match state.axes(group) {
+                Some(axes) => state.num(Scale::size(&axes)),
+                None => Val::Named(self.text(state, id)),
+            };
+        }
+        let name = last(path);
+        if path.starts_with("builtins.") {
+            return self.builtin(id, name, args, state);
+        }
+        if let Some(value) = self.of_gradients(id, name, args, state) {
+            return value;
+        }
+        match name {
+            _ if LOSSES.contains(&name) => match Self::reduction(args) {
+                Some(mean) => self.loss(id, mean, args.plain.first(), state),
+                None => Val::Named(self.text(state, id)),
+            },
+            _ if LOSS_CLASSES.contains(&name) => match Self::reduction(args) {
+                Some(mean) => Val::LossFunction(mean),
+                None => Val::Named(self.text(state, id)),
+            },
+            "init_device_mesh" | "DeviceMesh" => self.mesh(id, args, state),
+            "new_group" | "new_subgroups" | "split_group" => {
+                Val::Group(AxisSet::one(Axis::variable(&self.text(state, id))))
+            }
+            "zeros" | "zeros_like" if args.plain.first().is_none_or(|v| !matches!(v, Val::Grad(_))) => {
+                Val::Zero(state.fresh())
+            }
+            "tensor" | "as_tensor" | "FloatTensor" => self.tensor(id, args, state),
+            "stack" | "cat" | "hstack" | "concat" => self.joined(id, args, state),
+            "mean" | "sum" | "clamp" | "clamp_min" | "maximum" | "flatten" | "div" | "mul"
+                if !args.plain.is_empty() =>
+            {
+                let (first, rest) = (args.plain[0].clone(), args.plain[1..].to_vec());
+                let rest = Args { plain: rest, named: args.named.clone(), open: args.open };
+                self.known_method(id, &first, name, &rest, state).unwrap_or_else(|| Val::Named(self.text(state, id)))
+            }
+            _ if path.starts_with("torch.optim.") => Val::Optimizer,
+            "GradScaler" => Val::named("scaler"),
+            _ if matches!(name, "normalize" | "log_softmax" | "softmax" | "pad") => args
+                .plain
+                .first()
+                .cloned()
+                .filter(|v| matches!(v, Val::Tensor(_)))
+                .unwrap_or(Val::Named(self.text(state, id))),
+            _ => {
+                self.unknown(name, args, state);
+                Val::Named(self.text(state, id))
+            }
+        }
+    }
+
+    fn tensor(&mut self, id: StmtId, args: &Args, state: &mut State) -> Val {
+        match args.plain.first() {
+            Some(Val::Num(n)) => state.num(n.scale.clone()),
+            Some(Val::Zero(_)) => Val::Zero(state.fresh()),
+            Some(Val::Const(Const::Int(n))) => state.num(Scale::integer(*n)),
+            Some(Val::List(l)) if state.lists[*l].length.is_none() => {
+                Val::Pack(renewed(&state.lists[*l].items.clone(), state))
+            }
+            Some(Val::Tuple(items)) => Val::Pack(renewed(&items.clone(), state)),
+            Some(Val::Tensor(t)) => Val::Tensor(Tensor { id: state.fresh(), ..t.clone() }),
+            Some(Val::Named(text)) => Val::Named(text.clone()),
+            _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    /// Tensors in one.
+    fn joined(&mut self, id: StmtId, args: &Args, state: &mut State) -> Val {
+        let list = match args.get(0, "tensors") {
+            Some(Val::List(l)) => state.lists[*l].clone(),
+            Some(Val::Tuple(items) | Val::Pack(items)) => List { items: items.clone(), length: None },
+            Some(grad @ Val::Grad(_)) => return grad.clone(),
+            _ => return Val::Named(self.text(state, id)),
+        };
+        let grads: Vec<usize> = list
+            .items
+            .iter()
+            .filter_map(|v| if let Val::Grad(g) = v { Some(g.of.clone()) } else { None })
+            .flatten()
+            .collect();
+        if !grads.is_empty() && list.items.iter().all(|v| matches!(v, Val::Grad(_))) {
+            return Val::Grad(Grad { of: grads, by: Scale::one(), events: Vec::new() });
+        }
+        let first = list.items.first().cloned();
+        match (list.length, first) {
+            (None, Some(_))
+                if list
+                    .items
+                    .iter()
+                    .all(|v| matches!(v, Val::Num(_) | Val::Zero(_) | Val::Tensor(Tensor { rows: None, .. }))) =>
+            {
+                Val::Pack(renewed(&list.items, state))
+            }
+            (Some(length), Some(Val::Tensor(t))) => match t.rows.clone() {
+                Some(rows) => Val::Tensor(Tensor { rows: Some(rows.times(&length)), id: state.fresh(), ..t }),
+                None => {
+                    let parts = t.parts.iter().map(|p| Part {
+                        grad: p.grad.times(&length),
+                        value: p.value.times(&length),
+                        ..p.clone()
+                    });
+                    let parts = parts.collect();
+                    Val::Tensor(Tensor { id: state.fresh(), parts, rows: Some(length), over: t.over, added: false })
+                }
+            },
+            (Some(length), Some(Val::Num(n))) => state.num(n.scale.times(&length)),
+            _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    fn mesh(&mut self, id: StmtId, args: &Args, state: &mut State) -> Val {
+        let names = match args.keyword("mesh_dim_names").or_else(|| args.plain.get(2)) {
+            Some(Val::Tuple(items)) => items.clone(),
+            Some(Val::List(l)) => state.lists[*l].items.clone(),
+            _ => return Val::Named(self.text(state, id)),
+        };
+        let axes: Option<Vec<Axis>> = names.iter().map(|v| v.text().map(|t| Axis::new(t.clone()))).collect();
+        let Some(axes) = axes else { return Val::Named(self.text(state, id)) };
+        if let Some(Val::Tuple(sizes)) = args.plain.get(1).or_else(|| args.keyword("mesh_shape")) {
+            for (size, axis) in sizes.iter().zip(&axes) {
+                if let Val::Named(text) = size {
+                    state.sizes.insert(text.clone(), AxisSet::one(axis.clone()));
+                }
+            }
+        }
+        // A second mesh is another way to see the same ranks.
+        if state.world.is_none() {
+            state.world = Some(axes.iter().cloned().collect());
+        }
+        Val::Mesh(axes)
+    }
+
+    fn builtin(&mut self, id: StmtId, name: &str, args: &Args, state: &mut State) -> Val {
+        let unknown = |run: &Self, state: &State| Val::Named(run.text(state, id));
+        match (name, args.plain.first()) {
+            ("int" | "float" | "max" | "min" | "abs" | "round", Some(first)) => {
+                args.plain.iter().find(|v| matches!(v, Val::Num(_) | Val::Tensor(_))).unwrap_or(first).clone()
+            }
+            ("len", Some(Val::List(l))) => match &state.lists[*l] {
+                List { length: Some(scale), .. } => state.num(scale.clone()),
+                List { items, length: None } => Val::Const(Const::Int(items.len() as i64)),
+            },
+            ("len", Some(Val::Rounds(scale, _))) => state.num(scale.clone()),
+            ("len", Some(Val::Mask)) => state.num(tokens()),
+            ("sum", Some(Val::List(l))) => self.total(id, *l, state),
+            ("range", _) => {
+                let count = if args.plain.len() > 1 { args.plain.get(1) } else { args.plain.first() };
+                let scale = count.and_then(|c| self.factor(c)).unwrap_or(Scale::Unknown);
+                Val::Rounds(scale, Box::new(Val::named("round")))
+            }
+            ("enumerate", Some(first)) => match self.elements(&first.clone(), state) {
+                Elements::Rounds(scale, item) => {
+                    Val::Rounds(scale, Box::new(Val::Tuple(vec![Val::named("round"), *item])))
+                }
+                Elements::Classes(..) | Elements::Each(_) => first.clone(),
+            },
+            ("zip", Some(first)) => match self.elements(&first.clone(), state) {
+                Elements::Rounds(scale, _) => Val::Rounds(scale, Box::new(unknown(self, state))),
+                _ => unknown(self, state),
+            },
+            ("list" | "tuple" | "iter" | "reversed" | "sorted" | "set", Some(first)) => first.clone(),
+            ("filter", Some(_)) => args.plain.get(1).cloned().unwrap_or_else(|| unknown(self, state)),
+            ("hasattr", Some(Val::Module(_))) => Val::Test(Test::Known(true)),
+            ("isinstance", Some(Val::Module(_) | Val::Param(_) | Val::Grad(_))) => Val::Test(Test::Known(true)),
+            ("getattr" | "hasattr", Some(Val::Param(class))) => match args.plain.get(1).and_then(Val::text) {
+                Some(mark) if mark == "grad" || mark == "main_grad" => self.gradient(*class),
+                Some(mark) => Val::Test(Test::Param(Name::from(format!("mark {mark}")))),
+                None => unknown(self, state),
+            },
+            ("getattr", Some(base)) => match args.plain.get(1).and_then(Val::text).cloned() {
+                Some(attr) => self.attr(id, &base.clone(), &attr, state),
+                None => unknown(self, state),
+            },
+            ("bool", Some(first)) => Val::Test(self.truth(first)),
+            ("super", _) => state
+                .frames
+                .last()
+                .and_then(|f| f.locals.values().find(|v| matches!(v, Val::Object(_))))
+                .cloned()
+                .unwrap_or_else(|| unknown(self, state)),
+            _ => {
+                self.unknown(name, args, state);
+                unknown(self, state)
+            }
+        }
+    }
+
+    pub fn gradient(&self, class: usize) -> Val {
+        Val::Grad(Grad { of: vec![class], by: Scale::one(), events: Vec::new() })
+    }
+
+    /// The sum of a list.
+    fn total(&mut self, id: StmtId, list: usize, state: &mut State) -> Val {
+        let list = state.lists[list].clone();
+        let length = list.length.clone().unwrap_or_else(|| Scale::integer(list.items.len() as i64));
+        match list.items.as_slice() {
+            [Val::Num(n)] => state.num(n.scale.times(&length)),
+            [Val::Tensor(t)] => {
+                let mut t = t.clone();
+                for part in &mut t.parts {
+                    (part.grad, part.value) = (part.grad.times(&length), part.value.times(&length));
+                }
+                t.id = state.fresh();
+                Val::Tensor(t)
+            }
+            items if list.length.is_none() && !items.is_empty() => {
+                let mut sum = Val::Zero(0);
+                for item in items {
+                    sum = self.binary(id, crate::ir::BinOp::Add, &sum, item, state);
+                }
+                sum
+            }
+            _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    /// What a loop over a value runs over.
+    pub fn elements(&mut self, value: &Val, state: &mut State) -> Elements {
+        match value {
+            Val::Params(module) => Elements::Classes(state.classes_of(*module), false),
+            Val::Tuple(items) if items.len() == 2 && items[0] == Val::ParamName => match &items[1] {
+                Val::Params(module) => Elements::Classes(state.classes_of(*module), true),
+                _ => Elements::Rounds(Scale::Unknown, Box::new(value.clone())),
+            },
+            Val::List(l) => self.of_list(*l, state),
+            Val::Tuple(items) if !items.is_empty() && items.len() <= 8 => Elements::Each(items.clone()),
+            Val::Rounds(scale, item) => Elements::Rounds(scale.clone(), item.clone()),
+            Val::Module(m) => {
+                let item = self.child(*m, "[]", state);
+                Elements::Rounds(Scale::Unknown, Box::new(item))
+            }
+            Val::Optimizer => Elements::Rounds(Scale::one(), Box::new(Val::Optimizer)),
+            Val::Named(text) => {
+                let scale = Scale::of(Factor::Named(Name::from(format!("len({text})"))));
+                Elements::Rounds(scale, Box::new(Val::named(&format!("{text}[]"))))
+            }
+            _ => Elements::Rounds(Scale::Unknown, Box::new(Val::named("item"))),
+        }
+    }
+
+    fn of_list(&mut self, list: usize, state: &State) -> Elements {
+        let list = &state.lists[list];
+        let class = |v: &Val| match v {
+            Val::Param(c) => Some((*c, false)),
+            Val::Tuple(items) => match items.as_slice() {
+                [Val::ParamName, Val::Param(c)] => Some((*c, true)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let classes: Option<Vec<(usize, bool)>> = list.items.iter().map(class).collect();
+        match classes {
+            Some(classes) if !classes.is_empty() => {
+                let named = classes.iter().all(|(_, named)| *named);
+                Elements::Classes(classes.into_iter().map(|(c, _)| c).collect(), named)
+            }
+            // Nothing of what was looked for.
+            _ if list.items.is_empty() => Elements::Each(Vec::new()),
+            _ if list.length.is_none() && list.items.len() <= 8 => Elements::Each(list.items.clone()),
+            _ => {
+                let item = list.items.first().cloned().unwrap_or(Val::named("item"));
+                Elements::Rounds(list.length.clone().unwrap_or(Scale::Unknown), Box::new(item))
+            }
+        }
+    }
+
+    /// The operand of a call that is written in place, if it is a variable.
+    pub fn is_batch(value: &Val) -> bool {
+        matches!(value, Val::Named(text) if is_batch_name(text)) || matches!(value, Val::Mask)
+    }
+
+    pub fn operand_of(&self, operand: Option<&Operand>, state: &State) -> Option<Val> {
+        operand.map(|o| self.operand(o, state))
+    }
+}
+
+/// Whether a value is more than a name.
+fn is_followed(value: &Val) -> bool {
+    matches!(
+        value,
+        Val::Param(_) | Val::Params(_) | Val::Grad(_) | Val::Tensor(_) | Val::Num(_) | Val::Group(_) | Val::Optimizer
+    )
+}
+
+/// Values of their own.
+fn renewed(items: &[Val], state: &mut State) -> Vec<Val> {
+    let fresh = |v: &Val, state: &mut State| match v {
+        Val::Num(n) => state.num(n.scale.clone()),
+        Val::Zero(_) => Val::Zero(state.fresh()),
+        Val::Tensor(t) => Val::Tensor(Tensor { id: state.fresh(), ..t.clone() }),
+        other => other.clone(),
+    };
+    items.iter().map(|v| fresh(v, state)).collect()
+}

@@ -1,0 +1,510 @@
+//! Expressions: names, attributes, items, arithmetic, comparisons. In: operations and states. Out: values. Never: calls, which are in
+//! `calls.rs`. Next: `calls.rs`.
+
+use super::Run;
+use super::groups;
+use super::value::{Num, Part, State, Tensor, Test, Val, What, last};
+use crate::ir::{BinOp, BuildKind, CmpOp, Const, Item, Operand, Rvalue, StmtId, UnOp};
+use crate::project::Resolved;
+use crate::source::{Idx, Name};
+use crate::types::{AxisSet, Factor, Scale};
+
+/// What one rank counts.
+pub const TOKENS: &str = "tokens";
+
+pub fn tokens() -> Scale {
+    Scale::of(Factor::Count(Name::from(TOKENS)))
+}
+
+/// Whether a name is of a mask: what is counted by its sum.
+pub fn is_mask_name(name: &str) -> bool {
+    let lower = last(name).to_lowercase();
+    lower.contains("mask") || lower.contains("valid") || lower.starts_with("is_")
+}
+
+/// Whether a name is of what has one entry for each token or sample of this rank.
+pub fn is_batch_name(name: &str) -> bool {
+    let lower = last(name).to_lowercase();
+    ["labels", "label", "targets", "target", "input_ids", "tokens", "ids", "x", "y", "inputs", "images", "batch"]
+        .contains(&lower.as_str())
+        || lower.ends_with("_labels")
+        || lower.ends_with("_ids")
+}
+
+impl<'a> Run<'a> {
+    pub fn operand(&self, operand: &Operand, state: &State) -> Val {
+        match operand {
+            Operand::Const(Const::Int(0)) => Val::Zero(0),
+            Operand::Const(Const::Float(bits)) if *bits == 0f64.to_bits() => Val::Zero(0),
+            Operand::Const(c) => Val::Const(c.clone()),
+            Operand::Local(local) => match state.get(*local) {
+                Some(Val::Named(text)) if state.sizes.contains_key(text) => {
+                    Val::Num(Num { id: 0, scale: Scale::size(&state.sizes[text]), added: false, made: None })
+                }
+                Some(value) => self.sized(value.clone()),
+                None => {
+                    let name = state.frames.last().map(|f| self.project.func(f.at).locals[*local].name.clone());
+                    self.sized(Val::Named(name.unwrap_or_default()))
+                }
+            },
+            Operand::Global(name) => self.global(name, state),
+        }
+    }
+
+    /// A name that speaks of the size of a group is that size.
+    fn sized(&self, value: Val) -> Val {
+        match &value {
+            Val::Named(text) => match groups::of_size_name(text) {
+                Some(axes) if is_plain(text) => {
+                    Val::Num(Num { id: 0, scale: Scale::size(&axes), added: false, made: None })
+                }
+                _ => value,
+            },
+            _ => value,
+        }
+    }
+
+    fn global(&self, name: &Name, state: &State) -> Val {
+        let Some(at) = state.frames.last().map(|f| f.at) else { return Val::Named(name.clone()) };
+        let body = state.frames.iter().find(|f| f.at.module == at.module && f.at.func.index() == 0);
+        if let Some(body) = body {
+            let func = self.project.func(body.at);
+            let found = func.locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(id, _)| id);
+            if let Some(value) = found.and_then(|l| body.locals.get(&l)) {
+                return self.sized(value.clone());
+            }
+        }
+        match self.project.member(at.module, name) {
+            Some(resolved) => self.sized(self.resolved(&resolved)),
+            None => Val::Path(Name::from(format!("builtins.{name}"))),
+        }
+    }
+
+    pub fn resolved(&self, resolved: &Resolved) -> Val {
+        match resolved {
+            Resolved::Func(at) => Val::Func(*at),
+            Resolved::Class(at) => Val::Class(*at),
+            Resolved::Module(m) => Val::Path(self.project.modules[*m].name.clone()),
+            Resolved::Package(path) | Resolved::External(path) => Val::Path(path.clone()),
+            Resolved::Value(_, name) => Val::Named(name.clone()),
+        }
+    }
+
+    /// The text of a statement, without spaces.
+    pub fn text(&self, state: &State, id: StmtId) -> Name {
+        let place = self.place(state, id);
+        let text: String = self.files[place.file].slice(place.span).chars().filter(|c| !c.is_whitespace()).collect();
+        Name::from(text.chars().take(80).collect::<String>())
+    }
+
+    pub fn eval(&mut self, id: StmtId, value: &'a Rvalue, mut state: State) -> Vec<(State, Val)> {
+        let result = match value {
+            Rvalue::Use(o) | Rvalue::Await(o) => self.operand(o, &state),
+            Rvalue::Attr { base, name } => {
+                let base = self.operand(base, &state);
+                self.attr(id, &base, name, &mut state)
+            }
+            Rvalue::Item { base, index } => {
+                let (base, index) = (self.operand(base, &state), self.operand(index, &state));
+                self.item(id, &base, &index, &mut state)
+            }
+            Rvalue::Unary { op, operand } => {
+                let inner = self.operand(operand, &state);
+                match op {
+                    UnOp::Not => Val::Test(self.truth(&inner).negate()),
+                    _ => inner,
+                }
+            }
+            Rvalue::Binary { op, left, right } => {
+                let (a, b) = (self.operand(left, &state), self.operand(right, &state));
+                self.binary(id, *op, &a, &b, &mut state)
+            }
+            Rvalue::InPlace { op, left, right } => {
+                let (a, b) = (self.operand(left, &state), self.operand(right, &state));
+                match &a {
+                    Val::Grad(g) if matches!(op, BinOp::Mul | BinOp::Div) => {
+                        let g = g.clone();
+                        self.scale_gradients(id, *op, &g, &b, &mut state);
+                        Val::Grad(g)
+                    }
+                    _ => {
+                        let new = self.binary(id, *op, &a, &b, &mut state);
+                        replace(&mut state, &a, &new);
+                        new
+                    }
+                }
+            }
+            Rvalue::Compare { op, left, right } => {
+                let (a, b) = (self.operand(left, &state), self.operand(right, &state));
+                self.compare(id, *op, &a, &b, &state)
+            }
+            Rvalue::Bool { and, operands } => {
+                let tests: Vec<Val> = operands.iter().map(|o| self.operand(o, &state)).collect();
+                let tests = tests.iter().map(|v| self.truth(v)).collect();
+                Val::Test(if *and { Test::And(tests) } else { Test::Or(tests) })
+            }
+            Rvalue::Build { kind, items } => self.build(id, *kind, items, &mut state),
+            Rvalue::Closure { func, .. } => match state.frames.last() {
+                Some(f) => Val::Func(crate::project::FuncRef { module: f.at.module, func: *func }),
+                None => Val::Named(self.text(&state, id)),
+            },
+            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => return self.call(id, value, state),
+            Rvalue::Yield(_) | Rvalue::Opaque => Val::Named(self.text(&state, id)),
+        };
+        vec![(state, result)]
+    }
+
+    fn build(&mut self, id: StmtId, kind: BuildKind, items: &'a [Item], state: &mut State) -> Val {
+        let mut values = Vec::new();
+        for item in items {
+            match item {
+                Item::One(o) => values.push(self.operand(o, state)),
+                Item::Star(_) => return Val::Named(self.text(state, id)),
+            }
+        }
+        match kind {
+            BuildKind::Tuple => Val::Tuple(values),
+            BuildKind::List | BuildKind::Set => state.list(values, None),
+            BuildKind::Dict => Val::Dict(
+                values.chunks(2).filter_map(|pair| Some((pair[0].text()?.clone(), pair.get(1)?.clone()))).collect(),
+            ),
+            BuildKind::Slice | BuildKind::Str => Val::Named(self.text(state, id)),
+        }
+    }
+
+    pub fn item(&mut self, id: StmtId, base: &Val, index: &Val, state: &mut State) -> Val {
+        if let Some(part) = state.slice(base, index) {
+            return part;
+        }
+        let at = match index {
+            Val::Const(Const::Int(n)) => usize::try_from(*n).ok(),
+            Val::Zero(_) => Some(0),
+            _ => None,
+        };
+        match (base, at) {
+            (Val::Tuple(items) | Val::Pack(items), Some(n)) if n < items.len() => items[n].clone(),
+            (Val::List(list), _) => {
+                let list = &state.lists[*list];
+                match (list.items.as_slice(), at) {
+                    (items, Some(n)) if list.length.is_none() && n < items.len() => items[n].clone(),
+                    ([one], _) => one.clone(),
+                    _ => Val::Named(self.text(state, id)),
+                }
+            }
+            (Val::Dict(items), _) => {
+                let found = index.text().and_then(|k| items.iter().find(|(n, _)| n == k));
+                found.map_or_else(|| Val::Named(self.text(state, id)), |(_, v)| v.clone())
+            }
+            // Views of a tensor with one value for each token.
+            (Val::Tensor(Tensor { rows: Some(_), .. }) | Val::Mask, _) => base.clone(),
+            (Val::Optimizer, _) => Val::Params(None),
+            (Val::Module(m), _) => self.child(*m, "[]", state),
+            (Val::Named(text), Some(0)) if last(text) == "shape" => self.shape(text, state),
+            (Val::Named(text), _) => match index.text() {
+                // The name of an entry tells more than that of its batch.
+                Some(key) if text.len() < 60 => Val::named(&format!("{text}.{key}")),
+                _ => Val::Named(self.text(state, id)),
+            },
+            _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    fn shape(&self, text: &str, state: &mut State) -> Val {
+        let of = text.trim_end_matches(".shape");
+        if is_batch_name(of) || is_mask_name(of) { state.num(tokens()) } else { Val::named(&format!("{text}[0]")) }
+    }
+
+    /// A value as a factor.
+    pub fn factor(&self, value: &Val) -> Option<Scale> {
+        Some(match value {
+            Val::Num(n) => n.scale.clone(),
+            Val::Const(Const::Int(n)) => Scale::integer(*n),
+            Val::Const(Const::Float(bits)) => match Scale::float(f64::from_bits(*bits)) {
+                Scale::Unknown => Scale::of(Factor::Named(Name::from(f64::from_bits(*bits).to_string()))),
+                known => known,
+            },
+            Val::Named(text) => Scale::of(Factor::Named(text.clone())),
+            Val::Path(path) => Scale::of(Factor::Named(path.clone())),
+            _ => return None,
+        })
+    }
+
+    pub fn binary(&mut self, id: StmtId, op: BinOp, a: &Val, b: &Val, state: &mut State) -> Val {
+        let unknown = |run: &Self, state: &State| Val::Named(run.text(state, id));
+        match op {
+            BinOp::Mul | BinOp::Div | BinOp::FloorDiv => self.product(id, op, a, b, state),
+            BinOp::Add | BinOp::Sub => self.sum(id, a, b, state),
+            BinOp::Mod => match self.factor(b) {
+                Some(scale) if !matches!(a, Val::Const(Const::Str(_))) => Val::Modulo(scale),
+                _ => unknown(self, state),
+            },
+            BinOp::Pow | BinOp::MatMul => match a {
+                Val::Tensor(Tensor { rows: Some(_), .. }) => a.clone(),
+                _ => unknown(self, state),
+            },
+            BinOp::BitAnd | BinOp::BitOr if matches!(a, Val::Mask | Val::Test(_)) => Val::Mask,
+            _ => unknown(self, state),
+        }
+    }
+
+    fn product(&mut self, id: StmtId, op: BinOp, a: &Val, b: &Val, state: &mut State) -> Val {
+        let times = op == BinOp::Mul;
+        match (a, b) {
+            (Val::Zero(_), _) => return a.clone(),
+            (_, Val::Zero(_)) if times => return b.clone(),
+            // `[x] * n`, a mask times a loss: as many rows as before.
+            (Val::Tensor(t), Val::Mask) | (Val::Mask, Val::Tensor(t)) => return Val::Tensor(t.clone()),
+            (Val::Named(text), Val::Mask) | (Val::Mask, Val::Named(text)) => return self.per_token(text, state),
+            (Val::Named(x), Val::Named(y)) if times && (is_mask_name(x) != is_mask_name(y)) => {
+                let text = if is_mask_name(x) { y } else { x };
+                return self.per_token(text, state);
+            }
+            (Val::Tensor(t @ Tensor { rows: Some(_), .. }), Val::Named(text))
+            | (Val::Named(text), Val::Tensor(t @ Tensor { rows: Some(_), .. }))
+                if times && is_mask_name(text) =>
+            {
+                return Val::Tensor(t.clone());
+            }
+            (Val::Received(_), other) | (other, Val::Received(_)) if !matches!(other, Val::Const(_)) => {
+                let gradient = if matches!(a, Val::Received(_)) { a } else { b };
+                return super::received::multiplied(gradient, self.place(state, id));
+            }
+            (Val::Grad(g), _) | (_, Val::Grad(g)) => {
+                let other = if matches!(a, Val::Grad(_)) { b } else { a };
+                let mut g = g.clone();
+                let scale = self.factor(other).unwrap_or(Scale::Unknown);
+                g.events.push(state.event(what(times, &scale), self.place(state, id)));
+                g.by = if times { g.by.times(&scale) } else { g.by.over(&scale) };
+                return Val::Grad(g);
+            }
+            _ => {}
+        }
+        let (x, y) = (self.factor(a), self.factor(b));
+        match (a, b) {
+            (Val::Tensor(t), _) if y.is_some() => {
+                let y = y.unwrap_or(Scale::Unknown);
+                let t = self.made(t, b, times, state);
+                self.scaled(id, &t, times, &y, state)
+            }
+            (_, Val::Tensor(t)) if x.is_some() && times => {
+                let x = x.unwrap_or(Scale::Unknown);
+                self.scaled(id, t, true, &x, state)
+            }
+            (Val::Tensor(t), Val::Tensor(u)) => self.of_tensors(id, times, t, u, state),
+            _ => match (x, y) {
+                (Some(x), Some(y)) => {
+                    let (fresh, made) = (state.fresh(), Some(self.place(state, id)));
+                    let scale = if times { x.times(&y) } else { x.over(&y) };
+                    Val::Num(Num { id: fresh, scale, added: false, made })
+                }
+                _ => Val::Named(self.text(state, id)),
+            },
+        }
+    }
+
+    /// A product of tensors: what has one value for each token stays that; other products are not followed.
+    fn of_tensors(&mut self, id: StmtId, times: bool, t: &Tensor, u: &Tensor, state: &State) -> Val {
+        match (&t.rows, &u.rows) {
+            (Some(_), Some(_)) if times => Val::Tensor(t.clone()),
+            _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    /// A tensor of unknown values, one for each token.
+    pub fn per_token(&self, label: &str, state: &mut State) -> Val {
+        let part = Part { label: Name::from(label), grad: Scale::one(), value: Scale::one(), events: Vec::new() };
+        let id = state.fresh();
+        Val::Tensor(Tensor { id, parts: vec![part], rows: Some(tokens()), over: AxisSet::default(), added: false })
+    }
+
+    /// A tensor that is about to be multiplied with a number, with the place where that is computed.
+    fn made(&self, t: &Tensor, by: &Val, times: bool, state: &State) -> Tensor {
+        let mut t = t.clone();
+        if let Val::Num(Num { made: Some(place), scale, .. }) = by {
+            t.parts.iter_mut().for_each(|p| p.events.push(state.event(what(times, scale), *place)));
+        }
+        t
+    }
+
+    fn scaled(&mut self, id: StmtId, t: &Tensor, times: bool, by: &Scale, state: &mut State) -> Val {
+        let mut t = t.clone();
+        t.id = state.fresh();
+        t.added = false;
+        let place = self.place(state, id);
+        for part in &mut t.parts {
+            let apply = |s: &Scale| if times { s.times(by) } else { s.over(by) };
+            (part.grad, part.value) = (apply(&part.grad), apply(&part.value));
+            if by.known().is_none_or(|m| !m.is_number()) {
+                part.events.push(state.event(what(times, by), place));
+            }
+        }
+        Val::Tensor(t)
+    }
+
+    fn sum(&mut self, id: StmtId, a: &Val, b: &Val, state: &mut State) -> Val {
+        match (a, b) {
+            (Val::Zero(_), other) | (other, Val::Zero(_)) => match other {
+                Val::Num(n) => Val::Num(Num { id: state.fresh(), added: true, ..n.clone() }),
+                Val::Tensor(t) => Val::Tensor(Tensor { id: state.fresh(), added: true, ..t.clone() }),
+                other => other.clone(),
+            },
+            (Val::Tensor(t), Val::Tensor(u)) => {
+                let mut t = t.clone();
+                for part in &u.parts {
+                    if !t.parts.iter().any(|p| p.grad == part.grad && p.label == part.label) && t.parts.len() < 6 {
+                        t.parts.push(part.clone());
+                    }
+                }
+                t.rows = if t.rows == u.rows { t.rows } else { None };
+                t.id = state.fresh();
+                Val::Tensor(t)
+            }
+            (Val::Tensor(t), Val::Named(text)) | (Val::Named(text), Val::Tensor(t)) => {
+                let mut t = t.clone();
+                if t.rows.is_none() {
+                    t.parts.push(opaque(text));
+                }
+                t.id = state.fresh();
+                Val::Tensor(t)
+            }
+            (Val::Tensor(t), Val::Num(n)) | (Val::Num(n), Val::Tensor(t)) => {
+                let mut t = t.clone();
+                if let Some(part) = self.opaque_part(&n.scale) {
+                    t.parts.push(part);
+                }
+                t.id = state.fresh();
+                Val::Tensor(t)
+            }
+            (Val::Tensor(_), _) => a.clone(),
+            (_, Val::Tensor(_)) => b.clone(),
+            (Val::Num(x), Val::Num(y)) => {
+                let scale = if x.added { y.scale.clone() } else { x.scale.join(&y.scale) };
+                let added = x.added && x.scale == y.scale;
+                Val::Num(Num { id: state.fresh(), scale: x.scale.join(&scale), added, made: None })
+            }
+            (Val::Num(_), Val::Const(_)) => a.clone(),
+            (Val::Const(_), Val::Num(_)) => b.clone(),
+            (Val::Grad(g), Val::Grad(_)) => Val::Grad(g.clone()),
+            (Val::List(x), Val::List(y)) => {
+                let items = [state.lists[*x].items.clone(), state.lists[*y].items.clone()].concat();
+                state.list(items, None)
+            }
+            (Val::Params(_), Val::Params(_)) => Val::Params(None),
+            (Val::Tuple(x), Val::Tuple(y)) => Val::Tuple([x.clone(), y.clone()].concat()),
+            _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    /// A summand that is known by a name and factors.
+    pub fn opaque_part(&self, scale: &Scale) -> Option<Part> {
+        let m = scale.known()?;
+        let (name, _) = m.powers().find(|(f, n)| matches!(f, Factor::Named(_)) && *n == 1)?;
+        Some(Part {
+            label: Name::from(name.to_string()),
+            grad: scale.clone(),
+            value: scale.clone(),
+            events: Vec::new(),
+        })
+    }
+
+    fn compare(&mut self, id: StmtId, op: CmpOp, a: &Val, b: &Val, state: &State) -> Val {
+        let flag = |run: &Self| Val::Test(Test::Flag(run.text(state, id)));
+        if b.is_none() && matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::Eq | CmpOp::Ne) {
+            let is = matches!(op, CmpOp::Is | CmpOp::Eq);
+            return Val::Test(match a {
+                Val::Named(text) => {
+                    let test = Test::Flag(Name::from(format!("{text} is None")));
+                    if is { test } else { test.negate() }
+                }
+                other => Test::Known(other.is_none() == is),
+            });
+        }
+        match (op, a, b) {
+            (CmpOp::Eq | CmpOp::Ne, Val::Modulo(scale), _) => {
+                let test = Test::Every(Name::from(format!("every {scale}")), scale.clone());
+                Val::Test(if op == CmpOp::Eq { test } else { test.negate() })
+            }
+            (CmpOp::In | CmpOp::NotIn, Val::Const(Const::Str(part)), Val::ParamName) => {
+                let test = Test::Param(Name::from(format!("name has {part}")));
+                Val::Test(if op == CmpOp::In { test } else { test.negate() })
+            }
+            (CmpOp::In | CmpOp::NotIn, Val::Param(_), _) => {
+                let test = Test::Param(self.text(state, id));
+                Val::Test(if op == CmpOp::In { test } else { test.negate() })
+            }
+            (_, Val::Num(n), Val::Const(Const::Int(1)) | Val::Zero(_)) if is_size(&n.scale) => {
+                let one = matches!(b, Val::Const(_));
+                Val::Test(match op {
+                    CmpOp::Gt | CmpOp::Ne => Test::Known(true),
+                    CmpOp::Ge if !one => Test::Known(true),
+                    CmpOp::Eq | CmpOp::Lt => Test::Known(false),
+                    CmpOp::Le => Test::Known(!one),
+                    _ => Test::Flag(self.text(state, id)),
+                })
+            }
+            (CmpOp::Ne | CmpOp::Eq, Val::Named(text), _) if is_batch_name(text) || is_mask_name(text) => Val::Mask,
+            (CmpOp::Ne | CmpOp::Eq, Val::Mask, _) => Val::Mask,
+            // Negations of one test are one flag.
+            (CmpOp::Ne, Val::Named(text), Val::Const(c)) => {
+                Val::Test(Test::Flag(Name::from(format!("{text}=={c:?}"))).negate())
+            }
+            (CmpOp::Eq, Val::Named(text), Val::Const(c)) => Val::Test(Test::Flag(Name::from(format!("{text}=={c:?}")))),
+            (CmpOp::Eq | CmpOp::Ne, Val::Const(x), Val::Const(y)) => {
+                Val::Test(Test::Known((x == y) == (op == CmpOp::Eq)))
+            }
+            _ => flag(self),
+        }
+    }
+
+    /// A value as a condition.
+    pub fn truth(&self, value: &Val) -> Test {
+        match value {
+            Val::Test(test) => test.clone(),
+            Val::Const(Const::None | Const::Bool(false)) | Val::Zero(_) => Test::Known(false),
+            Val::Const(Const::Str(s)) => Test::Known(!s.is_empty()),
+            Val::Named(text) if text.contains("is_initialized") || text.contains("is_available") => Test::Known(true),
+            Val::Named(text) => Test::Flag(text.clone()),
+            Val::Modulo(scale) => Test::Every(Name::from(format!("every {scale}")), scale.clone()).negate(),
+            Val::Num(n) => match n.scale.known() {
+                Some(m) if m.powers().all(|(f, _)| matches!(f, Factor::Named(_))) => {
+                    Test::Flag(Name::from(n.scale.to_string()))
+                }
+                _ => Test::Known(true),
+            },
+            _ => Test::Known(true),
+        }
+    }
+}
+
+/// A summand of which only the name is known.
+pub fn opaque(text: &Name) -> Part {
+    let scale = Scale::of(Factor::Named(text.clone()));
+    Part { label: text.clone(), grad: scale.clone(), value: scale, events: Vec::new() }
+}
+
+pub fn what(times: bool, scale: &Scale) -> What {
+    if times { What::Times(scale.clone()) } else { What::Over(scale.clone()) }
+}
+
+/// Whether a factor is a product of sizes of groups.
+pub fn is_size(scale: &Scale) -> bool {
+    scale.known().is_some_and(|m| {
+        !m.is_number() && m.powers().all(|(f, n)| n > 0 && matches!(f, Factor::Size(_) | Factor::Count(_)))
+    })
+}
+
+/// Whether a text is a name or a chain of attributes.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.')
+}
+
+/// Puts a value in the place of another one wherever that is held.
+pub fn replace(state: &mut State, old: &Val, new: &Val) {
+    let Some(id) = old.id().filter(|id| *id != 0) else { return };
+    let new = new.clone();
+    state.each(&mut |v| {
+        if v.id() == Some(id) {
+            *v = new.clone();
+        }
+    });
+}

@@ -1,0 +1,572 @@
+//! Attributes and methods of losses, counts, groups, modules, parameters and gradients. In: a receiver and a name. Out: a value.
+//! Next: `grads.rs`.
+
+use super::Run;
+use super::calls::Args;
+use super::eval::{is_batch_name, is_mask_name, replace, tokens};
+use super::value::{Grad, Part, State, Tensor, Test, Val, last};
+use crate::ir::{BinOp, Const, Operand, StmtId};
+use crate::project::ClassRef;
+use crate::source::Name;
+use crate::types::{AxisSet, Scale};
+
+/// Methods that give the same value again.
+const SAME: &[&str] = &[
+    "item",
+    "float",
+    "double",
+    "half",
+    "bfloat16",
+    "to",
+    "cuda",
+    "cpu",
+    "contiguous",
+    "view",
+    "reshape",
+    "squeeze",
+    "unsqueeze",
+    "type",
+    "type_as",
+    "flatten",
+    "long",
+    "int",
+    "clamp",
+    "clamp_min",
+    "clamp_",
+    "view_as",
+    "tolist",
+    "requires_grad_",
+    "wait",
+    "t",
+    "transpose",
+    "expand",
+    "ravel",
+    "narrow",
+    "nan_to_num",
+    "log_softmax",
+];
+/// Those that give a value of its own.
+const COPIES: &[&str] = &["clone", "detach", "new_tensor"];
+
+impl<'a> Run<'a> {
+    pub fn attr(&mut self, id: StmtId, base: &Val, name: &Name, state: &mut State) -> Val {
+        match (base, name.as_str()) {
+            (Val::Path(path), _) => self.resolved(&self.project.path(&format!("{path}.{name}"))),
+            (Val::Param(class), "grad" | "main_grad") => self.gradient(*class),
+            (Val::Param(_), "requires_grad") => Val::Test(Test::Known(true)),
+            (Val::Param(class), "data") => Val::Param(*class),
+            (Val::Param(_), _) => Val::Test(Test::Param(Name::from(format!("mark {name}")))),
+            (Val::Grad(_) | Val::Tensor(_) | Val::Num(_) | Val::Zero(_) | Val::Mask, "data" | "T") => base.clone(),
+            (Val::Object(object), _) => match state.objects.get(*object).and_then(|o| o.attrs.get(name)) {
+                Some(value) => value.clone(),
+                None => self.own_method(*object, name, state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
+            },
+            (Val::Optimizer, "param_groups") => Val::Optimizer,
+            (Val::Module(m), "module") => Val::Module(*m),
+            (Val::Module(m), _) => self.child(*m, name, state),
+            (Val::Named(text), _) => Val::named(&format!("{text}.{name}")),
+            (Val::Class(_) | Val::Func(_), _) => Val::Named(self.text(state, id)),
+            _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    /// A method of an object.
+    fn own_method(&self, object: usize, name: &Name, state: &State) -> Option<Val> {
+        let class: ClassRef = state.objects.get(object)?.class?;
+        self.method(class, name).map(|at| Val::Method(object, at))
+    }
+
+    pub fn set_attr(
+        &mut self,
+        id: StmtId,
+        base: &Operand,
+        name: &Name,
+        value: &Operand,
+        mut state: State,
+    ) -> Vec<State> {
+        let (base, value) = (self.operand(base, &state), self.operand(value, &state));
+        match (&base, &value) {
+            (Val::Param(class), _) if name == "grad" || name == "main_grad" => match &value {
+                Val::Grad(g) => {
+                    let g = g.clone();
+                    let own = Grad { of: vec![*class], ..g.clone() };
+                    self.multiply(&own, &g.by, &g.events, false, &mut state);
+                }
+                Val::Const(Const::None) => {}
+                _ => state.lose(&base),
+            },
+            (Val::Object(object), _) => {
+                let value = self.renamed_attr(name, value);
+                if let Some(o) = state.objects.get_mut(*object) {
+                    o.attrs.insert(name.clone(), value);
+                }
+            }
+            _ => {
+                let _ = id;
+            }
+        }
+        vec![state]
+    }
+
+    fn renamed_attr(&self, name: &Name, value: Val) -> Val {
+        match &value {
+            Val::Group(axes) if axes.single().is_some_and(|a| a.is_variable()) => {
+                super::groups::of_group_name(name).map_or(value, Val::Group)
+            }
+            Val::Named(text) if super::groups::of_group_name(text).is_none() => {
+                let known = super::groups::of_group_name(name).is_some() || super::groups::of_size_name(name).is_some();
+                if known { Val::named(&format!("self.{name}")) } else { value }
+            }
+            _ => value,
+        }
+    }
+
+    pub fn set_item(&mut self, base: &Operand, index: &Operand, value: &Operand, state: &mut State) {
+        let (whole, key, value) = (self.operand(base, state), self.operand(index, state), self.operand(value, state));
+        match (&whole, key.text()) {
+            (Val::Dict(items), Some(key)) => {
+                let mut items = items.clone();
+                items.retain(|(n, _)| n != key);
+                items.push((key.clone(), value));
+                if let Operand::Local(local) = base {
+                    state.set(*local, Val::Dict(items));
+                }
+            }
+            // The own block of a gathered list, put back: all entries count alike.
+            (Val::List(_), _) => {}
+            _ => {}
+        }
+    }
+
+    pub fn method_call(
+        &mut self,
+        id: StmtId,
+        base: &'a Operand,
+        receiver: &Val,
+        name: &Name,
+        args: Args,
+        mut state: State,
+    ) -> Vec<(State, Val)> {
+        if let Val::Object(object) = receiver {
+            let callee = match state.objects.get(*object).and_then(|o| o.attrs.get(name)) {
+                Some(value) => value.clone(),
+                None => self.own_method(*object, name, &state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
+            };
+            return self.apply(id, &callee, args, state);
+        }
+        if let Some(hooked) = self.hook(id, receiver, name, &args, &state) {
+            return hooked;
+        }
+        if let Some(value) = self.known_method(id, receiver, name, &args, &mut state) {
+            return vec![(state, value)];
+        }
+        if let (Val::Named(text), "append" | "extend" | "add") = (receiver, name.as_str())
+            && let Operand::Local(local) = base
+            && !text.contains('.')
+        {
+            // A list that is not known keeps what it is given.
+            let list = state.list(args.plain.clone(), None);
+            state.set(*local, list);
+            return vec![(state, Val::Const(Const::None))];
+        }
+        self.unknown(name, &args, &mut state);
+        let value = Val::Named(self.text(&state, id));
+        vec![(state, value)]
+    }
+
+    /// A hook of a parameter runs at every backward pass.
+    fn hook(
+        &mut self,
+        id: StmtId,
+        receiver: &Val,
+        name: &str,
+        args: &Args,
+        state: &State,
+    ) -> Option<Vec<(State, Val)>> {
+        let Val::Param(class) = receiver else { return None };
+        let on_param = name == "register_post_accumulate_grad_hook";
+        if !on_param && name != "register_hook" {
+            return None;
+        }
+        let mut state = state.clone();
+        let Some(callee @ Val::Func(_)) = args.plain.first() else {
+            state.lose(receiver);
+            return Some(vec![(state, Val::named("handle"))]);
+        };
+        let given = if on_param { receiver.clone() } else { self.gradient(*class) };
+        let before: Vec<Scale> = state.classes.iter().map(|c| c.after.clone()).collect();
+        let runs = self.apply(id, callee, Args { plain: vec![given], ..Args::default() }, state);
+        let class = *class;
+        let settle = |(mut s, value): (State, Val), run: &mut Self| {
+            if let Val::Grad(g) = &value {
+                let own = Grad { of: vec![class], ..g.clone() };
+                run.multiply(&own, &g.by, &g.events, true, &mut s);
+            }
+            // What it does in place is done every time, too.
+            for leaf in s.leaves(class) {
+                let old = before.get(leaf).cloned().unwrap_or(Scale::one());
+                let Some(c) = s.classes.get_mut(leaf) else { continue };
+                let more = c.after.over(&old);
+                if more != Scale::one() || !c.over.is_empty() {
+                    c.always.0 = c.always.0.times(&more);
+                    c.always.1 = c.always.1.iter().chain(c.over.iter()).cloned().collect();
+                    c.always.2.append(&mut c.events);
+                    (c.after, c.over) = (old, AxisSet::default());
+                }
+            }
+            (s, Val::named("handle"))
+        };
+        Some(runs.into_iter().map(|r| settle(r, self)).collect())
+    }
+
+    /// A method whose meaning is known.
+    pub fn known_method(&mut self, id: StmtId, on: &Val, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        match on {
+            Val::Tensor(t) => self.of_tensor(id, t, name, args, state),
+            Val::Num(_) | Val::Zero(_) => self.of_number(id, on, name, args, state),
+            Val::Mask | Val::Test(_) => match name {
+                "sum" | "count_nonzero" | "numel" if args.plain.is_empty() => Some(state.num(tokens())),
+                _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Mask),
+                _ => None,
+            },
+            Val::Grad(g) => self.of_gradient(id, &g.clone(), name, args, state),
+            Val::Group(axes) => match name {
+                "size" => Some(state.num(Scale::size(axes))),
+                _ => None,
+            },
+            Val::Mesh(axes) => {
+                let axes = axes.clone();
+                self.of_mesh(id, &axes, name, args, state)
+            }
+            Val::Module(m) => self.of_module(id, *m, name, args, state),
+            Val::Optimizer => self.of_optimizer(id, name, state),
+            Val::List(l) => match name {
+                "append" => {
+                    if let (Some(list), Some(value)) = (state.lists.get_mut(*l), args.plain.first()) {
+                        super::exec::append(list, value.clone());
+                    }
+                    Some(Val::Const(Const::None))
+                }
+                "extend" => {
+                    if let Some(Val::List(other)) = args.plain.first() {
+                        let more = state.lists[*other].items.clone();
+                        state.lists[*l].items.extend(more);
+                    }
+                    Some(Val::Const(Const::None))
+                }
+                "clear" => {
+                    state.lists[*l].items.clear();
+                    Some(Val::Const(Const::None))
+                }
+                _ => None,
+            },
+            Val::Dict(items) => match (name, args.plain.first().and_then(Val::text)) {
+                ("get" | "pop", Some(key)) => items.iter().find(|(n, _)| n == key).map(|(_, v)| v.clone()),
+                _ => None,
+            },
+            Val::ParamName => match (name, args.plain.first().and_then(Val::text)) {
+                ("endswith" | "startswith", Some(text)) => {
+                    Some(Val::Test(Test::Param(Name::from(format!("name has {text}")))))
+                }
+                _ => Some(Val::ParamName),
+            },
+            Val::Pack(_) if SAME.contains(&name) => Some(on.clone()),
+            Val::Params(_) => None,
+            Val::Named(text) => {
+                let text = text.clone();
+                self.of_name(id, &text, name, args, state)
+            }
+            _ => None,
+        }
+    }
+
+    fn of_tensor(&mut self, id: StmtId, t: &Tensor, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        let dims = args.get(0, "dim").filter(|_| matches!(name, "mean" | "sum"));
+        match (name, &t.rows, dims) {
+            ("backward", _, _) => {
+                self.backward(id, &Val::Tensor(t.clone()), state);
+                Some(Val::Const(Const::None))
+            }
+            ("mean", Some(rows), None) => {
+                let mut t = t.clone();
+                let place = self.place(state, id);
+                for part in &mut t.parts {
+                    (part.grad, part.value) = (part.grad.over(rows), part.value.over(rows));
+                    part.events.push(state.event(super::value::What::Mean, place));
+                }
+                Some(Val::Tensor(Tensor { id: state.fresh(), rows: None, ..t }))
+            }
+            ("sum", Some(_), None) => Some(Val::Tensor(Tensor { id: state.fresh(), rows: None, ..t.clone() })),
+            ("item", None, _) if t.rows.is_none() => {
+                let place = self.place(state, id);
+                self.shown(place, &Val::Tensor(t.clone()), state);
+                Some(Val::Tensor(t.clone()))
+            }
+            ("sum" | "mean", None, None) => Some(Val::Tensor(t.clone())),
+            ("sum" | "mean", Some(_), Some(Val::Const(Const::Int(n)))) if *n < 0 => Some(Val::Tensor(t.clone())),
+            ("sum" | "mean", Some(_), Some(_)) => None,
+            ("mul" | "mul_" | "div" | "div_", _, _) => self.in_place(id, &Val::Tensor(t.clone()), name, args, state),
+            _ if COPIES.contains(&name) => Some(Val::Tensor(Tensor { id: state.fresh(), ..t.clone() })),
+            ("numel", Some(rows), _) => Some(state.num(rows.clone())),
+            ("size", Some(rows), _) if matches!(args.plain.first(), Some(Val::Zero(_))) => {
+                Some(state.num(rows.clone()))
+            }
+            ("numel" | "size", _, _) => None,
+            _ if SAME.contains(&name) => Some(Val::Tensor(t.clone())),
+            _ => None,
+        }
+    }
+
+    /// `x.mul_(y)`, `x.div(y)`
+    fn in_place(&mut self, id: StmtId, on: &Val, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        let op = if name.starts_with("mul") { BinOp::Mul } else { BinOp::Div };
+        let new = self.binary(id, op, on, args.plain.first()?, state);
+        if name.ends_with('_') {
+            replace(state, on, &new);
+        }
+        Some(new)
+    }
+
+    fn of_number(&mut self, id: StmtId, on: &Val, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        match name {
+            "backward" => {
+                self.backward(id, on, state);
+                Some(Val::Const(Const::None))
+            }
+            "mul" | "mul_" | "div" | "div_" => self.in_place(id, on, name, args, state),
+            "add_" | "add" => {
+                let new = self.binary(id, BinOp::Add, on, args.plain.first()?, state);
+                if name == "add_" {
+                    replace(state, on, &new);
+                }
+                Some(new)
+            }
+            "sum" => Some(on.clone()),
+            _ if COPIES.contains(&name) => Some(match on {
+                Val::Num(n) => state.num(n.scale.clone()),
+                _ => Val::Zero(state.fresh()),
+            }),
+            _ if SAME.contains(&name) => Some(on.clone()),
+            _ => None,
+        }
+    }
+
+    fn of_gradient(&mut self, id: StmtId, g: &Grad, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        match name {
+            "mul_" | "div_" => {
+                let op = if name == "mul_" { BinOp::Mul } else { BinOp::Div };
+                let by = args.plain.first()?.clone();
+                self.scale_gradients(id, op, g, &by, state);
+                Some(Val::Grad(g.clone()))
+            }
+            "mul" | "div" => {
+                let op = if name == "mul" { BinOp::Mul } else { BinOp::Div };
+                Some(self.binary(id, op, &Val::Grad(g.clone()), args.plain.first()?, state))
+            }
+            "copy_" => {
+                match args.plain.first() {
+                    Some(Val::Grad(from)) => self.multiply(g, &from.by, &from.events, false, state),
+                    Some(Val::Named(_)) | None => {}
+                    Some(_) => state.lose(&Val::Grad(g.clone())),
+                }
+                Some(Val::Grad(g.clone()))
+            }
+            "clone" | "detach" | "detach_" | "zero_" | "add_" | "norm" | "numel" | "is_sparse" => match name {
+                "norm" | "numel" => None,
+                _ => Some(Val::Grad(g.clone())),
+            },
+            _ if SAME.contains(&name) => Some(Val::Grad(g.clone())),
+            _ => None,
+        }
+    }
+
+    fn of_mesh(
+        &mut self,
+        id: StmtId,
+        axes: &[crate::types::Axis],
+        name: &str,
+        args: &Args,
+        state: &mut State,
+    ) -> Option<Val> {
+        let dim = args.plain.first().or_else(|| args.keyword("mesh_dim"));
+        match name {
+            "get_group" => Some(Val::Group(state.dim(axes, dim)?)),
+            "size" => {
+                let axes = state.dim(axes, dim)?;
+                Some(state.num(Scale::size(&axes)))
+            }
+            "_flatten" | "flatten" => {
+                if let Some(alias) = args.get(0, "mesh_dim_name").and_then(Val::text) {
+                    state.aliases.insert(alias.clone(), axes.to_vec());
+                }
+                Some(Val::Mesh(axes.to_vec()))
+            }
+            _ => Some(Val::Named(self.text(state, id))),
+        }
+    }
+
+    fn of_module(&mut self, id: StmtId, m: usize, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        match name {
+            "parameters" => Some(Val::Params(Some(m))),
+            "named_parameters" => Some(Val::Tuple(vec![Val::ParamName, Val::Params(Some(m))])),
+            "modules" => {
+                let parts = std::iter::once(m).chain(state.wrapped_parts(m)).map(Val::Module).collect();
+                Some(state.list(parts, None))
+            }
+            "to" | "cuda" | "train" | "eval" | "half" | "bfloat16" | "float" => Some(Val::Module(m)),
+            "zero_grad" => {
+                state.clear();
+                Some(Val::Const(Const::None))
+            }
+            "set_gradient_divide_factor" | "set_reduce_scatter_divide_factor" => {
+                let by = args.plain.first().and_then(|v| self.factor(v)).unwrap_or(Scale::Unknown);
+                let place = self.place(state, id);
+                let module = &mut state.modules[m];
+                if let Some((_, divisor, at)) = module.wraps.last_mut() {
+                    (*divisor, *at) = (by, place);
+                } else {
+                    module.lost = true;
+                }
+                Some(Val::Const(Const::None))
+            }
+            "register_comm_hook" => {
+                state.lose(&Val::Module(m));
+                Some(Val::Const(Const::None))
+            }
+            "backward" | "step" => {
+                self.engine(id, args, state);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// A wrapper that takes the backward pass in its own hands: what it divides by is its own.
+    fn engine(&mut self, id: StmtId, _args: &Args, state: &mut State) {
+        self.backward(id, &Val::Test(Test::Known(true)), state);
+    }
+
+    fn of_optimizer(&mut self, id: StmtId, name: &str, state: &mut State) -> Option<Val> {
+        match name {
+            "step" => {
+                let place = self.place(state, id);
+                state.classes_of(None);
+                self.judge(place, state);
+                Some(Val::Const(Const::None))
+            }
+            "zero_grad" => {
+                state.clear();
+                Some(Val::Const(Const::None))
+            }
+            _ => Some(Val::Named(self.text(state, id))),
+        }
+    }
+
+    /// A method of something that is known by name alone.
+    fn of_name(&mut self, id: StmtId, text: &Name, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        let word = last(text).to_lowercase();
+        let is_optimizer = word.contains("optim") || word == "opt";
+        let is_scaler = word.contains("scaler");
+        match name {
+            "step" | "zero_grad" if is_optimizer => self.of_optimizer(id, name, state),
+            "step" if is_scaler => self.of_optimizer(id, name, state),
+            "scale" if is_scaler => args.plain.first().cloned(),
+            "unscale_" | "update" if is_scaler => Some(Val::Const(Const::None)),
+            "parameters" | "named_parameters" | "zero_grad" | "modules" | "register_comm_hook" => {
+                let m = state.module(text);
+                self.of_module(id, m, name, args, state)
+            }
+            "set_gradient_divide_factor" | "set_reduce_scatter_divide_factor" => {
+                let m = state.module(text);
+                self.of_module(id, m, name, args, state)
+            }
+            "backward" => {
+                let wrapped = word.contains("engine") || word.contains("accelerator") || word.contains("fabric");
+                match args.plain.first() {
+                    Some(_) => self.engine(id, args, state),
+                    None if wrapped => self.engine(id, args, state),
+                    None => self.backward(id, &Val::Named(text.clone()), state),
+                }
+                Some(Val::Const(Const::None))
+            }
+            "sum" if is_mask_name(text) && args.plain.is_empty() => Some(state.num(tokens())),
+            "numel" if is_batch_name(text) || is_mask_name(text) => Some(state.num(tokens())),
+            "size" if matches!(args.plain.first(), Some(Val::Zero(_))) && is_batch_name(text) => {
+                Some(state.num(tokens()))
+            }
+            "ne" | "eq" if is_batch_name(text) => Some(Val::Mask),
+            "sum" | "mean" => {
+                let Val::Tensor(t) = self.per_token(&self.text(state, id), state) else { return None };
+                let parts = t.parts.iter().map(|p| Part { label: text.clone(), ..p.clone() }).collect();
+                self.of_tensor(id, &Tensor { parts, ..t }, name, args, state)
+            }
+            "size" if super::groups::of_group_name(text).is_some() => {
+                let axes = super::groups::of_group_name(text)?;
+                Some(state.num(Scale::size(&axes)))
+            }
+            "get_group" | "size" if word.contains("mesh") => {
+                let Some(Val::Const(Const::Str(dim))) = args.get(0, "mesh_dim") else {
+                    let axes = state.axes(&Val::Named(text.clone()))?;
+                    return Some(if name == "size" { state.num(Scale::size(&axes)) } else { Val::Group(axes) });
+                };
+                let axes = state.expand(dim);
+                Some(if name == "size" { state.num(Scale::size(&axes)) } else { Val::Group(axes) })
+            }
+            _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Named(text.clone())),
+            _ => None,
+        }
+    }
+
+    /// Functions outside the project that are about gradients and modules.
+    pub fn of_gradients(&mut self, id: StmtId, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        let place = self.place(state, id);
+        match name {
+            "DistributedDataParallel" | "FullyShardedDataParallel" | "fully_shard" | "replicate" => {
+                let group = ["process_group", "mesh", "device_mesh"].iter().find_map(|k| args.keyword(k));
+                let group = group.or_else(|| args.plain.get(1).filter(|_| name == "FullyShardedDataParallel"));
+                let module = args.get(0, "module").cloned().unwrap_or(Val::named("model"));
+                let axes = match group {
+                    None => Some(state.everyone()),
+                    Some(Val::Tuple(items)) => {
+                        let all: Option<Vec<AxisSet>> = items.iter().map(|g| state.axes(g)).collect();
+                        all.map(|sets| sets.iter().flat_map(|s| s.iter().cloned().collect::<Vec<_>>()).collect())
+                    }
+                    Some(group) => state.axes(group),
+                };
+                let Some(axes) = axes.filter(|_| !args.open) else {
+                    state.lose(&module);
+                    return Some(module);
+                };
+                Some(self.wrap(&module, axes, place, state))
+            }
+            "backward" => {
+                self.pass_on(id, args.get(1, "grad_tensors"), state);
+                self.backward(id, args.plain.first()?, state);
+                Some(Val::Const(Const::None))
+            }
+            "_foreach_mul_" | "_foreach_div_" => {
+                let op = if name == "_foreach_mul_" { BinOp::Mul } else { BinOp::Div };
+                let by = args.plain.get(1)?.clone();
+                if let Some(Val::List(l)) = args.plain.first() {
+                    for item in state.lists[*l].items.clone() {
+                        if let Val::Grad(g) = &item {
+                            self.scale_gradients(id, op, g, &by, state);
+                        }
+                    }
+                }
+                Some(Val::Const(Const::None))
+            }
+            "_flatten_dense_tensors" => {
+                let Some(Val::List(l)) = args.plain.first() else { return None };
+                let of = state.lists[*l]
+                    .items
+                    .iter()
+                    .filter_map(|v| if let Val::Grad(g) = v { Some(g.of.clone()) } else { None });
+                let of: Vec<usize> = of.flatten().collect();
+                (!of.is_empty()).then_some(Val::Grad(Grad { of, by: Scale::one(), events: Vec::new() }))
+            }
+            "_unflatten_dense_tensors" => Some(Val::Named(self.text(state, id))),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! The factor that every gradient carries: what losses are divided by, what reductions and wrappers multiply with. In: the project.
+//! Out: gradients that reach an optimizer with another factor than the mean that the loss is, or than each other. Never: types, or a
+//! verdict where any factor is not known. Source: DESIGN.md section 7; types/scale.rs for the domain.
+//!
+//! Reading order: `value.rs`, `exec.rs`, `eval.rs`, `calls.rs`, `collectives.rs`, `grads.rs`, `verdict.rs`.
+
+mod applied;
+mod calls;
+mod collectives;
+mod eval;
+mod exec;
+mod grads;
+mod groups;
+mod methods;
+mod received;
+pub mod table;
+pub mod value;
+pub mod verdict;
+
+use super::finding::{Finding, FindingKind};
+use super::formula::{Atom, Facts};
+use super::practice::found::{Practice, Scales};
+use super::practice::view::View;
+use super::settings::Settings;
+use crate::ir::{FuncId, FuncKind};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
+use crate::rules::RuleBook;
+use crate::source::{Files, Idx, Name, Place};
+use crate::types::Scale;
+use applied::Applied;
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use table::{GradientRow, ScaleRow};
+use value::{Flow, Frame, State, Val, What};
+use verdict::{Declared, Mistake, Wrong};
+
+/// Paths that are kept apart.
+const MOST_STATES: usize = 8;
+/// Statements that are executed for one root.
+const MOST_STEPS: usize = 1500;
+/// Calls within calls.
+const MOST_CALLS: usize = 6;
+
+/// Words of a file in which gradients may be scaled.
+const GRADIENTS: &[&str] = &[".backward(", ".grad", "main_grad"];
+/// Words of a function that is executed on its own.
+const ROOTS: &[&str] = &["backward(", ".grad", "main_grad"];
+const REDUCTIONS: &[&str] = &[
+    "all_reduce",
+    "DDP(",
+    "FSDP(",
+    "reduce_scatter",
+    "DistributedDataParallel",
+    "fully_shard",
+    "FullyShardedDataParallel",
+];
+
+/// What a path says at a step.
+pub struct Outcome {
+    pub root: FuncRef,
+    pub place: Place,
+    pub facts: BTreeMap<Name, bool>,
+    pub mistake: Option<Mistake>,
+}
+
+/// An execution of one root.
+pub struct Run<'a> {
+    project: &'a Project,
+    rules: &'a RuleBook,
+    files: &'a Files,
+    settings: &'a Settings,
+    views: FxHashMap<FuncRef, Rc<View<'a>>>,
+    applied: &'a [Applied],
+    root: FuncRef,
+    declared: Declared,
+    out: Vec<Outcome>,
+    pub told: Told,
+    made: FxHashMap<ClassRef, (State, Val)>,
+    matter: FxHashMap<FuncRef, bool>,
+    /// An optimizer has stepped in this root.
+    stepped: bool,
+    steps: usize,
+}
+
+/// Factors of variables and gradients, to be shown.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    pub rows: Vec<ScaleRow>,
+    pub gradients: Vec<GradientRow>,
+    /// Steps whose factors are known to be right or wrong.
+    pub judged: Vec<Place>,
+}
+
+/// What is found in a project.
+#[derive(Debug, Default)]
+pub struct Factors {
+    pub findings: Vec<Finding>,
+    pub told: Told,
+}
+
+/// Gradients whose factor is wrong.
+pub fn scales(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings) -> Factors {
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let reducers = reducers(project, files);
+    let applied: Vec<Vec<Applied>> =
+        modules.par_iter().map(|m| applied::of_module(project, rules, files, settings, *m)).collect();
+    let applied: Vec<Applied> = applied.into_iter().flatten().collect();
+    let found: Vec<Factors> =
+        modules.par_iter().map(|m| of_module(project, rules, files, settings, (&applied, &reducers), *m)).collect();
+    let mut out = Factors::default();
+    for one in found {
+        out.findings.extend(one.findings);
+        out.told.rows.extend(one.told.rows);
+        out.told.gradients.extend(one.told.gradients);
+        out.told.judged.extend(one.told.judged);
+    }
+    out.findings = first_of_each(out.findings);
+    out
+}
+
+/// The findings of practice and these: of two on one line the former stays, and of two that say that a mean is taken twice the one
+/// with the factor.
+pub fn together(
+    project: &Project,
+    files: &Files,
+    practices: Vec<Finding>,
+    factors: Factors,
+) -> (Vec<Finding>, Vec<Finding>, Told) {
+    let line = |p: &Place| (p.file, files[p.file].position(p.span.start).line);
+    let func = |p: &Place| {
+        let module = project.modules.iter_enumerated().find(|(m, _)| project.file(*m) == p.file);
+        module.and_then(|(_, m)| {
+            let inside = m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function && f.span.contains(p.span.start));
+            let mut inside = inside.map(|f| (p.file, f.span.start));
+            inside.next_back()
+        })
+    };
+    let told: Vec<_> = factors.findings.iter().filter_map(|f| func(&f.place)).collect();
+    let twice = |f: &Finding| {
+        let mean = matches!(&f.kind, FindingKind::Practice(Practice::Scales(Scales::MeanTwice { .. })));
+        mean && func(&f.place).is_some_and(|at| told.contains(&at))
+    };
+    // A division by some of the sizes may be made good by the loss: where the whole is known, it decides.
+    let part = |f: &Finding| match &f.kind {
+        FindingKind::Practice(Practice::Scales(Scales::OtherSize { reduced, .. })) => {
+            factors.told.judged.contains(reduced)
+        }
+        _ => false,
+    };
+    let practices: Vec<Finding> = practices.into_iter().filter(|f| !twice(f) && !part(f)).collect();
+    let scaled =
+        |f: &&Finding| matches!(&f.kind, FindingKind::Practice(Practice::Scales(_) | Practice::LocalCount { .. }));
+    let known: Vec<_> = practices.iter().filter(scaled).map(|f| line(&f.place)).collect();
+    // Gradients that nothing sums have no factor to speak of.
+    let backward = |f: &Finding| match &f.kind {
+        FindingKind::Practice(Practice::Scales(
+            Scales::UnreducedStep { backward, .. }
+            | Scales::DataNotSummed { backward, .. }
+            | Scales::ReducerNotCalled { backward, .. },
+        )) => Some(line(backward)),
+        _ => None,
+    };
+    let unsummed: Vec<_> = practices.iter().filter_map(backward).collect();
+    let of_unsummed = |f: &Finding| match &f.kind {
+        FindingKind::Practice(Practice::Scales(Scales::Factor(m))) => {
+            m.events.iter().any(|e| unsummed.contains(&line(&e.place)))
+        }
+        _ => false,
+    };
+    let further =
+        factors.findings.into_iter().filter(|f| !known.contains(&line(&f.place)) && !of_unsummed(f)).collect();
+    (practices, further, factors.told)
+}
+
+/// Of several findings at one place the one that says least of other files, whatever the order of files.
+fn first_of_each(found: Vec<Finding>) -> Vec<Finding> {
+    let key = |f: &Finding| match &f.kind {
+        FindingKind::Practice(Practice::Scales(Scales::Factor(m))) => {
+            let elsewhere = m.events.iter().filter(|e| e.place.file != f.place.file).count();
+            (elsewhere, format!("{:?} {} {}", m.wrong, m.who, m.factor))
+        }
+        _ => (0, String::new()),
+    };
+    let mut out: Vec<Finding> = Vec::new();
+    for finding in found {
+        match out.iter_mut().find(|o| o.place == finding.place) {
+            Some(kept) if key(&finding) < key(kept) => *kept = finding,
+            Some(_) => {}
+            None => out.push(finding),
+        }
+    }
+    out
+}
+
+/// Functions of the project that reduce gradients, as they are called: `average_gradients(`.
+fn reducers(project: &Project, files: &Files) -> Vec<String> {
+    let mut out = Vec::new();
+    for (module, m) in project.modules.iter_enumerated() {
+        let text = files[project.file(module)].text.as_str();
+        if !REDUCTIONS.iter().any(|w| text.contains(w)) {
+            continue;
+        }
+        for f in m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function) {
+            let own = slice(text, f);
+            let plain = !["forward", "backward", "step"].contains(&f.name.as_str()) && !f.name.starts_with("__");
+            if plain && own.contains("grad") && REDUCTIONS.iter().any(|w| own.contains(w)) {
+                out.push(format!("{}(", f.name));
+            }
+        }
+    }
+    out.sort();
+    out.dedup();
+    out
+}
+
+fn slice<'t>(text: &'t str, f: &crate::ir::Func) -> &'t str {
+    text.get(f.span.start as usize..f.span.end as usize).unwrap_or("")
+}
+
+/// The functions of a module that are executed on their own: those that speak of gradients or call those that do, and that reduce
+/// something or call what reduces.
+fn roots(project: &Project, files: &Files, reducers: &[String], module: ModuleId) -> Vec<FuncId> {
+    let text = files[project.file(module)].text.as_str();
+    let shows = text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
+    if !GRADIENTS.iter().any(|w| text.contains(w)) && !shows {
+        return Vec::new();
+    }
+    let funcs = &project.modules[module].ir.funcs;
+    let all: Vec<(FuncId, &str)> = funcs
+        .iter_enumerated()
+        .filter(|(_, f)| f.kind == FuncKind::Function)
+        .map(|(id, f)| (id, slice(text, f)))
+        .collect();
+    let has = |own: &str, words: &[&str]| words.iter().any(|w| own.contains(w));
+    let called = |f: &FuncId| format!("{}(", funcs[*f].name);
+    let calls = |own: &str, names: &[String]| names.iter().any(|n| own.contains(n.as_str()));
+    let reduces = |own: &str| has(own, REDUCTIONS) || calls(own, reducers);
+    let first: Vec<FuncId> = all.iter().filter(|(_, own)| has(own, ROOTS)).map(|(id, _)| *id).collect();
+    let names: Vec<String> = first.iter().map(called).filter(|n| !n.starts_with("__")).collect();
+    let whole = first.iter().filter(|f| reduces(slice(text, &funcs[**f])));
+    let whole: Vec<String> = whole.map(called).filter(|n| !n.starts_with("__")).collect();
+    let pipeline = received::is_concerned(project, files, module);
+    let is_root = |id: &FuncId, own: &str| {
+        let speaks = first.contains(id) || calls(own, &names) || own.contains("all_reduce") && own.contains("loss");
+        let made = class_reduces(text, funcs, *id) || pipeline && own.contains("recv(");
+        speaks && (reduces(own) || calls(own, &whole) || made)
+    };
+    all.iter().filter(|(id, own)| is_root(id, own)).map(|(id, _)| *id).collect()
+}
+
+/// The functions of a module that speak of losses.
+fn losses(project: &Project, files: &Files, module: ModuleId) -> Vec<FuncId> {
+    let text = files[project.file(module)].text.as_str();
+    let funcs = project.modules[module].ir.funcs.iter_enumerated();
+    let speak = funcs.filter(|(_, f)| f.kind == FuncKind::Function && slice(text, f).contains("loss"));
+    speak.map(|(id, _)| id).collect()
+}
+
+/// Whether the constructor of the class of a method wraps or reduces.
+fn class_reduces(text: &str, funcs: &crate::source::IndexVec<FuncId, crate::ir::Func>, id: FuncId) -> bool {
+    let Some(class) = funcs.get(id).and_then(|f| f.class) else { return false };
+    let init = funcs.iter().find(|f| f.class == Some(class) && f.name == "__init__");
+    init.is_some_and(|f| REDUCTIONS.iter().any(|w| slice(text, f).contains(w)))
+}
+
+impl<'a> Run<'a> {
+    pub fn new(
+        project: &'a Project,
+        rules: &'a RuleBook,
+        files: &'a Files,
+        settings: &'a Settings,
+        applied: &'a [Applied],
+        module: ModuleId,
+    ) -> Run<'a> {
+        let root = FuncRef { module, func: FuncId::from_index(0) };
+        let (views, out) = (FxHashMap::default(), Vec::new());
+        let (declared, told) = (Declared::default(), Told::default());
+        Run {
+            project,
+            rules,
+            files,
+            settings,
+            views,
+            applied,
+            root,
+            declared,
+            out,
+            told,
+            made: FxHashMap::default(),
+            matter: FxHashMap::default(),
+            stepped: false,
+            steps: 0,
+        }
+    }
+}
+
+fn of_module<'a>(
+    project: &'a Project,
+    rules: &'a RuleBook,
+    files: &'a Files,
+    settings: &'a Settings,
+    (applied, reducers): (&'a [Applied], &[String]),
+    module: ModuleId,
+) -> Factors {
+    let mut found = received::copies(project, rules, files, module);
+    let mut roots = roots(project, files, reducers, module);
+    if settings.gradient_mean.is_some() {
+        roots.extend(losses(project, files, module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>());
+    }
+    if roots.is_empty() {
+        return Factors { findings: found.iter().map(finding).collect(), told: Told::default() };
+    }
+    let mut run = Run::new(project, rules, files, settings, applied, module);
+    let start = run.body(run.root);
+    for func in roots {
+        (run.steps, run.stepped) = (0, false);
+        run.root = FuncRef { module, func };
+        run.declared = run.said(run.root);
+        run.root(run.root, start.clone());
+    }
+    found.dedup();
+    let mut findings: Vec<Finding> = found.iter().map(finding).collect();
+    findings.extend(self::findings(run.out));
+    Factors { findings, told: run.told }
+}
+
+impl<'a> Run<'a> {
+    pub fn view(&mut self, at: FuncRef) -> Rc<View<'a>> {
+        let (project, rules, files) = (self.project, self.rules, self.files);
+        self.views.entry(at).or_insert_with(|| Rc::new(View::new(project, rules, files, at))).clone()
+    }
+
+    /// A module's own statements; what they leave is what its functions see.
+    fn body(&mut self, at: FuncRef) -> State {
+        let mut state = State::default();
+        state.frames.push(Frame { at, locals: BTreeMap::new(), call: None });
+        let empty = state.clone();
+        let func = self.project.func(at);
+        let after = self.block(&func.body, vec![state]);
+        let mut first = after.into_iter().next().unwrap_or(empty);
+        first.flow = Flow::Next;
+        first.facts.clear();
+        first.every.clear();
+        first.terms.clear();
+        first.loops.clear();
+        first
+    }
+
+    /// A function with arguments that are known by name alone.
+    fn root(&mut self, at: FuncRef, mut state: State) {
+        let func = self.project.func(at);
+        let mut args = BTreeMap::new();
+        let mut params = func.params.iter();
+        if func.class.is_some()
+            && let Some(own) = func.params.first().filter(|p| p.name == "self")
+        {
+            params.next();
+            let (made, object) = self.instance(at, state);
+            state = made;
+            args.insert(own.local, object);
+        }
+        for param in params {
+            args.insert(param.local, Val::Named(param.name.clone()));
+        }
+        let outer = func.parent.filter(|_| func.class.is_none());
+        if outer.is_some_and(|f| f.index() != 0) {
+            // What surrounds it is not known here; it is executed where that is.
+            return;
+        }
+        for (state, value) in self.run(at, args, None, state) {
+            let place = Place { file: self.project.file(at.module), span: func.name_span };
+            self.shown(place, &value, &state);
+            self.handed_out(place, &value, &state);
+            self.judge(place, &state);
+        }
+    }
+
+    /// A loss that is returned to code that averages gradients, as the configuration says.
+    fn handed_out(&mut self, place: Place, value: &Val, state: &State) {
+        let (Some(axes), Val::Tensor(tensor)) = (&self.settings.gradient_mean, value) else { return };
+        if tensor.rows.is_some() || !tensor.parts.iter().any(|p| p.grad.known().is_some()) {
+            return;
+        }
+        let place = state.returned.unwrap_or(place);
+        let mut state = state.clone();
+        let mut class = value::Class::new(None);
+        class.always =
+            (Scale::size(axes).inverse(), axes.clone(), vec![state.event(What::Wrapped(axes.clone()), place)]);
+        (state.classes, state.terms) = (vec![class], Vec::new());
+        for part in &tensor.parts {
+            let loops = state.loops.clone();
+            state.terms.push(value::Term { part: part.clone(), loops, every: Vec::new(), place });
+        }
+        let mut mistake = verdict::judge(&state, place, self.declared, &mut Vec::new());
+        if let Some(m) = &mut mistake {
+            m.place = place;
+        }
+        self.plain(place, &state, mistake);
+    }
+
+    pub fn judge(&mut self, place: Place, state: &State) {
+        let mut judged = Vec::new();
+        let mistake = verdict::judge(state, place, self.declared, &mut judged).or_else(|| self.twice(state));
+        self.told.judged.extend(judged);
+        if state.returned.is_none() || !self.stepped {
+            self.tabulate(place, state);
+        }
+        self.stepped |= state.returned.is_none();
+        self.out.push(Outcome { root: self.root, place, facts: state.facts.clone(), mistake });
+    }
+
+    /// A value that is shown or returned.
+    pub fn shown(&mut self, place: Place, value: &Val, state: &State) {
+        if let Val::Tensor(tensor) = value {
+            let mistake = verdict::metric(tensor, state, place);
+            self.out.push(Outcome { root: self.root, place, facts: state.facts.clone(), mistake });
+        }
+    }
+
+    /// A mistake that is plain where it happens.
+    pub fn plain(&mut self, place: Place, state: &State, mistake: Option<Mistake>) {
+        self.out.push(Outcome { root: self.root, place, facts: state.facts.clone(), mistake });
+    }
+
+    /// What comments around a function and the configuration say of the loss.
+    fn said(&mut self, at: FuncRef) -> Declared {
+        let view = self.view(at);
+        let notes = super::practice::near::notes(&view);
+        let says = |words: &[&str]| notes.iter().any(|n| words.iter().any(|w| n.text.contains(w)));
+        Declared {
+            over_tokens: self.settings.mean_over_tokens
+                || says(&["mean over all tokens", "mean over global tokens", "mean over the global"]),
+            mean: says(&["loss is a mean", "loss is the mean", "loss is averaged", "loss is normali"]),
+        }
+    }
+
+    /// An object of the class of a method, after its constructor.
+    fn instance(&mut self, method: FuncRef, mut state: State) -> (State, Val) {
+        let func = self.project.func(method);
+        let class = func.class.map(|class| crate::project::ClassRef { module: method.module, class });
+        state.objects.push(value::Object { class, attrs: BTreeMap::new() });
+        let object = Val::Object(state.objects.len() - 1);
+        let Some(class) = class else { return (state, object) };
+        let Some(init) = self.method(class, "__init__").filter(|_| func.name != "__init__") else {
+            return (state, object);
+        };
+        if let Some((made, object)) = self.made.get(&class) {
+            return (made.clone(), object.clone());
+        }
+        let f = self.project.func(init);
+        let mut args = BTreeMap::new();
+        for (i, param) in f.params.iter().enumerate() {
+            let value = if i == 0 { object.clone() } else { Val::Named(param.name.clone()) };
+            args.insert(param.local, value);
+        }
+        let before = state.clone();
+        let made = self.run(init, args, None, state).into_iter().next().map_or(before, |(s, _)| s);
+        let made = State { facts: BTreeMap::new(), terms: Vec::new(), ..made };
+        self.made.insert(class, (made.clone(), object.clone()));
+        (made, object)
+    }
+
+    /// A method of a class or of its bases.
+    pub fn method(&self, class: crate::project::ClassRef, name: &str) -> Option<FuncRef> {
+        self.settings.statics.linearized(class).iter().find_map(|c| {
+            let methods = &self.project.class(*c).methods;
+            methods.iter().find(|(n, _)| n == name).map(|(_, func)| FuncRef { module: c.module, func: *func })
+        })
+    }
+}
+
+/// What holds on all paths to a step, or on all that one flag tells apart.
+fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
+    let mut steps: Vec<(Place, FuncRef)> = outcomes.iter().map(|o| (o.place, o.root)).collect();
+    steps.sort_by_key(|(p, root)| (p.file, p.span.start, root.func.index()));
+    steps.dedup();
+    let mut out: Vec<Finding> = Vec::new();
+    let gradients: Vec<FuncRef> = outcomes
+        .iter()
+        .filter(|o| o.mistake.as_ref().is_some_and(|m| m.wrong == Wrong::Mean))
+        .map(|o| o.root)
+        .collect();
+    for (step, root) in steps {
+        let here: Vec<&Outcome> = outcomes.iter().filter(|o| o.place == step && o.root == root).collect();
+        let mut seen: Vec<&Mistake> = Vec::new();
+        for mistake in here.iter().filter_map(|o| o.mistake.as_ref()) {
+            // What is shown of a loss that is wrong is the same mistake.
+            if seen.contains(&mistake) || mistake.wrong == Wrong::Metric && gradients.contains(&root) {
+                continue;
+            }
+            seen.push(mistake);
+            let (with, without): (Vec<&Outcome>, Vec<&Outcome>) =
+                here.iter().partition(|o| o.mistake.as_ref() == Some(mistake));
+            let flag = match without.is_empty() {
+                true => None,
+                false => match decisive(&with, &without) {
+                    Some(flag) => Some(flag),
+                    None => continue,
+                },
+            };
+            let mut finding = finding(mistake);
+            if let Some((name, value)) = flag {
+                let known = |b: bool| Facts::default().with(Atom::True(name.clone()), b);
+                finding.worlds = vec![known(value)];
+                finding.silent_worlds = vec![known(!value)];
+            }
+            if !out.iter().any(|f| f.place == finding.place) {
+                out.push(finding);
+            }
+        }
+    }
+    out
+}
+
+/// The one flag that tells the paths with a mistake from those without.
+fn decisive(with: &[&Outcome], without: &[&Outcome]) -> Option<(Name, bool)> {
+    let first = with.first()?;
+    first
+        .facts
+        .iter()
+        .find(|(name, value)| {
+            with.iter().all(|o| o.facts.get(*name) == Some(value))
+                && without.iter().all(|o| o.facts.get(*name).is_some_and(|v| v != *value))
+        })
+        .map(|(name, value)| (name.clone(), *value))
+}
+
+fn finding(mistake: &Mistake) -> Finding {
+    let kind = FindingKind::Practice(Practice::Scales(Scales::Factor(Box::new(mistake.clone()))));
+    super::practice::finding(mistake.place, kind)
+}

@@ -1,0 +1,436 @@
+//! What variables hold, seen as factors. In: nothing. Out: [`Val`], and [`State`] of one path through a function. Never: execution.
+//! Next: `exec.rs`.
+
+use crate::ir::{Const, LocalId};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisSet, Scale};
+use std::collections::BTreeMap;
+
+/// A value that a reduction in place changes wherever it is held.
+pub type Id = u32;
+pub type ClassId = usize;
+pub type ModId = usize;
+pub type ListId = usize;
+pub type ObjId = usize;
+
+/// What a factor comes from, to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A mean, or a sum, of what one rank has.
+    Mean,
+    Sum,
+    Times(Scale),
+    Over(Scale),
+    Summed(AxisSet),
+    Averaged(AxisSet),
+    /// Wrapped by something that averages.
+    Wrapped(AxisSet),
+    /// Gradients of so many rounds add up.
+    Rounds(Scale),
+    Backward,
+    /// Another rank has sent it.
+    Received,
+    /// A comment says so.
+    Said,
+}
+
+/// Where a factor comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub what: What,
+    pub place: Place,
+    /// The call in the root that leads there.
+    pub call: Option<Place>,
+}
+
+/// A summand of a loss, as a sum over the tokens of one rank times factors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub label: Name,
+    /// The factor that its gradient carries.
+    pub grad: Scale,
+    /// The factor that its value carries.
+    pub value: Scale,
+    pub events: Vec<Event>,
+}
+
+/// Losses and what they are computed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    pub id: Id,
+    pub parts: Vec<Part>,
+    /// One value for each token; how many there are. `None`: one value.
+    pub rows: Option<Scale>,
+    /// The axes over which the value is summed.
+    pub over: AxisSet,
+    /// Added to what was zero before.
+    pub added: bool,
+}
+
+/// A number, a count or a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Num {
+    pub id: Id,
+    pub scale: Scale,
+    pub added: bool,
+    /// The product that it is.
+    pub made: Option<Place>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Test {
+    Known(bool),
+    /// Of the configuration, by how it is written.
+    Flag(Name),
+    /// Of the parameter in hand.
+    Param(Name),
+    /// Every so many rounds.
+    Every(Name, Scale),
+    Not(Box<Test>),
+    And(Vec<Test>),
+    Or(Vec<Test>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Val {
+    /// Not known but by how it is written.
+    Named(Name),
+    Const(Const),
+    /// A name outside the project.
+    Path(Name),
+    Zero(Id),
+    Num(Num),
+    /// A mask or labels: what is counted.
+    Mask,
+    Test(Test),
+    Group(AxisSet),
+    Mesh(Vec<Axis>),
+    Tensor(Tensor),
+    /// Several scalars in one tensor.
+    Pack(Vec<Val>),
+    Tuple(Vec<Val>),
+    Dict(Vec<(Name, Val)>),
+    List(ListId),
+    /// The parameters of a module, or of all.
+    Params(Option<ModId>),
+    Param(ClassId),
+    Grad(Grad),
+    /// A gradient that another rank has sent; where it was multiplied.
+    Received(Option<Place>),
+    /// The rest of a division by so much.
+    Modulo(Scale),
+    /// The full name of the parameter in hand.
+    ParamName,
+    Module(ModId),
+    Optimizer,
+    Func(FuncRef),
+    Class(ClassRef),
+    Object(ObjId),
+    Method(ObjId, FuncRef),
+    /// A loss function; whether it takes the mean.
+    LossFunction(Option<bool>),
+    /// A reduction: whether it takes the mean; `None`: another one.
+    Reduce(Option<bool>),
+    /// So many rounds over elements.
+    Rounds(Scale, Box<Val>),
+}
+
+/// Gradients, alone or joined, and what a copy of them was multiplied with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grad {
+    pub of: Vec<ClassId>,
+    pub by: Scale,
+    pub events: Vec<Event>,
+}
+
+/// A list under construction.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct List {
+    pub items: Vec<Val>,
+    /// How many there are, where one item stands for all.
+    pub length: Option<Scale>,
+}
+
+/// The gradients of some parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    pub module: Option<ModId>,
+    /// What is known of these parameters.
+    pub facts: BTreeMap<Name, bool>,
+    /// The factor since the backward pass.
+    pub after: Scale,
+    pub over: AxisSet,
+    pub events: Vec<Event>,
+    /// What hooks and wrappers do at every backward pass.
+    pub always: (Scale, AxisSet, Vec<Event>),
+    /// Replaced by two that tell more.
+    pub split: Option<(ClassId, ClassId)>,
+}
+
+/// A loss that gradients were taken of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    pub part: Part,
+    /// The loops around the backward pass, with their rounds.
+    pub loops: Vec<(usize, Scale)>,
+    /// Conditions on the round under which it runs.
+    pub every: Vec<Name>,
+    pub place: Place,
+}
+
+/// A module and what averages its gradients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    pub name: Name,
+    pub parent: Option<ModId>,
+    /// The group and the divisor of each wrapper.
+    pub wraps: Vec<(AxisSet, Scale, Place)>,
+    /// Something that is not followed may change its gradients.
+    pub lost: bool,
+}
+
+/// An object of a class of the project.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Object {
+    pub class: Option<ClassRef>,
+    pub attrs: BTreeMap<Name, Val>,
+}
+
+/// Variables of a function under execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub at: FuncRef,
+    pub locals: BTreeMap<LocalId, Val>,
+    /// Where it is called.
+    pub call: Option<Place>,
+}
+
+/// How a block ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flow {
+    Next,
+    Return(Box<Val>),
+    /// `break` or `continue`.
+    Leave,
+    Raise,
+}
+
+/// One path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub frames: Vec<Frame>,
+    pub objects: Vec<Object>,
+    /// Sizes of mesh dims by the numbers that they were made with.
+    pub sizes: BTreeMap<Name, AxisSet>,
+    /// Conditions on the round around the statement in hand.
+    pub guards: Vec<Name>,
+    pub lists: Vec<List>,
+    pub modules: Vec<Module>,
+    pub classes: Vec<Class>,
+    pub terms: Vec<Term>,
+    /// Axes over which tokens were counted together.
+    pub counted: Vec<(AxisSet, Place)>,
+    /// What the path has decided of flags; conditions on rounds with the rounds.
+    pub facts: BTreeMap<Name, bool>,
+    pub every: BTreeMap<Name, Scale>,
+    /// Names of products of axes: `dp_cp`.
+    pub aliases: BTreeMap<Name, Vec<Axis>>,
+    /// All axes of a mesh that was made.
+    pub world: Option<AxisSet>,
+    /// The parameters in hand.
+    pub param: Option<ClassId>,
+    pub loops: Vec<(usize, Scale)>,
+    pub flow: Flow,
+    /// Where the function under execution returned.
+    pub returned: Option<Place>,
+    pub next: Id,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            frames: Vec::new(),
+            objects: Vec::new(),
+            sizes: BTreeMap::new(),
+            guards: Vec::new(),
+            lists: Vec::new(),
+            modules: Vec::new(),
+            classes: Vec::new(),
+            terms: Vec::new(),
+            counted: Vec::new(),
+            facts: BTreeMap::new(),
+            every: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            world: None,
+            param: None,
+            loops: Vec::new(),
+            flow: Flow::Next,
+            returned: None,
+            next: 0,
+        }
+    }
+}
+
+impl State {
+    pub fn fresh(&mut self) -> Id {
+        self.next += 1;
+        self.next
+    }
+
+    /// A step that gives a factor, here.
+    pub fn event(&self, what: What, place: Place) -> Event {
+        Event { what, place, call: self.frames.iter().find_map(|f| f.call) }
+    }
+
+    pub fn num(&mut self, scale: Scale) -> Val {
+        let id = self.fresh();
+        Val::Num(Num { id, scale, added: false, made: None })
+    }
+
+    pub fn list(&mut self, items: Vec<Val>, length: Option<Scale>) -> Val {
+        self.lists.push(List { items, length });
+        Val::List(self.lists.len() - 1)
+    }
+
+    pub fn get(&self, local: LocalId) -> Option<&Val> {
+        self.frames.last()?.locals.get(&local)
+    }
+
+    pub fn set(&mut self, local: LocalId, value: Val) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.locals.insert(local, value);
+        }
+    }
+
+    /// The classes that stand for a class now.
+    pub fn leaves(&self, class: ClassId) -> Vec<ClassId> {
+        match self.classes.get(class).and_then(|c| c.split) {
+            Some((a, b)) => [self.leaves(a), self.leaves(b)].concat(),
+            None => vec![class],
+        }
+    }
+
+    /// Every value that is held, to be changed in place.
+    pub fn each(&mut self, change: &mut dyn FnMut(&mut Val)) {
+        for frame in &mut self.frames {
+            frame.locals.values_mut().for_each(|v| each(v, change));
+        }
+        for object in &mut self.objects {
+            object.attrs.values_mut().for_each(|v| each(v, change));
+        }
+        for list in &mut self.lists {
+            list.items.iter_mut().for_each(|v| each(v, change));
+        }
+    }
+}
+
+fn each(value: &mut Val, change: &mut dyn FnMut(&mut Val)) {
+    match value {
+        Val::Pack(items) | Val::Tuple(items) => items.iter_mut().for_each(|v| each(v, change)),
+        Val::Dict(items) => items.iter_mut().for_each(|(_, v)| each(v, change)),
+        _ => change(value),
+    }
+}
+
+impl Val {
+    pub fn named(text: &str) -> Val {
+        Val::Named(Name::from(text))
+    }
+
+    pub fn id(&self) -> Option<Id> {
+        match self {
+            Val::Zero(id) | Val::Num(Num { id, .. }) | Val::Tensor(Tensor { id, .. }) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The ids of a tensor and of those packed in it.
+    pub fn ids(&self) -> Vec<Id> {
+        match self {
+            Val::Pack(items) => items.iter().flat_map(Val::ids).collect(),
+            other => other.id().into_iter().collect(),
+        }
+    }
+
+    pub fn is_none(&self) -> bool {
+        matches!(self, Val::Const(Const::None))
+    }
+
+    pub fn text(&self) -> Option<&Name> {
+        match self {
+            Val::Const(Const::Str(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The last part of how a value that is not known is written: `dp_group` of `self.dp_group`.
+    pub fn last(&self) -> Option<&str> {
+        match self {
+            Val::Named(text) | Val::Path(text) => Some(last(text)),
+            _ => None,
+        }
+    }
+}
+
+/// The last identifier of a text; nothing if it ends otherwise.
+pub fn last(text: &str) -> &str {
+    let start = text.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |i| i + 1);
+    &text[start..]
+}
+
+impl Test {
+    /// Where this holds once in so many rounds, what was added up since is as many times what one round adds.
+    pub fn sums_up(&self, holds: bool, state: &mut State) {
+        match self {
+            Test::Every(_, scale) if holds => state.each(&mut |v| match v {
+                Val::Num(n) if n.added => (n.scale, n.added) = (n.scale.times(scale), false),
+                Val::Tensor(t) if t.added => {
+                    for p in &mut t.parts {
+                        (p.grad, p.value) = (p.grad.times(scale), p.value.times(scale));
+                    }
+                    t.added = false;
+                }
+                _ => {}
+            }),
+            Test::Not(inner) => inner.sums_up(!holds, state),
+            Test::And(items) if holds => items.iter().for_each(|t| t.sums_up(true, state)),
+            Test::Or(items) if !holds => items.iter().for_each(|t| t.sums_up(false, state)),
+            _ => {}
+        }
+    }
+
+    /// The conditions on the round in it.
+    pub fn every(&self) -> Vec<Name> {
+        match self {
+            Test::Every(name, _) => vec![name.clone()],
+            Test::Not(inner) => inner.every(),
+            Test::And(items) | Test::Or(items) => items.iter().flat_map(Test::every).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn negate(self) -> Test {
+        match self {
+            Test::Known(b) => Test::Known(!b),
+            Test::Not(inner) => *inner,
+            other => Test::Not(Box::new(other)),
+        }
+    }
+}
+
+impl Class {
+    pub fn new(module: Option<ModId>) -> Class {
+        Class {
+            module,
+            facts: BTreeMap::new(),
+            after: Scale::one(),
+            over: AxisSet::default(),
+            events: Vec::new(),
+            always: (Scale::one(), AxisSet::default(), Vec::new()),
+            split: None,
+        }
+    }
+}

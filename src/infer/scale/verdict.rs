@@ -1,0 +1,440 @@
+//! Whether gradients that reach the optimizer carry the factor that they should. In: the classes of parameters on a path. Out: a
+//! [`Mistake`]. Never: a verdict on a factor that is not known, or that some layout of the ranks makes right. Source: issue of scales:
+//! the same factor for every parameter, and that of a mean where the loss is one. Next: `mod.rs`.
+
+use super::eval::TOKENS;
+use super::groups::{Kind, WORLD, kind};
+use super::value::{Class, Event, State, Tensor, Term, What};
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisSet, Factor, Monomial, Scale};
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Another factor than the mean over all tokens.
+    Mean,
+    /// Another factor than other parameters have.
+    Than(Name),
+    /// Tokens are counted over axes over which gradients are not summed.
+    NotSummed(AxisSet),
+    /// Each rank takes the mean of its own tokens, where the mean over all is declared.
+    MeanOfMeans,
+    /// A value that is shown.
+    Metric,
+    /// A factor that each stage of a pipeline applies once more.
+    EachStage,
+    /// Copies of one gradient are added up.
+    Copies,
+}
+
+/// A factor that is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    pub wrong: Wrong,
+    /// Where it is shown.
+    pub place: Place,
+    /// The parameters, by name of the module and by what code asks of them.
+    pub who: Name,
+    pub factor: Monomial,
+    pub summed: AxisSet,
+    /// What the factor is made of, in order.
+    pub events: Vec<Event>,
+}
+
+/// What the code or the configuration says of the loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// It is a mean over all tokens, not one of means.
+    pub over_tokens: bool,
+    /// It is a mean, of whatever.
+    pub mean: bool,
+}
+
+/// Whether gradients of parameters have a factor that is wrong.
+///
+/// `judged`: the steps whose factors are known to be right or wrong.
+pub fn judge(state: &State, step: Place, declared: Declared, judged: &mut Vec<Place>) -> Option<Mistake> {
+    let mut classes: Vec<&Class> =
+        state.classes.iter().filter(|c| c.split.is_none() && !c.total().1.is_empty()).collect();
+    classes.sort_by_key(|c| c.is_expert() || c.total().1.iter().any(is_of_experts));
+    let dense: AxisSet = classes.iter().filter(|c| !c.is_expert()).flat_map(|c| data(&c.total().1)).collect();
+    let dense = if dense.iter().any(|a| kind(a) == Kind::Data && !is_of_experts(a)) {
+        dense.iter().filter(|a| !is_of_experts(a)).cloned().collect()
+    } else {
+        dense
+    };
+    for class in &classes {
+        for term in &state.terms {
+            match absolute(state, class, term, &dense, step, declared) {
+                Judgement::Unknown => {}
+                Judgement::Right => judged.extend(class.events.iter().map(|e| e.place)),
+                Judgement::Wrong(m) => {
+                    judged.extend(class.events.iter().map(|e| e.place));
+                    return Some(*m);
+                }
+            }
+        }
+    }
+    relative(state, &classes, &dense, declared)
+}
+
+fn data(axes: &AxisSet) -> Vec<Axis> {
+    axes.iter().filter(|a| kind(a) != Kind::Model).cloned().collect()
+}
+
+fn is_of_experts(axis: &Axis) -> bool {
+    matches!(axis.name(), "edp" | "etp") || axis.name().contains("expert") || axis.name().starts_with("edp")
+}
+
+enum Judgement {
+    Unknown,
+    Right,
+    Wrong(Box<Mistake>),
+}
+
+/// Compared with the mean over all tokens.
+fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Place, declared: Declared) -> Judgement {
+    let Some(known) = Carried::of(state, class, term, dense) else { return Judgement::Unknown };
+    let made = Mistake::of(class, state, term, &class.total().1, step);
+    match known.layouts.settled(&known.wrong, false) {
+        Some(factor) => Judgement::Wrong(Box::new(Mistake { factor, ..made })),
+        None if known.is_opaque => Judgement::Unknown,
+        None if known.of_experts => Judgement::Right,
+        None => match of_sets(state, term, &known.own, declared, made) {
+            Some(mistake) => Judgement::Wrong(Box::new(mistake)),
+            None => Judgement::Right,
+        },
+    }
+}
+
+/// What a gradient carries beyond the mean over all tokens.
+struct Carried {
+    wrong: Monomial,
+    layouts: Layouts,
+    /// The axes with data over which it is summed.
+    own: AxisSet,
+    of_experts: bool,
+    /// Nothing is known of the loss but its name.
+    is_opaque: bool,
+}
+
+impl Carried {
+    fn of(state: &State, class: &Class, term: &Term, dense: &AxisSet) -> Option<Carried> {
+        let (after, over) = class.total();
+        let own: AxisSet = data(&over).into_iter().collect();
+        let of_experts = class.is_expert() || own.iter().any(is_of_experts);
+        if of_experts && (dense.is_empty() || dense.iter().all(is_of_experts)) {
+            return None;
+        }
+        let all = if of_experts || dense.is_empty() { dense.clone() } else { own.clone() };
+        // Summed over ranks with the same tokens alone, and divided by the number of those with others.
+        let explicit = class
+            .after
+            .known()
+            .is_some_and(|m| m.powers().any(|(f, _)| axis(f).is_some_and(|a| kind(&a) == Kind::Data)));
+        let wrapped = !class.always.1.is_empty();
+        if all.is_empty() && (class.is_partial() || !(wrapped || explicit && class.over.len() == 1)) {
+            return None;
+        }
+        let (all_rounds, optional) = rounds(state, term);
+        let carried = as_rounds(&in_parts(state, &after.times(&term.part.grad)), &all_rounds);
+        let rounds = as_rounds(&all_rounds, &all_rounds);
+        let optional =
+            optional.iter().filter_map(|m| as_rounds(&Scale::Known(m.clone()), &all_rounds).known().cloned());
+        let tokens = Scale::of(Factor::Count(Name::from(TOKENS)));
+        let ratio = carried.times(&tokens).times(&Scale::size(&all)).times(&rounds);
+        let (m, carried) = (ratio.known()?.clone(), carried.known()?.clone());
+        let named: Vec<(&Factor, i8)> = m.powers().filter(|(f, _)| matches!(f, Factor::Named(_))).collect();
+        let is_opaque = match named.as_slice() {
+            [] => false,
+            [(Factor::Named(name), 1)] => {
+                *name == term.part.label
+                    && term.part.grad.known().is_some_and(|g| g.power(&Factor::Named(name.clone())) == 1)
+            }
+            _ => return None,
+        };
+        let counted = m.power(&Factor::Count(Name::from(TOKENS)));
+        // A sum over tokens that is divided by nothing is meant as one, or what it is meant as is not known.
+        if !is_opaque && counted >= 1 {
+            return None;
+        }
+        let sizes = m.only(|f| matches!(f, Factor::Size(_) | Factor::Rounds(_)));
+        let wrong = if !is_opaque && counted != 0 { m.only(|f| !matches!(f, Factor::Named(_))) } else { sizes };
+        let mut layouts = Layouts::of(state, &[class], &carried, &all, dense);
+        layouts.free.extend(optional.flat_map(|m| m.powers().map(|(f, _)| f.clone()).collect::<Vec<_>>()));
+        if is_opaque {
+            // The loss may be divided by all of this already, or be a sum.
+            layouts.divided = vec![Scale::size(&all), rounds];
+            if carried.only(|f| matches!(f, Factor::Size(_))).is_number() {
+                return None;
+            }
+        }
+        Some(Carried { wrong, layouts, own, of_experts, is_opaque })
+    }
+}
+
+/// The rounds whose gradients add up before a step, and those that may well be meant as a sum.
+fn rounds(state: &State, term: &Term) -> (Scale, Vec<Monomial>) {
+    let mut all = Scale::one();
+    let mut optional = Vec::new();
+    for (key, scale) in &term.loops {
+        if !state.loops.iter().any(|(k, _)| k == key) {
+            all = all.times(scale);
+            if let Some(m) = scale.known()
+                && !m.powers().any(|(f, _)| accumulates(&f.to_string()))
+            {
+                optional.push(m.clone());
+            }
+        }
+    }
+    for (name, scale) in &state.every {
+        if state.facts.get(name) == Some(&true) && !term.every.contains(name) {
+            all = all.times(scale);
+        }
+    }
+    (all, optional)
+}
+
+/// Whether rounds of a loop are those of gradient accumulation, by name.
+fn accumulates(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    ["accum", "micro", "gas", "mbs"].iter().any(|w| lower.contains(w))
+}
+
+/// The number of all ranks as the product of the dims of the mesh, where one was made.
+fn in_parts(state: &State, scale: &Scale) -> Scale {
+    match &state.world {
+        Some(axes) => scale.replace(&Factor::Size(Axis::new(WORLD)), &Scale::size(axes)),
+        None => scale.clone(),
+    }
+}
+
+/// Numbers that are known by name alone, seen as the rounds of which these are.
+fn as_rounds(scale: &Scale, rounds: &Scale) -> Scale {
+    let names = rounds.known().into_iter().flat_map(Monomial::powers).map(|(f, _)| f.clone());
+    names.fold(scale.clone(), |s, f| match &f {
+        Factor::Named(name) => s.replace(&f, &Scale::of(Factor::Rounds(name.clone()))),
+        _ => s,
+    })
+}
+
+/// What may be one in a layout of the ranks, so that code may rely on it.
+#[derive(Default)]
+struct Layouts {
+    /// Axes and rounds that may be of no account.
+    free: Vec<Factor>,
+    /// Ways in which experts' axes and the others are the same ranks; one holds.
+    experts: Vec<Scale>,
+    /// What all ranks may be; one holds.
+    world: Vec<Scale>,
+    /// What a loss may have been divided by where it is made; all may hold.
+    divided: Vec<Scale>,
+}
+
+impl Layouts {
+    fn of(state: &State, classes: &[&Class], carried: &Monomial, all: &AxisSet, dense: &AxisSet) -> Layouts {
+        let size = |names: &[&str]| Scale::size(&names.iter().map(|n| Axis::new(*n)).collect());
+        let mut out = Layouts::default();
+        let (experts, parts) = (size(&["edp", "ep"]), size(&["edp", "ep", "etp"]));
+        for whole in [size(&["dp", "cp"]), size(&["dp"]), Scale::size(dense), Scale::size(all)] {
+            out.experts.push(whole.over(&experts));
+            out.experts.push(whole.times(&size(&["tp"])).over(&experts));
+            out.experts.push(whole.times(&size(&["tp"])).over(&parts));
+        }
+        let others = state.classes.iter().flat_map(|c| c.total().1.iter().cloned().collect::<Vec<_>>());
+        let seen: AxisSet = others.chain(carried.powers().filter_map(|(f, _)| axis(f))).collect();
+        let rest: AxisSet = seen.iter().filter(|a| a.name() != WORLD && !is_of_experts(a)).cloned().collect();
+        let apart = rest.iter().any(|a| kind(a) != Kind::Data && !a.is_variable());
+        if !apart && state.world.is_none() && !rest.is_empty() {
+            out.world.push(size(&[WORLD]).over(&Scale::size(&rest)));
+            out.world.extend(rest.iter().map(|a| size(&[WORLD]).over(&Scale::size(&AxisSet::one(a.clone())))));
+        }
+        let replicas = size(&["dp_replicate", "dp_shard"]);
+        out.world.push(size(&["dp"]).over(&size(&["fsdp"])));
+        out.world.push(size(&["dp"]).over(&replicas));
+        out.world.push(size(&["dp", "cp"]).over(&replicas));
+        out.world.push(size(&["dp"]).over(&size(&["dp", "cp"])).times(&size(&["dp_cp"])));
+        let explicit = |a: &Axis| carried.power(&Factor::Size(a.clone())) != 0;
+        for class in classes {
+            for axis in class.total().1.iter() {
+                let free = match kind(axis) {
+                    Kind::Model => !class.is_partial(),
+                    Kind::Either => !explicit(axis) && !class.is_expert(),
+                    Kind::Data => false,
+                };
+                if free {
+                    out.free.push(Factor::Size(axis.clone()));
+                }
+            }
+        }
+        out
+    }
+
+    /// A factor, if no layout makes it one, in its shortest form; nothing either if a group in it may be another one.
+    fn settled(&self, factor: &Monomial, apart: bool) -> Option<Monomial> {
+        let factor = factor.only(|f| !self.free.contains(f));
+        if factor.is_number() {
+            return None;
+        }
+        let start = Scale::Known(factor.clone());
+        let mut best = factor.clone();
+        let one = [Scale::one()];
+        let powers = |of: &[Scale], n: &[i32]| -> Vec<Scale> {
+            of.iter().flat_map(|s| n.iter().map(move |k| s.power(*k))).chain(one.clone()).collect()
+        };
+        let mut divided = vec![Scale::one()];
+        for d in &self.divided {
+            divided = divided.iter().flat_map(|x| [x.clone(), x.over(d)]).collect();
+        }
+        for d in &divided {
+            for w in powers(&self.world, &[-2, -1, 1, 2]) {
+                for e in powers(&self.experts, &[-2, -1, 1, 2]) {
+                    let Scale::Known(m) = start.times(d).times(&w).times(&e) else { continue };
+                    if m.only(|f| !self.free.contains(f)).is_number() {
+                        return None;
+                    }
+                    if *d == one[0] && w == one[0] && m.degree() < best.degree() {
+                        best = m;
+                    }
+                }
+            }
+        }
+        let signs = |yes: bool| best.powers().any(|(f, n)| matches!(f, Factor::Size(_)) && (n > 0) == yes);
+        let variable = best.powers().any(|(f, _)| axis(f).is_some_and(|a| a.is_variable()));
+        (apart || !(variable && signs(true) && signs(false))).then_some(best)
+    }
+}
+
+fn axis(factor: &Factor) -> Option<Axis> {
+    match factor {
+        Factor::Size(a) => Some(a.clone()),
+        _ => None,
+    }
+}
+
+/// Two classes of parameters compared with each other.
+fn relative(state: &State, classes: &[&Class], dense: &AxisSet, declared: Declared) -> Option<Mistake> {
+    for (i, class) in classes.iter().enumerate() {
+        for other in classes.iter().take(i) {
+            let of_experts = |c: &Class| c.is_expert() || c.total().1.iter().any(is_of_experts);
+            // Modules of their own may have losses of their own.
+            if class.module != other.module && !of_experts(class) && !of_experts(other) && !declared.mean {
+                continue;
+            }
+            let ((a, over), (b, all)) = (class.total(), other.total());
+            let (a, b) = (in_parts(state, &a), in_parts(state, &b));
+            let Some(ratio) = a.over(&b).known().cloned() else { continue };
+            if ratio.powers().any(|(f, _)| matches!(f, Factor::Named(_))) {
+                continue;
+            }
+            let (Some(carried), Some(theirs)) = (a.known(), b.known()) else { continue };
+            let whole: AxisSet = data(&all).into_iter().collect();
+            let explicit = carried.only(|_| true);
+            let explicit = Scale::Known(explicit).times(&Scale::Known(theirs.only(|_| true)));
+            let Some(explicit) = explicit.known() else { continue };
+            let layouts = Layouts::of(state, &[class, other], explicit, &whole, dense);
+            let sizes = ratio.only(|f| !matches!(f, Factor::Named(_)));
+            let Some(factor) = layouts.settled(&sizes, declared.mean) else { continue };
+            // The one whose factor is not that of its own sum is the one that is wrong.
+            let (who, than, factor, over) = match class.is_expert() || !other.is_expert() {
+                true => (class, other, factor, over),
+                false => (other, class, Scale::Known(factor).inverse().known()?.clone(), all),
+            };
+            let (place, call) = shown(&who.events, &who.always.2)?;
+            // A helper that serves both is right; the call is not.
+            let shared = than.events.iter().any(|e| e.place == place);
+            let mut events: Vec<Event> = who.always.2.iter().chain(&who.events).cloned().collect();
+            events.extend(than.events.iter().chain(&than.always.2).cloned());
+            return Some(Mistake {
+                wrong: Wrong::Than(name(than, state)),
+                place: call.filter(|_| shared).unwrap_or(place),
+                who: name(who, state),
+                factor,
+                summed: over,
+                events,
+            });
+        }
+    }
+    None
+}
+
+/// Axes that are not summed over, and a mean of means where one over all tokens is declared.
+fn of_sets(state: &State, term: &Term, own: &AxisSet, declared: Declared, made: Mistake) -> Option<Mistake> {
+    let known = |a: &Axis| matches!(a.name(), "dp" | "cp") || state.world.as_ref().is_some_and(|w| w.contains(a));
+    let counts = term.part.grad.known().is_some_and(|g| g.power(&Factor::Count(Name::from(TOKENS))) < 0);
+    if own.iter().all(known) && counts {
+        for (axes, place) in &state.counted {
+            let missing: AxisSet =
+                axes.iter().filter(|a| kind(a) == Kind::Data && known(a) && !own.contains(a)).cloned().collect();
+            if !missing.is_empty() {
+                let mut made = made;
+                let reduces = |w: &What| matches!(w, What::Summed(_) | What::Averaged(_) | What::Wrapped(_));
+                let last = made.events.iter().rev().find(|e| reduces(&e.what)).map(|e| e.place);
+                made.place = last.unwrap_or(made.place);
+                made.events.insert(0, Event { what: What::Summed(axes.clone()), place: *place, call: None });
+                return Some(Mistake { wrong: Wrong::NotSummed(missing), ..made });
+            }
+        }
+    }
+    let local = |e: &&Event| match &e.what {
+        What::Mean => true,
+        What::Over(s) => s.known().is_some_and(|m| {
+            m.power(&Factor::Count(Name::from(TOKENS))) == 1 && !m.powers().any(|(f, _)| matches!(f, Factor::Size(_)))
+        }),
+        _ => false,
+    };
+    let own_mean = term.part.events.iter().find(local)?;
+    declared.over_tokens.then(|| Mistake { wrong: Wrong::MeanOfMeans, place: own_mean.place, ..made })
+}
+
+/// The last step that gives a factor, else the last reduction, with the call that leads there.
+fn shown(events: &[Event], always: &[Event]) -> Option<(Place, Option<Place>)> {
+    let factor = |e: &&Event| matches!(e.what, What::Times(_) | What::Over(_) | What::Averaged(_));
+    let all = || always.iter().chain(events);
+    all().rfind(factor).or_else(|| all().next_back()).map(|e| (e.place, e.call))
+}
+
+impl Mistake {
+    /// One about these parameters, without a factor yet.
+    fn of(class: &Class, state: &State, term: &Term, summed: &AxisSet, step: Place) -> Mistake {
+        let mut events: Vec<Event> = term.part.events.clone();
+        events.push(Event { what: What::Backward, place: term.place, call: None });
+        events.extend(class.always.2.iter().chain(&class.events).cloned());
+        let scaled = |e: &&Event| matches!(e.what, What::Times(_) | What::Over(_) | What::Averaged(_));
+        let after = class.events.iter().rfind(scaled);
+        let before = term.part.events.iter().rfind(scaled);
+        let reduced = class.events.last().or(class.always.2.last());
+        let place = after.or(before).or(reduced).map_or(step, |e| e.place);
+        let (who, summed) = (name(class, state), summed.clone());
+        Mistake { wrong: Wrong::Mean, place, who, factor: Monomial::one(), summed, events }
+    }
+}
+
+/// A value that is shown, summed over ranks and divided by other sizes than theirs.
+pub fn metric(tensor: &Tensor, state: &State, place: Place) -> Option<Mistake> {
+    let over: AxisSet = data(&tensor.over).into_iter().collect();
+    let part = tensor.parts.first().filter(|_| tensor.parts.len() == 1 && tensor.rows.is_none() && !over.is_empty())?;
+    let tokens = Scale::of(Factor::Count(Name::from(TOKENS)));
+    let value = part.value.known()?.clone();
+    let ratio = part.value.times(&tokens).times(&Scale::size(&over)).known()?.clone();
+    let explicit = value.powers().any(|(f, _)| matches!(f, Factor::Size(_)));
+    let plain = ratio.powers().all(|(f, _)| matches!(f, Factor::Size(_)));
+    if !explicit || !plain {
+        return None;
+    }
+    let layouts = Layouts::of(state, &[], &value, &over, &over);
+    let factor = layouts.settled(&ratio, false)?;
+    let last = part.events.last().map_or(place, |e| e.place);
+    let (who, events) = (part.label.clone(), part.events.clone());
+    Some(Mistake { wrong: Wrong::Metric, place: last, who, factor, summed: tensor.over.clone(), events })
+}
+
+/// Parameters by the module and what code asks of them.
+pub fn name(class: &Class, state: &State) -> Name {
+    let module = class.module.and_then(|m| state.modules.get(m)).map(|m| m.name.clone());
+    let mut text = module.map_or("all parameters".to_string(), |m| m.to_string());
+    if class.is_expert() {
+        text = format!("{text}, experts");
+    }
+    Name::from(text)
+}
