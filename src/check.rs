@@ -1,6 +1,8 @@
 //! The checker as one pure function. In: configuration, rules, files in memory. Out: [`Report`]. Never: I/O, or an order that depends
 //! on threads. Next: `infer/root.rs`.
 
+pub mod layout;
+pub mod session;
 pub mod verify;
 
 use crate::config::{Config, FlagValue};
@@ -13,7 +15,7 @@ use crate::ir::{Const, FileIr};
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
 use crate::source::{Diagnostic, FileId, Files, Name, Place};
-use crate::syntax::{self, Parsed};
+use crate::syntax::{self, Parsed, SyntaxProblem};
 use crate::types::mode::mode;
 use crate::types::{Axis, Mesh};
 use rayon::prelude::*;
@@ -93,51 +95,64 @@ pub struct TypeRow {
 pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Report {
     let ids: Vec<FileId> = files.ids().collect();
     let parsed: Vec<Parsed> = ids.par_iter().map(|id| syntax::parse(&files[*id].text)).collect();
-    let mut diagnostics: Vec<Vec<Diagnostic>> = vec![Vec::new(); ids.len()];
+    let mut problems = Vec::with_capacity(ids.len());
     let mut irs: Vec<(FileId, FileIr)> = Vec::with_capacity(ids.len());
-    for ((id, parsed), found) in ids.iter().zip(parsed).zip(&mut diagnostics) {
-        found.extend(files[*id].unreadable.iter().map(|why| diagnostics::unreadable(*id, why)));
-        found.extend(parsed.problems.iter().map(|p| describe_syntax(*id, p)));
+    for (id, parsed) in ids.iter().zip(parsed) {
+        problems.push(parsed.problems);
         irs.push((*id, parsed.ir));
     }
     let roots: Vec<String> = config.src.iter().map(|p| shown_root(config, p)).collect();
     let project = Project::new(files, irs, &roots);
     let mut settings = settings(config, want);
     let output = infer(&project, rules, files, &mut settings);
-    let coverage_rows = if want == Want::Types { coverage(&project, &output, files) } else { Vec::new() };
-    let unknown_sites = if want == Want::Types { unknown_sites(&output, files) } else { Vec::new() };
-    for finding in &output.findings {
-        if !finding_is_reported(files, finding.place.file) {
-            continue;
-        }
+    let report = Report { diagnostics: diagnostics_of(&project, files, &problems, &output), ..Report::default() };
+    let report = match want {
+        Want::Findings => Report { due: due(files, &output), ..report },
+        Want::Types => Report {
+            coverage: coverage(&project, &output, files),
+            unknown_sites: unknown_sites(&output, files),
+            types: rows(&project, files, &output),
+            derived: derived(&project, files, &output),
+            signatures: diagnostics::signature::signatures(&project, rules, files, &output.exits),
+            due: due(files, &output),
+            ..report
+        },
+    };
+    // Nobody waits for the memory of the run.
+    rayon::spawn(move || drop((project, output, settings)));
+    report
+}
+
+/// Everything wrong with the reported files: in words, in order, without what is suppressed.
+fn diagnostics_of(
+    project: &Project,
+    files: &Files,
+    problems: &[Vec<SyntaxProblem>],
+    output: &Output,
+) -> Vec<Diagnostic> {
+    let ids: Vec<FileId> = files.ids().collect();
+    let mut found: Vec<Vec<Diagnostic>> = vec![Vec::new(); ids.len()];
+    for ((id, problems), found) in ids.iter().zip(problems).zip(&mut found) {
+        found.extend(files[*id].unreadable.iter().map(|why| diagnostics::unreadable(*id, why)));
+        found.extend(problems.iter().map(|p| describe_syntax(*id, p)));
+    }
+    for finding in output.findings.iter().filter(|f| finding_is_reported(files, f.place.file)) {
         let diagnostic = describe(files, finding);
-        diagnostics[file_index(&ids, diagnostic.place.file)].push(diagnostic);
+        found[file_index(&ids, diagnostic.place.file)].push(diagnostic);
     }
     for root in &output.failed {
         let func = project.func(*root);
         let place = Place { file: project.file(root.module), span: func.name_span };
-        diagnostics[file_index(&ids, place.file)].push(diagnostics::internal_error(place, &func.qualname));
+        found[file_index(&ids, place.file)].push(diagnostics::internal_error(place, &func.qualname));
     }
     let mut all = Vec::new();
-    for (module, found) in project.modules.iter().zip(diagnostics) {
+    for (module, found) in project.modules.iter().zip(found) {
         if files[module.file].reported {
             all.extend(suppress(module.file, &module.ir.suppressions, found));
         }
     }
     diagnostics::sort(&mut all);
-    let types = if want == Want::Types { rows(&project, files, &output) } else { Vec::new() };
-    let signatures = match want {
-        Want::Types => diagnostics::signature::signatures(&project, rules, files, &output.exits),
-        Want::Findings => Vec::new(),
-    };
-    let derived = match want {
-        Want::Types => derived(&project, files, &output),
-        Want::Findings => Vec::new(),
-    };
-    let due = due(files, &output);
-    // Nobody waits for the memory of the run.
-    rayon::spawn(move || drop((project, output, settings)));
-    Report { diagnostics: all, coverage: coverage_rows, unknown_sites, types, signatures, derived, due }
+    all
 }
 
 fn due(files: &Files, output: &Output) -> Vec<DueLine> {

@@ -29,6 +29,8 @@ pub enum Command {
     Rules(RulesOptions),
     /// Write a commented spmd-check.toml
     Init(InitOptions),
+    /// Serve an editor: the Language Server Protocol on standard input and output
+    Server(ServerOptions),
     /// Print the lowered program
     #[command(hide = true)]
     DumpIr(DumpOptions),
@@ -176,6 +178,13 @@ pub struct InitOptions {
     /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ServerOptions {
+    /// Accepted because some editors pass it; there is no other way to talk
+    #[arg(long, hide = true)]
+    pub stdio: bool,
 }
 
 #[derive(Debug, Args)]

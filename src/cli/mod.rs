@@ -6,7 +6,7 @@ mod args;
 mod baseline;
 mod check;
 mod dump;
-mod engine;
+pub(crate) mod engine;
 mod explain;
 mod failure;
 mod init;
@@ -54,9 +54,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, E
     })
 }
 
-/// Runs a command. A bug of ours ends in exit code 2, like every other failure of the run itself.
-pub fn run(command: Command) -> ExitCode {
+/// Runs a command; `serve` is the language server, which says whether its client ended it in the right order. A bug of ours ends in exit code 2, like every other failure of the run itself.
+pub fn run(command: Command, serve: fn() -> bool) -> ExitCode {
     let result = std::panic::catch_unwind(|| match command {
+        Command::Server(_) => Ok(if serve() { Outcome::Clean } else { Outcome::Findings }),
         Command::Check(options) => check::run(&options),
         Command::Types(options) => types::run(&options),
         Command::Plan(options) => plan::run(&options),

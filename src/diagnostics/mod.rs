@@ -11,7 +11,7 @@ pub use codes::{CODES, Code, find, page};
 pub use signature::SignatureLine;
 pub use suppress::suppress;
 pub use when::{conditions, conditions_of};
-pub use words::{chain, describe, describe_syntax};
+pub use words::{chain, describe, describe_syntax, reason};
 
 use crate::source::{Diagnostic, FileId, Place, Span};
 

@@ -48,7 +48,7 @@ impl Scan<'_> {
         let Operand::Global(name) = base else { return None };
         let path = match self.project.member(self.module, name)? {
             Resolved::External(path) => path.to_string(),
-            Resolved::Module(m) => self.project.modules[m].name.to_string(),
+            Resolved::Module(m) => self.project.name(m).to_string(),
             Resolved::Package(p) => p.to_string(),
             Resolved::Func(f) => self.project.qualified(f).to_string(),
             Resolved::Class(_) | Resolved::Value(..) => return None,

@@ -145,7 +145,7 @@ impl Machine<'_> {
         if let Some(path) = self.settings.specs.alternative(module, name) {
             return Value::Path(path.clone());
         }
-        let path = format!("{}.{name}", self.project.modules[module].name);
+        let path = format!("{}.{name}", self.project.name(module));
         match self.settings.group_named(name) {
             Some(axes) => Value::Group(axes),
             None if self.rules.get(&path).is_some() => Value::Path(Name::from(path)),
@@ -200,7 +200,7 @@ impl Machine<'_> {
                     self.live_global(module, name).unwrap_or_else(|| self.resolved(resolved))
                 }
                 None => {
-                    let path = format!("{}.{name}", self.project.modules[*module].name);
+                    let path = format!("{}.{name}", self.project.name(*module));
                     let resolved = self.project.path(&path);
                     self.resolved(resolved)
                 }

@@ -188,6 +188,24 @@ impl Output {
         self.index.clear();
     }
 
+    /// Adds what another root found, which may be kept elsewhere.
+    pub fn merge_shared(&mut self, other: std::sync::Arc<Output>) {
+        match std::sync::Arc::try_unwrap(other) {
+            Ok(other) => self.merge(other),
+            Err(other) => self.merge(Output {
+                findings: other.findings.clone(),
+                rows: other.rows.clone(),
+                exits: other.exits.clone(),
+                derived: other.derived.clone(),
+                coverage: other.coverage.clone(),
+                due: other.due.clone(),
+                executed: other.executed.clone(),
+                failed: other.failed.clone(),
+                ..Output::default()
+            }),
+        }
+    }
+
     /// Adds what another root found; called in the order of roots.
     pub fn merge(&mut self, other: Output) {
         for finding in other.findings {

@@ -47,7 +47,7 @@ pub fn protocol<'a>(
         Binding::Import { path, level, .. } => of(&project.absolute(module, path, *level)),
         Binding::Func(_) | Binding::Class(_) | Binding::Value => None,
     };
-    of(&project.modules[module].name).or_else(|| project.bindings(module).find_map(|(_, b)| imported(b)))
+    of(project.name(module)).or_else(|| project.bindings(module).find_map(|(_, b)| imported(b)))
 }
 
 impl Machine<'_> {
@@ -62,7 +62,7 @@ impl Machine<'_> {
                 let Some(rule) = protocol(self.project, self.rules, module) else { continue };
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
                 let summed = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
-                let covered = || self.settings.reducers.covers(&name, &rule.axes, &marks) != Covered::No;
+                let covered = || self.settings.reducers().covers(&name, &rule.axes, &marks) != Covered::No;
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
                 let marked = || self.settings.marking.may_mark(class, &name, &derives);
                 if summed || covered() || marked() || !self.is_whole(module, &name, home) {
@@ -82,7 +82,7 @@ impl Machine<'_> {
 
     /// The module of a place.
     fn module_of(&self, place: Place) -> Option<ModuleId> {
-        self.project.modules.iter_enumerated().find(|(_, m)| m.file == place.file).map(|(id, _)| id)
+        self.project.module_of(place.file)
     }
 
     /// Types that comments such as `# [out, in/tp]` give to attributes.
@@ -142,17 +142,14 @@ impl Machine<'_> {
         if says_part(name) || says_part(self.files[home.file].slice(home.span)) {
             return false;
         }
-        let ir = &self.project.modules[module].ir;
-        let around = ir.funcs.iter_enumerated().filter(|(_, f)| {
-            f.kind == crate::ir::FuncKind::Function && f.span.start <= home.span.start && home.span.end <= f.span.end
-        });
-        let Some((func, f)) = around.last() else { return false };
+        let Some(at) = self.project.func_around(module, home.span) else { return false };
+        let f = self.project.func(at);
         // A parameter that is frozen somewhere needs no sum.
-        let class_span = f.class.map_or(f.span, |c| ir.classes[c].span);
+        let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
         if self.files[home.file].slice(class_span).contains("requires_grad") {
             return false;
         }
-        let view = View::new(self.project, self.rules, self.files, FuncRef { module, func });
+        let view = View::new(self.project, self.rules, self.files, at);
         let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
         let class = f.class.map(|class| ClassRef { module, class });
         match made_of(&view, step, 0) {

@@ -2,13 +2,16 @@
 //! the rules. Out: [`Relevance`]. Never: an effect on what a relevant function yields; an irrelevant one called with typed arguments
 //! is still executed. Next: `root.rs`.
 
+use super::memo::{Memo, Task, combined, kept_equal};
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
+use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Name};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// Intrinsics that say something about types.
 const TELLING: &[&str] = &[
@@ -52,10 +55,12 @@ pub struct Relevance {
 
 impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
+        note(|| Read::Relevant(func.module.0, func.func.0));
         self.funcs.contains(&func)
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
+        note(|| Read::RelevantClass(class.module.0, class.class.0));
         self.classes.contains(&class)
     }
 
@@ -66,7 +71,8 @@ impl Relevance {
         rules: &RuleBook,
         files: &Files,
         expanded: &(dyn Fn(ModuleId) -> bool + Sync),
-    ) -> Relevance {
+        memo: Option<&Memo>,
+    ) -> Arc<Relevance> {
         let telling = telling_names(rules);
         let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
         for (module, m) in project.modules.iter_enumerated() {
@@ -77,35 +83,49 @@ impl Relevance {
             }
         }
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let scanned: Vec<Vec<Scanned>> =
-            modules.par_iter().map(|module| scanned(project, rules, files, *module, &telling, &by_name)).collect();
+        let parts: Vec<Arc<Vec<Scanned>>> = modules
+            .par_iter()
+            .map(|module| {
+                let run = || scanned(project, rules, files, *module, &telling, &by_name);
+                kept_equal(memo, Task::Scanned(*module), run)
+            })
+            .collect();
+        combined(memo, "relevance", parts, |parts| Relevance::joined(&parts, expanded), Relevance::differences)
+    }
+
+    fn differences(&self, other: &Relevance) -> Vec<Read> {
+        let funcs = self.funcs.symmetric_difference(&other.funcs).map(|f| Read::Relevant(f.module.0, f.func.0));
+        let classes = self.classes.symmetric_difference(&other.classes);
+        funcs.chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0))).collect()
+    }
+
+    fn joined(parts: &[Arc<Vec<Scanned>>], expanded: &(dyn Fn(ModuleId) -> bool + Sync)) -> Relevance {
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
+        let mut methods: FxHashMap<FuncRef, &Scanned> = FxHashMap::default();
         let mut out = Relevance::default();
         let mut work = Vec::new();
-        for found in scanned.into_iter().flatten() {
+        for found in parts.iter().flat_map(|part| part.iter()) {
             if (found.tells || expanded(found.at.module)) && out.funcs.insert(found.at) {
                 work.push(found.at);
             }
-            for callee in found.callees {
-                callers.entry(callee).or_default().push(found.at);
+            for callee in &found.callees {
+                callers.entry(*callee).or_default().push(found.at);
             }
-            if let Some(parent) = project.func(found.at).parent {
+            if let Some(parent) = found.parent {
                 // A nested function is reached through the function that defines it.
-                callers.entry(found.at).or_default().push(FuncRef { module: found.at.module, func: parent });
+                callers.entry(found.at).or_default().push(parent);
+            }
+            if found.class.is_some() {
+                methods.insert(found.at, found);
             }
         }
         while let Some(func) = work.pop() {
-            let f = project.func(func);
-            if let Some(class) = f.class {
-                out.classes.insert(ClassRef { module: func.module, class });
+            if let Some(method) = methods.get(&func) {
+                out.classes.extend(method.class);
                 // A constructor that makes something worth following: the class calls it through an attribute.
-                if f.name == "__init__" {
-                    let methods = &project.modules[func.module].ir.classes[class].methods;
-                    let forward = methods.iter().filter(|(name, _)| CALLED.contains(&name.as_str()));
-                    for method in forward.map(|(_, f)| FuncRef { module: func.module, func: *f }) {
-                        if out.funcs.insert(method) {
-                            work.push(method);
-                        }
+                for forward in &method.used {
+                    if out.funcs.insert(*forward) {
+                        work.push(*forward);
                     }
                 }
             }
@@ -123,8 +143,13 @@ impl Relevance {
 const SPLITS: &[&str] = &["/tp", "/etp", "/cp", "/ep", "/sp", "/dp", "/ TP", "/TP"];
 
 /// A function as its own text shows it.
+#[derive(Debug, PartialEq)]
 struct Scanned {
     at: FuncRef,
+    parent: Option<FuncRef>,
+    class: Option<ClassRef>,
+    /// Of a constructor, the methods through which the class uses what it made.
+    used: Vec<FuncRef>,
     /// Whether it mentions something that tells.
     tells: bool,
     /// Functions that it may call.
@@ -160,7 +185,7 @@ fn scanned(
     let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
     let by_mark = super::parameters::protocol(project, rules, module).is_some();
     // What no line of the file shows, no function of it does.
-    let any_noted = shows_split(&files[m.file].text);
+    let any_noted = shows_split(files[m.file].whole());
     let mut called_by_name: FxHashMap<Name, Vec<FuncRef>> = FxHashMap::default();
     let scan = |(func, f): (FuncId, &Func)| {
         let at = FuncRef { module, func };
@@ -181,6 +206,7 @@ fn scanned(
             callees.extend_from_slice(called_by_name.entry(name).or_insert_with_key(|name| called(project, at, name)));
         }
         for name in &scan.methods {
+            note(|| Read::Named(number(name)));
             match by_name.get(name.as_str()) {
                 Some(namesakes) if namesakes.len() <= MAX_NAMESAKES => callees.extend_from_slice(namesakes),
                 _ => {}
@@ -192,7 +218,16 @@ fn scanned(
         let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
         let tells =
             (scan.direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
-        Scanned { at, tells, callees }
+        let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
+        let used = methods.iter().filter(|(name, _)| CALLED.contains(&name.as_str()));
+        Scanned {
+            at,
+            parent: f.parent.map(|func| FuncRef { module, func }),
+            class: f.class.map(|class| ClassRef { module, class }),
+            used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
+            tells,
+            callees,
+        }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
 }

@@ -7,7 +7,8 @@ use super::contract::contract_conditions;
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
-use super::output::Output;
+use super::memo::{Memo, Task, combined, kept};
+use super::output::{Exit, Output};
 use super::relevance::Relevance;
 use super::settings::Settings;
 use super::statics::{Statics, module_body};
@@ -16,9 +17,10 @@ use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
-use crate::source::{Files, Name, Place};
+use crate::source::reads::{Read, note, number};
+use crate::source::{Files, Idx, Name, Place};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -39,45 +41,44 @@ const OTHER_HINTS: &[&str] = &[
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
+    infer_kept(project, rules, files, settings, None)
+}
+
+/// The same with results that are kept for later versions of the project.
+pub fn infer_kept(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &mut Settings,
+    memo: Option<&Memo>,
+) -> Output {
     settings.add_directives(project);
-    let expanded = |module: ModuleId| settings.is_global(module);
-    let (statics, relevance) =
-        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules, files, &expanded));
-    (settings.statics, settings.relevance) = (statics, relevance);
-    settings.specs = super::specs::Specs::new(project, rules);
-    (settings.reducers, settings.marking) = rayon::join(
-        || super::practice::reducers::Reducers::new(project, rules, files),
-        || super::practice::marking::Marking::new(project, rules, files),
-    );
+    facts(project, rules, files, settings, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let run = Run { project, rules, files, settings, built: FxHashMap::default() };
-    let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules
-        .par_iter()
-        .map(|module| {
-            let root = module_body(*module);
-            run.guarded(|m| m.module_root(*module)).unwrap_or_else(|| (failed(root), Vec::new()))
-        })
-        .collect();
+    let run = Run::new(project, rules, files, settings, memo);
+    let bodies: Vec<Arc<Body>> =
+        modules.par_iter().map(|module| kept(memo, Task::Body(*module), || run.body(*module))).collect();
     let mut out = Output::default();
     if settings.wants_types {
         for place in super::coverage::collective_calls(project, rules) {
             out.coverage.site(place, super::output::Site::NotReached);
         }
     }
-    for (module, (output, exports)) in modules.iter().zip(bodies) {
-        out.merge(output);
-        for (name, value) in exports {
-            settings.statics.set_export(*module, name, value);
-        }
+    for body in &bodies {
+        out.merge_shared(body.0.clone());
     }
-    let roots = functions(project, &settings.relevance, &out);
-    derivations(&Run { project, rules, files, settings, built: FxHashMap::default() }, &mut out);
+    settings.exports = combined(memo, "exports", bodies, exports, |a, b| {
+        super::memo::differing(a, b).map(|(module, name)| Read::Export(module.0, number(name))).collect()
+    });
+    let roots = functions(project, &settings.relevance, &out, memo);
+    derivations(&Run::new(project, rules, files, settings, memo), project.modules.ids(), &mut out);
     let claims = super::autograd::claims(project, &out.derived);
-    let ruled = ruled(&Run { project, rules, files, settings, built: FxHashMap::default() });
+    let ruled = ruled(&Run::new(project, rules, files, settings, memo));
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     // What is read from the text needs nothing of what is executed.
-    let read = || super::practice::Practices::new(project, rules, files, settings);
-    let ((), practices) = rayon::join(|| execute(project, rules, files, settings, roots, &mut out), read);
+    let read = || super::practice::Practices::new(project, rules, files, settings, memo);
+    let run = Run::new(project, rules, files, settings, memo);
+    let ((), practices) = rayon::join(|| execute(run, roots, &mut out), read);
     out.keep_causes();
     for finding in practices.findings(&out.findings) {
         out.report(finding);
@@ -88,20 +89,38 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     out
 }
 
+/// What definitions and texts say of the whole project, before anything is executed.
+fn facts(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings, memo: Option<&Memo>) {
+    settings.exports = Arc::default();
+    let expanded = |module: ModuleId| settings.is_global(module);
+    let (statics, relevance) =
+        rayon::join(|| Statics::new(project, rules, memo), || Relevance::new(project, rules, files, &expanded, memo));
+    (settings.statics, settings.relevance) = (statics, relevance);
+    settings.specs = super::specs::Specs::new(project, rules, memo);
+    (settings.reducers, settings.marking) = rayon::join(
+        || super::practice::reducers::Reducers::new(project, rules, files, memo),
+        || super::practice::marking::Marking::new(project, rules, files, memo),
+    );
+}
+
+/// What a module body yields, and what it leaves under names.
+pub(super) type Body = (Arc<Output>, Vec<(Name, Value)>);
+
+fn exports(bodies: Vec<Arc<(Arc<Output>, Vec<(Name, Value)>)>>) -> FxHashMap<(ModuleId, Name), Value> {
+    let mut out = FxHashMap::default();
+    for (module, body) in bodies.into_iter().enumerate() {
+        let module = ModuleId::from_index(module);
+        out.extend(body.1.iter().map(|(name, value)| ((module, name.clone()), value.clone())));
+    }
+    out
+}
+
 /// Executes functions: the first ones, and of the others those that none of these has executed.
-fn execute(
-    project: &Project,
-    rules: &RuleBook,
-    files: &Files,
-    settings: &Settings,
-    (first, others): (Vec<FuncRef>, Vec<FuncRef>),
-    out: &mut Output,
-) {
-    let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
+fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
     run.roots(&first, out);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
     run.roots(&left, out);
-    if settings.wants_types {
+    if run.settings.wants_types {
         run.signatures(&called, out);
     }
 }
@@ -114,7 +133,7 @@ pub fn wrapper_cases(
     settings: &Settings,
     (at, tensor, given): (FuncRef, &Name, &[(Name, Const)]),
 ) -> Vec<Case> {
-    let run = Run { project, rules, files, settings, built: FxHashMap::default() };
+    let run = Run::new(project, rules, files, settings, None);
     run.guarded(|m| m.wrapper_cases(at, tensor, given)).unwrap_or_default()
 }
 
@@ -123,7 +142,7 @@ fn ruled(run: &Run<'_>) -> Vec<Finding> {
     let mut found: Vec<(FuncRef, Arc<CollectiveRule>)> = Vec::new();
     for (module, m) in run.project.modules.iter_enumerated() {
         let file = &run.files[m.file];
-        if !file.text.contains(".apply(") {
+        if !file.whole().contains(".apply(") {
             continue;
         }
         for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -139,20 +158,23 @@ fn ruled(run: &Run<'_>) -> Vec<Finding> {
         }
     }
     let compared = found.par_iter().with_max_len(1).map(|(at, rule)| {
-        let tensor = &rule.args.params[rule.input].name;
-        let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, &[])).unwrap_or_default();
-        let f = run.project.func(*at);
-        let place = Place { file: run.project.file(at.module), span: f.name_span };
-        let input = f.params.iter().position(|p| p.name == *tensor);
-        super::autograd::against_rule(place, &f.name, rule, input?, &cases)
+        kept(run.memo, Task::Ruled(*at), || {
+            let tensor = &rule.args.params[rule.input].name;
+            let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, &[])).unwrap_or_default();
+            let f = run.project.func(*at);
+            let place = Place { file: run.project.file(at.module), span: f.name_span };
+            let input = f.params.iter().position(|p| p.name == *tensor);
+            super::autograd::against_rule(place, &f.name, rule, input?, &cases)
+        })
     });
-    compared.collect::<Vec<_>>().into_iter().flatten().collect()
+    compared.collect::<Vec<_>>().into_iter().filter_map(super::memo::taken).collect()
 }
 
-/// Derives every autograd function of the project.
-fn derivations(run: &Run<'_>, out: &mut Output) {
+/// Derives every autograd function of these modules.
+fn derivations(run: &Run<'_>, modules: impl Iterator<Item = ModuleId>, out: &mut Output) {
     let mut classes: Vec<(ClassRef, FuncRef)> = Vec::new();
-    for (module, m) in run.project.modules.iter_enumerated() {
+    for module in modules {
+        let m = &run.project.modules[module];
         for class in m.ir.classes.ids() {
             let at = ClassRef { module, class };
             let forward = m.ir.classes[class].methods.iter().find(|(name, _)| name == "forward");
@@ -163,67 +185,99 @@ fn derivations(run: &Run<'_>, out: &mut Output) {
             }
         }
     }
-    let outputs: Vec<Option<Output>> = classes
+    let outputs: Vec<Arc<Output>> = classes
         .par_iter()
         .with_max_len(1)
-        .map(|(class, forward)| run.guarded(|m| m.derivation_root(*class, *forward)))
+        .map(|(class, forward)| {
+            kept(run.memo, Task::Derived(*class), || {
+                run.guarded(|m| m.derivation_root(*class, *forward)).unwrap_or_else(|| failed(*forward))
+            })
+        })
         .collect();
-    for ((_, forward), output) in classes.iter().zip(outputs) {
-        out.merge(output.unwrap_or_else(|| failed(*forward)));
-    }
+    outputs.into_iter().for_each(|output| out.merge_shared(output));
 }
 
 /// What every root sees, and the objects that roots share.
-struct Run<'a> {
+pub(super) struct Run<'a> {
     project: &'a Project,
     rules: &'a RuleBook,
     files: &'a Files,
     settings: &'a Settings,
+    memo: Option<&'a Memo>,
     /// Objects of classes as their constructors leave them; `None` where the checker itself failed.
-    built: FxHashMap<ClassRef, Option<Built>>,
+    built: FxHashMap<ClassRef, Arc<Option<Built>>>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    pub fn new(
+        project: &'a Project,
+        rules: &'a RuleBook,
+        files: &'a Files,
+        settings: &'a Settings,
+        memo: Option<&'a Memo>,
+    ) -> Run<'a> {
+        Run { project, rules, files, settings, memo, built: FxHashMap::default() }
+    }
+
+    /// Derives the autograd functions of one module.
+    pub fn derivations_in(&self, module: ModuleId, out: &mut Output) {
+        derivations(self, std::iter::once(module), out);
+    }
+
+    pub fn body(&self, module: ModuleId) -> Body {
+        let root = module_body(module);
+        let (output, exports) = self.guarded(|m| m.module_root(module)).unwrap_or_else(|| (failed(root), Vec::new()));
+        (Arc::new(output), exports)
+    }
+
+    /// The object that the constructor of a class leaves.
+    fn shared(&self, class: ClassRef) -> Option<&Option<Built>> {
+        note(|| Read::Built(class.module.0, class.class.0));
+        self.built.get(&class).map(|built| &**built)
+    }
+
     /// Executes functions that others call as if nobody did, only for their signatures.
-    fn signatures(&mut self, called: &[FuncRef], out: &mut Output) {
+    pub fn signatures(&mut self, called: &[FuncRef], out: &mut Output) {
         self.build_classes(called, &mut Output::default());
-        let outputs: Vec<Option<Output>> = called
+        let outputs: Vec<Arc<Vec<Exit>>> = called
             .par_iter()
             .with_max_len(1)
-            .map(|root| {
-                let class = self.class_of(*root);
-                let shared = class.and_then(|class| self.built.get(&class)).and_then(Option::as_ref);
-                self.guarded(|mut m| {
-                    m.quiet = true;
-                    m.function_root(*root, class, shared)
-                })
-            })
+            .map(|root| kept(self.memo, Task::Signature(*root), || self.signature(*root)))
             .collect();
-        for output in outputs.into_iter().flatten() {
-            out.exits.extend(output.exits);
+        for exits in outputs {
+            out.exits.extend(super::memo::taken(exits));
         }
     }
 
+    /// The ends of a function that is executed as if nobody called it.
+    fn signature(&self, root: FuncRef) -> Vec<Exit> {
+        let class = self.class_of(root);
+        let shared = class.and_then(|class| self.shared(class)).and_then(Option::as_ref);
+        let output = self.guarded(|mut m| {
+            m.quiet = true;
+            m.function_root(root, class, shared)
+        });
+        output.map_or_else(Vec::new, |output| output.exits)
+    }
+
     /// Executes roots; first the constructors of their classes, whose objects the methods share.
-    fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
+    pub fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
         self.build_classes(roots, out);
         // The longest first, so that no thread is left alone with one at the end.
         let mut order: Vec<usize> = (0..roots.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.weight(roots[*at])));
-        let mut outputs: Vec<(usize, Option<Output>)> =
-            order.par_iter().with_max_len(1).map(|at| (*at, self.root(roots[*at]))).collect();
+        let mut outputs: Vec<(usize, Arc<Output>)> = order
+            .par_iter()
+            .with_max_len(1)
+            .map(|at| (*at, super::memo::taken(kept(self.memo, Task::Root(roots[*at]), || self.root(roots[*at])))))
+            .collect();
         outputs.sort_unstable_by_key(|(at, _)| *at);
-        for (root, (_, output)) in roots.iter().zip(outputs) {
-            match output {
-                Some(output) => out.merge(output),
-                None => out.merge(self.constructor(*root).unwrap_or_else(|| failed(*root))),
-            }
-        }
+        outputs.into_iter().for_each(|(_, output)| out.merge_shared(output));
     }
 
     /// An estimate of the work for a root: its statements, in each world that the constructor of its class leaves.
     fn weight(&self, root: FuncRef) -> usize {
-        let built = self.class_of(root).and_then(|class| self.built.get(&class)?.as_ref());
+        let built = self.class_of(root).and_then(|class| (**self.built.get(&class)?).as_ref());
         let worlds = built.map_or(1, |b| b.worlds.len());
         self.project.func(root).spans.len() * worlds
     }
@@ -237,11 +291,23 @@ impl Run<'_> {
             .filter(|class| !self.built.contains_key(class))
             .collect();
         classes.dedup();
-        let built: Vec<Option<Built>> =
-            classes.par_iter().with_max_len(1).map(|class| self.guarded(|m| m.built(*class))).collect();
-        for (class, mut built) in classes.into_iter().zip(built) {
-            if let Some(built) = &mut built {
-                out.merge(std::mem::take(&mut built.reached));
+        let built: Vec<Arc<Option<Built>>> = classes
+            .par_iter()
+            .with_max_len(1)
+            .map(|class| {
+                let before = self.memo.and_then(|memo| memo.last(Task::Built(*class)));
+                let built = kept(self.memo, Task::Built(*class), || self.guarded(|m| m.built(*class)));
+                if before.is_some_and(|before| !std::ptr::addr_eq(before, Arc::as_ptr(&built)))
+                    && let Some(memo) = self.memo
+                {
+                    memo.forget_results(&[Read::Built(class.module.0, class.class.0)]);
+                }
+                built
+            })
+            .collect();
+        for (class, built) in classes.into_iter().zip(built) {
+            if let Some(built) = &*built {
+                out.merge_shared(built.reached.clone());
             }
             self.built.insert(class, built);
         }
@@ -255,26 +321,19 @@ impl Run<'_> {
         Some(ClassRef { module: root.module, class })
     }
 
-    /// Executes one root; nothing if it is a constructor that was executed already, or if the checker itself failed.
-    fn root(&self, root: FuncRef) -> Option<Output> {
+    /// Executes one root, unless it is a constructor that was executed already.
+    fn root(&self, root: FuncRef) -> Arc<Output> {
         let class = self.class_of(root);
-        let shared = class.and_then(|class| self.built.get(&class));
-        if self.project.func(root).name == "__init__" {
-            let known = shared.is_some_and(|b| b.as_ref().is_some_and(|b| b.own == Some(root)));
-            return if known { None } else { self.guarded(|m| m.function_root(root, class, None)) };
-        }
-        match shared {
-            Some(None) => None,
-            Some(Some(built)) => self.guarded(|m| m.function_root(root, class, Some(built))),
-            None => self.guarded(|m| m.function_root(root, class, None)),
-        }
-    }
-
-    /// What the constructor of a built class yielded as a root.
-    fn constructor(&mut self, root: FuncRef) -> Option<Output> {
-        let class = self.class_of(root)?;
-        let built = self.built.get_mut(&class)?.as_mut()?;
-        (built.own == Some(root)).then(|| std::mem::take(&mut built.out))
+        let shared = class.and_then(|class| self.shared(class));
+        let own = shared.and_then(|b| b.as_ref()).filter(|b| b.own == Some(root));
+        let output = match (shared, own) {
+            (_, Some(built)) => return built.out.clone(),
+            _ if self.project.func(root).name == "__init__" => self.guarded(|m| m.function_root(root, class, None)),
+            (Some(None), _) => None,
+            (Some(Some(built)), _) => self.guarded(|m| m.function_root(root, class, Some(built))),
+            (None, _) => self.guarded(|m| m.function_root(root, class, None)),
+        };
+        Arc::new(output.unwrap_or_else(|| failed(root)))
     }
 
     /// Runs one root; a failure of the checker itself is a lost root, not a lost run.
@@ -293,16 +352,24 @@ fn failed(root: FuncRef) -> Output {
 }
 
 /// Functions to execute: those that nothing in the project calls by name, then the others.
-fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
+fn functions(
+    project: &Project,
+    relevance: &Relevance,
+    done: &Output,
+    memo: Option<&Memo>,
+) -> (Vec<FuncRef>, Vec<FuncRef>) {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let names_of = |mut names: rustc_hash::FxHashSet<_>, module: &ModuleId| {
-        for func in project.modules[*module].ir.funcs.iter() {
-            called_names(&func.body, func, &mut names);
-        }
-        names
+    let names_of = |module: &ModuleId| {
+        kept(memo, Task::Called(*module), || {
+            let mut names = FxHashSet::default();
+            for func in project.modules[*module].ir.funcs.iter() {
+                called_names(&func.body, func, &mut names);
+            }
+            names.into_iter().map(Name::from).collect::<FxHashSet<Name>>()
+        })
     };
-    let called: rustc_hash::FxHashSet<&str> =
-        modules.par_iter().fold(rustc_hash::FxHashSet::default, names_of).reduce_with(merged).unwrap_or_default();
+    let parts: Vec<Arc<FxHashSet<Name>>> = modules.par_iter().map(names_of).collect();
+    let called: FxHashSet<&str> = parts.iter().flat_map(|part| part.iter().map(Name::as_str)).collect();
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for (module, m) in project.modules.iter_enumerated() {
         for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -325,20 +392,8 @@ fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<Fu
     (first, rest)
 }
 
-fn merged<'a>(
-    mut names: rustc_hash::FxHashSet<&'a str>,
-    further: rustc_hash::FxHashSet<&'a str>,
-) -> rustc_hash::FxHashSet<&'a str> {
-    names.extend(further);
-    names
-}
-
 /// Names that are called, as functions or methods.
-pub fn called_names<'a>(
-    block: &'a crate::ir::Block,
-    func: &'a crate::ir::Func,
-    out: &mut rustc_hash::FxHashSet<&'a str>,
-) {
+pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, out: &mut FxHashSet<&'a str>) {
     use crate::ir::{Operand, Rvalue, Stmt};
     for node in block {
         match &node.stmt {
@@ -387,9 +442,9 @@ struct Built {
     non_tensors: BTreeSet<Name>,
     /// The constructor, if its execution was that of a root; then `out` is what the root yields.
     own: Option<FuncRef>,
-    out: Output,
+    out: Arc<Output>,
     /// Functions and collectives that the constructor reaches.
-    reached: Output,
+    reached: Arc<Output>,
 }
 
 impl Machine<'_> {
@@ -610,7 +665,8 @@ impl Machine<'_> {
         reached.coverage.collectives.clone_from(&self.out.coverage.collectives);
         self.out.executed.extend(own);
         self.out.finish();
-        Built { object, worlds, next_id: self.next_id, non_tensors: self.non_tensors, own, reached, out: self.out }
+        let (reached, out) = (Arc::new(reached), Arc::new(self.out));
+        Built { object, worlds, next_id: self.next_id, non_tensors: self.non_tensors, own, reached, out }
     }
 
     /// Whether a constructor as a root is no more than its body: defined by the class itself, without declared types.

@@ -9,6 +9,7 @@ use crate::ir::annotation::{ClauseKind, Cond, Result_, TypeExpr, TypedTarget};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::Name;
+use crate::source::reads::{Read, note, number};
 use crate::types::mode::ParallelMode;
 use crate::types::{Axis, AxisSet, Mesh, TensorType};
 use rustc_hash::FxHashMap;
@@ -19,7 +20,7 @@ const CONFIG_NAMES: &[&str] =
     &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
 
 /// Look-ups fixed for a run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Mesh axes of the configuration, in order.
     pub mesh: Option<Arc<Mesh>>,
@@ -46,13 +47,17 @@ pub struct Settings {
     /// Tensors are parts of whole ones: partition specs are followed everywhere.
     pub global: bool,
     pub wants_types: bool,
-    pub statics: Statics,
-    pub relevance: super::relevance::Relevance,
-    pub specs: super::specs::Specs,
+    /// The types of expressions too, not only of variables.
+    pub wants_steps: bool,
+    pub statics: Arc<Statics>,
+    /// What module bodies leave under names.
+    pub exports: Arc<FxHashMap<(ModuleId, Name), Value>>,
+    pub relevance: Arc<super::relevance::Relevance>,
+    pub specs: Arc<super::specs::Specs>,
     /// Who sums gradients of parameters.
-    pub reducers: super::practice::reducers::Reducers,
+    pub(super) reducers: Arc<super::practice::reducers::Reducers>,
     /// Where parameters are marked.
-    pub marking: super::practice::marking::Marking,
+    pub marking: Arc<super::practice::marking::Marking>,
 }
 
 /// A declared signature of a function outside the project.
@@ -64,6 +69,12 @@ pub struct Extern {
 }
 
 impl Settings {
+    /// Who sums gradients of parameters.
+    pub fn reducers(&self) -> &super::practice::reducers::Reducers {
+        note(|| Read::Reducers);
+        &self.reducers
+    }
+
     /// The declared signature of an external function.
     pub fn extern_of(&self, path: &str) -> Option<&Extern> {
         self.externs.iter().find(|e| e.path == path)
@@ -274,7 +285,8 @@ impl Settings {
         self.statics.defaults(func)
     }
     pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
-        self.statics.export(module, name)
+        note(|| Read::Export(module.0, number(name)));
+        self.exports.get(&(module, name.clone()))
     }
     pub fn linearized(&self, _project: &Project, class: ClassRef) -> Arc<[ClassRef]> {
         self.statics.linearized(class)

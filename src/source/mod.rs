@@ -6,6 +6,7 @@
 mod diagnostic;
 mod files;
 mod index_vec;
+pub mod reads;
 mod span;
 pub mod walk;
 

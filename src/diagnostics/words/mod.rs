@@ -205,7 +205,7 @@ impl Words<'_> {
 }
 
 /// Why a type holds, under the place that decided it.
-fn reason(axis: &str, origin: &Origin) -> String {
+pub fn reason(axis: &str, origin: &Origin) -> String {
     let what = origin.decided.map_or("known", Spmd::word);
     match &origin.reason {
         Reason::Declared => format!("{what} on `{axis}`, declared here"),

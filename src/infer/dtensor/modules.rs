@@ -114,7 +114,7 @@ impl Machine<'_> {
         let Some(ObjectCell { class: ObjectClass::Project(class), attrs, .. }) = self.w.heap.object(at).cloned() else {
             return false;
         };
-        let text = &self.files[self.project.file(class.module)].text;
+        let text = self.files[self.project.file(class.module)].whole();
         let hidden = ["setattr(", "add_module(", "register_module(", "__getattr__", "__dict__"];
         let statics = &self.settings.statics;
         let alone =

@@ -166,7 +166,7 @@ impl Machine<'_> {
 
     /// Whether a word occurs anywhere in the project.
     pub(super) fn project_says(&self, word: &str) -> bool {
-        self.project.modules.ids().any(|m| self.files[self.project.file(m)].text.contains(word))
+        self.files.any_says(word)
     }
 
     /// The placements of the result, one for each mesh dim.

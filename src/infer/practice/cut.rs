@@ -104,7 +104,7 @@ pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
     !frozen
         && !context
         && !named(&view.func.qualname)
-        && !named(&lint.project.modules[view.at.module].name)
+        && !named(lint.project.name(view.at.module))
         && !decorators(lint, view.at).iter().any(|d| named(d) || d.contains("inference_mode") || d.contains("custom"))
 }
 

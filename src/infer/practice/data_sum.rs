@@ -97,7 +97,7 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     let Some(reached) = reached(lint, view, backward + 1..last) else { return };
     let (runs, idle): (Vec<&Reducer>, Vec<&Reducer>) =
-        lint.reducers.all.iter().filter(|r| !is_inner(lint, r)).partition(|r| reached.contains(&r.func));
+        lint.reducers().all.iter().filter(|r| !is_inner(lint, r)).partition(|r| reached.contains(&r.func));
     if runs.iter().any(|r| r.axes.is_none()) {
         return;
     }
@@ -123,7 +123,7 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 
 /// Whether a reducer is one that only calls another one of the project.
 fn is_inner(lint: &Lint<'_>, reducer: &Reducer) -> bool {
-    reducer.through.is_some_and(|at| lint.reducers.all.iter().any(|r| r.func == at && r.axes.is_some()))
+    reducer.through.is_some_and(|at| lint.reducers().all.iter().any(|r| r.func == at && r.axes.is_some()))
 }
 
 /// Whether a reducer sums the gradients of parameters with a mark of the rules.
@@ -196,7 +196,7 @@ fn is_followed<'a>(view: &View<'a>, step: usize) -> bool {
 /// Whether the project names anything that may sum gradients in a way that is not followed.
 fn names_wrapper(lint: &Lint<'_>) -> bool {
     lint.project.modules.iter().any(|m| {
-        let text = lint.files[m.file].text.to_lowercase();
+        let text = lint.files[m.file].whole().to_lowercase();
         WRAPPERS.iter().any(|w| text.contains(w))
     })
 }
@@ -206,7 +206,7 @@ fn names_wrapper(lint: &Lint<'_>) -> bool {
 fn evidence(lint: &Lint<'_>) -> Option<(Place, bool)> {
     let mut reduced = None;
     for (module, m) in lint.project.modules.iter_enumerated() {
-        let text = &lint.files[m.file].text;
+        let text = lint.files[m.file].whole();
         if !text.contains("data_parallel") && !text.contains(DATA) {
             continue;
         }
@@ -226,7 +226,7 @@ fn evidence(lint: &Lint<'_>) -> Option<(Place, bool)> {
             }
         }
     }
-    let has_own = lint.reducers.all.iter().any(|r| r.axes.is_some());
+    let has_own = lint.reducers().all.iter().any(|r| r.axes.is_some());
     reduced.filter(|_| has_own).map(|place| (place, false))
 }
 

@@ -108,7 +108,7 @@ fn paths(expr: &Expr, out: &mut Vec<Vec<Name>>) {
 fn predicates(lint: &Lint<'_>) -> Vec<Predicate> {
     let mut out = Vec::new();
     for (module, m) in lint.project.modules.iter_enumerated() {
-        if !lint.files[m.file].text.contains(PREDICATE) {
+        if !lint.files[m.file].whole().contains(PREDICATE) {
             continue;
         }
         for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -139,6 +139,6 @@ fn predicates(lint: &Lint<'_>) -> Vec<Predicate> {
 /// Whether code calls a function somewhere.
 fn is_asked(lint: &Lint<'_>, name: &str) -> bool {
     let call = format!("{name}(");
-    let counts = lint.project.modules.iter().map(|m| lint.files[m.file].text.matches(&call).count());
+    let counts = lint.project.modules.iter().map(|m| lint.files[m.file].whole().matches(&call).count());
     counts.sum::<usize>() > 1
 }

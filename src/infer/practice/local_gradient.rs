@@ -123,7 +123,7 @@ fn is_apart(view: &View<'_>, step: usize) -> bool {
         return true;
     }
     // Decorators stand before the span of the function.
-    let text = &view.files[view.project.file(view.at.module)].text[..view.func.span.start as usize];
+    let text = &view.files[view.project.file(view.at.module)].whole()[..view.func.span.start as usize];
     let decorators = text.lines().rev().skip_while(|l| l.trim().is_empty()).take_while(|l| l.trim().starts_with('@'));
     decorators.into_iter().any(|l| l.contains("no_grad") || l.contains("inference_mode"))
 }
@@ -283,7 +283,7 @@ fn replicated(view: &View<'_>, receiver: &Expr, weight: &str) -> Option<Option<P
 
 /// The line of the source that a place begins on.
 fn line_of<'a>(view: &View<'a>, place: Place) -> &'a str {
-    let text = &view.files[place.file].text;
+    let text = view.files[place.file].whole();
     let at = place.span.start as usize;
     let start = text[..at].rfind('\n').map_or(0, |n| n + 1);
     let end = text[at..].find('\n').map_or(text.len(), |n| at + n);

@@ -38,14 +38,17 @@ pub mod view;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
+use super::memo::{Memo, Task, combined, kept};
 use super::settings::Settings;
 use crate::ir::FuncKind;
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
+use crate::source::reads::{Read, note};
 use crate::source::{Files, Place};
 use found::Practice;
 use rayon::prelude::*;
 use reducers::Reducers;
+use std::sync::Arc;
 use view::View;
 
 /// What a check reports: where, and what.
@@ -106,14 +109,41 @@ pub struct Lint<'a> {
     rules: &'a RuleBook,
     files: &'a Files,
     settings: &'a Settings,
-    reducers: &'a Reducers,
+    /// What all functions read and mark.
+    sums: Arc<Sums>,
+}
+
+/// What the functions of a project read and mark.
+#[derive(Default, PartialEq)]
+struct Sums {
     reads: switch::Reads,
     marks: marks::Marks,
+}
+
+/// What is seen in the functions of one module.
+#[derive(Default)]
+struct OfModule {
+    found: Found,
+    sums: Sums,
 }
 
 impl<'a> Lint<'a> {
     fn view(&self, at: FuncRef) -> View<'a> {
         View::new(self.project, self.rules, self.files, at)
+    }
+
+    fn reducers(&self) -> &'a Reducers {
+        self.settings.reducers()
+    }
+
+    fn reads(&self) -> &switch::Reads {
+        note(|| Read::Lint);
+        &self.sums.reads
+    }
+
+    fn marks(&self) -> &marks::Marks {
+        note(|| Read::Lint);
+        &self.sums.marks
     }
 
     fn constructor(&self, class: ClassRef) -> Option<View<'a>> {
@@ -134,52 +164,64 @@ impl<'a> Lint<'a> {
 pub struct Practices<'a> {
     lint: Lint<'a>,
     found: Found,
+    memo: Option<&'a Memo>,
+}
+
+impl Sums {
+    fn joined(parts: &[Arc<OfModule>]) -> Sums {
+        let mut out = Sums::default();
+        for part in parts {
+            out.reads.join(&part.sums.reads);
+            out.marks.join(&part.sums.marks);
+        }
+        out
+    }
 }
 
 impl<'a> Practices<'a> {
-    pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, settings: &'a Settings) -> Practices<'a> {
+    pub fn new(
+        project: &'a Project,
+        rules: &'a RuleBook,
+        files: &'a Files,
+        settings: &'a Settings,
+        memo: Option<&'a Memo>,
+    ) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let scanned: Vec<(Found, switch::Reads, marks::Marks)> =
-            modules.par_iter().map(|m| of_functions(project, rules, files, *m)).collect();
-        let mut lint = Lint {
-            project,
-            rules,
-            files,
-            settings,
-            reducers: &settings.reducers,
-            reads: switch::Reads::default(),
-            marks: marks::Marks::default(),
-        };
-        let mut found = Vec::new();
-        for (one, reads, marks) in scanned {
-            found.extend(one);
-            lint.reads = lint.reads.join(reads);
-            lint.marks = lint.marks.join(marks);
+        let parts: Vec<Arc<OfModule>> = modules
+            .par_iter()
+            .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, *m)))
+            .collect();
+        let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
+        let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
+        let sums = combined(memo, "practice", parts, |parts| Sums::joined(&parts), changes);
+        let lint = Lint { project, rules, files, settings, sums };
+        let of_classes: Vec<Arc<Found>> =
+            modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
+        found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
+        for module in &modules {
+            let part = kept(memo, Task::Against(*module), || {
+                let mut out = Vec::new();
+                for class in project.modules[*module].ir.classes.ids() {
+                    marks::against(&lint, ClassRef { module: *module, class }, &mut out);
+                }
+                out
+            });
+            found.extend(part.iter().cloned());
         }
-        let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
-        found.extend(of_classes.into_iter().flatten());
-        for (module, m) in project.modules.iter_enumerated() {
-            m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut found));
-        }
-        Practices { lint, found }
+        Practices { lint, found, memo }
     }
 
     /// The findings. `told`: what execution has found.
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
-        let arities = arities(&self.lint, told);
+        let arities = arities(&self.lint, told, self.memo);
         let found = self.found.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice)));
         found.chain(arities).collect()
     }
 }
 
-fn of_functions(
-    project: &Project,
-    rules: &RuleBook,
-    files: &Files,
-    module: ModuleId,
-) -> (Found, switch::Reads, marks::Marks) {
-    let (mut out, mut reads, mut marks) = (Vec::new(), switch::Reads::default(), marks::Marks::default());
-    let text = files[project.file(module)].text.to_lowercase();
+fn of_functions(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> OfModule {
+    let mut out = OfModule::default();
+    let text = files[project.file(module)].whole().to_lowercase();
     let asked = |words: &[&str]| words.is_empty() || words.iter().any(|w| text.contains(w));
     let checks: Vec<OfFunction> = OF_FUNCTIONS.iter().filter(|(words, _)| asked(words)).map(|(_, c)| *c).collect();
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
@@ -187,13 +229,13 @@ fn of_functions(
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });
-        reads.add(&view);
-        marks.add(&view);
+        out.sums.reads.add(&view);
+        out.sums.marks.add(&view);
         for check in &checks {
-            check(&view, &mut out);
+            check(&view, &mut out.found);
         }
     }
-    (out, reads, marks)
+    out
 }
 
 fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
@@ -203,7 +245,7 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
             check(lint, ClassRef { module, class }, &mut out);
         }
     }
-    let text = &lint.files[lint.project.file(module)].text;
+    let text = lint.files[lint.project.file(module)].whole();
     if !COMMUNICATES.iter().any(|w| text.contains(w)) {
         return out;
     }
@@ -220,12 +262,17 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
 }
 
 /// Backwards that return the wrong number of gradients, those that execution has not seen.
-fn arities(lint: &Lint<'_>, told: &[Finding]) -> Vec<Finding> {
+fn arities(lint: &Lint<'_>, told: &[Finding], memo: Option<&Memo>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        for class in m.ir.classes.ids() {
-            arity::arity(lint, ClassRef { module, class }, &mut found);
-        }
+    for module in lint.project.modules.ids() {
+        let part = kept(memo, Task::Arities(module), || {
+            let mut out = Vec::new();
+            for class in lint.project.modules[module].ir.classes.ids() {
+                arity::arity(lint, ClassRef { module, class }, &mut out);
+            }
+            out
+        });
+        found.extend(part.iter().cloned());
     }
     found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
     found.into_iter().map(|(place, kind)| finding(place, kind)).collect()

@@ -4,11 +4,14 @@
 
 use super::expr::Expr;
 use super::view::View;
+use crate::infer::memo::{Memo, Task, combined, kept_equal};
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
-use crate::project::{FuncRef, Project, Resolved};
+use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
+use crate::source::reads::Read;
 use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// Words without which a function reduces no gradient.
 const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
@@ -26,7 +29,7 @@ pub enum Test {
 }
 
 /// A place where gradients of parameters are summed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Reducer {
     pub func: FuncRef,
     /// The axes of its group, where the rules name them.
@@ -112,33 +115,16 @@ fn contains(name: &str, text: &str) -> Covered {
 }
 
 impl Reducers {
-    pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Reducers {
+    pub fn new(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Arc<Reducers> {
         let modules: Vec<_> = project.modules.ids().collect();
-        let found: Vec<Vec<Reducer>> = modules
+        let parts: Vec<Arc<Vec<Reducer>>> = modules
             .par_iter()
-            .map(|module| {
-                let mut all = Vec::new();
-                let m = &project.modules[*module];
-                let file = &files[m.file];
-                if !GRADIENTS.iter().any(|word| file.text.contains(word)) {
-                    return all;
-                }
-                for (func, f) in m.ir.funcs.iter_enumerated() {
-                    let text = file.slice(f.span);
-                    if f.kind == FuncKind::ClassBody || !GRADIENTS.iter().any(|word| text.contains(word)) {
-                        continue;
-                    }
-                    let view = View::new(project, rules, files, FuncRef { module: *module, func });
-                    let before = all.len();
-                    of_function(&view, &mut all);
-                    if all.len() == before {
-                        all.extend(otherwise(&view));
-                    }
-                }
-                all
-            })
+            .map(|module| kept_equal(memo, Task::Reducers(*module), || of_module(project, rules, files, *module)))
             .collect();
-        Reducers { all: found.into_iter().flatten().collect() }
+        let joined = |parts: Vec<Arc<Vec<Reducer>>>| Reducers {
+            all: parts.iter().flat_map(|part| part.iter().cloned()).collect(),
+        };
+        combined(memo, "reducers", parts, joined, |_, _| vec![Read::Reducers])
     }
 
     /// The reducers that may sum over one of these axes.
@@ -158,6 +144,28 @@ impl Reducers {
         }
         best
     }
+}
+
+fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<Reducer> {
+    let mut all = Vec::new();
+    let m = &project.modules[module];
+    let file = &files[m.file];
+    if !GRADIENTS.iter().any(|word| file.whole().contains(word)) {
+        return all;
+    }
+    for (func, f) in m.ir.funcs.iter_enumerated() {
+        let text = file.slice(f.span);
+        if f.kind == FuncKind::ClassBody || !GRADIENTS.iter().any(|word| text.contains(word)) {
+            continue;
+        }
+        let view = View::new(project, rules, files, FuncRef { module, func });
+        let before = all.len();
+        of_function(&view, &mut all);
+        if all.len() == before {
+            all.extend(otherwise(&view));
+        }
+    }
+    all
 }
 
 fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {

@@ -33,7 +33,7 @@ use value::{AxisNames, Note, Val};
 pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
     let library = Library::new(rules);
     let modules: Vec<ModuleId> =
-        project.modules.ids().filter(|m| library.is_used(&files[project.file(*m)].text)).collect();
+        project.modules.ids().filter(|m| library.is_used(files[project.file(*m)].whole())).collect();
     if modules.is_empty() {
         return Vec::new();
     }
@@ -87,7 +87,7 @@ impl Library {
     }
 
     fn facts(&self, project: &Project, files: &Files) -> Facts {
-        let texts = || project.modules.ids().map(|m| &files[project.file(m)].text);
+        let texts = || project.modules.ids().map(|m| files[project.file(m)].whole());
         let says = |names: &[Name]| texts().any(|t| names.iter().any(|n| t.contains(n.as_str())));
         Facts {
             // The variable of the environment that turns it on has the name of the function.
@@ -208,10 +208,10 @@ fn exports(run: &mut Run<'_>, module: ModuleId) {
 
 /// Axes that no spec uses, of meshes that go nowhere else.
 fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
-    let own = &run.project.modules[module].name;
+    let own = run.project.name(module);
     let last = own.rsplit('.').next().unwrap_or(own);
     let others = run.project.modules.ids().filter(|m| *m != module);
-    let imported = others.into_iter().any(|m| files[run.project.file(m)].text.contains(last));
+    let imported = others.into_iter().any(|m| files[run.project.file(m)].whole().contains(last));
     if imported || run.cut {
         return;
     }

@@ -1,0 +1,501 @@
+//! The thread that checks. In: notifications and requests in order. Out: diagnostics after each change, answers. Never: the life cycle of the
+//! connection, which `server.rs` keeps while this thread is busy. Next: `workspace.rs`, `answers.rs`.
+
+use super::answers::{self, Answer};
+use super::capabilities::Client;
+use super::outbox::{Outbox, Refusal};
+use super::text::changed;
+use super::workspace::{Options, Unusable, Workspace};
+use super::{publish, uri};
+use crate::config::project_root;
+use crate::source::FileId;
+use lsp_server::{ErrorCode, Notification, Request};
+use lsp_types::{
+    DidChangeTextDocumentParams, DidChangeWatchedFilesParams, DidChangeWorkspaceFoldersParams,
+    DidCloseTextDocumentParams, DidOpenTextDocumentParams, FileChangeType, InitializeParams, PublishDiagnosticsParams,
+    Uri,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+/// Something to do.
+pub enum Job {
+    Request(Request),
+    Notification(Notification),
+}
+
+/// How long to wait for another change, as a part of the time that a check takes, and the longest wait.
+const WAIT_PART: u32 = 5;
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
+
+/// An open document.
+struct Open {
+    uri: Uri,
+    version: i32,
+}
+
+/// All workspaces and open documents.
+pub struct Documents {
+    folders: Vec<PathBuf>,
+    workspaces: Vec<Workspace>,
+    open: BTreeMap<PathBuf, Open>,
+    texts: BTreeMap<PathBuf, String>,
+    options: Options,
+    stop: Arc<AtomicBool>,
+}
+
+impl Documents {
+    pub fn options_hints(&self) -> bool {
+        self.options.hints
+    }
+
+    /// The workspace of a file: the innermost folder that holds it.
+    pub fn find(&mut self, path: &Path) -> Option<(&mut Workspace, FileId)> {
+        let inside = self.workspaces.iter_mut().filter_map(|w| w.file(path).map(|file| (w, file)));
+        inside.max_by_key(|(w, _)| path.starts_with(&w.root).then(|| w.root.as_os_str().len()))
+    }
+}
+
+/// The state of the thread.
+pub struct Worker {
+    client: Client,
+    outbox: Arc<Outbox>,
+    documents: Documents,
+    pool: Option<rayon::ThreadPool>,
+    waiting: VecDeque<Request>,
+    /// Documents that changed since the last diagnostics.
+    touched: BTreeSet<PathBuf>,
+    published: BTreeMap<Uri, Vec<lsp_types::Diagnostic>>,
+    took: Duration,
+    loaded: bool,
+}
+
+impl Worker {
+    pub fn new(client: Client, params: &InitializeParams, outbox: Arc<Outbox>, stop: Arc<AtomicBool>) -> Worker {
+        let pool = rayon::ThreadPoolBuilder::new().stack_size(64 << 20).build().ok();
+        let documents = Documents {
+            folders: folders(params),
+            workspaces: Vec::new(),
+            open: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            options: params.initialization_options.as_ref().map_or_else(Options::default, options),
+            stop,
+        };
+        let (waiting, touched, published) = (VecDeque::new(), BTreeSet::new(), BTreeMap::new());
+        Worker { client, outbox, documents, pool, waiting, touched, published, took: Duration::ZERO, loaded: false }
+    }
+
+    /// Works until the other side is gone.
+    pub fn run(mut self, jobs: &Receiver<Job>) {
+        self.load();
+        loop {
+            let idle = !self.is_dirty() && self.waiting.is_empty();
+            if idle {
+                self.prepare(jobs);
+                match jobs.recv() {
+                    Ok(job) => self.take(job),
+                    Err(_) => return,
+                }
+            }
+            if self.drain(jobs) {
+                return;
+            }
+            self.documents.stop.store(false, Ordering::Relaxed);
+            // A change that came in before the flag was cleared is taken now; a later one sets it again.
+            if self.drain(jobs) {
+                return;
+            }
+            if self.is_dirty() {
+                self.check();
+            }
+            self.answer();
+        }
+    }
+
+    /// Takes what has come in, and what comes in shortly after a change; whether the other side is gone.
+    fn drain(&mut self, jobs: &Receiver<Job>) -> bool {
+        let wait = (self.took / WAIT_PART).min(LONGEST_WAIT);
+        let until = Instant::now() + wait;
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => self.take(job),
+                Err(TryRecvError::Disconnected) => return true,
+                Err(TryRecvError::Empty) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if self.touched.is_empty() || !self.waiting.is_empty() || left.is_zero() {
+                        return false;
+                    }
+                    match jobs.recv_timeout(left) {
+                        Ok(job) => self.take(job),
+                        Err(RecvTimeoutError::Timeout) => return false,
+                        Err(RecvTimeoutError::Disconnected) => return true,
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        match job {
+            Job::Request(request) if answers::is_offered(&request.method) => self.waiting.push_back(request),
+            Job::Request(request) => self.outbox.answer(&request.id, Err(super::server::unknown(&request.method))),
+            Job::Notification(note) => {
+                let method = note.method.clone();
+                if catch_unwind(AssertUnwindSafe(|| self.notification(note))).is_err() {
+                    self.outbox.log(&format!("spmd-check failed on `{method}`; it loads everything again"));
+                    self.load();
+                }
+            }
+        }
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.documents.workspaces.iter().any(|w| w.dirty) || !self.touched.is_empty()
+    }
+
+    /// The parameters of a notification; what does not fit is told and left out.
+    fn read<T: DeserializeOwned>(&self, note: Notification) -> Option<T> {
+        match serde_json::from_value(note.params) {
+            Ok(params) => Some(params),
+            Err(error) => {
+                self.outbox.log(&format!("`{}` is not understood: {error}", note.method));
+                None
+            }
+        }
+    }
+
+    fn notification(&mut self, note: Notification) {
+        match note.method.as_str() {
+            "textDocument/didOpen" => {
+                if let Some(params) = self.read::<DidOpenTextDocumentParams>(note) {
+                    let document = params.text_document;
+                    self.opened(document.uri, document.version, document.text);
+                }
+            }
+            "textDocument/didChange" => {
+                if let Some(params) = self.read(note) {
+                    self.changed(params);
+                }
+            }
+            "textDocument/didClose" => {
+                if let Some(params) = self.read::<DidCloseTextDocumentParams>(note) {
+                    self.closed(&params.text_document.uri);
+                }
+            }
+            "workspace/didChangeWatchedFiles" => {
+                if let Some(params) = self.read(note) {
+                    self.files_changed(params);
+                }
+            }
+            "workspace/didChangeConfiguration" => {
+                let settings = note.params.get("settings").cloned().unwrap_or(Value::Null);
+                let own = settings.get("spmd-check").or_else(|| settings.get("spmdCheck")).unwrap_or(&settings);
+                if own.is_object() {
+                    self.documents.options = options(own);
+                }
+                self.load();
+            }
+            "workspace/didChangeWorkspaceFolders" => {
+                if let Some(params) = self.read::<DidChangeWorkspaceFoldersParams>(note) {
+                    let gone: Vec<PathBuf> = params.event.removed.iter().filter_map(|f| uri::path(&f.uri)).collect();
+                    self.documents.folders.retain(|folder| !gone.contains(folder));
+                    self.documents.folders.extend(params.event.added.iter().filter_map(|f| uri::path(&f.uri)));
+                    self.load();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, uri: Uri, version: i32, text: String) {
+        let Some(path) = uri::path(&uri) else { return };
+        self.documents.open.insert(path.clone(), Open { uri, version });
+        self.documents.texts.insert(path.clone(), text.clone());
+        self.touched.insert(path.clone());
+        self.give(&path, text);
+    }
+
+    /// Gives the workspaces a text; a file that none has is added to the one that takes it, or makes one.
+    fn give(&mut self, path: &Path, text: String) {
+        let mut known = false;
+        for workspace in &mut self.documents.workspaces {
+            if let Some(file) = workspace.file(path) {
+                let work = || workspace.edit(file, text.clone());
+                inside(self.pool.as_ref(), work);
+                known = true;
+            }
+        }
+        if known || path.extension().is_none_or(|extension| extension != "py") {
+            return;
+        }
+        let at = self.documents.workspaces.iter().position(|w| w.takes(path));
+        let root = match at {
+            Some(at) => self.documents.workspaces[at].root.clone(),
+            None if self.documents.folders.iter().any(|folder| path.starts_with(folder)) => return,
+            None => match project_root(path).or_else(|| path.parent().map(Path::to_owned)) {
+                Some(root) => root,
+                None => return,
+            },
+        };
+        let loaded = self.load_one(&root);
+        match (at, loaded) {
+            (Some(at), Some(workspace)) => self.documents.workspaces[at] = workspace,
+            (None, Some(workspace)) => self.documents.workspaces.push(workspace),
+            (_, None) => {}
+        }
+    }
+
+    fn changed(&mut self, params: DidChangeTextDocumentParams) {
+        let Some(path) = uri::path(&params.text_document.uri) else { return };
+        let (Some(open), Some(text)) = (self.documents.open.get_mut(&path), self.documents.texts.get_mut(&path)) else {
+            self.outbox.log("a document changed that is not open");
+            return;
+        };
+        open.version = params.text_document.version;
+        for change in &params.content_changes {
+            *text = changed(text, change, self.client.encoding);
+        }
+        let text = text.clone();
+        self.touched.insert(path.clone());
+        self.give(&path, text);
+    }
+
+    fn closed(&mut self, uri: &Uri) {
+        let Some(path) = uri::path(uri) else { return };
+        self.documents.open.remove(&path);
+        self.documents.texts.remove(&path);
+        // What counts is the file again.
+        match std::fs::read(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
+            Some(text) => self.give(&path, text),
+            None => self.load(),
+        }
+        self.touched.insert(path);
+    }
+
+    fn files_changed(&mut self, params: DidChangeWatchedFilesParams) {
+        let mut again = false;
+        for event in params.changes {
+            let Some(path) = uri::path(&event.uri) else { continue };
+            let python = path.extension().is_some_and(|extension| extension == "py");
+            let known = self.documents.find(&path).is_some();
+            match (python, self.documents.open.contains_key(&path), known) {
+                (true, true, true) => {}
+                (true, false, true) if event.typ != FileChangeType::DELETED => {
+                    match std::fs::read(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
+                        Some(text) => self.give(&path, text),
+                        None => again = true,
+                    }
+                }
+                _ => again = true,
+            }
+        }
+        if again {
+            self.load();
+        }
+    }
+
+    /// Reads all folders.
+    fn load(&mut self) {
+        let first = !self.loaded && self.client.progress;
+        let token = "spmd-check/load";
+        if first {
+            self.outbox.ask("window/workDoneProgress/create", json!({ "token": token }));
+            let begin = json!({ "kind": "begin", "title": "spmd-check", "message": "reading the project", "cancellable": false });
+            self.outbox.notify("$/progress", json!({ "token": token, "value": begin }));
+        }
+        let mut roots = self.documents.folders.clone();
+        let extra = self.documents.workspaces.iter().map(|w| w.root.clone()).filter(|root| {
+            let held = self.documents.folders.iter().any(|folder| root.starts_with(folder));
+            !held && self.documents.open.keys().any(|path| path.starts_with(root))
+        });
+        roots.extend(extra);
+        roots.dedup();
+        self.documents.workspaces = roots.iter().filter_map(|root| self.load_one(root)).collect();
+        self.touched.extend(self.documents.open.keys().cloned());
+        if !self.loaded {
+            self.loaded = true;
+            if !self.documents.workspaces.is_empty() {
+                self.check();
+            }
+        }
+        if first {
+            let end = json!({ "kind": "end", "message": "ready" });
+            self.outbox.notify("$/progress", json!({ "token": token, "value": end }));
+        }
+    }
+
+    fn load_one(&mut self, root: &Path) -> Option<Workspace> {
+        let (options, texts, stop) = (&self.documents.options, &self.documents.texts, &self.documents.stop);
+        match inside(self.pool.as_ref(), || Workspace::load(root, options, texts, stop)) {
+            Ok(workspace) => Some(workspace),
+            Err(Unusable::Words(words)) => {
+                self.outbox.show_error(&words);
+                None
+            }
+            Err(Unusable::Diagnostics(found)) => {
+                for (uri, list) in publish::of_config(&found, root, self.client.encoding) {
+                    self.publish(uri, None, list, false);
+                }
+                self.outbox.show_error("the configuration of spmd-check has mistakes: nothing is checked");
+                None
+            }
+        }
+    }
+
+    /// Checks what changed and publishes what is found.
+    fn check(&mut self) {
+        let started = Instant::now();
+        let pool = self.pool.as_ref();
+        for workspace in self.documents.workspaces.iter_mut().filter(|w| w.dirty) {
+            match catch_unwind(AssertUnwindSafe(|| inside(pool, || workspace.check()))) {
+                Ok(true) => {}
+                // Stopped by a change that is on its way.
+                Ok(false) => return,
+                Err(_) => {
+                    workspace.dirty = false;
+                    self.outbox.log("spmd-check failed; this is a bug in it, not in the program");
+                }
+            }
+        }
+        self.took = started.elapsed();
+        self.publish_all();
+        if self.client.refreshes_hints && self.touched.len() > 1 {
+            self.outbox.ask("workspace/inlayHint/refresh", Value::Null);
+        }
+        self.touched.clear();
+    }
+
+    fn publish_all(&mut self) {
+        let (encoding, related) = (self.client.encoding, self.client.related);
+        let mut all: BTreeMap<Uri, Vec<lsp_types::Diagnostic>> = BTreeMap::new();
+        for workspace in &self.documents.workspaces {
+            let files: BTreeSet<FileId> = workspace.found.iter().map(|found| found.place.file).collect();
+            for file in files {
+                // A file of two folders is told of once, by the innermost.
+                let Some(path) = workspace.path(file) else { continue };
+                let inner = self.documents.workspaces.iter().any(|other| {
+                    other.root.starts_with(&workspace.root)
+                        && other.root != workspace.root
+                        && other.file(path).is_some()
+                });
+                let uri = self.documents.open.get(path).map(|open| open.uri.clone()).or_else(|| uri::of(path));
+                if let (Some(uri), false) = (uri, inner) {
+                    all.entry(uri).or_default().extend(publish::of_file(workspace, file, encoding, related));
+                }
+            }
+        }
+        let touched: Vec<(Uri, i32)> = self
+            .touched
+            .iter()
+            .filter_map(|path| self.documents.open.get(path))
+            .map(|open| (open.uri.clone(), open.version))
+            .collect();
+        // What is being edited first.
+        for (uri, version) in &touched {
+            let list = all.get(uri).cloned().unwrap_or_default();
+            self.publish(uri.clone(), Some(*version), list, true);
+        }
+        let before: Vec<Uri> = self.published.keys().cloned().collect();
+        for uri in before.into_iter().chain(all.keys().cloned()).collect::<BTreeSet<Uri>>() {
+            let list = all.remove(&uri).unwrap_or_default();
+            self.publish(uri, None, list, false);
+        }
+    }
+
+    /// Publishes the diagnostics of a file if they are other ones than before, or in any case.
+    fn publish(&mut self, uri: Uri, version: Option<i32>, diagnostics: Vec<lsp_types::Diagnostic>, always: bool) {
+        let before = self.published.get(&uri);
+        if !always && before.map_or(diagnostics.is_empty(), |before| *before == diagnostics) {
+            return;
+        }
+        let open = uri::path(&uri).and_then(|path| self.documents.open.get(&path));
+        let version = version.or(open.map(|open| open.version));
+        match diagnostics.is_empty() {
+            true => drop(self.published.remove(&uri)),
+            false => drop(self.published.insert(uri.clone(), diagnostics.clone())),
+        }
+        self.outbox.notify("textDocument/publishDiagnostics", PublishDiagnosticsParams { uri, diagnostics, version });
+    }
+
+    /// Answers what waits, as far as no further change comes in.
+    fn answer(&mut self) {
+        while let Some(request) = self.waiting.pop_front() {
+            if !self.outbox.waits(&request.id) {
+                continue;
+            }
+            if self.documents.workspaces.iter().any(|w| w.dirty) {
+                self.waiting.push_front(request);
+                return;
+            }
+            let (pool, client, documents) = (self.pool.as_ref(), &self.client, &mut self.documents);
+            let work = || inside(pool, || answers::answer(documents, client, &request));
+            match catch_unwind(AssertUnwindSafe(work)) {
+                Ok(Answer::Done(result)) => self.outbox.answer(&request.id, result),
+                Ok(Answer::Again) => {
+                    self.waiting.push_front(request);
+                    return;
+                }
+                Err(_) => {
+                    let why = Refusal(ErrorCode::InternalError, "this is a bug in spmd-check".to_string());
+                    self.outbox.answer(&request.id, Err(why));
+                }
+            }
+        }
+    }
+
+    /// Finds the types of open documents while nothing else is to do, so that they are there when somebody asks.
+    fn prepare(&mut self, jobs: &Receiver<Job>) {
+        let paths: Vec<PathBuf> = self.documents.open.keys().cloned().collect();
+        for path in paths {
+            if let Ok(job) = jobs.try_recv() {
+                self.take(job);
+                return;
+            }
+            let pool = self.pool.as_ref();
+            if let Some((workspace, file)) = self.documents.find(&path)
+                && !workspace.has_types(file)
+            {
+                let work = || inside(pool, || workspace.types(file).is_some());
+                if !matches!(catch_unwind(AssertUnwindSafe(work)), Ok(true)) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Runs something on the threads that have room for deep recursion.
+fn inside<T: Send>(pool: Option<&rayon::ThreadPool>, work: impl FnOnce() -> T + Send) -> T {
+    match pool {
+        Some(pool) => pool.install(work),
+        None => work(),
+    }
+}
+
+#[allow(deprecated)]
+fn folders(params: &InitializeParams) -> Vec<PathBuf> {
+    let given = params.workspace_folders.iter().flatten().filter_map(|folder| uri::path(&folder.uri));
+    let mut out: Vec<PathBuf> = given.collect();
+    if out.is_empty() {
+        out.extend(params.root_uri.as_ref().and_then(uri::path));
+    }
+    if out.is_empty() {
+        out.extend(params.root_path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from));
+    }
+    out
+}
+
+fn options(settings: &Value) -> Options {
+    let default = Options::default();
+    Options {
+        config: settings.get("config").and_then(Value::as_str).filter(|path| !path.is_empty()).map(PathBuf::from),
+        hints: settings.get("inlayHints").and_then(Value::as_bool).unwrap_or(default.hints),
+    }
+}
