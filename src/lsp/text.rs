@@ -40,11 +40,6 @@ impl<'a> Text<'a> {
         self.text.get(span.start as usize..span.end as usize).unwrap_or("").trim_end_matches(['\n', '\r'])
     }
 
-    pub fn end(&self) -> Position {
-        let last = u32::try_from(self.lines.count().saturating_sub(1)).unwrap_or(u32::MAX);
-        Position { line: last, character: self.units(self.line(last)) }
-    }
-
     fn units(&self, text: &str) -> u32 {
         u32::try_from(text.chars().map(|c| self.encoding.units(c)).sum::<usize>()).unwrap_or(u32::MAX)
     }
@@ -74,14 +69,6 @@ impl<'a> Text<'a> {
             return self.text.len();
         }
         self.lines.range(position.line, self.text).start as usize + self.byte_in_line(position)
-    }
-
-    pub fn position_of(&self, offset: usize) -> Position {
-        let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-        let line = self.lines.line(offset);
-        let start = self.lines.range(line, self.text).start as usize;
-        let end = (offset as usize).min(start + self.line(line).len());
-        Position { line, character: self.units(self.text.get(start..end).unwrap_or("")) }
     }
 
     /// A span of a file of the session, whose lines and columns are those of this text.

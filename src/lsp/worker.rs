@@ -97,8 +97,7 @@ impl Worker {
         self.load();
         loop {
             let idle = !self.is_dirty() && self.waiting.is_empty();
-            if idle {
-                self.prepare(jobs);
+            if idle && !self.prepare(jobs) {
                 match jobs.recv() {
                     Ok(job) => self.take(job),
                     Err(_) => return,
@@ -451,12 +450,13 @@ impl Worker {
     }
 
     /// Finds the types of open documents while nothing else is to do, so that they are there when somebody asks.
-    fn prepare(&mut self, jobs: &Receiver<Job>) {
+    /// Whether something came in meanwhile.
+    fn prepare(&mut self, jobs: &Receiver<Job>) -> bool {
         let paths: Vec<PathBuf> = self.documents.open.keys().cloned().collect();
         for path in paths {
             if let Ok(job) = jobs.try_recv() {
                 self.take(job);
-                return;
+                return true;
             }
             let pool = self.pool.as_ref();
             if let Some((workspace, file)) = self.documents.find(&path)
@@ -464,10 +464,11 @@ impl Worker {
             {
                 let work = || inside(pool, || workspace.types(file).is_some());
                 if !matches!(catch_unwind(AssertUnwindSafe(work)), Ok(true)) {
-                    return;
+                    return false;
                 }
             }
         }
+        false
     }
 }
 
