@@ -7,7 +7,7 @@ use super::{Want, diagnostics_of, settings, shown_root};
 use crate::config::Config;
 use crate::infer::memo::{Memo, Stopped};
 use crate::infer::{Output, Settings, infer_kept, types_in};
-use crate::ir::{FileIr, FuncKind};
+use crate::ir::{Class, FileIr, Func, FuncKind};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, blocks, number};
@@ -18,6 +18,10 @@ use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Longer than this nobody is made to wait for a first look.
+const LONG: Duration = Duration::from_millis(25);
 
 /// A project in memory.
 pub struct Session {
@@ -130,8 +134,12 @@ impl Session {
         let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         self.changed.extend(blocks(offset(head), offset(longest - tail)).map(|block| Read::Block(id.0, block)));
         for (number, word) in self.files.said() {
-            if before.contains(&word) != after.contains(&word) {
+            let (times, now) = (before.matches(&word).count(), after.matches(&word).count());
+            if times != now {
                 self.changed.push(Read::Says(number));
+            }
+            if (times == 0) != (now == 0) {
+                self.changed.push(Read::SaysIn(id.0, number));
             }
         }
     }
@@ -139,11 +147,11 @@ impl Session {
     /// Notes which functions and classes of a module changed, and which names functions have.
     fn note_functions(&mut self, module: ModuleId, old: &FileIr, new: &FileIr) {
         let ids = if old.funcs.len() > new.funcs.len() { old.funcs.ids() } else { new.funcs.ids() };
-        for func in ids.filter(|id| old.funcs.get(*id) != new.funcs.get(*id)) {
+        for func in ids.filter(|id| !same_function(old.funcs.get(*id), new.funcs.get(*id))) {
             self.changed.push(Read::Func(module.0, func.0));
         }
         let ids = if old.classes.len() > new.classes.len() { old.classes.ids() } else { new.classes.ids() };
-        for class in ids.filter(|id| old.classes.get(*id) != new.classes.get(*id)) {
+        for class in ids.filter(|id| !same_class(old.classes.get(*id), new.classes.get(*id))) {
             self.changed.push(Read::Class(module.0, class.0));
         }
         let by_name = |ir: &FileIr| {
@@ -182,13 +190,32 @@ impl Session {
         Some(diagnostics_of(&self.project, &self.files, &self.problems, &output))
     }
 
+    /// A first look at files that are edited, where a whole check will take long: functions outside them are not executed again, so
+    /// that what these say may be of an earlier version. Nothing where the check itself is as fast, or if it was stopped.
+    pub fn glance(&mut self, files: &[FileId]) -> Option<Vec<Diagnostic>> {
+        let modules: Vec<ModuleId> = files.iter().filter_map(|file| self.project.module_of(*file)).collect();
+        self.let_go();
+        if self.found.awaited(&modules) < LONG {
+            return None;
+        }
+        self.found.hurry(Some(modules));
+        let found = self.check();
+        self.found.hurry(None);
+        found
+    }
+
+    /// Lets go of results about what changed.
+    fn let_go(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        self.found.forget(&changed);
+        self.typed.forget(&changed);
+    }
+
     fn infer(&mut self) -> Option<Output> {
         if self.stop.load(Ordering::Relaxed) {
             return None;
         }
-        let changed = std::mem::take(&mut self.changed);
-        self.found.forget(&changed);
-        self.typed.forget(&changed);
+        self.let_go();
         self.settings = settings(&self.config, Want::Findings);
         let (project, rules, files, memo) = (&self.project, &*self.rules, &self.files, &self.found);
         let settings = &mut self.settings;
@@ -202,6 +229,23 @@ impl Session {
         let reach = self.found.reaching(module);
         let (project, rules, files) = (&self.project, &*self.rules, &self.files);
         unless_stopped(|| types_in(project, rules, files, &self.settings, &self.typed, (module, &reach)))
+    }
+}
+
+/// Whether two versions of a function are the same. Where a module or a class ends depends on its last function, whose text is noted.
+fn same_function(a: Option<&Func>, b: Option<&Func>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) if a.kind == b.kind && matches!(a.kind, FuncKind::Module | FuncKind::ClassBody) => {
+            a.span.start == b.span.start && *a == Func { span: a.span, ..b.clone() }
+        }
+        (a, b) => a == b,
+    }
+}
+
+fn same_class(a: Option<&Class>, b: Option<&Class>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.span.start == b.span.start && *a == Class { span: a.span, ..b.clone() },
+        (a, b) => a.is_none() && b.is_none(),
     }
 }
 

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +23,7 @@ pub enum Task {
     Body(ModuleId),
     Called(ModuleId),
     Derived(ClassRef),
+    RuledIn(ModuleId),
     Ruled(FuncRef),
     Built(ClassRef),
     Root(FuncRef),
@@ -30,6 +32,7 @@ pub enum Task {
     Classes(ModuleId),
     Against(ModuleId),
     Arities(ModuleId),
+    Annotates(ModuleId),
 }
 
 type Result_ = Arc<dyn Any + Send + Sync>;
@@ -38,12 +41,22 @@ struct Slot {
     reads: Box<[Read]>,
     value: Result_,
     stale: bool,
+    took: Duration,
 }
 
 /// What is put together from parts.
 struct Whole {
     parts: Vec<Result_>,
     value: Result_,
+}
+
+/// The module of the function that a task executes.
+fn executed(task: Task) -> Option<ModuleId> {
+    match task {
+        Task::Root(at) => Some(at.module),
+        Task::Built(at) => Some(at.module),
+        _ => None,
+    }
 }
 
 /// Everything that is kept.
@@ -54,6 +67,8 @@ pub struct Memo {
     /// What turned out to have changed while results were found again.
     moved: Mutex<Vec<Read>>,
     stopped: Arc<AtomicBool>,
+    /// Modules of which functions are executed again; of others what is known of them stands, be it of an earlier version.
+    hurry: Mutex<Option<Vec<ModuleId>>>,
 }
 
 /// Why a run ends early: its result is not wanted any more.
@@ -122,7 +137,23 @@ impl Memo {
         if self.stopped.load(Ordering::Relaxed) {
             std::panic::resume_unwind(Box::new(Stopped));
         }
-        open(&self.slots).get(&task).filter(|slot| !slot.stale).map(|slot| slot.value.clone())
+        let slots = open(&self.slots);
+        let slot = slots.get(&task)?;
+        let serves = !slot.stale
+            || executed(task).is_some_and(|m| open(&self.hurry).as_ref().is_some_and(|own| !own.contains(&m)));
+        serves.then(|| slot.value.clone())
+    }
+
+    /// For a first look: functions outside these modules are not executed again.
+    pub fn hurry(&self, modules: Option<Vec<ModuleId>>) {
+        *open(&self.hurry) = modules;
+    }
+
+    /// How long it took to execute what has to be executed again outside these modules.
+    pub fn awaited(&self, modules: &[ModuleId]) -> Duration {
+        let slots = open(&self.slots);
+        let outside = |task: &Task| executed(*task).is_some_and(|module| !modules.contains(&module));
+        slots.iter().filter(|(task, slot)| slot.stale && outside(task)).map(|(_, slot)| slot.took).sum()
     }
 }
 
@@ -136,9 +167,11 @@ pub fn kept<T: Any + Send + Sync>(memo: Option<&Memo>, task: Task, run: impl FnO
     if let Some(value) = memo.known(task) {
         return cast(value);
     }
+    let started = Instant::now();
     let (value, reads) = watch(run);
     let value = Arc::new(value);
-    open(&memo.slots).insert(task, Slot { reads, value: value.clone(), stale: false });
+    let took = started.elapsed();
+    open(&memo.slots).insert(task, Slot { reads, value: value.clone(), stale: false, took });
     value
 }
 
@@ -152,10 +185,12 @@ pub fn kept_equal<T: Any + Send + Sync + PartialEq>(
     if let Some(value) = memo.known(task) {
         return cast(value);
     }
+    let started = Instant::now();
     let (value, reads) = watch(run);
+    let took = started.elapsed();
     let before = open(&memo.slots).get(&task).map(|slot| cast::<T>(slot.value.clone()));
     let value = before.filter(|before| **before == value).unwrap_or_else(|| Arc::new(value));
-    open(&memo.slots).insert(task, Slot { reads, value: value.clone(), stale: false });
+    open(&memo.slots).insert(task, Slot { reads, value: value.clone(), stale: false, took });
     value
 }
 

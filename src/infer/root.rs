@@ -7,7 +7,7 @@ use super::contract::contract_conditions;
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
-use super::memo::{Memo, Task, combined, kept};
+use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::output::{Exit, Output};
 use super::relevance::Relevance;
 use super::settings::Settings;
@@ -83,7 +83,7 @@ pub fn infer_kept(
     for finding in practices.findings(&out.findings) {
         out.report(finding);
     }
-    for finding in super::sharding::sharding(project, rules, files) {
+    for finding in super::sharding::sharding(project, rules, files, memo) {
         out.report(finding);
     }
     out
@@ -139,24 +139,10 @@ pub fn wrapper_cases(
 
 /// Functions of the project that a rule types by their names, and whose own source says something else.
 fn ruled(run: &Run<'_>) -> Vec<Finding> {
-    let mut found: Vec<(FuncRef, Arc<CollectiveRule>)> = Vec::new();
-    for (module, m) in run.project.modules.iter_enumerated() {
-        let file = &run.files[m.file];
-        if !file.whole().contains(".apply(") {
-            continue;
-        }
-        for (func, f) in m.ir.funcs.iter_enumerated() {
-            let at = FuncRef { module, func };
-            if f.kind == FuncKind::Function
-                && f.class.is_none()
-                && file.slice(f.span).contains(".apply(")
-                && let Some(Entry::Collective(rule)) = run.rules.get(&run.project.qualified(at))
-                && f.params.iter().any(|p| p.name == rule.args.params[rule.input].name)
-            {
-                found.push((at, rule.clone()));
-            }
-        }
-    }
+    let modules: Vec<ModuleId> = run.project.modules.ids().collect();
+    let parts: Vec<Arc<Vec<(FuncRef, Arc<CollectiveRule>)>>> =
+        modules.par_iter().map(|m| kept(run.memo, Task::RuledIn(*m), || ruled_in(run, *m))).collect();
+    let found: Vec<&(FuncRef, Arc<CollectiveRule>)> = parts.iter().flat_map(|part| part.iter()).collect();
     let compared = found.par_iter().with_max_len(1).map(|(at, rule)| {
         kept(run.memo, Task::Ruled(*at), || {
             let tensor = &rule.args.params[rule.input].name;
@@ -168,6 +154,28 @@ fn ruled(run: &Run<'_>) -> Vec<Finding> {
         })
     });
     compared.collect::<Vec<_>>().into_iter().filter_map(super::memo::taken).collect()
+}
+
+/// The functions of a module that apply something and that a rule types.
+fn ruled_in(run: &Run<'_>, module: ModuleId) -> Vec<(FuncRef, Arc<CollectiveRule>)> {
+    let mut found = Vec::new();
+    let m = &run.project.modules[module];
+    let file = &run.files[m.file];
+    if !file.whole().contains(".apply(") {
+        return found;
+    }
+    for (func, f) in m.ir.funcs.iter_enumerated() {
+        let at = FuncRef { module, func };
+        if f.kind == FuncKind::Function
+            && f.class.is_none()
+            && file.slice(f.span).contains(".apply(")
+            && let Some(Entry::Collective(rule)) = run.rules.get(&run.project.qualified(at))
+            && f.params.iter().any(|p| p.name == rule.args.params[rule.input].name)
+        {
+            found.push((at, rule.clone()));
+        }
+    }
+    found
 }
 
 /// Derives every autograd function of these modules.
@@ -360,7 +368,7 @@ fn functions(
 ) -> (Vec<FuncRef>, Vec<FuncRef>) {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let names_of = |module: &ModuleId| {
-        kept(memo, Task::Called(*module), || {
+        kept_equal(memo, Task::Called(*module), || {
             let mut names = FxHashSet::default();
             for func in project.modules[*module].ir.funcs.iter() {
                 called_names(&func.body, func, &mut names);
@@ -369,7 +377,10 @@ fn functions(
         })
     };
     let parts: Vec<Arc<FxHashSet<Name>>> = modules.par_iter().map(names_of).collect();
-    let called: FxHashSet<&str> = parts.iter().flat_map(|part| part.iter().map(Name::as_str)).collect();
+    let union = |parts: Vec<Arc<FxHashSet<Name>>>| -> FxHashSet<Name> {
+        parts.iter().flat_map(|part| part.iter().cloned()).collect()
+    };
+    let called = combined(memo, "called", parts, union, |_, _| Vec::new());
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for (module, m) in project.modules.iter_enumerated() {
         for (func, f) in m.ir.funcs.iter_enumerated() {

@@ -37,7 +37,11 @@ pub fn read(input: &mut impl BufRead) -> Incoming {
             Some((name, value)) if name.ends_with("content-length") => match value.parse::<u64>() {
                 Ok(n) if n <= MAX_BYTES => length = Some(n),
                 _ => {
-                    return Incoming::Rubbish(refusal(Value::Null, ErrorCode::ParseError, "a length that is no number"));
+                    return Incoming::Rubbish(refusal(
+                        Value::Null,
+                        ErrorCode::ParseError,
+                        "a length that is no number",
+                    ));
                 }
             },
             Some((name, _)) if name.starts_with("content-") => {}

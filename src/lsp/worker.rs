@@ -73,6 +73,8 @@ pub struct Worker {
     /// Documents that changed since the last diagnostics.
     touched: BTreeSet<PathBuf>,
     published: BTreeMap<Uri, Vec<lsp_types::Diagnostic>>,
+    /// Versions of which a first look was published.
+    glanced: BTreeMap<Uri, i32>,
     took: Duration,
     loaded: bool,
 }
@@ -89,7 +91,8 @@ impl Worker {
             stop,
         };
         let (waiting, touched, published) = (VecDeque::new(), BTreeSet::new(), BTreeMap::new());
-        Worker { client, outbox, documents, pool, waiting, touched, published, took: Duration::ZERO, loaded: false }
+        let (glanced, took) = (BTreeMap::new(), Duration::ZERO);
+        Worker { client, outbox, documents, pool, waiting, touched, published, glanced, took, loaded: false }
     }
 
     /// Works until the other side is gone.
@@ -351,6 +354,7 @@ impl Worker {
     /// Checks what changed and publishes what is found.
     fn check(&mut self) {
         let started = Instant::now();
+        self.glance();
         let pool = self.pool.as_ref();
         for workspace in self.documents.workspaces.iter_mut().filter(|w| w.dirty) {
             match catch_unwind(AssertUnwindSafe(|| inside(pool, || workspace.check()))) {
@@ -369,6 +373,30 @@ impl Worker {
             self.outbox.ask("workspace/inlayHint/refresh", Value::Null);
         }
         self.touched.clear();
+        self.glanced.clear();
+    }
+
+    /// Publishes what a first look at the edited documents shows, where a check takes long.
+    fn glance(&mut self) {
+        let (pool, encoding, related) = (self.pool.as_ref(), self.client.encoding, self.client.related);
+        let mut shown = Vec::new();
+        for workspace in self.documents.workspaces.iter_mut().filter(|w| w.dirty) {
+            let files: Vec<FileId> = self.touched.iter().filter_map(|path| workspace.file(path)).collect();
+            let work = || inside(pool, || workspace.glance(&files));
+            if !matches!(catch_unwind(AssertUnwindSafe(work)), Ok(true)) {
+                continue;
+            }
+            for path in &self.touched {
+                if let (Some(file), Some(open)) = (workspace.file(path), self.documents.open.get(path)) {
+                    let list = publish::of_file(workspace, file, encoding, related);
+                    shown.push((open.uri.clone(), open.version, list));
+                }
+            }
+        }
+        for (uri, version, list) in shown {
+            self.glanced.insert(uri.clone(), version);
+            self.publish(uri, Some(version), list, true);
+        }
     }
 
     fn publish_all(&mut self) {
@@ -399,7 +427,8 @@ impl Worker {
         // What is being edited first.
         for (uri, version) in &touched {
             let list = all.get(uri).cloned().unwrap_or_default();
-            self.publish(uri.clone(), Some(*version), list, true);
+            let told = self.glanced.get(uri) == Some(version);
+            self.publish(uri.clone(), Some(*version), list, !told);
         }
         let before: Vec<Uri> = self.published.keys().cloned().collect();
         for uri in before.into_iter().chain(all.keys().cloned()).collect::<BTreeSet<Uri>>() {

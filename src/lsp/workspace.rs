@@ -116,9 +116,22 @@ impl Workspace {
         self.types.clear();
     }
 
+    /// A first look at files that are edited; whether there is one.
+    pub fn glance(&mut self, files: &[FileId]) -> bool {
+        let Some(found) = self.session.glance(files) else { return false };
+        self.keep(found);
+        true
+    }
+
     /// Checks; whether that came to an end.
     pub fn check(&mut self) -> bool {
         let Some(found) = self.session.check() else { return false };
+        self.keep(found);
+        self.dirty = false;
+        true
+    }
+
+    fn keep(&mut self, found: Vec<Diagnostic>) {
         let (config, files) = (self.session.config(), self.session.files());
         self.found = found
             .into_iter()
@@ -127,8 +140,6 @@ impl Workspace {
                 Some(Diagnostic { severity, ..found })
             })
             .collect();
-        self.dirty = false;
-        true
     }
 
     /// The types in a file; nothing if that was stopped.

@@ -3,7 +3,7 @@
 
 use super::resolve::{Binding, bindings};
 use crate::ir::{Class, FileIr, Func};
-use crate::source::reads::{Read, note};
+use crate::source::reads::{Read, note, number};
 use crate::source::{FileId, Files, Idx, IndexVec, Name};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -142,6 +142,18 @@ impl Project {
             Some(module) if module.file == file => Some(same),
             _ => self.modules.items.iter_enumerated().find(|(_, m)| m.file == file).map(|(id, _)| id),
         }
+    }
+    /// The methods of a name, in order.
+    pub fn methods_named(&self, name: &Name) -> Vec<(super::ClassRef, crate::ir::FuncId)> {
+        note(|| Read::Named(number(name)));
+        let mut out = Vec::new();
+        for (module, m) in self.modules.items.iter_enumerated() {
+            for (class, c) in m.ir.classes.iter_enumerated() {
+                let own = c.methods.iter().find(|(n, _)| n == name);
+                out.extend(own.map(|(_, func)| (super::ClassRef { module, class }, *func)));
+            }
+        }
+        out
     }
     /// The innermost function of a module that covers a span.
     pub fn func_around(&self, module: ModuleId, span: crate::source::Span) -> Option<super::FuncRef> {

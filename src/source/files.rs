@@ -67,14 +67,26 @@ impl Files {
         file.id = id.0;
         std::mem::replace(&mut self.files[id], file)
     }
+    /// Keeps a word that somebody looks for.
+    fn ask(&self, word: &str) -> u64 {
+        let mut said = self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        said.entry(number(word)).or_insert_with(|| word.to_string());
+        number(word)
+    }
     /// Whether a word occurs in any text.
     pub fn any_says(&self, word: &str) -> bool {
-        note(|| {
-            let mut said = self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            said.entry(number(word)).or_insert_with(|| word.to_string());
-            Read::Says(number(word))
-        });
+        note(|| Read::Says(self.ask(word)));
         self.files.iter().any(|file| file.text.contains(word))
+    }
+    /// How often a word occurs in all texts.
+    pub fn times(&self, word: &str) -> usize {
+        note(|| Read::Says(self.ask(word)));
+        self.files.iter().map(|file| file.text.matches(word).count()).sum()
+    }
+    /// Whether a word occurs in a text.
+    pub fn says(&self, id: FileId, word: &str) -> bool {
+        note(|| Read::SaysIn(id.0, self.ask(word)));
+        self.files[id].text.contains(word)
     }
     /// The words that somebody looked for in all texts, with their numbers.
     pub fn said(&self) -> Vec<(u64, String)> {

@@ -25,8 +25,9 @@ pub enum Read {
     /// A whole text, and a part of it.
     Text(u32),
     Block(u32, u32),
-    /// Whether a word occurs in any text.
+    /// How often a word occurs in all texts, and whether it occurs in one.
     Says(u64),
+    SaysIn(u32, u64),
     /// What a module body leaves under a name.
     Export(u32, u64),
     Relevant(u32, u32),

@@ -193,23 +193,26 @@ fn is_followed<'a>(view: &View<'a>, step: usize) -> bool {
     }
 }
 
+/// Whether a text, in lowercase, names anything that may sum gradients in a way that is not followed.
+pub fn wraps(text: &str) -> bool {
+    WRAPPERS.iter().any(|w| text.contains(w))
+}
+
 /// Whether the project names anything that may sum gradients in a way that is not followed.
 fn names_wrapper(lint: &Lint<'_>) -> bool {
-    lint.project.modules.iter().any(|m| {
-        let text = lint.files[m.file].whole().to_lowercase();
-        WRAPPERS.iter().any(|w| text.contains(w))
-    })
+    lint.sums().wraps
 }
 
 /// What says that ranks of the data axis have their own data: gradients that are divided by its size, else a collective over it of a
 /// project that sums gradients over other axes.
 fn evidence(lint: &Lint<'_>) -> Option<(Place, bool)> {
     let mut reduced = None;
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        let text = lint.files[m.file].whole();
-        if !text.contains("data_parallel") && !text.contains(DATA) {
+    for module in lint.project.modules.ids() {
+        let file = lint.project.file(module);
+        if !lint.files.says(file, "data_parallel") && !lint.files.says(file, DATA) {
             continue;
         }
+        let m = &lint.project.modules[module];
         for (func, f) in m.ir.funcs.iter_enumerated() {
             if f.kind != FuncKind::Function {
                 continue;

@@ -118,6 +118,8 @@ pub struct Lint<'a> {
 struct Sums {
     reads: switch::Reads,
     marks: marks::Marks,
+    /// Something that may sum gradients in a way that is not followed is named.
+    wraps: bool,
 }
 
 /// What is seen in the functions of one module.
@@ -136,14 +138,17 @@ impl<'a> Lint<'a> {
         self.settings.reducers()
     }
 
-    fn reads(&self) -> &switch::Reads {
+    fn sums(&self) -> &Sums {
         note(|| Read::Lint);
-        &self.sums.reads
+        &self.sums
+    }
+
+    fn reads(&self) -> &switch::Reads {
+        &self.sums().reads
     }
 
     fn marks(&self) -> &marks::Marks {
-        note(|| Read::Lint);
-        &self.sums.marks
+        &self.sums().marks
     }
 
     fn constructor(&self, class: ClassRef) -> Option<View<'a>> {
@@ -173,6 +178,7 @@ impl Sums {
         for part in parts {
             out.reads.join(&part.sums.reads);
             out.marks.join(&part.sums.marks);
+            out.wraps |= part.sums.wraps;
         }
         out
     }
@@ -222,6 +228,7 @@ impl<'a> Practices<'a> {
 fn of_functions(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> OfModule {
     let mut out = OfModule::default();
     let text = files[project.file(module)].whole().to_lowercase();
+    out.sums.wraps = data_sum::wraps(&text);
     let asked = |words: &[&str]| words.is_empty() || words.iter().any(|w| text.contains(w));
     let checks: Vec<OfFunction> = OF_FUNCTIONS.iter().filter(|(words, _)| asked(words)).map(|(_, c)| *c).collect();
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {

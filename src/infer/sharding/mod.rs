@@ -17,6 +17,7 @@ mod value;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts as Worlds;
+use super::memo::{Memo, Task, kept};
 use super::practice::view::View;
 use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -30,10 +31,13 @@ use state::{Frame, Mode};
 use value::{AxisNames, Note, Val};
 
 /// Everything found in a project, in the order of its modules.
-pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
+pub fn sharding(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Vec<Finding> {
     let library = Library::new(rules);
-    let modules: Vec<ModuleId> =
-        project.modules.ids().filter(|m| library.is_used(files[project.file(*m)].whole())).collect();
+    let modules: Vec<ModuleId> = project
+        .modules
+        .ids()
+        .filter(|m| *kept(memo, Task::Annotates(*m), || library.is_used(files[project.file(*m)].whole())))
+        .collect();
     if modules.is_empty() {
         return Vec::new();
     }
