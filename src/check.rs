@@ -8,6 +8,7 @@ pub mod verify;
 use crate::config::{Config, FlagValue};
 use crate::diagnostics::{self, SignatureLine, conditions, describe, describe_syntax, suppress};
 use crate::infer::DueKind;
+use crate::infer::finding::Finding;
 use crate::infer::formula::Facts;
 use crate::infer::output::{Reason as Unknown, Site};
 use crate::infer::{Output, Row, Settings, infer};
@@ -105,7 +106,9 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     let project = Project::new(files, irs, &roots);
     let mut settings = settings(config, want);
     let output = infer(&project, rules, files, &mut settings);
-    let report = Report { diagnostics: diagnostics_of(&project, files, &problems, &output), ..Report::default() };
+    let words = |finding: &Finding| describe(files, finding);
+    let report =
+        Report { diagnostics: diagnostics_of(&project, files, &problems, &output, words), ..Report::default() };
     let report = match want {
         Want::Findings => Report { due: due(files, &output), ..report },
         Want::Types => Report {
@@ -129,6 +132,7 @@ fn diagnostics_of(
     files: &Files,
     problems: &[Vec<SyntaxProblem>],
     output: &Output,
+    mut words: impl FnMut(&Finding) -> Diagnostic,
 ) -> Vec<Diagnostic> {
     let ids: Vec<FileId> = files.ids().collect();
     let mut found: Vec<Vec<Diagnostic>> = vec![Vec::new(); ids.len()];
@@ -137,7 +141,7 @@ fn diagnostics_of(
         found.extend(problems.iter().map(|p| describe_syntax(*id, p)));
     }
     for finding in output.findings.iter().filter(|f| finding_is_reported(files, f.place.file)) {
-        let diagnostic = describe(files, finding);
+        let diagnostic = words(finding);
         found[file_index(&ids, diagnostic.place.file)].push(diagnostic);
     }
     for root in &output.failed {

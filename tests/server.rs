@@ -10,7 +10,8 @@ use client::{Client, Folder, position, uri};
 use serde_json::{Value, json};
 use std::path::Path;
 
-const LOST: &str = "import torch.distributed as dist\n\n\ndef f(x):\n    dist.all_reduce(x.contiguous())\n    return x\n";
+const LOST: &str =
+    "import torch.distributed as dist\n\n\ndef f(x):\n    dist.all_reduce(x.contiguous())\n    return x\n";
 const RIGHT: &str = "import torch.distributed as dist\n\n\ndef f(x):\n    dist.all_reduce(x)\n    return x\n";
 
 fn tour() -> Folder {
@@ -105,7 +106,11 @@ fn findings_follow_the_text_that_is_not_saved() {
 #[test]
 fn findings_appear_in_files_that_depend_on_the_change() {
     let folder = Folder::new("across");
-    let helper = |kind: &str| format!("# spmd: mesh dense = dp, tp\n\n\ndef make(x):  # spmd: x: {{tp: V}} -> {{tp: {kind}}}\n    return other(x)\n");
+    let helper = |kind: &str| {
+        format!(
+            "# spmd: mesh dense = dp, tp\n\n\ndef make(x):  # spmd: x: {{tp: V}} -> {{tp: {kind}}}\n    return other(x)\n"
+        )
+    };
     let user = "from helper import make\n\n\ndef use(x):  # spmd: x: {tp: V} -> {tp: R}\n    return make(x)\n";
     let (a, b) = (folder.write("helper.py", &helper("R")), folder.write("user.py", user));
     let mut client = Client::new(&[&folder.0], &["utf-8"]);
@@ -180,9 +185,7 @@ fn actions_repair_suppress_and_annotate() {
     let path = folder.0.join("block.py");
     let mut client = Client::new(&[&folder.0], &["utf-8"]);
     let (text, found) = client.open_file(&path);
-    let asked = |range: &Value| {
-        json!({ "textDocument": { "uri": uri(&path) }, "range": range, "context": { "diagnostics": [] } })
-    };
+    let asked = |range: &Value| json!({ "textDocument": { "uri": uri(&path) }, "range": range, "context": { "diagnostics": [] } });
     let actions = client.request("textDocument/codeAction", asked(&found[0]["range"]))["result"].clone();
     let actions = actions.as_array().expect("a list").clone();
     let named = |start: &str| actions.iter().find(|a| a["title"].as_str().is_some_and(|t| t.starts_with(start)));

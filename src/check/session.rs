@@ -5,6 +5,8 @@
 use super::layout::Layout;
 use super::{Want, diagnostics_of, settings, shown_root};
 use crate::config::Config;
+use crate::diagnostics::{Known, describe_known};
+use crate::infer::finding::Finding;
 use crate::infer::memo::{Memo, Stopped};
 use crate::infer::{Output, Settings, infer_kept, types_in};
 use crate::ir::{Class, FileIr, Func, FuncKind};
@@ -35,6 +37,7 @@ pub struct Session {
     settings: Settings,
     found: Memo,
     typed: Memo,
+    known: Known,
     /// What changed since the last check.
     changed: Vec<Read>,
     stop: Arc<AtomicBool>,
@@ -66,7 +69,8 @@ impl Session {
         project.watched = true;
         let (found, typed) = (Memo::new(stop.clone()), Memo::new(stop.clone()));
         let settings = Settings::default();
-        Session { config, rules, files, layouts, problems, project, settings, found, typed, changed: Vec::new(), stop }
+        let (known, changed) = (Known::default(), Vec::new());
+        Session { config, rules, files, layouts, problems, project, settings, found, typed, known, changed, stop }
     }
 
     pub fn config(&self) -> &Config {
@@ -187,7 +191,10 @@ impl Session {
     /// All findings, levels not applied; nothing if the check was stopped.
     pub fn check(&mut self) -> Option<Vec<Diagnostic>> {
         let output = self.infer()?;
-        Some(diagnostics_of(&self.project, &self.files, &self.problems, &output))
+        let (files, known) = (&self.files, &mut self.known);
+        known.turn();
+        let words = |finding: &Finding| describe_known(files, finding, known);
+        Some(diagnostics_of(&self.project, files, &self.problems, &output, words))
     }
 
     /// A first look at files that are edited, where a whole check will take long: functions outside them are not executed again, so

@@ -10,8 +10,8 @@ mod words;
 pub use codes::{CODES, Code, find, page};
 pub use signature::SignatureLine;
 pub use suppress::suppress;
-pub use when::{conditions, conditions_of};
-pub use words::{chain, describe, describe_syntax, reason};
+pub use when::{Known, conditions, conditions_of};
+pub use words::{chain, describe, describe_known, describe_syntax, reason};
 
 use crate::source::{Diagnostic, FileId, Place, Span};
 

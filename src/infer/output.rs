@@ -9,6 +9,7 @@ use crate::source::{Name, Place};
 use crate::types::{LocalType, TensorType};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Why something could not be typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +108,7 @@ pub struct Output {
     row_index: FxHashMap<(FuncRef, Place, Name), usize>,
     /// Ends of functions whose types are asked for.
     pub exits: Vec<Exit>,
-    pub derived: Vec<DerivedRow>,
+    pub derived: Vec<Arc<DerivedRow>>,
     pub coverage: Coverage,
     /// Worlds that passed a checked place without a finding.
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
@@ -188,19 +189,24 @@ impl Output {
         self.index.clear();
     }
 
+    /// The functions that are not known to be executed yet.
+    fn unknown(&self, executed: &std::collections::BTreeSet<FuncRef>) -> std::collections::BTreeSet<FuncRef> {
+        executed.difference(&self.executed).copied().collect()
+    }
+
     /// Adds what another root found, which may be kept elsewhere.
-    pub fn merge_shared(&mut self, other: std::sync::Arc<Output>) {
-        match std::sync::Arc::try_unwrap(other) {
+    pub fn merge_shared(&mut self, other: Arc<Output>) {
+        match Arc::try_unwrap(other) {
             Ok(other) => self.merge(other),
             Err(other) => self.merge(Output {
                 findings: other.findings.clone(),
                 rows: other.rows.clone(),
                 exits: other.exits.clone(),
                 derived: other.derived.clone(),
-                coverage: other.coverage.clone(),
                 due: other.due.clone(),
-                executed: other.executed.clone(),
+                executed: self.unknown(&other.executed),
                 failed: other.failed.clone(),
+                // Nobody asks for the coverage of a session.
                 ..Output::default()
             }),
         }

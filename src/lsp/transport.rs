@@ -71,9 +71,10 @@ fn body(input: &mut impl Read, length: u64) -> Incoming {
         }
     };
     let id = value.get("id").filter(|id| id.is_i64() || id.is_u64() || id.is_string()).cloned().unwrap_or(Value::Null);
+    let is_object = value.is_object();
     match serde_json::from_value::<Message>(value) {
-        Ok(message) => Incoming::Message(message),
-        Err(_) => Incoming::Rubbish(refusal(
+        Ok(message) if is_object => Incoming::Message(message),
+        _ => Incoming::Rubbish(refusal(
             id,
             ErrorCode::InvalidRequest,
             "neither a request nor a notification nor an answer",

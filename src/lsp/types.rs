@@ -8,6 +8,7 @@ use crate::infer::{Output, Row};
 use crate::ir::{Func, FuncKind};
 use crate::project::{FuncRef, ModuleId};
 use crate::source::{FileId, Idx, Name, Span};
+use std::sync::Arc;
 
 /// All types of a file.
 pub struct FileTypes {
@@ -15,7 +16,7 @@ pub struct FileTypes {
     /// Of variables and, without a name, of expressions; by place.
     pub rows: Vec<Row>,
     pub exits: Vec<Exit>,
-    pub derived: Vec<DerivedRow>,
+    pub derived: Vec<Arc<DerivedRow>>,
     pub signatures: Vec<SignatureLine>,
 }
 

@@ -3,20 +3,14 @@
 
 use super::answers::{self, Answer};
 use super::capabilities::Client;
+use super::events::options;
 use super::outbox::{Outbox, Refusal};
-use super::text::changed;
-use super::workspace::{Options, Unusable, Workspace};
+use super::workspace::{Options, Workspace};
 use super::{publish, uri};
-use crate::config::project_root;
 use crate::source::FileId;
 use lsp_server::{ErrorCode, Notification, Request};
-use lsp_types::{
-    DidChangeTextDocumentParams, DidChangeWatchedFilesParams, DidChangeWorkspaceFoldersParams,
-    DidCloseTextDocumentParams, DidOpenTextDocumentParams, FileChangeType, InitializeParams, PublishDiagnosticsParams,
-    Uri,
-};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use lsp_types::{InitializeParams, PublishDiagnosticsParams, Uri};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -36,19 +30,19 @@ const WAIT_PART: u32 = 5;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// An open document.
-struct Open {
-    uri: Uri,
-    version: i32,
+pub struct Open {
+    pub uri: Uri,
+    pub version: i32,
 }
 
 /// All workspaces and open documents.
 pub struct Documents {
-    folders: Vec<PathBuf>,
-    workspaces: Vec<Workspace>,
-    open: BTreeMap<PathBuf, Open>,
-    texts: BTreeMap<PathBuf, String>,
-    options: Options,
-    stop: Arc<AtomicBool>,
+    pub folders: Vec<PathBuf>,
+    pub workspaces: Vec<Workspace>,
+    pub open: BTreeMap<PathBuf, Open>,
+    pub texts: BTreeMap<PathBuf, String>,
+    pub options: Options,
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Documents {
@@ -65,18 +59,22 @@ impl Documents {
 
 /// The state of the thread.
 pub struct Worker {
-    client: Client,
-    outbox: Arc<Outbox>,
-    documents: Documents,
-    pool: Option<rayon::ThreadPool>,
+    pub(super) client: Client,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) documents: Documents,
+    pub(super) pool: Option<rayon::ThreadPool>,
     waiting: VecDeque<Request>,
     /// Documents that changed since the last diagnostics.
-    touched: BTreeSet<PathBuf>,
+    pub(super) touched: BTreeSet<PathBuf>,
     published: BTreeMap<Uri, Vec<lsp_types::Diagnostic>>,
     /// Versions of which a first look was published.
     glanced: BTreeMap<Uri, i32>,
     took: Duration,
-    loaded: bool,
+    pub(super) loaded: bool,
+    /// Whether something was loaded that nobody was told of.
+    pub(super) untold: bool,
+    /// Mistakes in configurations.
+    pub(super) misconfigured: BTreeMap<Uri, Vec<lsp_types::Diagnostic>>,
 }
 
 impl Worker {
@@ -91,8 +89,22 @@ impl Worker {
             stop,
         };
         let (waiting, touched, published) = (VecDeque::new(), BTreeSet::new(), BTreeMap::new());
-        let (glanced, took) = (BTreeMap::new(), Duration::ZERO);
-        Worker { client, outbox, documents, pool, waiting, touched, published, glanced, took, loaded: false }
+        let (glanced, took, misconfigured) = (BTreeMap::new(), Duration::ZERO, BTreeMap::new());
+        let (loaded, untold) = (false, false);
+        Worker {
+            client,
+            outbox,
+            documents,
+            pool,
+            waiting,
+            touched,
+            published,
+            glanced,
+            took,
+            loaded,
+            untold,
+            misconfigured,
+        }
     }
 
     /// Works until the other side is gone.
@@ -159,200 +171,11 @@ impl Worker {
     }
 
     fn is_dirty(&self) -> bool {
-        self.documents.workspaces.iter().any(|w| w.dirty) || !self.touched.is_empty()
-    }
-
-    /// The parameters of a notification; what does not fit is told and left out.
-    fn read<T: DeserializeOwned>(&self, note: Notification) -> Option<T> {
-        match serde_json::from_value(note.params) {
-            Ok(params) => Some(params),
-            Err(error) => {
-                self.outbox.log(&format!("`{}` is not understood: {error}", note.method));
-                None
-            }
-        }
-    }
-
-    fn notification(&mut self, note: Notification) {
-        match note.method.as_str() {
-            "textDocument/didOpen" => {
-                if let Some(params) = self.read::<DidOpenTextDocumentParams>(note) {
-                    let document = params.text_document;
-                    self.opened(document.uri, document.version, document.text);
-                }
-            }
-            "textDocument/didChange" => {
-                if let Some(params) = self.read(note) {
-                    self.changed(params);
-                }
-            }
-            "textDocument/didClose" => {
-                if let Some(params) = self.read::<DidCloseTextDocumentParams>(note) {
-                    self.closed(&params.text_document.uri);
-                }
-            }
-            "workspace/didChangeWatchedFiles" => {
-                if let Some(params) = self.read(note) {
-                    self.files_changed(params);
-                }
-            }
-            "workspace/didChangeConfiguration" => {
-                let settings = note.params.get("settings").cloned().unwrap_or(Value::Null);
-                let own = settings.get("spmd-check").or_else(|| settings.get("spmdCheck")).unwrap_or(&settings);
-                if own.is_object() {
-                    self.documents.options = options(own);
-                }
-                self.load();
-            }
-            "workspace/didChangeWorkspaceFolders" => {
-                if let Some(params) = self.read::<DidChangeWorkspaceFoldersParams>(note) {
-                    let gone: Vec<PathBuf> = params.event.removed.iter().filter_map(|f| uri::path(&f.uri)).collect();
-                    self.documents.folders.retain(|folder| !gone.contains(folder));
-                    self.documents.folders.extend(params.event.added.iter().filter_map(|f| uri::path(&f.uri)));
-                    self.load();
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn opened(&mut self, uri: Uri, version: i32, text: String) {
-        let Some(path) = uri::path(&uri) else { return };
-        self.documents.open.insert(path.clone(), Open { uri, version });
-        self.documents.texts.insert(path.clone(), text.clone());
-        self.touched.insert(path.clone());
-        self.give(&path, text);
-    }
-
-    /// Gives the workspaces a text; a file that none has is added to the one that takes it, or makes one.
-    fn give(&mut self, path: &Path, text: String) {
-        let mut known = false;
-        for workspace in &mut self.documents.workspaces {
-            if let Some(file) = workspace.file(path) {
-                let work = || workspace.edit(file, text.clone());
-                inside(self.pool.as_ref(), work);
-                known = true;
-            }
-        }
-        if known || path.extension().is_none_or(|extension| extension != "py") {
-            return;
-        }
-        let at = self.documents.workspaces.iter().position(|w| w.takes(path));
-        let root = match at {
-            Some(at) => self.documents.workspaces[at].root.clone(),
-            None if self.documents.folders.iter().any(|folder| path.starts_with(folder)) => return,
-            None => match project_root(path).or_else(|| path.parent().map(Path::to_owned)) {
-                Some(root) => root,
-                None => return,
-            },
-        };
-        let loaded = self.load_one(&root);
-        match (at, loaded) {
-            (Some(at), Some(workspace)) => self.documents.workspaces[at] = workspace,
-            (None, Some(workspace)) => self.documents.workspaces.push(workspace),
-            (_, None) => {}
-        }
-    }
-
-    fn changed(&mut self, params: DidChangeTextDocumentParams) {
-        let Some(path) = uri::path(&params.text_document.uri) else { return };
-        let (Some(open), Some(text)) = (self.documents.open.get_mut(&path), self.documents.texts.get_mut(&path)) else {
-            self.outbox.log("a document changed that is not open");
-            return;
-        };
-        open.version = params.text_document.version;
-        for change in &params.content_changes {
-            *text = changed(text, change, self.client.encoding);
-        }
-        let text = text.clone();
-        self.touched.insert(path.clone());
-        self.give(&path, text);
-    }
-
-    fn closed(&mut self, uri: &Uri) {
-        let Some(path) = uri::path(uri) else { return };
-        self.documents.open.remove(&path);
-        self.documents.texts.remove(&path);
-        // What counts is the file again.
-        match std::fs::read(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
-            Some(text) => self.give(&path, text),
-            None => self.load(),
-        }
-        self.touched.insert(path);
-    }
-
-    fn files_changed(&mut self, params: DidChangeWatchedFilesParams) {
-        let mut again = false;
-        for event in params.changes {
-            let Some(path) = uri::path(&event.uri) else { continue };
-            let python = path.extension().is_some_and(|extension| extension == "py");
-            let known = self.documents.find(&path).is_some();
-            match (python, self.documents.open.contains_key(&path), known) {
-                (true, true, true) => {}
-                (true, false, true) if event.typ != FileChangeType::DELETED => {
-                    match std::fs::read(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
-                        Some(text) => self.give(&path, text),
-                        None => again = true,
-                    }
-                }
-                _ => again = true,
-            }
-        }
-        if again {
-            self.load();
-        }
-    }
-
-    /// Reads all folders.
-    fn load(&mut self) {
-        let first = !self.loaded && self.client.progress;
-        let token = "spmd-check/load";
-        if first {
-            self.outbox.ask("window/workDoneProgress/create", json!({ "token": token }));
-            let begin = json!({ "kind": "begin", "title": "spmd-check", "message": "reading the project", "cancellable": false });
-            self.outbox.notify("$/progress", json!({ "token": token, "value": begin }));
-        }
-        let mut roots = self.documents.folders.clone();
-        let extra = self.documents.workspaces.iter().map(|w| w.root.clone()).filter(|root| {
-            let held = self.documents.folders.iter().any(|folder| root.starts_with(folder));
-            !held && self.documents.open.keys().any(|path| path.starts_with(root))
-        });
-        roots.extend(extra);
-        roots.dedup();
-        self.documents.workspaces = roots.iter().filter_map(|root| self.load_one(root)).collect();
-        self.touched.extend(self.documents.open.keys().cloned());
-        if !self.loaded {
-            self.loaded = true;
-            if !self.documents.workspaces.is_empty() {
-                self.check();
-            }
-        }
-        if first {
-            let end = json!({ "kind": "end", "message": "ready" });
-            self.outbox.notify("$/progress", json!({ "token": token, "value": end }));
-        }
-    }
-
-    fn load_one(&mut self, root: &Path) -> Option<Workspace> {
-        let (options, texts, stop) = (&self.documents.options, &self.documents.texts, &self.documents.stop);
-        match inside(self.pool.as_ref(), || Workspace::load(root, options, texts, stop)) {
-            Ok(workspace) => Some(workspace),
-            Err(Unusable::Words(words)) => {
-                self.outbox.show_error(&words);
-                None
-            }
-            Err(Unusable::Diagnostics(found)) => {
-                for (uri, list) in publish::of_config(&found, root, self.client.encoding) {
-                    self.publish(uri, None, list, false);
-                }
-                self.outbox.show_error("the configuration of spmd-check has mistakes: nothing is checked");
-                None
-            }
-        }
+        self.documents.workspaces.iter().any(|w| w.dirty) || !self.touched.is_empty() || self.untold
     }
 
     /// Checks what changed and publishes what is found.
-    fn check(&mut self) {
+    pub fn check(&mut self) {
         let started = Instant::now();
         self.glance();
         let pool = self.pool.as_ref();
@@ -373,6 +196,7 @@ impl Worker {
             self.outbox.ask("workspace/inlayHint/refresh", Value::Null);
         }
         self.touched.clear();
+        self.untold = false;
         self.glanced.clear();
     }
 
@@ -401,7 +225,7 @@ impl Worker {
 
     fn publish_all(&mut self) {
         let (encoding, related) = (self.client.encoding, self.client.related);
-        let mut all: BTreeMap<Uri, Vec<lsp_types::Diagnostic>> = BTreeMap::new();
+        let mut all = self.misconfigured.clone();
         for workspace in &self.documents.workspaces {
             let files: BTreeSet<FileId> = workspace.found.iter().map(|found| found.place.file).collect();
             for file in files {
@@ -502,7 +326,7 @@ impl Worker {
 }
 
 /// Runs something on the threads that have room for deep recursion.
-fn inside<T: Send>(pool: Option<&rayon::ThreadPool>, work: impl FnOnce() -> T + Send) -> T {
+pub fn inside<T: Send>(pool: Option<&rayon::ThreadPool>, work: impl FnOnce() -> T + Send) -> T {
     match pool {
         Some(pool) => pool.install(work),
         None => work(),
@@ -520,12 +344,4 @@ fn folders(params: &InitializeParams) -> Vec<PathBuf> {
         out.extend(params.root_path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from));
     }
     out
-}
-
-fn options(settings: &Value) -> Options {
-    let default = Options::default();
-    Options {
-        config: settings.get("config").and_then(Value::as_str).filter(|path| !path.is_empty()).map(PathBuf::from),
-        hints: settings.get("inlayHints").and_then(Value::as_bool).unwrap_or(default.hints),
-    }
 }

@@ -17,7 +17,7 @@ mod practice_scales;
 mod sharding;
 
 use super::codes::{self, Code};
-use super::when::configurations;
+use super::when::{Configurations, Known, configurations};
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
 use crate::source::{Applicability, Diagnostic, Edit, Files, Fix, Label, Place, Severity};
 use crate::syntax::{ProblemKind, SyntaxProblem};
@@ -53,6 +53,15 @@ impl Draft {
 
 /// The diagnostic of a finding.
 pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
+    described(files, finding, configurations(finding))
+}
+
+/// The same, with configurations that may have been worked out before.
+pub fn describe_known(files: &Files, finding: &Finding, known: &mut Known) -> Diagnostic {
+    described(files, finding, known.configurations(finding))
+}
+
+fn described(files: &Files, finding: &Finding, found_in: Configurations) -> Diagnostic {
     let words = Words { files };
     let draft = match &finding.kind {
         FindingKind::Operator { .. } | FindingKind::MissingAxis { .. } | FindingKind::InPlaceChange { .. } => {
@@ -84,7 +93,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         FindingKind::Distributed(mistake) => words.distributed(mistake),
         FindingKind::Sharding(mistake) => sharding::sharding(mistake),
     };
-    words.finish(finding, draft)
+    words.finish(finding, draft, found_in)
 }
 
 /// The diagnostic of a problem of syntax or of an annotation that does not parse.
@@ -140,7 +149,7 @@ impl Words<'_> {
         self.named(place).trim_matches('`').to_string()
     }
 
-    fn finish(&self, finding: &Finding, draft: Draft) -> Diagnostic {
+    fn finish(&self, finding: &Finding, draft: Draft, found_in: Configurations) -> Diagnostic {
         let mut labels = draft.labels;
         let place = draft.place.unwrap_or(finding.place);
         for step in finding.calls.iter().rev().take(3) {
@@ -152,7 +161,6 @@ impl Words<'_> {
             let message = "gradients are summed here, under a condition that leaves it out".to_string();
             labels.push(Label { place: *place, message });
         }
-        let found_in = configurations(finding);
         let when = found_in.when;
         let notes = draft.notes;
         let mut help = draft.help;
