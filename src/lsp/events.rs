@@ -9,7 +9,7 @@ use crate::config::project_root;
 use lsp_server::Notification;
 use lsp_types::{
     DidChangeTextDocumentParams, DidChangeWatchedFilesParams, DidChangeWorkspaceFoldersParams,
-    DidCloseTextDocumentParams, DidOpenTextDocumentParams, FileChangeType, Uri,
+    DidCloseTextDocumentParams, DidOpenTextDocumentParams, DidSaveTextDocumentParams, FileChangeType, Uri,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -43,6 +43,14 @@ impl Worker {
             "textDocument/didClose" => {
                 if let Some(params) = self.read::<DidCloseTextDocumentParams>(note) {
                     self.closed(&params.text_document.uri);
+                }
+            }
+            "textDocument/didSave" => {
+                if let Some(params) = self.read::<DidSaveTextDocumentParams>(note)
+                    && let Some(path) = uri::path(&params.text_document.uri)
+                {
+                    // Nothing changed; whoever waits for the diagnostics of what was saved gets them.
+                    self.touched.insert(path);
                 }
             }
             "workspace/didChangeWatchedFiles" => {
