@@ -106,7 +106,7 @@ fn facts(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Sett
 /// What a module body yields, and what it leaves under names.
 pub(super) type Body = (Arc<Output>, Vec<(Name, Value)>);
 
-fn exports(bodies: Vec<Arc<(Arc<Output>, Vec<(Name, Value)>)>>) -> FxHashMap<(ModuleId, Name), Value> {
+fn exports(bodies: Vec<Arc<Body>>) -> FxHashMap<(ModuleId, Name), Value> {
     let mut out = FxHashMap::default();
     for (module, body) in bodies.into_iter().enumerate() {
         let module = ModuleId::from_index(module);
@@ -140,9 +140,9 @@ pub fn wrapper_cases(
 /// Functions of the project that a rule types by their names, and whose own source says something else.
 fn ruled(run: &Run<'_>) -> Vec<Finding> {
     let modules: Vec<ModuleId> = run.project.modules.ids().collect();
-    let parts: Vec<Arc<Vec<(FuncRef, Arc<CollectiveRule>)>>> =
+    let parts: Vec<Arc<Vec<Ruled>>> =
         modules.par_iter().map(|m| kept(run.memo, Task::RuledIn(*m), || ruled_in(run, *m))).collect();
-    let found: Vec<&(FuncRef, Arc<CollectiveRule>)> = parts.iter().flat_map(|part| part.iter()).collect();
+    let found: Vec<&Ruled> = parts.iter().flat_map(|part| part.iter()).collect();
     let compared = found.par_iter().with_max_len(1).map(|(at, rule)| {
         kept(run.memo, Task::Ruled(*at), || {
             let tensor = &rule.args.params[rule.input].name;
@@ -156,8 +156,11 @@ fn ruled(run: &Run<'_>) -> Vec<Finding> {
     compared.collect::<Vec<_>>().into_iter().filter_map(super::memo::taken).collect()
 }
 
+/// A function and the rule that types it.
+type Ruled = (FuncRef, Arc<CollectiveRule>);
+
 /// The functions of a module that apply something and that a rule types.
-fn ruled_in(run: &Run<'_>, module: ModuleId) -> Vec<(FuncRef, Arc<CollectiveRule>)> {
+fn ruled_in(run: &Run<'_>, module: ModuleId) -> Vec<Ruled> {
     let mut found = Vec::new();
     let m = &run.project.modules[module];
     let file = &run.files[m.file];

@@ -14,7 +14,6 @@ use crate::source::{Applicability, Diagnostic, Fix};
 use crate::syntax;
 use crate::types::LocalType;
 use lsp_types::{CodeAction, CodeActionKind, CodeActionOrCommand, Position, Range, TextEdit, Uri, WorkspaceEdit};
-use std::collections::HashMap;
 
 /// What stands for the reason until the user writes one.
 const REASON: &str = "reason: say here why this is right";
@@ -52,8 +51,12 @@ fn overlap(a: Range, b: Range) -> bool {
     a.start <= b.end && b.start <= a.end
 }
 
-fn edit(edits: HashMap<Uri, Vec<TextEdit>>) -> WorkspaceEdit {
-    WorkspaceEdit { changes: Some(edits), document_changes: None, change_annotations: None }
+fn edit(edits: Vec<(Uri, TextEdit)>) -> WorkspaceEdit {
+    let mut changes = WorkspaceEdit::default().changes.unwrap_or_default();
+    for (uri, edit) in edits {
+        changes.entry(uri).or_default().push(edit);
+    }
+    WorkspaceEdit { changes: Some(changes), document_changes: None, change_annotations: None }
 }
 
 fn shown(spot: &Spot<'_>, found: &Diagnostic) -> Vec<lsp_types::Diagnostic> {
@@ -64,10 +67,10 @@ fn shown(spot: &Spot<'_>, found: &Diagnostic) -> Vec<lsp_types::Diagnostic> {
 
 /// The repair that comes with a finding.
 fn repair(spot: &Spot<'_>, found: &Diagnostic, fix: &Fix) -> Option<CodeAction> {
-    let mut edits: HashMap<Uri, Vec<TextEdit>> = HashMap::new();
+    let mut edits = Vec::new();
     for one in &fix.edits {
         let location = spot.workspace.location(one.place, spot.encoding)?;
-        edits.entry(location.uri).or_default().push(TextEdit { range: location.range, new_text: one.text.clone() });
+        edits.push((location.uri, TextEdit { range: location.range, new_text: one.text.clone() }));
     }
     let text = found.help.first().cloned().unwrap_or_else(|| found.message.clone());
     let title = match fix.applicability {
@@ -111,7 +114,7 @@ fn suppression(spot: &Spot<'_>, found: &Diagnostic) -> Option<CodeAction> {
         title: format!("Suppress `{}` here, with a reason", found.name),
         kind: Some(CodeActionKind::QUICKFIX),
         diagnostics: Some(shown(spot, found)),
-        edit: Some(edit(HashMap::from([(uri, vec![new])]))),
+        edit: Some(edit(vec![(uri, new)])),
         ..CodeAction::default()
     })
 }
@@ -148,7 +151,7 @@ fn signature(spot: &Spot<'_>, types: &FileTypes) -> Option<CodeAction> {
     Some(CodeAction {
         title: format!("Write the inferred signature of `{}` as a comment", func.name),
         kind: Some(CodeActionKind::REFACTOR_REWRITE),
-        edit: Some(edit(HashMap::from([(uri, vec![new])]))),
+        edit: Some(edit(vec![(uri, new)])),
         ..CodeAction::default()
     })
 }

@@ -1,4 +1,5 @@
 """The built program driven by a real client, pytest-lsp. In: `SPMD_CHECK`, the binary. Run by scripts/editor.sh."""
+import asyncio
 import os
 import pathlib
 import shutil
@@ -28,10 +29,30 @@ async def client(request, lsp_client: LanguageClient, tree):
         capabilities=client_capabilities(request.param),
         workspace_folders=[types.WorkspaceFolder(uri=tree.as_uri(), name="tree")],
     )
+    listen(lsp_client)
     await lsp_client.initialize_session(params)
     lsp_client.tree = tree
     yield
     await lsp_client.shutdown_session()
+
+
+def listen(client):
+    """What the test client lacks: versions of diagnostics, and an answer to a registration."""
+    client.versions = {}
+    del client.protocol.fm.features[types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS]
+
+    @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    def published(params: types.PublishDiagnosticsParams):
+        client.diagnostics[params.uri] = params.diagnostics
+        client.versions[params.uri] = params.version
+
+    @client.feature(types.CLIENT_REGISTER_CAPABILITY)
+    def register(params: types.RegistrationParams):
+        return None
+
+    @client.feature(types.WORKSPACE_INLAY_HINT_REFRESH)
+    def refresh(params: None):
+        return None
 
 
 def opened(client, name, text=None):
@@ -43,10 +64,12 @@ def opened(client, name, text=None):
 
 
 async def published(client, uri, version):
-    while True:
-        await client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-        if uri in client.diagnostics:
-            return client.diagnostics[uri]
+    """The diagnostics of a version of a document."""
+    for _ in range(3000):
+        if client.versions.get(uri) == version:
+            return list(client.diagnostics[uri])
+        await asyncio.sleep(0.02)
+    raise TimeoutError(uri)
 
 
 def at(text, word, offset=0):
