@@ -25,7 +25,7 @@ class Client:
         self.diagnostics, self.versions = {}, {}
         threading.Thread(target=self._read, daemon=True).start()
         capabilities = {"textDocument": {"publishDiagnostics": {"relatedInformation": True}}}
-        capabilities["general"] = {"positionEncodings": ["utf-32", "utf-8"]}
+        capabilities["general"] = {"positionEncodings": ["utf-32"]}
         folder = {"uri": root.as_uri(), "name": "tree"}
         answer = self.request("initialize", {"processId": None, "rootUri": None, "capabilities": capabilities, "workspaceFolders": [folder]})
         self.encoding = answer["result"]["capabilities"]["positionEncoding"]
