@@ -42,20 +42,21 @@ impl Layout {
         for i in 0..tail {
             out.parts[new - 1 - i].1 = self.parts[old - 1 - i].1;
         }
-        if !out.fit(self, head, new - tail, old == new) {
+        if !out.fit(self, head, new - tail, (old == new, old > head + tail)) {
             out.spread(head.max(1));
         }
         out
     }
 
     /// Places the parts between two that keep their places; whether there is room.
-    fn fit(&mut self, before: &Layout, from: usize, to: usize, alike: bool) -> bool {
+    /// `alike`: there are as many as before; `had`: there were some.
+    fn fit(&mut self, before: &Layout, from: usize, to: usize, (alike, had): (bool, bool)) -> bool {
         let mut end = match from.checked_sub(1) {
             Some(last) => self.parts[last].1 + self.part(last).len(),
             None => 0,
         };
         for i in from..to {
-            let wanted = if alike || i == from { before.parts.get(i).map_or(0, |part| part.1) } else { end };
+            let wanted = if alike || had && i == from { before.parts.get(i).map_or(0, |part| part.1) } else { end };
             let room = if i == 0 { 0 } else { wanted };
             if alike && room < end {
                 return false;
