@@ -2,6 +2,7 @@
 //! Out: look-ups used by every root. Never: execution of bodies. Next: `mod.rs`.
 
 use super::external::decorator_of_path;
+use super::limits::MAX_EXPR_DEPTH;
 use super::value::{Closure, Flavour, Value};
 use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
@@ -211,13 +212,20 @@ impl Scan<'_> {
 
     /// The qualified path of a name, attribute chain, or call of one.
     fn path(&self, operand: &Operand) -> Option<String> {
+        self.path_within(operand, MAX_EXPR_DEPTH)
+    }
+
+    /// The same; `x = x.y` makes chains without an end.
+    fn path_within(&self, operand: &Operand, depth: usize) -> Option<String> {
+        let depth = depth.checked_sub(1)?;
         match operand {
             Operand::Global(name) => Some(self.global_path(name)),
             Operand::Local(local) => match self.temps.get(local) {
-                Some(Rvalue::Attr { base, name }) => Some(format!("{}.{name}", self.path(base)?)),
-                Some(Rvalue::Call { callee, .. }) => self.path(callee),
-                Some(Rvalue::CallMethod { base, name, .. }) => Some(format!("{}.{name}", self.path(base)?)),
-                Some(Rvalue::Use(inner)) => self.path(inner),
+                Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }) => {
+                    Some(format!("{}.{name}", self.path_within(base, depth)?))
+                }
+                Some(Rvalue::Call { callee, .. }) => self.path_within(callee, depth),
+                Some(Rvalue::Use(inner)) => self.path_within(inner, depth),
                 Some(_) => None,
                 None => Some(self.global_path(&self.func.locals[*local].name)),
             },
