@@ -173,7 +173,7 @@ impl Machine<'_> {
             }
         }
         let mut all = declared.entries.clone();
-        if self.placed_otherwise(&t, declared, at) {
+        if self.placed_otherwise(&t, declared, by, at) {
             return false;
         }
         if let Some(rest) = declared.rest {
@@ -230,7 +230,7 @@ impl Machine<'_> {
     }
 
     /// Whether the placements of a distributed tensor are others than what is stated of it.
-    fn placed_otherwise(&mut self, t: &TensorType, declared: &DeclaredType, at: Place) -> bool {
+    fn placed_otherwise(&mut self, t: &TensorType, declared: &DeclaredType, by: Place, at: Place) -> bool {
         let Some(on) = t.dist.on() else { return false };
         let mut other = None;
         for (axis, atom) in &declared.entries {
@@ -245,7 +245,15 @@ impl Machine<'_> {
             }
         }
         let Some((axis, state, placement)) = other else { return false };
-        let kind = Distributed::Notations { axis, state, placement, stated: on.stated.0, here: false };
+        let kind = Distributed::Notations {
+            axis,
+            state,
+            placement,
+            stated: on.stated.0,
+            here: false,
+            value: Some(at),
+            by: Some(by),
+        };
         self.report(at, FindingKind::Distributed(kind));
         true
     }

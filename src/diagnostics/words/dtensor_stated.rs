@@ -23,15 +23,20 @@ impl Words<'_> {
                 draft.help.push("`redistribute` to `Replicate()` or to another dim before".to_string());
                 draft
             }
-            Distributed::Notations { axis, state, placement, stated, here } => {
+            Distributed::Notations { axis, state, placement, stated, here, value, by } => {
                 let is = state.notation();
                 let title = match here {
                     true => format!("annotated as {placement} on `{axis}`, and stated to be {is} there before"),
-                    false => format!("stated to be {is} on `{axis}`, and its placements say {placement}"),
+                    false => {
+                        let value = value.map_or("the value".to_string(), |place| self.named(place));
+                        format!("{value} is stated to be {is} on `{axis}`, and its placements say {placement}")
+                    }
                 };
                 let mut draft = Draft::new(&codes::NOTATIONS_DISAGREE, title);
                 let other = if *here { format!("{is} on `{axis}`") } else { format!("{placement} on `{axis}`") };
                 draft.labels.extend(stated.map(|place| Label { place, message: other }));
+                let by = by.filter(|by| Some(*by) != *value);
+                draft.labels.extend(by.map(|place| Label { place, message: format!("{is} on `{axis}`, stated here") }));
                 draft.help.push("one of the two is wrong: state the same in both".to_string());
                 draft
             }

@@ -30,8 +30,17 @@ pub enum Distributed {
     Claim { api: Name, axis: Axis, placement: Placement, operand: OperandAt },
     /// A view that cuts a split dim into parts that the ranks do not divide.
     View { op: Name, operand: Place, dim: usize, size: i64, ranks: u64 },
-    /// A type that one notation states and a placement by another. `here`: the placement is stated here, and the type before.
-    Notations { axis: Axis, state: AxisState, placement: Placement, stated: Option<Place>, here: bool },
+    /// A type that one notation states and a placement by another. `here`: the placement is stated here, and the
+    /// type before; else the type is stated of `value`, at `by`.
+    Notations {
+        axis: Axis,
+        state: AxisState,
+        placement: Placement,
+        stated: Option<Place>,
+        here: bool,
+        value: Option<Place>,
+        by: Option<Place>,
+    },
     /// A decorator that selects a parallel mode, of a part of the library that is gone.
     ModeGone { api: Name, removed: Name },
     /// The result of a program in a mode that takes no pending sums for results.

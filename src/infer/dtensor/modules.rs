@@ -185,8 +185,9 @@ impl Machine<'_> {
     fn check_entry(&mut self, call: &Call<'_>, (module, sure): (ObjId, bool), key: &Name, style: &Value) -> bool {
         let mut at = module;
         for step in key.split('.').filter(|s| !s.is_empty()) {
-            if step.contains(['*', '?', '[']) {
-                return false;
+            if step.contains(['*', '?', '[']) || self.modules_of(at).is_some() {
+                let named = self.modules_at(module, key);
+                return named.into_iter().any(|at| self.check_style(call, at, key, style));
             }
             let Some(cell) = self.w.heap.object(at) else { return false };
             match cell.get(step) {
@@ -195,6 +196,11 @@ impl Machine<'_> {
                 None => return sure && self.no_module(call, at, key, step),
             }
         }
+        self.check_style(call, at, key, style)
+    }
+
+    /// Whether a style knows the layer that it is for. True if a finding was reported.
+    fn check_style(&mut self, call: &Call<'_>, at: ObjId, key: &Name, style: &Value) -> bool {
         let Some(rule) = self.style_of(style).filter(|r| r.does == "dtensor-style-weight") else { return false };
         let Some(ObjectClass::External(layer)) = self.w.heap.object(at).map(|o| o.class.clone()) else { return false };
         let known = matches!(self.rules.get(&layer), Some(Entry::Module(_)));
@@ -224,7 +230,7 @@ impl Machine<'_> {
             statics.linearized(class).len() == 1 && statics.external_bases(class).all(|b| b.ends_with(".Module"));
         // Containers name their modules by number.
         let alone = alone && !step.starts_with(|c: char| c.is_ascii_digit());
-        let named = text.contains(&format!(".{step}"));
+        let named = mentions(text, step);
         if hidden.iter().any(|word| text.contains(word)) || named || !alone {
             return false;
         }
@@ -277,4 +283,13 @@ impl Machine<'_> {
 fn strsim_near(a: &str, b: &str) -> bool {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     a.contains(&b) || b.contains(&a)
+}
+
+/// Whether a text has an attribute of this name.
+fn mentions(text: &str, name: &str) -> bool {
+    let attribute = format!(".{name}");
+    text.match_indices(&attribute).any(|(at, _)| {
+        let rest = text.get(at + attribute.len()..).unwrap_or_default();
+        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+    })
 }

@@ -171,7 +171,8 @@ impl Machine<'_> {
             let Some(layout) = layout else { continue };
             let Some(arg) = args.args.get(*at).cloned() else { continue };
             if let Some(state) = self.contradicts(&arg.value, *layout, &style.axis) {
-                let value = self.part(id, arg.part);
+                // A module of a sequence gets what the one before gives: that is written nowhere.
+                let value = if arg.part == 0 { self.place(id) } else { self.part(id, arg.part) };
                 let left = state.origin.as_ref().map(|o| o.root().place);
                 let mistake = PlanMistake::Layouts { style: style.name(), layout: *layout, state, value, left };
                 self.report(value, FindingKind::Distributed(Distributed::Plan(mistake)));

@@ -125,7 +125,15 @@ impl Machine<'_> {
             };
             for (state, stated) in declared.into_iter().chain(by_placement) {
                 if crate::infer::dtensor::differs(&state, placement, t.rank()) {
-                    let kind = Distributed::Notations { axis: axis.clone(), state, placement, stated, here: true };
+                    let kind = Distributed::Notations {
+                        axis: axis.clone(),
+                        state,
+                        placement,
+                        stated,
+                        here: true,
+                        value: None,
+                        by: None,
+                    };
                     self.report(self.place(id), FindingKind::Distributed(kind));
                     return;
                 }
