@@ -46,7 +46,7 @@ pub(super) fn run(options: &CheckOptions) -> Result<Outcome, Failure> {
     print(options, &findings, &report.coverage, &project.files, color)?;
     if options.coverage && options.shared.verbose {
         for (path, line, why) in &report.unknown_sites {
-            output::say(&format!("{path}:{line}: collective call: {why}"));
+            output::say(&format!("{path}:{line}: {why}"));
         }
     }
     summary(options, &summary_line(&findings, known, &project));

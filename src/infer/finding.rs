@@ -1,6 +1,7 @@
 //! What the inference found wrong, as data. In: nothing. Out: [`Finding`], one variant for each kind of mistake, with places, types and
 //! the flags it depends on. Never: prose; `diagnostics/` chooses the words. Next: `diagnostics/`.
 
+use super::declared::found::Declaration;
 use super::dtensor::found::Distributed;
 use super::formula::Facts;
 use super::layout::Layout;
@@ -62,6 +63,23 @@ pub struct Finding {
     pub repairs: Vec<Repair>,
     /// The group of the axis is a guess from an identifier: the finding is a warning.
     pub rests_on_hint: bool,
+}
+
+impl Finding {
+    /// A finding that holds in every configuration.
+    pub fn everywhere(place: Place, kind: FindingKind) -> Finding {
+        Finding {
+            kind,
+            place,
+            worlds: vec![Facts::default()],
+            silent_worlds: Vec::new(),
+            others: Vec::new(),
+            calls: Vec::new(),
+            reducers: Vec::new(),
+            repairs: Vec::new(),
+            rests_on_hint: false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +167,8 @@ pub enum FindingKind {
     Practice(Practice),
     /// Split dims that do not fit.
     Layout(Layout),
+    /// Shardings that are declared apart from the code.
+    Declaration(Declaration),
     /// Distributed tensors: meshes, placements, plans.
     Distributed(Distributed),
     /// An annotation of a tensor or a mesh of devices that does not hold.

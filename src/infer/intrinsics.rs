@@ -101,6 +101,12 @@ impl Machine<'_> {
         if let Some(value) = self.distributed_intrinsic(id, rule, args) {
             return value;
         }
+        if let Some(value) = self.declared_intrinsic(id, rule, args) {
+            return value;
+        }
+        if let Some(value) = self.annotating_intrinsic(id, rule, args) {
+            return value;
+        }
         match rule.does.split_once('-') {
             Some(("number" | "sharding", _)) => {
                 self.lost_in_derivation(args, &super::collective::short(&rule.name));

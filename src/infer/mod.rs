@@ -13,6 +13,8 @@ mod containers;
 mod contract;
 mod conversion;
 mod coverage;
+pub mod declared;
+mod decorated;
 pub mod dtensor;
 mod exec;
 mod expr;

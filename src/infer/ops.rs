@@ -169,6 +169,7 @@ impl Machine<'_> {
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let mut call = OpCall { rule, bound, operands, lost: false };
+        self.planned_operands(id, &call, args);
         if !checked && let Some(value) = self.distributed_op(id, &call, args) {
             return value;
         }

@@ -79,6 +79,8 @@ pub struct Coverage {
     /// Collective call sites by place: the best that was ever known of one.
     pub collectives: BTreeMap<Place, Site>,
     pub reasons: BTreeMap<(Reason, Name), u64>,
+    /// Calls that declare shardings: whether all that they say is read.
+    pub declarations: BTreeMap<Place, bool>,
 }
 
 impl Coverage {
@@ -113,6 +115,8 @@ pub struct Output {
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
     /// Collectives that a parallel mode asks for.
     pub due: Vec<super::modes::Due>,
+    /// Shardings that modules are declared to have.
+    pub sharded: Vec<super::declared::flow::Sharded>,
     /// Functions that were executed, with known arguments or without.
     pub executed: std::collections::BTreeSet<FuncRef>,
     /// Roots on which the checker itself failed.
@@ -214,6 +218,14 @@ impl Output {
         }
         for (reason, n) in other.coverage.reasons {
             *self.coverage.reasons.entry(reason).or_default() += n;
+        }
+        for (place, read) in other.coverage.declarations {
+            *self.coverage.declarations.entry(place).or_default() |= read;
+        }
+        for one in other.sharded {
+            if !self.sharded.contains(&one) {
+                self.sharded.push(one);
+            }
         }
         for due in other.due {
             if !self.due.contains(&due) {

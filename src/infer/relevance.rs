@@ -28,6 +28,10 @@ const TELLING: &[&str] = &[
     "dtensor-parallelize",
     "dtensor-style-input",
     "dtensor-style-output",
+    "sharding-mark",
+    "sharding-mark-gradients",
+    "declared-layout",
+    "declared-sharding",
 ];
 
 /// Names that other things have as well: they tell only where their path does.
@@ -54,6 +58,11 @@ impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
         self.funcs.contains(&func)
     }
+    /// Further functions worth executing: those of classes of which shardings are declared.
+    pub fn add(&mut self, func: FuncRef, class: ClassRef) {
+        self.funcs.insert(func);
+        self.classes.insert(class);
+    }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
         self.classes.contains(&class)
@@ -68,6 +77,12 @@ impl Relevance {
         expanded: &(dyn Fn(ModuleId) -> bool + Sync),
     ) -> Relevance {
         let telling = telling_names(rules);
+        let planning: Vec<Name> = rules
+            .entries()
+            .filter(|(_, e)| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize"))
+            .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
+            .collect();
+        let names = Names { telling: &telling, planning: &planning };
         let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
         for (module, m) in project.modules.iter_enumerated() {
             for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -78,9 +93,9 @@ impl Relevance {
         }
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         let scanned: Vec<Vec<Scanned>> =
-            modules.par_iter().map(|module| scanned(project, rules, files, *module, &telling, &by_name)).collect();
+            modules.par_iter().map(|module| scanned(project, rules, files, *module, &names, &by_name)).collect();
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
-        let mut out = Relevance::default();
+        let mut out = Relevance { classes: planned(project, &scanned), ..Relevance::default() };
         let mut work = Vec::new();
         for found in scanned.into_iter().flatten() {
             if (found.tells || expanded(found.at.module)) && out.funcs.insert(found.at) {
@@ -119,14 +134,43 @@ impl Relevance {
     }
 }
 
+/// Classes of the modules that functions make which apply plans to modules, and of the modules that those have.
+fn planned(project: &Project, scanned: &[Vec<Scanned>]) -> FxHashSet<ClassRef> {
+    let mut out = FxHashSet::default();
+    let all = || scanned.iter().flatten();
+    let mut work: Vec<&Scanned> = all().filter(|s| s.plans).collect();
+    if work.is_empty() {
+        return out;
+    }
+    let by_func: FxHashMap<FuncRef, &Scanned> = all().map(|s| (s.at, s)).collect();
+    while let Some(found) = work.pop() {
+        for callee in &found.callees {
+            let func = project.func(*callee);
+            let Some(class) = func.class.filter(|_| func.name == "__init__") else { continue };
+            if out.insert(ClassRef { module: callee.module, class }) {
+                work.extend(by_func.get(callee));
+            }
+        }
+    }
+    out
+}
+
 /// Divisions of a dim by the size of an axis, as comments write them.
 const SPLITS: &[&str] = &["/tp", "/etp", "/cp", "/ep", "/sp", "/dp", "/ TP", "/TP"];
+
+/// Names that make a function worth executing, and those of functions that apply plans to modules.
+struct Names<'a> {
+    telling: &'a FxHashSet<Name>,
+    planning: &'a [Name],
+}
 
 /// A function as its own text shows it.
 struct Scanned {
     at: FuncRef,
     /// Whether it mentions something that tells.
     tells: bool,
+    /// Whether it applies plans to modules.
+    plans: bool,
     /// Functions that it may call.
     callees: Vec<FuncRef>,
 }
@@ -152,7 +196,7 @@ fn scanned(
     rules: &RuleBook,
     files: &Files,
     module: ModuleId,
-    telling: &FxHashSet<Name>,
+    names: &Names<'_>,
     by_name: &FxHashMap<&str, Vec<FuncRef>>,
 ) -> Vec<Scanned> {
     let m = &project.modules[module];
@@ -169,8 +213,10 @@ fn scanned(
             rules,
             at,
             func: f,
-            telling,
+            telling: names.telling,
+            planning: names.planning,
             direct: false,
+            plans: false,
             makes_parameter: false,
             methods: Vec::new(),
             names: Vec::new(),
@@ -186,13 +232,17 @@ fn scanned(
                 _ => {}
             }
         }
-        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, telling)));
+        // A plan may be for a module that only the annotation of a parameter shows.
+        for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {
+            callees.extend(called(project, at, &Name::from(hint.trim_matches(['"', '\'']))));
+        }
+        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
         let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
         let tells =
             (scan.direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
-        Scanned { at, tells, callees }
+        Scanned { at, tells, plans: scan.plans, callees }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
 }
@@ -228,7 +278,10 @@ struct Scan<'a> {
     at: FuncRef,
     func: &'a Func,
     telling: &'a FxHashSet<Name>,
+    /// Names of functions that apply plans.
+    planning: &'a [Name],
     direct: bool,
+    plans: bool,
     /// It makes a parameter, or a module that has one.
     makes_parameter: bool,
     methods: Vec<Name>,
@@ -243,6 +296,7 @@ impl Scan<'_> {
             Operand::Const(_) => return,
         };
         self.direct |= self.telling.contains(name);
+        self.plans |= self.planning.contains(name);
         if matches!(operand, Operand::Global(_)) || self.func.kind == FuncKind::Module {
             self.names.push(name.clone());
         }
@@ -306,6 +360,7 @@ impl Scan<'_> {
                 }
             }
             Rvalue::CallMethod { base, name, args } => {
+                self.plans |= self.planning.contains(name);
                 self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
                 self.direct |= name == "apply" && self.is_class(base);
                 self.makes_parameter |= name == "Parameter";

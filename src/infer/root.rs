@@ -40,7 +40,8 @@ const OTHER_HINTS: &[&str] = &[
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
     settings.add_directives(project);
-    let expanded = |module: ModuleId| settings.is_global(module);
+    settings.decorated = super::decorated::decorated(project, rules, files);
+    let expanded = |module: ModuleId| settings.is_expanded(module);
     let (statics, relevance) =
         rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules, files, &expanded));
     (settings.statics, settings.relevance) = (statics, relevance);
@@ -63,13 +64,20 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
         for place in super::coverage::collective_calls(project, rules) {
             out.coverage.site(place, super::output::Site::NotReached);
         }
+        for place in super::coverage::declarations(project, rules) {
+            out.coverage.declarations.entry(place).or_default();
+        }
     }
     for (module, (output, exports)) in modules.iter().zip(bodies) {
         out.merge(output);
         for (name, value) in exports {
+            if let Value::Closure(closure) = &value {
+                settings.statics.add_defaults(closure);
+            }
             settings.statics.set_export(*module, name, value);
         }
     }
+    declare(project, rules, files, settings, &mut out);
     let roots = functions(project, &settings.relevance, &out);
     derivations(&Run { project, rules, files, settings, built: FxHashMap::default() }, &mut out);
     let claims = super::autograd::claims(project, &out.derived);
@@ -82,10 +90,42 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     for finding in practices.findings(&out.findings) {
         out.report(finding);
     }
-    for finding in super::sharding::sharding(project, rules, files) {
+    for finding in super::sharding::sharding(project, rules, files).into_iter().chain(settings.gone()) {
         out.report(finding);
     }
     out
+}
+
+/// Executes the functions that give modules declared shardings, before those that compute with them.
+fn declare(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings, out: &mut Output) {
+    let kept: Vec<Name> = rules
+        .entries()
+        .filter_map(|(_, entry)| match entry {
+            Entry::Intrinsic(rule) if rule.does == "declared-sharding" => rule.role("attribute"),
+            _ => None,
+        })
+        .map(|name| Name::from(format!(".{name} = ")))
+        .collect();
+    let says = |text: &str| kept.iter().any(|word| text.contains(word.as_str()));
+    let (mut first, mut rest) = functions(project, &settings.relevance, out);
+    for roots in [&mut first, &mut rest] {
+        roots.retain(|at| {
+            let file = &files[project.file(at.module)];
+            says(&file.text) && says(file.slice(project.func(*at).span)) && project.func(*at).class.is_none()
+        });
+    }
+    if first.is_empty() && rest.is_empty() {
+        return;
+    }
+    execute(project, rules, files, settings, (first, rest), out);
+    settings.shardings = super::declared::flow::Shardings::new(&out.sharded);
+    let classes: Vec<ClassRef> = settings.shardings.classes().collect();
+    for class in classes {
+        let methods = &project.class(class).methods;
+        if let Some((_, func)) = methods.iter().find(|(name, _)| name == "forward") {
+            settings.relevance.add(FuncRef { module: class.module, func: *func }, class);
+        }
+    }
 }
 
 /// Executes functions: the first ones, and of the others those that none of these has executed.
@@ -381,13 +421,18 @@ impl Machine<'_> {
         self.begin(at, func.locals.len());
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(&func.body) {
+            if !self.plans.is_empty() {
+                self.w = path.world.clone();
+                self.run_plans();
+            }
             let Some(frame) = path.world.frames.first() else { continue };
             let named: Vec<(Name, Value)> = func
                 .locals
                 .iter()
                 .zip(frame.values())
-                .filter(|(l, v)| l.kind != LocalKind::Temp && is_portable(v))
-                .map(|(l, v)| (l.name.clone(), v.clone()))
+                .filter(|(l, _)| l.kind != LocalKind::Temp)
+                .map(|(l, v)| (l.name.clone(), portable(v)))
+                .filter(|(_, v)| is_portable(v))
                 .collect();
             exports = Some(match exports {
                 None => named,
@@ -443,6 +488,9 @@ impl Machine<'_> {
                 self.w = path.world;
                 for (param, value) in func.params.iter().zip(&given) {
                     self.record_at(place, &param.name, value);
+                }
+                if !matches!(path.flow, Flow::Raise) {
+                    self.run_plans();
                 }
                 match path.flow {
                     Flow::Return(value) => self.record_exit(root, &given, &value),
@@ -549,7 +597,7 @@ impl Machine<'_> {
         self.stack = vec![Activation { func, call: None }];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
-        self.w.modes.global = self.settings.is_global(func.module);
+        self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated.contains_key(&func);
         let own = self.project.func(func).spans.len() as u64;
         self.budget = Budget::of_root(own);
     }
@@ -637,6 +685,18 @@ impl Machine<'_> {
     }
 }
 
+/// A function without the defaults that mean something in one world only.
+fn portable(value: &Value) -> Value {
+    match value {
+        Value::Closure(closure) if !is_portable(value) => {
+            let mut closure = closure.as_ref().clone();
+            closure.defaults.retain(|(_, v)| is_portable(v));
+            Value::Closure(Arc::new(closure))
+        }
+        other => other.clone(),
+    }
+}
+
 /// Whether a value means the same in every world: nothing in the heap, nothing mutable.
 fn is_portable(value: &Value) -> bool {
     match value {
@@ -653,6 +713,7 @@ fn is_portable(value: &Value) -> bool {
         | Value::Atom(_)
         | Value::Spec(_)
         | Value::Placement(_)
+        | Value::Layout(_)
         | Value::ReduceOp(_) => true,
         Value::Closure(closure) => closure.cells.is_empty() && closure.defaults.iter().all(|(_, v)| is_portable(v)),
         Value::Tuple(items) => items.iter().all(is_portable),

@@ -43,12 +43,18 @@ pub struct Settings {
     /// Parallel modes of the whole run, and of single files.
     pub modes: Vec<&'static dyn ParallelMode>,
     pub(super) module_modes: FxHashMap<ModuleId, Vec<&'static dyn ParallelMode>>,
+    /// Functions that a decorator expands.
+    pub(super) decorated: FxHashMap<FuncRef, super::decorated::Decorated>,
+    /// The version of the library that the program is for.
+    pub target_torch: Option<(u32, u32)>,
     /// Tensors are parts of whole ones: partition specs are followed everywhere.
     pub global: bool,
     pub wants_types: bool,
     pub statics: Statics,
     pub relevance: super::relevance::Relevance,
     pub specs: super::specs::Specs,
+    /// Shardings that are declared apart from the code.
+    pub shardings: super::declared::flow::Shardings,
     /// Who sums gradients of parameters.
     pub reducers: super::practice::reducers::Reducers,
     /// Where parameters are marked.

@@ -75,6 +75,17 @@ impl Statics {
     pub fn defaults(&self, func: FuncRef) -> Vec<(u32, Value)> {
         self.funcs.get(&func).map_or_else(Vec::new, |f| f.defaults.clone())
     }
+    /// Defaults that the execution of a module's body shows, where the text does not.
+    pub fn add_defaults(&mut self, closure: &super::value::Closure) {
+        let Some(facts) = self.funcs.get_mut(&closure.func) else { return };
+        for (at, value) in &closure.defaults {
+            match facts.defaults.iter_mut().find(|(i, _)| i == at) {
+                Some((_, known)) if matches!(known, Value::Unknown) => *known = value.clone(),
+                Some(_) => {}
+                None => facts.defaults.push((*at, value.clone())),
+            }
+        }
+    }
     pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
         self.exports.get(&(module, name.clone()))
     }

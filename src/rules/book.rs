@@ -111,7 +111,16 @@ pub struct IntrinsicRule {
     pub args: Signature,
     pub group: Option<usize>,
     pub default_group: Vec<Name>,
+    /// Parts that arguments and attributes play, where `does` needs more than positions.
+    pub roles: Vec<(Name, Name)>,
     pub source: Name,
+}
+
+impl IntrinsicRule {
+    /// The name of the argument or attribute that plays a part.
+    pub fn role(&self, part: &str) -> Option<&Name> {
+        self.roles.iter().find(|(p, _)| p == part).map(|(_, name)| name)
+    }
 }
 
 /// What a group expression gives.

@@ -378,6 +378,7 @@ impl Loader {
                 args: args.clone(),
                 group,
                 default_group: i.default_group.iter().map(|a| Name::from(a.as_str())).collect(),
+                roles: i.roles.iter().map(|(p, n)| (Name::from(p.as_str()), Name::from(n.as_str()))).collect(),
                 source: Name::from(i.source.as_deref().unwrap_or(source)),
             };
             self.book.insert(path, Entry::Intrinsic(Arc::new(rule)));

@@ -147,6 +147,9 @@ pub struct Intrinsic {
     pub group: Option<String>,
     #[serde(default)]
     pub default_group: Vec<String>,
+    /// Which argument plays which part: `{ states = "state_shardings" }`.
+    #[serde(default)]
+    pub roles: BTreeMap<String, String>,
     pub source: Option<String>,
 }
 

@@ -7,7 +7,9 @@ mod autograd_claims;
 pub use autograd::chain;
 mod collective;
 mod contract;
+mod declared;
 mod dtensor;
+mod dtensor_stated;
 mod layout;
 mod operator;
 mod practice;
@@ -81,6 +83,7 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
         FindingKind::Layout(layout) => words.layout(finding, layout),
+        FindingKind::Declaration(mistake) => declared::declaration(mistake),
         FindingKind::Distributed(mistake) => words.distributed(mistake),
         FindingKind::Sharding(mistake) => sharding::sharding(mistake),
     };

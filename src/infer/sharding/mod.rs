@@ -13,10 +13,10 @@ mod numbers;
 mod run;
 mod spec;
 mod state;
+mod types;
 mod value;
 
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts as Worlds;
 use super::practice::view::View;
 use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -40,7 +40,7 @@ pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Findi
     let facts = library.facts(project, files);
     let found: Vec<Vec<(Place, Sharding)>> =
         modules.par_iter().map(|m| of_module(project, rules, files, &facts, *m)).collect();
-    found.into_iter().flatten().map(|(place, kind)| finding(place, kind)).collect()
+    found.into_iter().flatten().map(|(place, kind)| Finding::everywhere(place, FindingKind::Sharding(kind))).collect()
 }
 
 /// Names of the library that rules describe.
@@ -220,20 +220,5 @@ fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
     found.sort_by_key(|(place, axis, _)| (place.span.start, *axis));
     for (place, _, kind) in found {
         run.report(place, kind);
-    }
-}
-
-/// A finding that holds in every configuration.
-fn finding(place: Place, kind: Sharding) -> Finding {
-    Finding {
-        kind: FindingKind::Sharding(kind),
-        place,
-        worlds: vec![Worlds::default()],
-        silent_worlds: Vec::new(),
-        others: Vec::new(),
-        calls: Vec::new(),
-        reducers: Vec::new(),
-        repairs: Vec::new(),
-        rests_on_hint: false,
     }
 }
