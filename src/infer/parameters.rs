@@ -330,7 +330,7 @@ fn walk(
             }
             Value::List(list) => {
                 if let Some(Cell::List(cell)) = world.heap.get(*list) {
-                    for item in &cell.items {
+                    for item in cell.items.iter().chain(&cell.rest) {
                         if let Value::Object(inner) = item {
                             walk(world, *inner, &path, depth + 1, seen, out);
                         }
