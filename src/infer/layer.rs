@@ -308,6 +308,7 @@ impl Machine<'_> {
             if is_opaque(&formula) {
                 return Eval::One(Value::NONE);
             }
+            let formula = self.where_read(name, &rule, formula);
             let mut sides = Vec::new();
             let world = std::mem::take(&mut self.w);
             self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth)));
@@ -326,6 +327,22 @@ impl Machine<'_> {
             self.split_at(tensor, &rule, dim);
         }
         Eval::One(Value::NONE)
+    }
+
+    /// A mark of gradients to be summed, and the flags under which the project looks for it.
+    fn where_read(&self, name: &Name, rule: &MarkRule, formula: Formula) -> Formula {
+        if rule.set != AxisType::R {
+            return formula;
+        }
+        let flags = self.settings.reducers.guard_of(name, &rule.axes);
+        let read = flags.iter().map(|(flag, holds, _)| {
+            let flag = super::settings::cond_formula(&Cond::Flag(flag.clone()));
+            if *holds { flag } else { flag.negate() }
+        });
+        match flags {
+            [] => formula,
+            _ => Formula::And(std::iter::once(formula).chain(read).collect()),
+        }
     }
 
     /// The dim of a parameter that is split over the axes of a mark; code gives it to parameters that are not split as well.

@@ -32,6 +32,7 @@ mod ranks;
 mod raw;
 pub mod reducers;
 mod shard_dim;
+pub mod sizes;
 mod switch;
 mod uneven;
 mod unreduced_step;

@@ -59,6 +59,12 @@ pub enum Covered {
 }
 
 impl Reducer {
+    /// Whether it takes the parameters that carry a mark, and no others.
+    pub fn asks(&self, mark: &str) -> bool {
+        let is = |t: &Test| matches!(t, Test::Mark(m) if m == mark);
+        !self.when.is_empty() && self.when.iter().all(|all| all.iter().all(is))
+    }
+
     /// Whether a parameter of this name is covered; `marks` decides those that a rule knows.
     pub fn covers(&self, name: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
         if self.when.is_empty() {
@@ -144,6 +150,15 @@ impl Reducers {
     /// The reducers that may sum over one of these axes.
     pub fn over<'a>(&'a self, axes: &'a [Name]) -> impl Iterator<Item = &'a Reducer> {
         self.all.iter().filter(move |r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
+    }
+
+    /// The flags that decide whether gradients with a mark are summed at all, where one reducer of the project asks for it.
+    pub fn guard_of<'a>(&'a self, mark: &str, axes: &'a [Name]) -> &'a [(Name, bool, Place)] {
+        let mut over = self.over(axes);
+        match (over.next(), over.next()) {
+            (Some(one), None) if one.asks(mark) => &one.outer,
+            _ => &[],
+        }
     }
 
     /// Whether some reducer over one of these axes covers a parameter, by the end of its name.
