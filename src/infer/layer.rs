@@ -339,8 +339,11 @@ impl Machine<'_> {
             let flag = super::settings::cond_formula(&Cond::Flag(flag.clone()));
             if *holds { flag } else { flag.negate() }
         });
+        // A reducer that runs only where nothing is marked is a mistake of its own.
+        let set: Vec<Name> = formula.atoms().iter().map(|a| a.name().clone()).collect();
         match flags {
             [] => formula,
+            flags if flags.iter().any(|(flag, holds, _)| !holds && set.contains(flag)) => formula,
             _ => Formula::And(std::iter::once(formula).chain(read).collect()),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::super::codes;
 use super::Draft;
+use crate::infer::practice::concerned::Concerned;
 use crate::infer::practice::found::Scales;
 use crate::source::{Label, Name, Place};
 
@@ -66,9 +67,10 @@ pub fn scales(mistake: &Scales) -> Draft {
 /// Finalisers that leave gradients out, or are left out.
 fn finaliser(mistake: &Scales) -> Draft {
     match mistake {
-        Scales::DataNotSummed { axis, backward, evidence, divided, reducer } => {
+        Scales::DataNotSummed { axis, backward, evidence, divided, reducer, parameters } => {
+            let who = concerned(parameters).unwrap_or_else(|| "all parameters".to_string());
             let title = format!(
-                "the gradients of all parameters are never summed over `{axis}`: each of its ranks steps with those of its own samples"
+                "the gradients of {who} are never summed over `{axis}`: each of its ranks steps with those of its own samples"
             );
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
@@ -79,16 +81,18 @@ fn finaliser(mistake: &Scales) -> Draft {
             };
             draft.labels.push(label(*evidence, says));
             draft.labels.extend(reducer.map(|place| label(place, "gradients are summed here, over other axes".into())));
+            draft.labels.extend(labels(parameters));
             draft.help.push(format!("sum the gradient of every parameter over `{axis}` before the step"));
             draft
         }
-        Scales::ReducerNotCalled { function, reducer, backward } => {
-            let title =
-                format!("nothing calls `{function}` before the step: gradients that it sums stay those of one rank");
+        Scales::ReducerNotCalled { function, reducer, backward, parameters, .. } => {
+            let who = concerned(parameters).map(|who| format!("those of {who}")).unwrap_or("gradients that it sums".into());
+            let title = format!("nothing calls `{function}` before the step: {who} stay those of one rank");
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
             draft.labels.push(label(*backward, "gradients are computed here".to_string()));
             draft.labels.push(label(*reducer, "sums gradients of marked parameters".to_string()));
+            draft.labels.extend(labels(parameters));
             draft.help.push(format!("call `{function}` between the backward pass and the step"));
             draft
         }
@@ -102,7 +106,7 @@ fn finaliser(mistake: &Scales) -> Draft {
             draft.help.push(format!("ask `{predicate}` here as well"));
             draft
         }
-        Scales::GuardAgainstMark { flag, mark, marked, guard } => {
+        Scales::GuardAgainstMark { flag, mark, marked, guard, parameters } => {
             let title = format!(
                 "gradients marked `{mark}` are never summed: this runs only where `{flag}` is false, and the mark is set where it is true"
             );
@@ -110,11 +114,27 @@ fn finaliser(mistake: &Scales) -> Draft {
             draft.primary = "sums gradients of marked parameters".to_string();
             draft.labels.push(label(*guard, format!("runs where `{flag}` is false")));
             draft.labels.push(label(*marked, format!("marked where `{flag}` is true")));
+            draft.labels.extend(labels(parameters).filter(|l| l.place != *marked));
             draft.help.push(format!("leave where `{flag}` is false instead"));
             draft
         }
         _ => factor(mistake),
     }
+}
+
+/// `a`, `a and b`, `a and 9 other parameters`.
+pub fn concerned(parameters: &Concerned) -> Option<String> {
+    match parameters.shown.as_slice() {
+        [] => None,
+        [(one, _)] if parameters.count == 1 => Some(format!("`{one}`")),
+        [(one, _), (two, _)] if parameters.count == 2 => Some(format!("`{one}` and `{two}`")),
+        [(one, _), ..] => Some(format!("`{one}` and {} other parameters", parameters.count - 1)),
+    }
+}
+
+/// A label at each parameter that is shown.
+pub fn labels(parameters: &Concerned) -> impl Iterator<Item = Label> + '_ {
+    parameters.shown.iter().map(|(_, place)| label(*place, "its gradient is not summed".to_string()))
 }
 
 fn unreduced(model: &Name, made: Place, backward: Place, distributed: Place) -> Draft {

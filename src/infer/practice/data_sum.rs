@@ -2,6 +2,7 @@
 //! the project. Out: a step whose gradients nothing sums over the data axis, where gradients are divided by its size, or losses are
 //! averaged over it. Never: a project that names a wrapper, an engine or a hook. Source: DESIGN.md section 7. Next: `reducers.rs`.
 
+use super::concerned::{Concerned, When};
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::reducers::{Reducer, Test, axes_of, is_gradient, parameter_loop};
@@ -108,7 +109,8 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         && let Some((evidence, divided)) = evidence(lint)
     {
         let reducer = runs.first().map(|r| r.place);
-        let mistake = Scales::DataNotSummed { axis: Name::from(DATA), backward, evidence, divided, reducer };
+        let (axis, parameters) = (Name::from(DATA), super::concerned::all(lint));
+        let mistake = Scales::DataNotSummed { axis, backward, evidence, divided, reducer, parameters };
         out.push((place, Practice::Scales(mistake)));
         return;
     }
@@ -116,7 +118,8 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let left = idle.iter().find(|r| asks_mark(lint, r) && !runs.iter().any(|o| o.axes == r.axes));
     if let (Some(left), Some(_)) = (left, runs.first()) {
         let function = lint.project.func(left.func).name.clone();
-        let mistake = Scales::ReducerNotCalled { function, reducer: left.place, backward };
+        let (parameters, when) = taken(lint, left);
+        let mistake = Scales::ReducerNotCalled { function, reducer: left.place, backward, parameters, when };
         out.push((place, Practice::Scales(mistake)));
     }
 }
@@ -130,6 +133,21 @@ fn is_inner(lint: &Lint<'_>, reducer: &Reducer) -> bool {
 fn asks_mark(lint: &Lint<'_>, reducer: &Reducer) -> bool {
     let mark = |t: &Test| matches!(t, Test::Mark(mark) if lint.rules.mark(mark).is_some());
     reducer.axes.is_some() && !reducer.when.is_empty() && reducer.when.iter().all(|all| all.iter().any(mark))
+}
+
+/// The parameters that a reducer takes by their mark, and the flags under which they are marked and it runs.
+fn taken(lint: &Lint<'_>, reducer: &Reducer) -> (Concerned, When) {
+    let mark = reducer.when.iter().flatten().find_map(|t| match t {
+        Test::Mark(mark) => Some(mark),
+        _ => None,
+    });
+    let (parameters, mut when) = mark.map(|m| super::concerned::marked(lint, m)).unwrap_or_default();
+    for (flag, holds, _) in &reducer.outer {
+        if !when.iter().any(|(known, _)| known == flag) {
+            when.push((flag.clone(), *holds));
+        }
+    }
+    (parameters, when)
 }
 
 /// The functions of the project that some steps of a function reach; `None` if that is not known.

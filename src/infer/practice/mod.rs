@@ -6,6 +6,7 @@
 
 mod arity;
 mod asked;
+pub mod concerned;
 mod counts;
 mod cut;
 mod data_sum;
@@ -39,12 +40,12 @@ mod unreduced_step;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts;
+use super::formula::{Atom, Facts};
 use super::settings::Settings;
 use crate::ir::FuncKind;
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::{Files, Place};
+use crate::source::{Files, Name, Place};
 use asked::{Asked, Shown};
 use found::Practice;
 use rayon::prelude::*;
@@ -112,7 +113,6 @@ const OF_FUNCTIONS: &[Check] = &[
 const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
     switch::stored,
     marks::unset,
-    marks::unasked,
     marks::partly,
     uneven::siblings,
     uneven::biases,
@@ -187,7 +187,10 @@ impl<'a> Practices<'a> {
         let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
         found.extend(of_classes.into_iter().flatten());
         for (module, m) in project.modules.iter_enumerated() {
-            m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut found));
+            for class in m.ir.classes.ids() {
+                marks::unasked(&lint, ClassRef { module, class }, &mut found);
+                marks::against(&lint, ClassRef { module, class }, &mut found);
+            }
         }
         Practices { lint, found }
     }
@@ -195,7 +198,10 @@ impl<'a> Practices<'a> {
     /// The findings. `told`: what execution has found.
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
         let arities = arities(&self.lint, told);
-        let found = self.found.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice)));
+        let found = self.found.into_iter().map(|(place, practice)| {
+            let when = practice.when();
+            restricted(finding(place, FindingKind::Practice(practice)), &when)
+        });
         found.chain(arities).collect()
     }
 }
@@ -266,6 +272,17 @@ fn arities(lint: &Lint<'_>, told: &[Finding]) -> Vec<Finding> {
     }
     found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
     found.into_iter().map(|(place, kind)| finding(place, kind)).collect()
+}
+
+/// A finding that holds where flags have these values.
+fn restricted(mut finding: Finding, when: &[(Name, bool)]) -> Finding {
+    let atom = |name: &Name| Atom::True(name.clone());
+    if !when.is_empty() {
+        finding.worlds = vec![when.iter().fold(Facts::default(), |f, (name, holds)| f.with(atom(name), *holds))];
+        let against = |(name, holds): &(Name, bool)| Facts::default().with(atom(name), !holds);
+        finding.silent_worlds = when.iter().map(against).collect();
+    }
+    finding
 }
 
 /// A finding that holds in every configuration.
