@@ -55,6 +55,7 @@ codes! {
     GRADIENT_PLACEMENT = "SPMD310" "dtensor-gradient-placement" Error,
     PLACEMENT_COUNT = "SPMD311" "placement-count" Error,
     SHARD_DIM = "SPMD312" "other-shard-dim" Error,
+    PART_SUMMED = "SPMD314" "part-summed" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

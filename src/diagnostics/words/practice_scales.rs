@@ -16,6 +16,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::ReducerNotCalled { .. }
         | Scales::OtherGate { .. }
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
+        Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
         Scales::NarrowWrapper { axis, sliced } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
@@ -119,6 +120,37 @@ fn finaliser(mistake: &Scales) -> Draft {
             draft
         }
         _ => factor(mistake),
+    }
+}
+
+/// Sums that are one too many.
+fn summed(mistake: &Scales) -> Draft {
+    match mistake {
+        Scales::SummedAgain { axes: names, first, sum } => {
+            let over = if names.is_empty() { String::new() } else { format!(" over {}", axes(names)) };
+            let title = format!("gradients are summed{over} a second time before the step: they are too large");
+            let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+            draft.primary = "sums what is equal on all ranks already".to_string();
+            draft.labels.push(label(*first, "gradients are reduced here before".to_string()));
+            draft.labels.push(label(*sum, "the sum".to_string()));
+            draft.help.push("reduce each gradient once".to_string());
+            draft
+        }
+        Scales::PartSummed { axes: names, part, sum } => {
+            let over = axes(names);
+            let title = match sum {
+                Some(mark) => format!(
+                    "a parameter of which each rank of {over} has its own part is marked `{mark}`: gradients of different parts would be summed"
+                ),
+                None => format!("gradients of parameters that are split over {over} are summed over {over} as well"),
+            };
+            let mut draft = Draft::new(&codes::PART_SUMMED, title);
+            draft.primary = "adds up gradients of different parts".to_string();
+            draft.labels.push(label(*part, format!("a part on each rank of {over}")));
+            draft.help.push("sum the gradients of parameters that are whole on every rank, and leave out the parts".into());
+            draft
+        }
+        _ => Draft::new(&codes::GRADIENT_SCALE, "factors differ".to_string()),
     }
 }
 

@@ -84,15 +84,12 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if view.func.kind != FuncKind::Function {
         return;
     }
-    let method = |i: usize, wanted: &str| match view.value(i) {
-        Some(Rvalue::CallMethod { base, name, .. }) if name == wanted => Some(base),
-        _ => None,
-    };
-    let Some(last) = (0..view.steps.len()).rev().find(|i| method(*i, "step").is_some_and(|o| is_optimizer(view, o)))
-    else {
+    let Some((backward, last)) = region(view) else { return };
+    // What comes too late is told as such.
+    let late = reached(lint, view, last + 1..view.steps.len());
+    if late.is_some_and(|all| lint.reducers.all.iter().any(|r| r.func != view.at && all.contains(&r.func))) {
         return;
-    };
-    let Some(backward) = (0..last).rev().find(|i| method(*i, "backward").is_some()) else { return };
+    }
     if !(backward + 1..last).all(|i| is_followed(view, i)) || names_wrapper(lint) {
         return;
     }
@@ -124,19 +121,30 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
 }
 
+/// The last step of an optimizer in a function, and the backward pass before it.
+pub fn region(view: &View<'_>) -> Option<(usize, usize)> {
+    let method = |i: usize, wanted: &str| match view.value(i) {
+        Some(Rvalue::CallMethod { base, name, .. }) if name == wanted => Some(base),
+        _ => None,
+    };
+    let last = (0..view.steps.len()).rev().find(|i| method(*i, "step").is_some_and(|o| is_optimizer(view, o)))?;
+    let backward = (0..last).rev().find(|i| method(*i, "backward").is_some())?;
+    Some((backward, last))
+}
+
 /// Whether a reducer is one that only calls another one of the project.
 fn is_inner(lint: &Lint<'_>, reducer: &Reducer) -> bool {
     reducer.through.is_some_and(|at| lint.reducers.all.iter().any(|r| r.func == at && r.axes.is_some()))
 }
 
 /// Whether a reducer sums the gradients of parameters with a mark of the rules.
-fn asks_mark(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+pub fn asks_mark(lint: &Lint<'_>, reducer: &Reducer) -> bool {
     let mark = |t: &Test| matches!(t, Test::Mark(mark) if lint.rules.mark(mark).is_some());
     reducer.axes.is_some() && !reducer.when.is_empty() && reducer.when.iter().all(|all| all.iter().any(mark))
 }
 
 /// The parameters that a reducer takes by their mark, and the flags under which they are marked and it runs.
-fn taken(lint: &Lint<'_>, reducer: &Reducer) -> (Concerned, When) {
+pub fn taken(lint: &Lint<'_>, reducer: &Reducer) -> (Concerned, When) {
     let mark = reducer.when.iter().flatten().find_map(|t| match t {
         Test::Mark(mark) => Some(mark),
         _ => None,
@@ -151,7 +159,7 @@ fn taken(lint: &Lint<'_>, reducer: &Reducer) -> (Concerned, When) {
 }
 
 /// The functions of the project that some steps of a function reach; `None` if that is not known.
-fn reached(lint: &Lint<'_>, view: &View<'_>, steps: std::ops::Range<usize>) -> Option<Vec<FuncRef>> {
+pub fn reached(lint: &Lint<'_>, view: &View<'_>, steps: std::ops::Range<usize>) -> Option<Vec<FuncRef>> {
     let mut out = vec![view.at];
     let mut queue: Vec<FuncRef> = steps.filter_map(|i| calls(view, i)).collect();
     while let Some(at) = queue.pop() {

@@ -89,6 +89,10 @@ pub enum Scales {
     },
     /// A loop that leaves out a finaliser which sums the gradients of marked parameters.
     ReducerNotCalled { function: Name, reducer: Place, backward: Place, parameters: Concerned, when: When },
+    /// The same gradients are summed a second time; what sums or averages them first, and the sum itself.
+    SummedAgain { axes: Vec<Name>, first: Place, sum: Place },
+    /// Gradients of parts are summed with those of other parts; where one is marked as a part, and the mark that asks for the sum.
+    PartSummed { axes: Vec<Name>, part: Place, sum: Option<Name> },
     /// A sum for marked parameters that goes by another condition than the split of sequences.
     OtherGate { mark: Name, predicate: Name, defined: Place },
     /// A finaliser that runs only where the mark that it looks for is not set.

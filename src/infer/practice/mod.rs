@@ -6,10 +6,12 @@
 
 mod arity;
 mod asked;
+mod collected;
 pub mod concerned;
 mod counts;
 mod cut;
 mod data_sum;
+mod doubled;
 pub mod expr;
 mod factor;
 pub mod found;
@@ -35,6 +37,7 @@ pub mod reducers;
 mod shard_dim;
 pub mod sizes;
 mod switch;
+mod uncalled;
 mod uneven;
 mod unreduced_step;
 pub mod view;
@@ -118,11 +121,21 @@ const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
     uneven::biases,
     pool::shared,
     partition::unmarked,
+    doubled::marked_twice,
 ];
 
 /// The checks of single functions that look at the whole project.
 const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] =
-    &[cut::cuts, order::order, data_sum::steps, gate::gates];
+    &[
+    cut::cuts,
+    order::order,
+    data_sum::steps,
+    uncalled::finalisers,
+    doubled::twice,
+    doubled::wrapped,
+    doubled::parts,
+    gate::gates,
+];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];

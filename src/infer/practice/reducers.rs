@@ -2,6 +2,7 @@
 //! Out: [`Reducers`]. Never: a guess about a condition that is not understood: it may cover anything. Source: DESIGN.md section 7.
 //! Next: `infer/parameters.rs`, which asks; `marks.rs`.
 
+use super::collected;
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
@@ -18,6 +19,8 @@ const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
 pub enum Test {
     /// The parameter carries an attribute.
     Mark(Name),
+    /// It does not.
+    NoMark(Name),
     NameEnds(Name),
     NameStarts(Name),
     NameContains(Name),
@@ -86,7 +89,8 @@ impl Reducer {
                     Test::NameContains(text) => contains(name, text),
                     // What a mark of the rules means is part of the parameter's type.
                     Test::Mark(mark) if known_mark(mark) => Covered::No,
-                    Test::Mark(_) | Test::Other => Covered::Perhaps,
+                    Test::NoMark(mark) if known_mark(mark) => Covered::Yes,
+                    Test::Mark(_) | Test::NoMark(_) | Test::Other => Covered::Perhaps,
                 };
                 all = match (all, one) {
                     (Covered::No, _) | (_, Covered::No) => Covered::No,
@@ -177,13 +181,15 @@ impl Reducers {
 
 fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
     for step in 0..view.steps.len() {
-        let Some(head) = parameter_loop(view, step) else { continue };
         let Some(value) = view.value(step) else { continue };
-        if !sums_gradient(view, value) {
-            continue;
-        }
+        // Where the gradients are taken: the sum itself, or where they are put into the list that is summed.
+        let taken = match parameter_loop(view, step) {
+            Some(head) if sums_gradient(view, value) => Some((step, head)),
+            _ => collected::taken(view, step),
+        };
+        let Some((at, head)) = taken else { continue };
         let outer = view.steps[head].guards.len();
-        let inner = &view.steps[step].guards[outer.min(view.steps[step].guards.len())..];
+        let inner = &view.steps[at].guards[outer.min(view.steps[at].guards.len())..];
         let mut when: Vec<Vec<Test>> = vec![Vec::new()];
         for guard in inner {
             let alternatives = tests(&view.through(guard.test), guard.holds);
@@ -357,6 +363,7 @@ fn tests(expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
         other => match (asked(other), holds) {
             (Asked::Nothing, _) => vec![Vec::new()],
             (Asked::Test(test), true) => vec![vec![test]],
+            (Asked::Test(Test::Mark(mark)), false) => vec![vec![Test::NoMark(mark)]],
             // Excluded by name or mark: the others are covered, and which those are is not followed.
             (Asked::Test(_), false) | (Asked::Unknown, _) => vec![vec![Test::Other]],
         },
