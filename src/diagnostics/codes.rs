@@ -56,6 +56,7 @@ codes! {
     PLACEMENT_COUNT = "SPMD311" "placement-count" Error,
     SHARD_DIM = "SPMD312" "other-shard-dim" Error,
     PART_SUMMED = "SPMD314" "part-summed" Error,
+    PLAN_MISFIT = "SPMD315" "plan-misfit" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

@@ -17,6 +17,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::OtherGate { .. }
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
+        Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::NarrowWrapper { axis, sliced } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
@@ -121,6 +122,33 @@ fn finaliser(mistake: &Scales) -> Draft {
         }
         _ => factor(mistake),
     }
+}
+
+/// Plans that do not fit the model.
+fn misfit(mistake: &Scales) -> Draft {
+    let Scales::PlanMisfit { module, source, gives_part, listed, norm, made, used } = mistake else {
+        return Draft::new(&codes::PLAN_MISFIT, "the plan does not fit the model".to_string());
+    };
+    let sum = *norm && !listed;
+    let title = match (sum, gives_part) {
+        (true, _) => format!(
+            "the gradient of `{module}` is not summed: each rank applies it to its own part of `{source}`, and the plan leaves it out"
+        ),
+        (false, true) => format!("`{module}` is given this rank's part of `{source}`, and by the plan it takes the whole"),
+        (false, false) => format!("`{module}` is given the whole result of `{source}`, and by the plan it takes this rank's part"),
+    };
+    let mut draft = Draft::new(&codes::PLAN_MISFIT, title);
+    draft.primary = match listed {
+        true => format!("what the plan says of `{module}`"),
+        false => format!("splits `{source}` over the ranks"),
+    };
+    draft.labels.push(label(*made, format!("`{module}` is made here")));
+    draft.labels.push(label(*used, format!("takes the result of `{source}`")));
+    draft.help.push(match sum {
+        true => format!("give `{module}` an entry that sums its gradient"),
+        false => format!("make the entries of `{source}` and `{module}` agree"),
+    });
+    draft
 }
 
 /// Sums that are one too many.

@@ -93,6 +93,8 @@ pub enum Scales {
     SummedAgain { axes: Vec<Name>, first: Place, sum: Place },
     /// Gradients of parts are summed with those of other parts; where one is marked as a part, and the mark that asks for the sum.
     PartSummed { axes: Vec<Name>, part: Place, sum: Option<Name> },
+    /// A plan that does not fit what a module is given: a part of the result of another, or the whole of it.
+    PlanMisfit { module: Name, source: Name, gives_part: bool, listed: bool, norm: bool, made: Place, used: Place },
     /// A sum for marked parameters that goes by another condition than the split of sequences.
     OtherGate { mark: Name, predicate: Name, defined: Place },
     /// A finaliser that runs only where the mark that it looks for is not set.

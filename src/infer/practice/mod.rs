@@ -30,6 +30,7 @@ mod nones;
 mod order;
 mod own_group;
 mod partition;
+mod plan;
 mod pool;
 mod ranks;
 mod raw;
@@ -260,6 +261,9 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
         }
     }
     let text = &lint.files[lint.project.file(module)].text;
+    if text.contains("wise\"") {
+        plan::plans(lint, module, &mut out);
+    }
     if !COMMUNICATES.iter().any(|w| text.contains(w)) {
         return out;
     }
