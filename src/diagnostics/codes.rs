@@ -57,6 +57,7 @@ codes! {
     SHARD_DIM = "SPMD312" "other-shard-dim" Error,
     PART_SUMMED = "SPMD314" "part-summed" Error,
     PLAN_MISFIT = "SPMD315" "plan-misfit" Error,
+    CHECKPOINT_AXIS = "SPMD316" "checkpoint-axis" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

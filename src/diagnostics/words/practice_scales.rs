@@ -18,6 +18,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
         Scales::PlanMisfit { .. } => misfit(mistake),
+        Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
         Scales::NarrowWrapper { axis, sliced } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
@@ -88,7 +89,8 @@ fn finaliser(mistake: &Scales) -> Draft {
             draft
         }
         Scales::ReducerNotCalled { function, reducer, backward, parameters, .. } => {
-            let who = concerned(parameters).map(|who| format!("those of {who}")).unwrap_or("gradients that it sums".into());
+            let who =
+                concerned(parameters).map(|who| format!("those of {who}")).unwrap_or("gradients that it sums".into());
             let title = format!("nothing calls `{function}` before the step: {who} stay those of one rank");
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
@@ -124,6 +126,39 @@ fn finaliser(mistake: &Scales) -> Draft {
     }
 }
 
+/// Maps of checkpoints that disagree with marks.
+fn checkpoint(parameter: &Name, mapped: Option<i64>, marked: Option<i64>, mark: Place) -> Draft {
+    let split = |dim: i64| format!("split on dim {dim}");
+    let (title, primary, at) = match (mapped, marked) {
+        (Some(mapped), Some(marked)) => (
+            format!(
+                "`{parameter}` is marked as split on dim {marked}, and its checkpoint is put together on dim {mapped}"
+            ),
+            split(mapped),
+            split(marked),
+        ),
+        (Some(mapped), None) => (
+            format!(
+                "the checkpoint takes `{parameter}` for parts, and the constructor makes it whole and without a mark"
+            ),
+            split(mapped),
+            "whole on every rank".to_string(),
+        ),
+        (None, marked) => (
+            format!(
+                "`{parameter}` is marked as a part, and its checkpoint takes it for a copy: the parts of other ranks are lost"
+            ),
+            format!("has no entry for `{parameter}`"),
+            split(marked.unwrap_or_default()),
+        ),
+    };
+    let mut draft = Draft::new(&codes::CHECKPOINT_AXIS, title);
+    draft.primary = primary;
+    draft.labels.push(label(mark, at));
+    draft.help.push(format!("make the map and the mark of `{parameter}` agree"));
+    draft
+}
+
 /// Plans that do not fit the model.
 fn misfit(mistake: &Scales) -> Draft {
     let Scales::PlanMisfit { module, source, gives_part, listed, norm, made, used } = mistake else {
@@ -134,8 +169,12 @@ fn misfit(mistake: &Scales) -> Draft {
         (true, _) => format!(
             "the gradient of `{module}` is not summed: each rank applies it to its own part of `{source}`, and the plan leaves it out"
         ),
-        (false, true) => format!("`{module}` is given this rank's part of `{source}`, and by the plan it takes the whole"),
-        (false, false) => format!("`{module}` is given the whole result of `{source}`, and by the plan it takes this rank's part"),
+        (false, true) => {
+            format!("`{module}` is given this rank's part of `{source}`, and by the plan it takes the whole")
+        }
+        (false, false) => {
+            format!("`{module}` is given the whole result of `{source}`, and by the plan it takes this rank's part")
+        }
     };
     let mut draft = Draft::new(&codes::PLAN_MISFIT, title);
     draft.primary = match listed {
@@ -175,7 +214,9 @@ fn summed(mistake: &Scales) -> Draft {
             let mut draft = Draft::new(&codes::PART_SUMMED, title);
             draft.primary = "adds up gradients of different parts".to_string();
             draft.labels.push(label(*part, format!("a part on each rank of {over}")));
-            draft.help.push("sum the gradients of parameters that are whole on every rank, and leave out the parts".into());
+            draft
+                .help
+                .push("sum the gradients of parameters that are whole on every rank, and leave out the parts".into());
             draft
         }
         _ => Draft::new(&codes::GRADIENT_SCALE, "factors differ".to_string()),

@@ -38,7 +38,9 @@ pub fn all(lint: &Lint<'_>) -> Concerned {
     for (module, m) in lint.project.modules.iter_enumerated() {
         for class in m.ir.classes.ids() {
             let class = ClassRef { module, class };
-            let Some(init) = lint.constructor(class).filter(|_| lint.files[m.file].text.contains("nn")) else { continue };
+            let Some(init) = lint.constructor(class).filter(|_| lint.files[m.file].text.contains("nn")) else {
+                continue;
+            };
             for (name, place) in of_constructor(&init) {
                 out.add(format!("{}.{name}", lint.project.class(class).name), place);
             }

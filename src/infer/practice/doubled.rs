@@ -121,9 +121,8 @@ fn takes_parts(lint: &Lint<'_>, reducer: &Reducer) -> bool {
 pub fn marked_twice(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     let Some(init) = lint.constructor(class) else { return };
     let around = |s: usize| -> Vec<_> { init.steps[s].guards.iter().map(|g| (g.at, g.holds)).collect() };
-    let parts: Vec<(Expr, Place, Vec<_>)> = (0..init.steps.len())
-        .filter_map(|s| partition::marks_part(&init, s).map(|(e, p)| (e, p, around(s))))
-        .collect();
+    let parts: Vec<(Expr, Place, Vec<_>)> =
+        (0..init.steps.len()).filter_map(|s| partition::marks_part(&init, s).map(|(e, p)| (e, p, around(s)))).collect();
     if parts.is_empty() {
         return;
     }

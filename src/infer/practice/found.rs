@@ -51,7 +51,9 @@ impl Practice {
     /// The flags under which the mistake is one; none: always.
     pub fn when(&self) -> When {
         match self {
-            Practice::MarkNeverAsked { when, .. } | Practice::Scales(Scales::ReducerNotCalled { when, .. }) => when.clone(),
+            Practice::MarkNeverAsked { when, .. } | Practice::Scales(Scales::ReducerNotCalled { when, .. }) => {
+                when.clone()
+            }
             Practice::Scales(Scales::GuardAgainstMark { flag, .. }) => vec![(flag.clone(), true)],
             _ => When::new(),
         }
@@ -93,6 +95,8 @@ pub enum Scales {
     SummedAgain { axes: Vec<Name>, first: Place, sum: Place },
     /// Gradients of parts are summed with those of other parts; where one is marked as a part, and the mark that asks for the sum.
     PartSummed { axes: Vec<Name>, part: Place, sum: Option<Name> },
+    /// The map of a checkpoint and the mark of a parameter disagree on the dim that is split, or one leaves it out.
+    CheckpointAxis { parameter: Name, mapped: Option<i64>, marked: Option<i64>, mark: Place },
     /// A plan that does not fit what a module is given: a part of the result of another, or the whole of it.
     PlanMisfit { module: Name, source: Name, gives_part: bool, listed: bool, norm: bool, made: Place, used: Place },
     /// A sum for marked parameters that goes by another condition than the split of sequences.

@@ -6,6 +6,7 @@
 
 mod arity;
 mod asked;
+mod axis_map;
 mod collected;
 pub mod concerned;
 mod counts;
@@ -123,11 +124,11 @@ const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
     pool::shared,
     partition::unmarked,
     doubled::marked_twice,
+    axis_map::disagreeing,
 ];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] =
-    &[
+const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     cut::cuts,
     order::order,
     data_sum::steps,

@@ -13,7 +13,8 @@ use crate::rules::PlanStyleRule;
 use crate::source::{Name, Place};
 
 /// Methods that keep what a value is on each rank.
-const VIEWS: &[&str] = &["view", "reshape", "transpose", "contiguous", "unflatten", "to", "float", "permute", "type_as"];
+const VIEWS: &[&str] =
+    &["view", "reshape", "transpose", "contiguous", "unflatten", "to", "float", "permute", "type_as"];
 /// How deep an expression is followed.
 const MOST_DEPTH: usize = 12;
 
@@ -163,7 +164,8 @@ fn compared(lint: &Lint<'_>, class: ClassRef, attributes: &Attributes, plan: &[&
                 made: *made_at,
                 used: view.place(view.steps[step].id),
             };
-            let known = |(at, p): &(Place, Practice)| *at == place && matches!(p, Practice::Scales(Scales::PlanMisfit { .. }));
+            let known =
+                |(at, p): &(Place, Practice)| *at == place && matches!(p, Practice::Scales(Scales::PlanMisfit { .. }));
             if !out.iter().any(known) {
                 out.push((place, Practice::Scales(mistake)));
             }

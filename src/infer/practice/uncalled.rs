@@ -19,9 +19,8 @@ pub fn finalisers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     let Some((backward, last)) = data_sum::region(view) else { return };
     let place = view.place(view.steps[last].id);
-    let told = |p: &Practice| {
-        matches!(p, Practice::Scales(Scales::DataNotSummed { .. } | Scales::ReducerNotCalled { .. }))
-    };
+    let told =
+        |p: &Practice| matches!(p, Practice::Scales(Scales::DataNotSummed { .. } | Scales::ReducerNotCalled { .. }));
     if out.iter().any(|(at, p)| *at == place && told(p)) {
         return;
     }
