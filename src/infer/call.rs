@@ -449,9 +449,24 @@ impl Machine<'_> {
             true => self.call_closure(id, closure, &given),
             false => self.call_function(id, closure, &given),
         };
+        // What a constructor makes may still be marked by the constructors around it.
+        let whole = !self.stack.iter().any(|a| self.project.func(a.func).name == "__init__");
         match done {
-            Eval::One(_) => Eval::One(object),
-            Eval::Many(outcomes) => Eval::Many(outcomes.into_iter().map(|(w, _)| (w, object.clone())).collect()),
+            Eval::One(_) => {
+                if whole {
+                    let mut world = std::mem::take(&mut self.w);
+                    self.settle(class, &object, std::slice::from_mut(&mut world));
+                    self.w = world;
+                }
+                Eval::One(object)
+            }
+            Eval::Many(outcomes) => {
+                let (mut worlds, _): (Vec<World>, Vec<Value>) = outcomes.into_iter().unzip();
+                if whole {
+                    self.settle(class, &object, &mut worlds);
+                }
+                Eval::Many(worlds.into_iter().map(|w| (w, object.clone())).collect())
+            }
         }
     }
 

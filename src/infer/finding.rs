@@ -188,14 +188,35 @@ impl FindingKind {
 
     /// Where the parameter without a mark was made from which an operand comes.
     pub fn unmarked_source(&self) -> Option<Place> {
-        let operands = match self {
+        self.operands().iter().find_map(|o| o.state.origin.as_ref()?.unmarked())
+    }
+
+    /// Whether an operand has its type from what a collective at a place gives, or from what an operation there takes.
+    pub fn rests_on(&self, place: Place) -> bool {
+        self.operands().iter().any(|operand| {
+            let mut at = operand.state.origin.as_ref();
+            while let Some(origin) = at {
+                let within = origin.place.file == place.file
+                    && place.span.start <= origin.place.span.start
+                    && origin.place.span.end <= place.span.end;
+                match origin.reason {
+                    crate::types::Reason::Collective(_) if origin.place == place => return true,
+                    crate::types::Reason::Narrowed(_) if within => return true,
+                    _ => at = origin.from.as_ref(),
+                }
+            }
+            false
+        })
+    }
+
+    fn operands(&self) -> &[OperandAt] {
+        match self {
             FindingKind::Operator { operands, .. } => operands.as_slice(),
             FindingKind::CollectiveSource { operand, .. } | FindingKind::CollectiveOutput { operand, .. } => {
                 std::slice::from_ref(operand)
             }
             _ => &[],
-        };
-        operands.iter().find_map(|o| o.state.origin.as_ref()?.unmarked())
+        }
     }
 }
 

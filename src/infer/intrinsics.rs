@@ -74,7 +74,7 @@ impl Machine<'_> {
             "module-list" | "module-dict" | "sequential" | "module-spec" | "build-module" => {
                 return self.container(id, rule, args);
             }
-            "pure" => Value::Unknown,
+            "pure" | "checkpoint-axes" => Value::Unknown,
             "barrier" | "init-process-group" => Value::NONE,
             "new-group" => Value::Unknown,
             "rooted-collective" if self.deriving.is_some() && rule.name.ends_with("broadcast") => {

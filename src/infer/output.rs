@@ -175,19 +175,28 @@ impl Output {
         }
     }
 
-    /// Leaves out what only follows from a parameter of which it is reported that nothing sums its gradient.
+    /// Leaves out what only follows from something that is reported: from a parameter of which nothing sums the gradient, or from the
+    /// result of a collective on a wrong value.
     pub fn keep_causes(&mut self) {
-        let causes: Vec<Place> = self
+        let of_parameters: Vec<Place> = self
             .findings
             .iter()
             .filter(|f| f.kind.unmarked().is_some())
             .filter_map(|f| f.kind.unmarked_source())
             .collect();
-        if causes.is_empty() {
+        let of_values: Vec<Place> = self
+            .findings
+            .iter()
+            .filter(|f| matches!(f.kind, FindingKind::CollectiveSource { .. } | FindingKind::Operator { .. }))
+            .map(|f| f.place)
+            .collect();
+        if of_parameters.is_empty() && of_values.len() < 2 {
             return;
         }
         self.findings.retain(|f| {
-            f.kind.unmarked().is_some() || f.kind.unmarked_source().is_none_or(|place| !causes.contains(&place))
+            let follows = f.kind.unmarked().is_none()
+                && f.kind.unmarked_source().is_some_and(|place| of_parameters.contains(&place));
+            !follows && !of_values.iter().any(|place| *place != f.place && f.kind.rests_on(*place))
         });
         self.index.clear();
     }

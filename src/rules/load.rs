@@ -98,6 +98,9 @@ impl Loader {
         for protocol in &file.protocol {
             self.add_protocol(protocol, &source);
         }
+        for style in &file.plan_style {
+            self.add_plan_style(style, &source);
+        }
         for alias in &file.alias {
             self.book.insert_alias(Name::from(alias.from.as_str()), Name::from(alias.to.as_str()));
         }

@@ -10,6 +10,7 @@ use crate::rules::{Entry, RuleBook};
 use crate::source::{Files, Name, Place};
 use crate::types::AxisType;
 use rayon::prelude::*;
+use rustc_hash::FxHashSet;
 
 /// Methods of a module that give parameters or modules, not attributes of its own.
 const WALKS: &[&str] =
@@ -38,6 +39,8 @@ pub struct Marking {
     parts: Vec<(ModuleId, Place)>,
     /// Something may mark any parameter as a part.
     any_part: bool,
+    /// Classes whose objects are made with whole sizes.
+    whole: FxHashSet<ClassRef>,
 }
 
 impl Marking {
@@ -71,6 +74,7 @@ impl Marking {
             out.parts.extend(one.parts);
             out.any_part |= one.any_part;
         }
+        out.whole = super::sizes::made_whole(project, rules, files);
         out
     }
 
@@ -119,6 +123,11 @@ impl Marking {
     /// Whether a class marks something itself, so that leaving something unmarked says something.
     pub fn goes_by_marks(&self, class: ClassRef) -> bool {
         self.classes.contains(&class)
+    }
+
+    /// Whether the project makes objects of a class, with the sizes of the whole model only.
+    pub fn is_made_whole(&self, class: ClassRef) -> bool {
+        self.whole.contains(&class)
     }
 
     /// Whether a site that execution does not follow may mark a parameter of objects of a class, by the way to it from there.

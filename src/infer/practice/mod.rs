@@ -6,9 +6,13 @@
 
 mod arity;
 mod asked;
+mod axis_map;
+mod collected;
+pub mod concerned;
 mod counts;
 mod cut;
 mod data_sum;
+mod doubled;
 pub mod expr;
 mod factor;
 pub mod found;
@@ -27,23 +31,26 @@ mod nones;
 mod order;
 mod own_group;
 mod partition;
+mod plan;
 mod pool;
 mod ranks;
 mod raw;
 pub mod reducers;
 mod shard_dim;
+pub mod sizes;
 mod switch;
+mod uncalled;
 mod uneven;
 mod unreduced_step;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts;
+use super::formula::{Atom, Facts};
 use super::settings::Settings;
 use crate::ir::FuncKind;
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::{Files, Place};
+use crate::source::{Files, Name, Place};
 use asked::{Asked, Shown};
 use found::Practice;
 use rayon::prelude::*;
@@ -111,17 +118,26 @@ const OF_FUNCTIONS: &[Check] = &[
 const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
     switch::stored,
     marks::unset,
-    marks::unasked,
     marks::partly,
     uneven::siblings,
     uneven::biases,
     pool::shared,
     partition::unmarked,
+    doubled::marked_twice,
+    axis_map::disagreeing,
 ];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] =
-    &[cut::cuts, order::order, data_sum::steps, gate::gates];
+const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
+    cut::cuts,
+    order::order,
+    data_sum::steps,
+    uncalled::finalisers,
+    doubled::twice,
+    doubled::wrapped,
+    doubled::parts,
+    gate::gates,
+];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];
@@ -186,7 +202,10 @@ impl<'a> Practices<'a> {
         let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
         found.extend(of_classes.into_iter().flatten());
         for (module, m) in project.modules.iter_enumerated() {
-            m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut found));
+            for class in m.ir.classes.ids() {
+                marks::unasked(&lint, ClassRef { module, class }, &mut found);
+                marks::against(&lint, ClassRef { module, class }, &mut found);
+            }
         }
         Practices { lint, found }
     }
@@ -194,7 +213,10 @@ impl<'a> Practices<'a> {
     /// The findings. `told`: what execution has found.
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
         let arities = arities(&self.lint, told);
-        let found = self.found.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice)));
+        let found = self.found.into_iter().map(|(place, practice)| {
+            let when = practice.when();
+            restricted(finding(place, FindingKind::Practice(practice)), &when)
+        });
         found.chain(arities).collect()
     }
 }
@@ -240,6 +262,9 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
         }
     }
     let text = &lint.files[lint.project.file(module)].text;
+    if text.contains("wise\"") {
+        plan::plans(lint, module, &mut out);
+    }
     if !COMMUNICATES.iter().any(|w| text.contains(w)) {
         return out;
     }
@@ -265,6 +290,17 @@ fn arities(lint: &Lint<'_>, told: &[Finding]) -> Vec<Finding> {
     }
     found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
     found.into_iter().map(|(place, kind)| finding(place, kind)).collect()
+}
+
+/// A finding that holds where flags have these values.
+fn restricted(mut finding: Finding, when: &[(Name, bool)]) -> Finding {
+    let atom = |name: &Name| Atom::True(name.clone());
+    if !when.is_empty() {
+        finding.worlds = vec![when.iter().fold(Facts::default(), |f, (name, holds)| f.with(atom(name), *holds))];
+        let against = |(name, holds): &(Name, bool)| Facts::default().with(atom(name), !holds);
+        finding.silent_worlds = when.iter().map(against).collect();
+    }
+    finding
 }
 
 /// A finding that holds in every configuration.
