@@ -2,6 +2,8 @@
 //! exit codes, standard output, standard error. Never: calling into the library. Next: `cli/support.rs` for the
 //! harness.
 
+#[path = "cli/adopt.rs"]
+mod adopt;
 #[path = "cli/baseline.rs"]
 mod baseline;
 #[path = "cli/config.rs"]
@@ -11,10 +13,14 @@ mod files;
 #[cfg(unix)]
 #[path = "cli/hostile.rs"]
 mod hostile;
+#[path = "cli/fix.rs"]
+mod fix;
 #[path = "cli/modes.rs"]
 mod modes;
 #[path = "cli/output.rs"]
 mod output;
+#[path = "cli/schema.rs"]
+mod schema;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/usage.rs"]
