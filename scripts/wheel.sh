@@ -55,7 +55,7 @@ if [ "$status" -ne 1 ] || ! grep -q 'error\[SPMD101\]' <<<"$found" || [ "$millis
     exit 1
 fi
 [ "$("$work/venv/bin/spmd-check" --version)" = "spmd-check $version" ]
-unzip -l "$wheel" | grep -q 'licenses/LICENSE' || { echo "the wheel has no licence" >&2; exit 1; }
+python3 -m zipfile -l "$wheel" | grep -q 'licenses/LICENSE' || { echo "the wheel has no licence" >&2; exit 1; }
 
 # The source package has everything that the build reads.
 cargo package --list --allow-dirty --locked >"$work/files"

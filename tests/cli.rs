@@ -15,6 +15,8 @@ mod files;
 mod hostile;
 #[path = "cli/fix.rs"]
 mod fix;
+#[path = "cli/look.rs"]
+mod look;
 #[path = "cli/modes.rs"]
 mod modes;
 #[path = "cli/output.rs"]

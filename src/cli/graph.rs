@@ -31,12 +31,12 @@ pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
     rows.sort_by_key(|row| (row.variable == "return", row.line));
     let nodes = rows.into_iter().map(|row| {
         let types: Vec<String> = row.types.iter().map(|(axis, known)| format!("{axis}: {known}")).collect();
-        let when = if row.when.is_empty() { String::new() } else { format!(" when {}", row.when.join(" or ")) };
         let found = findings.iter().find(|f| f.place.file == id && file.position(f.place.span.start).line == row.line);
         Node {
             line: row.line,
             variable: row.variable.clone(),
-            text: format!("{{{}}}{when}", types.join(", ")),
+            text: format!("{{{}}}", types.join(", ")),
+            when: row.when.join(" or "),
             finding: found.map(|f| format!("{} {}", f.code, f.name)),
         }
     });

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::rules::RuleBook;
 use crate::source::{Applicability, Diagnostic, Edit, FileId, Files, Place, Severity};
 use guard::{Known, known, no_worse};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 /// Checks of the whole project that one run may make; a repair beyond them is left for the next run.
@@ -49,6 +50,8 @@ struct State {
     files: Files,
     found: Vec<Diagnostic>,
     repaired: Vec<&'static str>,
+    /// What is known of its variables, once that was asked.
+    known: OnceCell<Known>,
 }
 
 struct Search<'a> {
@@ -62,12 +65,16 @@ struct Search<'a> {
 pub fn repair(config: &Config, rules: &RuleBook, files: &Files, found: Vec<Diagnostic>, policy: Policy) -> Repaired {
     let mut search = Search { config, rules, policy, checks: 0 };
     let clusters = clusters(&found);
-    let mut state = State { files: replaced(files, &[]), found, repaired: Vec::new() };
+    let mut state = State { files: replaced(files, &[]), found, repaired: Vec::new(), known: OnceCell::new() };
     search.settle(&mut state, |finding| !is_flow(finding));
     for cluster in clusters {
         let inside = |finding: &Diagnostic| is_flow(finding) && cluster.contains(&finding.place.file);
-        let before =
-            State { files: replaced(&state.files, &[]), found: state.found.clone(), repaired: state.repaired.clone() };
+        let before = State {
+            files: replaced(&state.files, &[]),
+            found: state.found.clone(),
+            repaired: state.repaired.clone(),
+            known: OnceCell::new(),
+        };
         search.settle(&mut state, inside);
         // As long as something that hangs together with it is wrong, the first repair may have been the wrong one.
         let unsettled = state.found.iter().any(|finding| inside(finding) && finding.severity == Severity::Error);
@@ -125,6 +132,7 @@ impl Search<'_> {
                 Some((files, found)) => {
                     state.files = files;
                     state.found = found;
+                    state.known = OnceCell::new();
                     state.repaired.push(finding.code);
                     // What was impossible before may be possible now.
                     given_up.clear();
@@ -143,14 +151,12 @@ impl Search<'_> {
     /// The repair that leaves the fewest findings; none if it is not the only one of its kind and certainty is asked for.
     fn best(&mut self, state: &State, finding: &Diagnostic) -> Option<(Files, Vec<Diagnostic>)> {
         let fix = finding.fix.as_ref()?;
-        let before = known(self.config, self.rules, &state.files);
         let mut found: Vec<(Files, Vec<Diagnostic>)> = Vec::new();
-        let first = std::iter::once(&fix.edits)
-            .chain(&fix.variants)
-            .find_map(|edits| self.attempt(state, finding, edits, &before));
+        let first =
+            std::iter::once(&fix.edits).chain(&fix.variants).find_map(|edits| self.attempt(state, finding, edits));
         found.extend(first);
         for edits in &fix.rivals {
-            let Some(result) = self.attempt(state, finding, edits, &before) else { continue };
+            let Some(result) = self.attempt(state, finding, edits) else { continue };
             let same = found.iter().any(|(files, _)| files.ids().all(|id| files[id].text == result.0[id].text));
             if !same {
                 found.push(result);
@@ -163,13 +169,7 @@ impl Search<'_> {
     }
 
     /// The project with edits, if it is better for them.
-    fn attempt(
-        &mut self,
-        state: &State,
-        finding: &Diagnostic,
-        edits: &[Edit],
-        before: &Known,
-    ) -> Option<(Files, Vec<Diagnostic>)> {
+    fn attempt(&mut self, state: &State, finding: &Diagnostic, edits: &[Edit]) -> Option<(Files, Vec<Diagnostic>)> {
         let touched =
             |edit: &Edit| state.files[edit.place.file].reported && state.files[edit.place.file].unreadable.is_none();
         if self.checks >= MOST_CHECKS || edits.is_empty() || !edits.iter().all(touched) {
@@ -187,6 +187,10 @@ impl Search<'_> {
         if !fewer || !gone || !new_ones(&state.found, &found, edits).is_empty() {
             return None;
         }
+        if self.policy == Policy::Unsafe && !is_flow(finding) {
+            return Some((files, found));
+        }
+        let before = state.known.get_or_init(|| known(self.config, self.rules, &state.files));
         let after = known(self.config, self.rules, &files);
         no_worse(before, &after, &files, edits).then_some((files, found))
     }

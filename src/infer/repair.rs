@@ -20,6 +20,9 @@ const CONVERSIONS: &[(Spmd, Spmd, u8)] =
 const SUMS: &[&str] =
     &["add", "sub", "__add__", "__sub__", "__radd__", "__rsub__", "__iadd__", "__isub__", "add_", "sub_"];
 
+/// Operations that contract a dim: where the other operand is split along it, a part may be due and not the whole.
+const PRODUCTS: &[&str] = &["linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum"];
+
 impl Machine<'_> {
     /// Conversions of one operand after which the operation types.
     pub fn operator_repairs(
@@ -36,7 +39,8 @@ impl Machine<'_> {
             Violation::PartialDivisor => Kind::Division,
             Violation::InvariantMixed | Violation::PartialWithVarying | Violation::PartialNonlinear => Kind::Nonlinear,
         };
-        let is_sum = SUMS.contains(&op.rsplit('.').next().unwrap_or(op));
+        let short = op.rsplit('.').next().unwrap_or(op);
+        let (is_sum, is_product) = (SUMS.contains(&short), PRODUCTS.contains(&short));
         let mut tried: Vec<(u8, Repair)> = Vec::new();
         for (from, to, traffic) in CONVERSIONS {
             for (i, operand) in operands.iter().enumerate() {
@@ -50,11 +54,13 @@ impl Machine<'_> {
                 }
                 let others = operands.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, o)| o.ty.get(axis));
                 let is_part = others.into_iter().any(|s| s.set == AxisType::V);
+                // Of two values that are both whole, either may be the one that is not as it was meant.
+                let is_whole = *from == Spmd::Invariant && !is_part;
                 if let Some(mut repair) = self.conversion_of(*from, *to, place, axis) {
-                    let is_open = (is_sum && is_part) || text.starts_with(['[', '(']);
+                    let is_open = (is_sum && is_part) || is_whole || text.starts_with(['[', '(']);
                     if let Some(remedy) = &mut repair.remedy {
                         remedy.class = (i, Some(*to), Name::default());
-                        remedy.certain = !is_open && !self.is_gathered(operand, axis);
+                        remedy.certain = !is_open && !(is_product && self.is_gathered(operand, axis));
                         remedy.made = made_at(operand, axis);
                     }
                     tried.push((*traffic, repair));
@@ -133,7 +139,7 @@ impl Machine<'_> {
                 made: None,
                 import: None,
                 class: (i, Some(new), Name::default()),
-                certain: !(is_sum && has_part),
+                certain: !is_sum && has_part,
             };
             if let Some(text) = other_destination(&call, old, new) {
                 out.push(Repair { text: text.clone(), remedy: Some(remedy(text)) });
@@ -175,9 +181,17 @@ impl Machine<'_> {
 
     /// Whether a value was put together from parts: then a part, and not the whole with a summed gradient, may be what is meant.
     fn is_gathered(&self, operand: &Operand, axis: &Axis) -> bool {
-        let Some(origin) = &operand.ty.get(axis).origin else { return false };
-        let Reason::Collective(name) = &origin.reason else { return false };
-        self.rules.collectives().any(|r| r.op == "all_gather" && r.name.rsplit('.').next() == Some(name.as_str()))
+        let gathers = |name: &str| {
+            self.rules.collectives().any(|r| r.op == "all_gather" && r.name.rsplit('.').next() == Some(name))
+        };
+        let mut at = operand.ty.get(axis).origin.as_ref();
+        while let Some(origin) = at {
+            if matches!(&origin.reason, Reason::Collective(name) if gathers(name)) {
+                return true;
+            }
+            at = origin.from.as_ref();
+        }
+        false
     }
 
     /// The shard dim of what the collective of a name takes.
@@ -248,7 +262,7 @@ impl Machine<'_> {
                 out.extend(self.conversion_of(*from, *to, place, axis));
             }
         }
-        if rule.form != Form::Result || text.is_empty() || !self.text(whole).contains(&text) {
+        if rule.form != Form::Result || rule.repair.is_none() || text.is_empty() || !self.text(whole).contains(&text) {
             return out;
         }
         let twice = AxisType::one(found).leq(AxisType::EQUAL) && expected.contains(Spmd::Partial);

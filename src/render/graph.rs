@@ -8,10 +8,18 @@ use std::fmt::Write as _;
 pub struct Node {
     pub line: u32,
     pub variable: String,
-    /// `{tp: R}`, with its conditions.
+    /// `{tp: R}`
     pub text: String,
+    /// When it has that type; empty: always.
+    pub when: String,
     /// Words about a finding on the line.
     pub finding: Option<String>,
+}
+
+impl Node {
+    fn said(&self) -> String {
+        if self.when.is_empty() { self.text.clone() } else { format!("{} when {}", self.text, self.when) }
+    }
 }
 
 /// Nodes in the order of their lines, and which leads to which.
@@ -41,15 +49,13 @@ impl Flow {
             let read = if node.variable == "return" { returned.as_str() } else { read };
             for (from, earlier) in nodes.iter().enumerate() {
                 let before = node.variable == "return" || earlier.line < node.line;
-                let last = nodes
-                    .iter()
-                    .rposition(|n| n.variable == earlier.variable && (node.variable == "return" || n.line < node.line));
-                if from != to
-                    && before
-                    && earlier.variable != "return"
-                    && last == Some(from)
-                    && has(read, &earlier.variable)
-                {
+                // The last value in each configuration.
+                let is_before = |n: &Node| node.variable == "return" || n.line < node.line;
+                let same = |n: &Node| n.variable == earlier.variable && n.when == earlier.when;
+                let last = nodes.iter().rposition(|n| same(n) && is_before(n));
+                let other = !node.when.is_empty() && !earlier.when.is_empty() && node.when != earlier.when;
+                let leads = from != to && before && earlier.variable != "return" && last == Some(from) && !other;
+                if leads && has(read, &earlier.variable) {
                     edges.push((from, to));
                 }
             }
@@ -62,7 +68,7 @@ impl Flow {
         let mut out =
             format!("digraph {} {{\n  rankdir=TB;\n  node [shape=box, fontname=\"monospace\"];\n", quoted(&self.title));
         for (i, node) in self.nodes.iter().enumerate() {
-            let mut label = format!("{}: {}\\n{}", node.line, node.variable, node.text);
+            let mut label = format!("{}: {}\\n{}", node.line, node.variable, node.said());
             let mut style = String::new();
             if let Some(finding) = &node.finding {
                 let _ = write!(label, "\\n{finding}");
@@ -89,8 +95,13 @@ impl Flow {
         };
         for (i, node) in self.nodes.iter().enumerate() {
             let finding = node.finding.as_ref().map_or(String::new(), |f| format!("<br>{}", plain(f)));
-            let _ =
-                writeln!(out, "  n{i}[\"{}: {}<br>{}{finding}\"]", node.line, plain(&node.variable), plain(&node.text));
+            let _ = writeln!(
+                out,
+                "  n{i}[\"{}: {}<br>{}{finding}\"]",
+                node.line,
+                plain(&node.variable),
+                plain(&node.said())
+            );
         }
         for (from, to) in &self.edges {
             let _ = writeln!(out, "  n{from} --> n{to}");

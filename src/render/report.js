@@ -72,8 +72,9 @@
     if (all.length === 0) return;
     const at = all.indexOf(document.activeElement.closest("article"));
     const next = all[(at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step + all.length) % all.length];
-    next.focus();
+    next.focus({ preventScroll: true });
     next.scrollIntoView({ block: "center" });
+    next.closest(".source").scrollLeft = 0;
   });
 
   select.addEventListener("change", choose);

@@ -5,12 +5,13 @@ use super::support::{BAD, Ran, Session, repository};
 use serde_json::Value;
 
 /// The bugs of the corpus that have a repair which is certain.
-const REPAIRED: [&str; 13] = [
+const REPAIRED: [&str; 14] = [
     "mlm-ddp-scale-without-cp",
     "mlm-fsdp-no-shard-inverted",
     "mlm-llava-scatter-group",
     "mlm-mla-kpe-gather-split",
     "mlm-reduce-noncontiguous",
+    "mlm-row-bias-sp-mark",
     "pippy-replicate-to-partial",
     "tt-cp-allgather-dim",
     "tt-local-map-in-grad",
@@ -20,6 +21,9 @@ const REPAIRED: [&str; 13] = [
     "xla-mark-sharding-forward-only",
     "yunchang-grad-count",
 ];
+
+/// The option for repairs that are not certain.
+const UNCERTAIN: &str = concat!("--", "unsafe", "-fixes");
 
 /// A column-parallel layer of which the input is not copied.
 const COLUMN: &str = "\
@@ -75,6 +79,17 @@ fn bugs_with_a_certain_repair_become_what_their_repair_is() {
         let again = concise(&session, &["--fix", "buggy.py"]);
         assert!(again.code == 0 && !again.err.contains("repaired"), "{name}: {again:?}");
         assert_eq!(read(&session, "buggy.py"), after, "{name}: the second run changes nothing");
+    }
+}
+
+#[test]
+fn a_likely_repair_is_made_when_asked_for() {
+    for name in ["pai-shared-expert-gate", "am-full-tensor-lm-head", "tune-fsdp-mean-not-undone", "tune-tp-token-count"]
+    {
+        let session = bug(name);
+        let ran = concise(&session, &["--fix", UNCERTAIN, "buggy.py"]);
+        assert!(ran.code == 0 && ran.out.is_empty() && ran.err.starts_with("repaired "), "{name}: {ran:?}");
+        assert_eq!(signatures(&session, "buggy.py"), signatures(&repaired_by_hand(name), "fixed.py"), "{name}");
     }
 }
 
@@ -263,4 +278,44 @@ fn a_fix_in_json_names_its_edits() {
     let fix = &array[0]["fix"];
     assert_eq!(fix["applicability"], "safe", "{fix}");
     assert_eq!(fix["edits"][0]["text"], "copy_to_tensor_model_parallel_region(x)");
+}
+
+/// Mistakes in a model of several files that have one repair.
+#[test]
+fn single_mistakes_in_a_model_are_repaired_where_they_are() {
+    let model = ["__init__", "attention", "layers", "loss", "mlp", "model", "moe", "train"];
+    let cases = [
+        (
+            "layers",
+            "input_parallel = copy_to_tensor_model_parallel_region(input_, group=self.tp_group)",
+            "input_parallel = input_",
+        ),
+        (
+            "layers",
+            "gather_from_sequence_parallel_region(input_, group=self.tp_group)",
+            "gather_from_sequence_parallel_region(input_, tensor_parallel_output_grad=False, group=self.tp_group)",
+        ),
+        (
+            "layers",
+            "reduced = reduce_from_tensor_model_parallel_region(partial_output, group=self.tp_group)",
+            "reduced = copy_to_tensor_model_parallel_region(partial_output, group=self.tp_group)",
+        ),
+        ("moe", "gates = copy_to_tensor_model_parallel_region(probs, group=self.tp_group)", "gates = probs"),
+    ];
+    for (file, right, wrong) in cases {
+        let session = Session::new();
+        for name in model {
+            let path = format!("model/{name}.py");
+            if std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transformer_block").join(&path).exists() {
+                session.write(&path, repository(&format!("tests/transformer_block/{path}")));
+            }
+        }
+        let path = format!("model/{file}.py");
+        let text = read(&session, &path);
+        assert_eq!(text.matches(right).count(), 1, "{right}");
+        session.write(&path, text.replace(right, wrong));
+        let ran = concise(&session, &["--fix"]);
+        assert!(ran.code == 0 && ran.out.is_empty(), "{wrong}: {ran:?}");
+        assert_eq!(read(&session, &path), text, "{wrong}");
+    }
 }

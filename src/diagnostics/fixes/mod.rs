@@ -3,6 +3,7 @@
 //! conversions and collectives, `practice.rs` for the rest.
 
 mod flow;
+mod marks;
 mod practice;
 pub mod text;
 
@@ -40,7 +41,7 @@ pub fn fix(files: &Files, finding: &Finding) -> Option<Fix> {
         FindingKind::GradientCount { returned, expected, .. } => {
             practice::gradient_count(files, finding.place, *returned, *expected)
         }
-        _ => return flow::flow(files, finding),
+        _ => return marks::mark(files, finding).or_else(|| flow::flow(files, finding)),
     }?;
     let applicability = if planned.certain { Applicability::Safe } else { Applicability::Unsafe };
     Some(Fix { applicability, edits: planned.edits, variants: Vec::new(), rivals: Vec::new() })

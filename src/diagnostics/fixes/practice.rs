@@ -220,8 +220,19 @@ impl<'a> At<'a> {
             }
             Scales::GlobalRank { unread, given } => self.own_rank(files, unread, *given).map(Planned::certain),
             Scales::OtherSize { .. } => self.size_of_group().map(Planned::certain),
+            Scales::MeanTwice { .. } | Scales::CountedAgain { .. } => self.over_world_size().map(Planned::likely),
             _ => None,
         }
+    }
+
+    /// `1.0 / n` or `dp_size / n` with the size of the world, where the function has it.
+    fn over_world_size(&self) -> Option<Edits> {
+        let (numerator, _) = self.shown.split_once('/')?;
+        let numerator = numerator.trim_end();
+        let (_, function) = function_before(&self.file.text, self.start);
+        let plain = is_name(numerator) || numerator.parse::<f64>().is_ok_and(|n| n == 1.0);
+        let known = has_word(function, "world_size") && plain && numerator != "world_size";
+        known.then(|| vec![self.edit(self.start, self.start + numerator.len(), "world_size")])
     }
 
     /// The rank on the mesh dim or in the group that the function is given.
