@@ -10,11 +10,11 @@ mod baseline;
 mod config;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/fix.rs"]
+mod fix;
 #[cfg(unix)]
 #[path = "cli/hostile.rs"]
 mod hostile;
-#[path = "cli/fix.rs"]
-mod fix;
 #[path = "cli/look.rs"]
 mod look;
 #[path = "cli/modes.rs"]

@@ -49,7 +49,7 @@ pub(super) fn once(options: &CheckOptions) -> Result<Outcome, Failure> {
     let report = pool.install(|| engine::check(&config, &rules, &project.files, want));
     let mut findings = at_levels(&config, &project.files, report.diagnostics);
     if fix::is_asked_for(options) {
-        let changed = pool.install(|| fix::run(options, &config, &rules, project, findings))?;
+        let changed = pool.install(|| fix::run(options, &config, &rules, project, &findings))?;
         if let Some(outcome) = changed.outcome {
             return Ok(outcome);
         }

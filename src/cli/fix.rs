@@ -28,7 +28,7 @@ pub(super) fn run(
     config: &Config,
     rules: &RuleBook,
     project: Project,
-    found: Vec<Diagnostic>,
+    found: &[Diagnostic],
 ) -> Result<Changed, Failure> {
     let is_written = !options.diff && (options.fix || options.annotate || options.add_ignore.is_some());
     if is_written && project.from_stdin {
@@ -42,11 +42,11 @@ pub(super) fn run(
         Some(reason) if reason.trim().is_empty() => {
             return Err(Failure::message("`--add-ignore` needs a reason that a reader can judge".to_owned()));
         }
-        Some(reason) => suppress(config, rules, &project.files, &found, reason.trim()),
+        Some(reason) => suppress(config, rules, &project.files, found, reason.trim()),
         None if options.annotate => annotate(config, rules, &project.files),
         None => {
             let policy = if options.unsafe_fixes { Policy::Unsafe } else { Policy::Safe };
-            repair(config, rules, &project.files, found, policy)
+            repair(config, rules, &project.files, policy)
         }
     };
     if done.exhausted {

@@ -55,15 +55,20 @@ struct State {
 }
 
 struct Search<'a> {
+    /// Which findings are to be repaired.
+    wanted: &'a Config,
+    /// Which findings may not come up: also those that nobody asked for.
     config: &'a Config,
     rules: &'a RuleBook,
     policy: Policy,
     checks: usize,
 }
 
-/// Repairs what a run reports. `found` are its findings at their final levels.
-pub fn repair(config: &Config, rules: &RuleBook, files: &Files, found: Vec<Diagnostic>, policy: Policy) -> Repaired {
-    let mut search = Search { config, rules, policy, checks: 0 };
+/// Repairs what a run reports.
+pub fn repair(config: &Config, rules: &RuleBook, files: &Files, policy: Policy) -> Repaired {
+    let all = Config { select: Vec::new(), ignore: Vec::new(), ..config.clone() };
+    let mut search = Search { wanted: config, config: &all, rules, policy, checks: 0 };
+    let found = findings(&all, rules, files);
     let clusters = clusters(&found);
     let mut state = State { files: replaced(files, &[]), found, repaired: Vec::new(), known: OnceCell::new() };
     search.settle(&mut state, |finding| !is_flow(finding));
@@ -85,7 +90,8 @@ pub fn repair(config: &Config, rules: &RuleBook, files: &Files, found: Vec<Diagn
     let differs = |id: &FileId| files[*id].text != state.files[*id].text;
     let changed = files.ids().filter(differs).collect();
     let exhausted = search.checks >= MOST_CHECKS;
-    Repaired { files: state.files, left: state.found, repaired: state.repaired, changed, exhausted }
+    let left = at_levels(config, &state.files, state.found);
+    Repaired { files: state.files, left, repaired: state.repaired, changed, exhausted }
 }
 
 /// The findings of a project, at the levels of its configuration.
@@ -125,7 +131,7 @@ impl Search<'_> {
         let mut given_up: BTreeSet<(FileId, &'static str, String)> = BTreeSet::new();
         loop {
             let open = state.found.iter().find(|finding| {
-                wanted(finding) && self.may_fix(finding) && !given_up.contains(&identity(&state.files, finding))
+                wanted(finding) && self.may_fix(state, finding) && !given_up.contains(&identity(&state.files, finding))
             });
             let Some(finding) = open.cloned() else { return };
             match self.best(state, &finding) {
@@ -144,8 +150,14 @@ impl Search<'_> {
         }
     }
 
-    fn may_fix(&self, finding: &Diagnostic) -> bool {
-        finding.fix.as_ref().is_some_and(|f| self.policy == Policy::Unsafe || f.applicability == Applicability::Safe)
+    fn may_fix(&self, state: &State, finding: &Diagnostic) -> bool {
+        let path = &state.files[finding.place.file].path;
+        let asked = self.wanted.severity(finding.code, finding.severity, path).is_some();
+        asked
+            && finding
+                .fix
+                .as_ref()
+                .is_some_and(|f| self.policy == Policy::Unsafe || f.applicability == Applicability::Safe)
     }
 
     /// The repair that leaves the fewest findings; none if it is not the only one of its kind and certainty is asked for.

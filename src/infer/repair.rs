@@ -60,7 +60,8 @@ impl Machine<'_> {
                     let is_open = (is_sum && is_part) || is_whole || text.starts_with(['[', '(']);
                     if let Some(remedy) = &mut repair.remedy {
                         remedy.class = (i, Some(*to), Name::default());
-                        remedy.certain = !is_open && !(is_product && self.is_gathered(operand, axis));
+                        let is_gathered = is_product && self.is_gathered(operand, axis);
+                        remedy.certain = !is_open && !is_gathered;
                         remedy.made = made_at(operand, axis);
                     }
                     tried.push((*traffic, repair));

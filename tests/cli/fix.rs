@@ -150,6 +150,16 @@ fn silent_files_and_files_that_are_not_named_are_not_touched() {
     assert_eq!(read(&session, "right.py"), "x = 1\n");
 }
 
+#[test]
+fn only_what_is_selected_is_repaired() {
+    let session = Session::new();
+    session.write("m.py", COLUMN);
+    assert_eq!(concise(&session, &["--fix", "--select", "SPMD6"]).code, 0);
+    assert_eq!(read(&session, "m.py"), COLUMN);
+    assert_eq!(concise(&session, &["--fix", "--ignore", "invariant-mixed"]).code, 0);
+    assert_eq!(read(&session, "m.py"), COLUMN);
+}
+
 #[cfg(unix)]
 #[test]
 fn files_keep_their_permissions_and_links() {

@@ -170,7 +170,7 @@ pub fn call(text: &str) -> Option<CallText<'_>> {
 /// Whether a quoted character belongs to a string and not to a comment.
 fn is_string(text: &str, at: usize, part: Part) -> bool {
     let line = text[..at].rfind('\n').map_or(0, |i| i + 1);
-    part == Part::Quoted && !text[line..=at].contains('#')
+    part == Part::Quoted && !text[line..at].contains('#') && !text[at..].starts_with('#')
 }
 
 /// The text of the function around an offset, from its `def` to the line of the offset, and where it starts.
@@ -309,11 +309,11 @@ mod tests {
 
     #[test]
     fn calls_fall_into_their_arguments() {
-        let text = "f.g(a, b(1, 2), k=\"x, y\",  # no, comment\n  last  # BUG: x\n)";
+        let text = "f.g(a, b(1, 2), k=\"é, ü\",  # nö, comment\n  last  # BUG: x\n)";
         let found = call(text).expect("it is a call");
         assert_eq!(found.callee, "f.g");
         let shown: Vec<&str> = found.arguments.iter().map(|a| a.1).collect();
-        assert_eq!(shown, ["a", "b(1, 2)", "k=\"x, y\"", "last"]);
+        assert_eq!(shown, ["a", "b(1, 2)", "k=\"é, ü\"", "last"]);
         assert!(call("f(x) + 1").is_none());
     }
 
