@@ -69,20 +69,22 @@ pub fn repair(config: &Config, rules: &RuleBook, files: &Files, policy: Policy) 
     let all = Config { select: Vec::new(), ignore: Vec::new(), ..config.clone() };
     let mut search = Search { wanted: config, config: &all, rules, policy, checks: 0 };
     let found = findings(&all, rules, files);
-    let clusters = clusters(&found);
+    let clusters = clusters(files, &found);
     let mut state = State { files: replaced(files, &[]), found, repaired: Vec::new(), known: OnceCell::new() };
-    search.settle(&mut state, |finding| !is_flow(finding));
+    search.settle(&mut state, |_, finding| !is_flow(finding));
     for cluster in clusters {
-        let inside = |finding: &Diagnostic| is_flow(finding) && cluster.contains(&finding.place.file);
+        let touches = |files: &Files, finding: &Diagnostic| {
+            is_flow(finding) && cluster.contains(&definition(files, finding.place))
+        };
         let before = State {
             files: replaced(&state.files, &[]),
             found: state.found.clone(),
             repaired: state.repaired.clone(),
             known: OnceCell::new(),
         };
-        search.settle(&mut state, inside);
+        search.settle(&mut state, touches);
         // As long as something that hangs together with it is wrong, the first repair may have been the wrong one.
-        let unsettled = state.found.iter().any(|finding| inside(finding) && finding.severity == Severity::Error);
+        let unsettled = state.found.iter().any(|f| touches(&state.files, f) && f.severity == Severity::Error);
         if policy == Policy::Safe && unsettled {
             state = before;
         }
@@ -110,16 +112,38 @@ fn is_flow(finding: &Diagnostic) -> bool {
     ["SPMD1", "SPMD2", "SPMD301", "SPMD305", "SPMD50"].iter().any(|family| finding.code.starts_with(family))
 }
 
-/// Files whose findings hang together: the places that one finding names.
-fn clusters(found: &[Diagnostic]) -> Vec<BTreeSet<FileId>> {
-    let mut out: Vec<BTreeSet<FileId>> = Vec::new();
+/// A definition at the top of a file: the file, and the text of its first line, which edits inside leave alone.
+type Definition = (FileId, String);
+
+/// The definition around a place.
+fn definition(files: &Files, place: Place) -> Definition {
+    let file = &files[place.file];
+    let mut line = file.lines().line(place.span.start);
+    let text = |line: u32| file.slice(file.lines().range(line, &file.text));
+    // A comment is about what follows.
+    while text(line).starts_with('#') && (line as usize) + 1 < file.lines().count() {
+        line += 1;
+    }
+    loop {
+        let text = text(line);
+        let is_top = !text.trim().is_empty() && !text.starts_with([' ', '\t', ')', ']', '}', '#']);
+        if is_top || line == 0 {
+            return (place.file, text.trim_end().to_string());
+        }
+        line -= 1;
+    }
+}
+
+/// Definitions whose findings hang together: the places that one finding names.
+fn clusters(files: &Files, found: &[Diagnostic]) -> Vec<BTreeSet<Definition>> {
+    let mut out: Vec<BTreeSet<Definition>> = Vec::new();
     for finding in found.iter().filter(|f| is_flow(f)) {
-        let mut files: BTreeSet<FileId> = finding.labels.iter().map(|l| l.place.file).collect();
-        files.insert(finding.place.file);
-        let (joined, apart): (Vec<_>, Vec<_>) = out.into_iter().partition(|c| !c.is_disjoint(&files));
+        let mut all: BTreeSet<Definition> = finding.labels.iter().map(|l| definition(files, l.place)).collect();
+        all.insert(definition(files, finding.place));
+        let (joined, apart): (Vec<_>, Vec<_>) = out.into_iter().partition(|c| !c.is_disjoint(&all));
         out = apart;
-        files.extend(joined.into_iter().flatten());
-        out.push(files);
+        all.extend(joined.into_iter().flatten());
+        out.push(all);
     }
     out.sort();
     out
@@ -127,11 +151,13 @@ fn clusters(found: &[Diagnostic]) -> Vec<BTreeSet<FileId>> {
 
 impl Search<'_> {
     /// Repairs one finding after the other, until none is left that can be.
-    fn settle(&mut self, state: &mut State, wanted: impl Fn(&Diagnostic) -> bool) {
+    fn settle(&mut self, state: &mut State, wanted: impl Fn(&Files, &Diagnostic) -> bool) {
         let mut given_up: BTreeSet<(FileId, &'static str, String)> = BTreeSet::new();
         loop {
             let open = state.found.iter().find(|finding| {
-                wanted(finding) && self.may_fix(state, finding) && !given_up.contains(&identity(&state.files, finding))
+                wanted(&state.files, finding)
+                    && self.may_fix(state, finding)
+                    && !given_up.contains(&identity(&state.files, finding))
             });
             let Some(finding) = open.cloned() else { return };
             match self.best(state, &finding) {

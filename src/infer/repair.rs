@@ -73,6 +73,13 @@ impl Machine<'_> {
         tried.dedup_by(|a, b| a.1.text == b.1.text);
         let mut out: Vec<Repair> = tried.into_iter().map(|(_, r)| r).take(3).collect();
         out.extend(self.other_sources(kind, axis, operands));
+        if let Some(moved) = self.moved_reduction(id, axis, operands) {
+            // What is added to a pending sum is counted once per rank, whatever its gradient.
+            if is_sum {
+                out.clear();
+            }
+            out.push(moved);
+        }
         out
     }
 

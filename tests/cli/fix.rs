@@ -138,6 +138,16 @@ fn what_is_right_in_one_configuration_only_is_repaired_in_the_other() {
 }
 
 #[test]
+fn what_is_added_before_a_reduction_moves_behind_it() {
+    let session = Session::new();
+    session.write("a.py", repository("corpus/tour/activation.py"));
+    let before = read(&session, "a.py");
+    assert_eq!(concise(&session, &["--fix"]).code, 1, "the other function has a mistake of its own");
+    let wanted = before.replace("region(partial + bias)", "region(partial) + bias");
+    assert_eq!(read(&session, "a.py"), wanted);
+}
+
+#[test]
 fn silent_files_and_files_that_are_not_named_are_not_touched() {
     let session = Session::new();
     session.write("a.py", COLUMN);

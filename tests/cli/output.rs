@@ -140,6 +140,7 @@ fn tour() -> Session {
     session
 }
 
+/// The schema is that of OASIS (2.1.0, errata 5), as it is published on npm with `@microsoft/jest-sarif`.
 #[test]
 fn sarif_is_as_its_schema_says() {
     let schema: Value = serde_json::from_str(&repository("tests/schemas/sarif-2.1.0.json")).expect("JSON");

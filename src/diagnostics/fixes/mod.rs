@@ -41,7 +41,14 @@ pub fn fix(files: &Files, finding: &Finding) -> Option<Fix> {
         FindingKind::GradientCount { returned, expected, .. } => {
             practice::gradient_count(files, finding.place, *returned, *expected)
         }
-        _ => return marks::mark(files, finding).or_else(|| flow::flow(files, finding)),
+        _ => {
+            let flow = flow::flow(files, finding);
+            let Some(mut mark) = marks::mark(files, finding) else { return flow };
+            // What else the value may need competes with the mark.
+            mark.rivals
+                .extend(flow.into_iter().flat_map(|f| std::iter::once(f.edits).chain(f.variants).chain(f.rivals)));
+            return Some(mark);
+        }
     }?;
     let applicability = if planned.certain { Applicability::Safe } else { Applicability::Unsafe };
     Some(Fix { applicability, edits: planned.edits, variants: Vec::new(), rivals: Vec::new() })
