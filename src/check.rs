@@ -123,7 +123,7 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     let mut all = Vec::new();
     for (module, found) in project.modules.iter().zip(diagnostics) {
         if files[module.file].reported {
-            all.extend(suppress(module.file, &module.ir.suppressions, found));
+            all.extend(suppress(files, module.file, &module.ir.suppressions, found));
         }
     }
     diagnostics::sort(&mut all);

@@ -32,10 +32,28 @@ pub struct CallStep {
 /// A repair that was tried and types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repair {
-    /// What to write, for `help`.
+    /// What to write, for `help`; empty for a remedy that only a check of the project can recommend.
     pub text: String,
     /// The edit that does it, where it is a local one.
-    pub edit: Option<(Place, String)>,
+    pub remedy: Option<Remedy>,
+}
+
+/// Another text for an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remedy {
+    /// The expression that is replaced.
+    pub place: Place,
+    /// The new text: `{x}` is the present one, `{axis}` the group.
+    pub template: String,
+    pub axis: Name,
+    /// Where the value was made: it can be converted there as well, or where it is assigned.
+    pub made: Option<Place>,
+    /// Module and name of a function that the file has to import.
+    pub import: Option<(String, String)>,
+    /// What it comes to: remedies of one class are ways to write one repair.
+    pub class: (usize, Option<Spmd>, Name),
+    /// Whether it is right wherever the project is silent with it.
+    pub certain: bool,
 }
 
 /// A backward that fits a forward, and what the pair is typed as.

@@ -31,6 +31,7 @@ pub mod layout;
 pub mod limits;
 mod machine;
 mod modes;
+mod moved;
 mod names;
 pub use modes::{Due, DueKind};
 mod op_results;

@@ -536,9 +536,12 @@ impl Machine<'_> {
     }
 
     fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
-        let at: Vec<OperandAt> = operands.iter().map(|o| self.operand_at(id, o, axis)).collect();
+        let mut at: Vec<OperandAt> = operands.iter().map(|o| self.operand_at(id, o, axis)).collect();
+        for (i, operand) in at.iter_mut().enumerate() {
+            operand.place = Some(self.operand_place(id, operands, i));
+        }
         let symbol = op.contains(".__");
-        let repairs = self.operator_repairs(id, violation, axis, operands);
+        let repairs = self.operator_repairs(id, violation, axis, op, operands);
         let kind = FindingKind::Operator { violation, axis: axis.clone(), op: op.clone(), operands: at, symbol };
         self.report_with(self.place(id), kind, repairs);
     }
