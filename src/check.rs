@@ -36,7 +36,7 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// A label and a count.
     pub coverage: Vec<(String, u64)>,
-    /// Collective calls of which nothing is known: path, line, why.
+    /// Collective calls and declared shardings of which something is not known: path, line, what.
     pub unknown_sites: Vec<(String, u32, &'static str)>,
     pub types: Vec<TypeRow>,
     /// Autograd functions with every signature that their source implies.
@@ -89,6 +89,8 @@ pub struct TypeRow {
     pub variable: String,
     /// Axis and type; unknown axes are left out.
     pub types: Vec<(String, String)>,
+    /// The number of dims, if it is known.
+    pub rank: Option<usize>,
     pub when: Vec<String>,
 }
 
@@ -152,7 +154,7 @@ fn diagnostics_of(
     let mut all = Vec::new();
     for (module, found) in project.modules.iter().zip(found) {
         if files[module.file].reported {
-            all.extend(suppress(module.file, &module.ir.suppressions, found));
+            all.extend(suppress(files, module.file, &module.ir.suppressions, found));
         }
     }
     diagnostics::sort(&mut all);
@@ -220,6 +222,7 @@ fn settings(config: &Config, want: Want) -> Settings {
     }
     out.modes = config.mode.names.iter().filter_map(|name| mode(name)).collect();
     out.global = config.mode.global;
+    out.target_torch = config.target_torch.as_ref().map(|v| (v.major, v.minor));
     for default in &config.defaults {
         // The configuration was validated with the same parser.
         if let Ok(ty) = syntax::parse_type_expr(&default.text) {
@@ -241,6 +244,13 @@ fn coverage(project: &Project, output: &Output, files: &Files) -> Vec<(String, u
     ];
     for site in [Site::NotReached, Site::NoGroup, Site::NoValue] {
         rows.push((format!("collective calls: {}", site_words(site)), count(site)));
+    }
+    let declared = output.coverage.declarations.iter().filter(|(p, _)| shown(p));
+    let read = declared.clone().filter(|(_, read)| **read).count() as u64;
+    let all = declared.count() as u64;
+    if all > 0 {
+        rows.push(("sharding declarations".to_string(), all));
+        rows.push(("sharding declarations that are read".to_string(), read));
     }
     let (params, returns) = signatures(project, output, files);
     rows.push(("parameters of analysed functions with a known type".to_string(), params.0));
@@ -266,6 +276,15 @@ fn site_words(site: Site) -> &'static str {
         Site::NoGroup => "the group is not resolved",
         Site::NoValue => "the value is not followed",
         Site::Typed => "typed",
+    }
+}
+
+fn unknown_words(site: Site) -> &'static str {
+    match site {
+        Site::NotReached => "collective call: not reached",
+        Site::NoGroup => "collective call: the group is not resolved",
+        Site::NoValue => "collective call: the value is not followed",
+        Site::Typed => "collective call: typed",
     }
 }
 
@@ -308,11 +327,14 @@ fn signatures(project: &Project, output: &Output, files: &Files) -> ((u64, u64),
     (params, returns)
 }
 
-/// Collective calls of which nothing is known: path, line, why.
+/// Collective calls and declared shardings of which something is not known: path, line, what.
 fn unknown_sites(output: &Output, files: &Files) -> Vec<(String, u32, &'static str)> {
     let sites = output.coverage.collectives.iter().filter(|(p, s)| **s != Site::Typed && files[p.file].reported);
+    let unread = output.coverage.declarations.iter().filter(|(p, read)| !**read && files[p.file].reported);
     sites
-        .map(|(p, s)| (files[p.file].path.clone(), files[p.file].position(p.span.start).line, site_words(*s)))
+        .map(|(p, s)| (p, unknown_words(*s)))
+        .chain(unread.map(|(p, _)| (p, "sharding declaration: a layout of it is not known")))
+        .map(|(p, words)| (files[p.file].path.clone(), files[p.file].position(p.span.start).line, words))
         .collect()
 }
 
@@ -405,6 +427,7 @@ fn rows(project: &Project, files: &Files, output: &Output) -> Vec<TypeRow> {
             line,
             variable: row.variable.to_string(),
             types,
+            rank: row.ty.rank(),
             when: if row.facts.is_empty() { Vec::new() } else { when },
         };
         rows.push((file, line, row.func, shown));

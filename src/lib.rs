@@ -11,7 +11,7 @@
 //!             |                            |                      |
 //!      infer/   executes blocks in worlds; ops -> rules; yields findings and types   (types/ is the domain)
 //!             |
-//!      diagnostics/ words, suppression, order   ->   render/ text, json, ...   ->   cli/, lsp/
+//!      diagnostics/ words, suppression, order   ->   fix/ edits, re-checked   ->   render/ text, json, ...   ->   cli/, lsp/
 //! ```
 //!
 //! `plan/` stands beside all this: what a DTensor redistribute does, for `spmd-check plan`.
@@ -23,6 +23,7 @@ pub mod check;
 pub mod cli;
 pub mod config;
 pub mod diagnostics;
+pub mod fix;
 pub mod infer;
 pub mod ir;
 pub mod lsp;

@@ -1,15 +1,18 @@
-//! Files that are almost programs. In: files of `corpus/` and recorded programs, mutated in a fixed order. Out: an answer for each, in time.
-//! Never: a panic, a hang, an `internal-error`. Next: `src/syntax/depth.rs`.
+//! Files that are almost programs, configurations, rules or questions to `plan`. In: files of the repository, mutated in a fixed order.
+//! Out: an answer for each, in time. Never: a panic, a hang, an `internal-error`. Next: `src/syntax/depth.rs`.
 
 mod support;
 
 use rayon::prelude::*;
 use spmd_check::Want;
-use spmd_check::rules::{RuleBook, builtin};
+use spmd_check::config::{self, Checks, ConfigSource};
+use spmd_check::plan::{Defaults, Device, Dtype, Machine, answer};
+use spmd_check::rules::{builtin, load};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use support::Random;
 
+/// How many, unless the environment says more: `MUTANTS=20000`.
 const MUTANTS: u64 = 2_000;
 /// Each takes a millisecond or so; this is for a machine under load.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -97,18 +100,6 @@ fn mutant(text: &str, random: &mut Random) -> String {
     out
 }
 
-/// What went wrong with a source, if anything did.
-fn trouble(rules: &RuleBook, source: &str) -> Option<String> {
-    let started = Instant::now();
-    let files = support::files([("mutant.py", source)]);
-    let report = catch_unwind(AssertUnwindSafe(|| support::run(rules, &files, Want::Types)));
-    let Ok(report) = report else { return Some("a panic".to_owned()) };
-    if let Some(found) = report.diagnostics.iter().find(|found| found.name == "internal-error") {
-        return Some(found.message.clone());
-    }
-    (started.elapsed() > LONGEST).then(|| format!("{:?}", started.elapsed()))
-}
-
 /// Some of the recorded programs: there every line has a type.
 fn recorded() -> Vec<String> {
     let text = support::read("tests/oracle/structured.jsonl");
@@ -119,21 +110,84 @@ fn recorded() -> Vec<String> {
     text.lines().take(60).map(source).collect()
 }
 
-#[test]
-fn mutants_get_an_answer() {
-    let rules = builtin();
-    let mut texts: Vec<String> = support::files_below("corpus", ".py").iter().map(|path| support::read(path)).collect();
-    texts.extend(recorded());
+/// Makes mutants of the texts and tries each. Panics with the shortest one that is in trouble.
+fn try_all(texts: &[String], share: u64, trouble: impl Fn(&str) -> Option<String> + Sync) {
+    let mutants = std::env::var("MUTANTS").map_or(MUTANTS, |n| n.parse().expect("MUTANTS is a number")) / share;
     let failed: Vec<String> = support::on_threads(0, || {
-        let each = (0..MUTANTS).into_par_iter().filter_map(|number| {
+        let each = (0..mutants).into_par_iter().filter_map(|number| {
             let mut random = Random::new(number + 1);
-            let text = &texts[random.below(texts.len())];
-            let source = mutant(text, &mut random);
-            let what = trouble(&rules, &source)?;
-            Some(format!("mutant {number}: {what}\n{source}"))
+            let source = mutant(&texts[random.below(texts.len())], &mut random);
+            let started = Instant::now();
+            let what = match catch_unwind(AssertUnwindSafe(|| trouble(&source))) {
+                Ok(what) => what.or_else(|| (started.elapsed() > LONGEST).then(|| format!("{:?}", started.elapsed()))),
+                Err(_) => Some("a panic".to_owned()),
+            };
+            Some(format!("mutant {number}: {}\n{source}", what?))
         });
         each.collect()
     });
     let first = failed.iter().min_by_key(|text| text.len());
-    assert!(failed.is_empty(), "{} of {MUTANTS} mutants; the shortest:\n{}", failed.len(), first.expect("one failed"));
+    assert!(failed.is_empty(), "{} of {mutants} mutants; the shortest:\n{}", failed.len(), first.expect("one failed"));
+}
+
+#[test]
+fn mutated_programs_get_an_answer() {
+    let rules = builtin();
+    let mut texts: Vec<String> = support::files_below("corpus", ".py").iter().map(|path| support::read(path)).collect();
+    texts.extend(recorded());
+    try_all(&texts, 1, |source| {
+        let files = support::files([("mutant.py", source)]);
+        let report = support::run(&rules, &files, Want::Types);
+        report.diagnostics.iter().find(|found| found.name == "internal-error").map(|found| found.message.clone())
+    });
+}
+
+#[test]
+fn mutated_configurations_get_an_answer() {
+    let text = support::read("spmd-check.toml");
+    let options = |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned();
+    let every_option: Vec<String> = text.lines().map(options).collect();
+    let folder = std::env::temp_dir().join(format!("spmd-check-mutation-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
+    let checks = Checks {
+        codes: &[("SPMD101", "invariant-mixed")],
+        type_text: &|text| if text.contains('{') { Ok(()) } else { Err("no type".to_owned()) },
+        mode: &|_| Err(vec!["fsdp"]),
+    };
+    let names = std::sync::atomic::AtomicU64::new(0);
+    // The closures of `checks` stay on this thread.
+    for number in 0..MUTANTS {
+        let mut random = Random::new(number + 1);
+        let source = mutant(&every_option.join("\n"), &mut random);
+        let path = folder.join(format!("{}.toml", names.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 8));
+        std::fs::write(&path, &source).expect("the temporary folder can be written");
+        let read = || config::load(&ConfigSource::File(path.clone()), &folder, &folder, &checks).is_ok();
+        assert!(catch_unwind(AssertUnwindSafe(read)).is_ok(), "a panic:\n{source}");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn mutated_rules_get_an_answer() {
+    let texts: Vec<String> = support::files_below("rules", ".toml").iter().map(|path| support::read(path)).collect();
+    let program = support::read("corpus/tour/block.py");
+    try_all(&texts, 4, |text| {
+        let (rules, _) = load(&[("mutant.toml", text)]);
+        let files = support::files([("program.py", program.as_str())]);
+        let report = support::run(&rules, &files, Want::Types);
+        report.diagnostics.iter().find(|found| found.name == "internal-error").map(|found| found.message.clone())
+    });
+}
+
+#[test]
+fn mutated_questions_get_an_answer() {
+    let defaults =
+        Defaults { dtype: Dtype::parse("bf16").expect("a type of elements"), machine: Machine::new(Device::Cpu, None) };
+    let lines: Vec<String> =
+        support::read("tests/oracle/redistribute.jsonl").lines().take(400).map(str::to_owned).collect();
+    try_all(&lines, 1, |line| {
+        let answer = answer(line.as_bytes(), 1, defaults);
+        let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
+        answer.filter(|a| !is_json(&a.line)).map(|a| format!("no JSON: {}", a.line))
+    });
 }

@@ -1,5 +1,5 @@
-//! The specification: Markdown files whose code blocks state what the checker says of them. In: `tests/spec` and the explanation
-//! pages. Out: every expectation that is not met, and every finding that nobody expects. Never: a skipped block.
+//! The specification: Markdown files whose code blocks state what the checker says of them. In: `tests/spec`, the guides
+//! and the explanation pages. Out: every expectation that is not met, and every finding that nobody expects. Never: a skipped block.
 //! Next: `support/spec.rs` for the format.
 
 mod support;
@@ -23,6 +23,11 @@ fn run_folder(folder: &str) {
 #[test]
 fn the_specification_holds() {
     run_folder("tests/spec");
+}
+
+#[test]
+fn the_examples_of_the_guides_hold() {
+    run_folder("docs");
 }
 
 #[test]

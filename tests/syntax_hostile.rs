@@ -89,6 +89,12 @@ fn deep_blocks_are_cut_off() {
 }
 
 #[test]
+fn an_enormous_file_is_refused() {
+    assert!(survive(&"x = 1\n".repeat(600_000)).problems.is_empty());
+    assert!(too_deep(&survive(&"x = 1\n".repeat(800_000))));
+}
+
+#[test]
 fn an_enormous_chain_is_refused() {
     assert!(too_deep(&survive(&format!("x = {}1", "1+".repeat(1_000_000)))));
     assert!(too_deep(&survive(&format!("x = a{}", ".b".repeat(1_000_000)))));

@@ -8,7 +8,7 @@ use spmd_check::rules::FILES;
 use std::collections::BTreeSet;
 
 /// From the bottom up: a layer uses those before it.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "plan",
     "source",
     "types",
@@ -20,6 +20,7 @@ const LAYERS: [&str; 14] = [
     "infer",
     "diagnostics",
     "check",
+    "fix",
     "render",
     "cli",
     "lsp",

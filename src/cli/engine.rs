@@ -8,7 +8,7 @@ pub(super) use crate::diagnostics::page;
 use crate::diagnostics::{CODES as TABLE, find};
 pub(super) use crate::infer::DueKind;
 use crate::rules::{self, RuleBook};
-use crate::source::{Diagnostic, File, Files, Place};
+use crate::source::{Diagnostic, File, Files, Place, disk};
 
 /// Code and name of every diagnostic.
 pub(crate) const CODES: &[(&str, &str)] = &{
@@ -50,7 +50,7 @@ pub(crate) fn rule_book(config: &Config) -> Result<RuleBook, Diagnostics> {
     let mut texts = Vec::new();
     for path in &config.rules_extend {
         let shown = path.strip_prefix(&config.cwd).unwrap_or(path).to_string_lossy().into_owned();
-        let (text, error) = match std::fs::read_to_string(path) {
+        let (text, error) = match disk::read_to_string(path) {
             Ok(text) => (text, None),
             Err(error) => (String::new(), Some(error.to_string())),
         };
@@ -100,7 +100,7 @@ pub(super) fn rule_files(config: &Config, _rules: &RuleBook) -> Vec<(String, usi
     for path in &config.rules_extend {
         let shown = path.strip_prefix(&config.cwd).unwrap_or(path).to_string_lossy().into_owned();
         // A file that cannot be read was reported when the rules were loaded.
-        out.push((shown, std::fs::read_to_string(path).map_or(0, |text| count(&text))));
+        out.push((shown, disk::read_to_string(path).map_or(0, |text| count(&text))));
     }
     out
 }

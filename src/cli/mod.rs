@@ -5,16 +5,24 @@
 mod args;
 mod baseline;
 mod check;
+mod diff_base;
 mod dump;
 pub(crate) mod engine;
 mod explain;
 mod failure;
+mod fix;
+mod graph;
 mod init;
 mod output;
 mod plan;
 mod project;
+mod report;
 mod rules;
+mod settings;
+mod shell;
 mod types;
+mod watch;
+mod write;
 
 pub use args::Command;
 
@@ -64,6 +72,10 @@ pub fn run(command: Command, serve: fn() -> bool) -> ExitCode {
         Command::Explain(options) => explain::run(&options),
         Command::Rules(options) => rules::run(&options),
         Command::Init(options) => init::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Graph(options) => graph::run(&options),
+        Command::Completions(options) => shell::completions(&options),
+        Command::Man => shell::man(),
         Command::DumpIr(options) => dump::run(&options),
     });
     match result {

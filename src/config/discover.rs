@@ -103,7 +103,8 @@ pub fn project_root(start: &Path) -> Option<PathBuf> {
 
 fn read(path: &Path) -> Result<String, String> {
     let shown = path.to_string_lossy();
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read the configuration `{shown}`: {error}"))?;
+    let bytes =
+        crate::source::disk::read(path).map_err(|error| format!("cannot read the configuration `{shown}`: {error}"))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").map_or(bytes.clone(), <[u8]>::to_vec);
     String::from_utf8(bytes).map_err(|_| format!("cannot read the configuration `{shown}`: it is not UTF-8"))
 }

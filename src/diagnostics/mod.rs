@@ -2,6 +2,7 @@
 //! removed. Never: detection. One table lists every code; one Markdown page explains each. Next: `words/`.
 
 mod codes;
+pub mod fixes;
 pub mod signature;
 mod suppress;
 mod when;

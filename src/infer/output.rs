@@ -80,6 +80,8 @@ pub struct Coverage {
     /// Collective call sites by place: the best that was ever known of one.
     pub collectives: BTreeMap<Place, Site>,
     pub reasons: BTreeMap<(Reason, Name), u64>,
+    /// Calls that declare shardings: whether all that they say is read.
+    pub declarations: BTreeMap<Place, bool>,
 }
 
 impl Coverage {
@@ -114,6 +116,8 @@ pub struct Output {
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
     /// Collectives that a parallel mode asks for.
     pub due: Vec<super::modes::Due>,
+    /// Shardings that modules are declared to have.
+    pub sharded: Vec<super::declared::flow::Sharded>,
     /// Functions that were executed, with known arguments or without.
     pub executed: std::collections::BTreeSet<FuncRef>,
     /// Roots on which the checker itself failed.
@@ -172,19 +176,28 @@ impl Output {
         }
     }
 
-    /// Leaves out what only follows from a parameter of which it is reported that nothing sums its gradient.
+    /// Leaves out what only follows from something that is reported: from a parameter of which nothing sums the gradient, or from the
+    /// result of a collective on a wrong value.
     pub fn keep_causes(&mut self) {
-        let causes: Vec<Place> = self
+        let of_parameters: Vec<Place> = self
             .findings
             .iter()
             .filter(|f| f.kind.unmarked().is_some())
             .filter_map(|f| f.kind.unmarked_source())
             .collect();
-        if causes.is_empty() {
+        let of_values: Vec<Place> = self
+            .findings
+            .iter()
+            .filter(|f| matches!(f.kind, FindingKind::CollectiveSource { .. } | FindingKind::Operator { .. }))
+            .map(|f| f.place)
+            .collect();
+        if of_parameters.is_empty() && of_values.len() < 2 {
             return;
         }
         self.findings.retain(|f| {
-            f.kind.unmarked().is_some() || f.kind.unmarked_source().is_none_or(|place| !causes.contains(&place))
+            let follows = f.kind.unmarked().is_none()
+                && f.kind.unmarked_source().is_some_and(|place| of_parameters.contains(&place));
+            !follows && !of_values.iter().any(|place| *place != f.place && f.kind.rests_on(*place))
         });
         self.index.clear();
     }
@@ -238,6 +251,14 @@ impl Output {
         }
         for (reason, n) in other.coverage.reasons {
             *self.coverage.reasons.entry(reason).or_default() += n;
+        }
+        for (place, read) in other.coverage.declarations {
+            *self.coverage.declarations.entry(place).or_default() |= read;
+        }
+        for one in other.sharded {
+            if !self.sharded.contains(&one) {
+                self.sharded.push(one);
+            }
         }
         for due in other.due {
             if !self.due.contains(&due) {

@@ -31,6 +31,10 @@ const TELLING: &[&str] = &[
     "dtensor-parallelize",
     "dtensor-style-input",
     "dtensor-style-output",
+    "sharding-mark",
+    "sharding-mark-gradients",
+    "declared-layout",
+    "declared-sharding",
 ];
 
 /// Names that other things have as well: they tell only where their path does.
@@ -47,7 +51,7 @@ const MAX_NAMESAKES: usize = 4;
 const CALLED: &[&str] = &["forward", "__call__"];
 
 /// The functions worth executing as roots, or without typed arguments.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Relevance {
     funcs: FxHashSet<FuncRef>,
     classes: FxHashSet<ClassRef>,
@@ -57,6 +61,11 @@ impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
         self.funcs.contains(&func)
+    }
+    /// Further functions worth executing: those of classes of which shardings are declared.
+    pub fn add(&mut self, func: FuncRef, class: ClassRef) {
+        self.funcs.insert(func);
+        self.classes.insert(class);
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
@@ -74,6 +83,12 @@ impl Relevance {
         memo: Option<&Memo>,
     ) -> Arc<Relevance> {
         let telling = telling_names(rules);
+        let planning: Vec<Name> = rules
+            .entries()
+            .filter(|(_, e)| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize"))
+            .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
+            .collect();
+        let names = Names { telling: &telling, planning: &planning };
         let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
         for (module, m) in project.modules.iter_enumerated() {
             for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -86,11 +101,11 @@ impl Relevance {
         let parts: Vec<Arc<Vec<Scanned>>> = modules
             .par_iter()
             .map(|module| {
-                let run = || scanned(project, rules, files, *module, &telling, &by_name);
+                let run = || scanned(project, rules, files, *module, &names, &by_name);
                 kept_equal(memo, Task::Scanned(*module), run)
             })
             .collect();
-        combined(memo, "relevance", parts, |parts| Relevance::joined(&parts, expanded), Relevance::differences)
+        combined(memo, "relevance", parts, |parts| Relevance::joined(project, &parts, expanded), Relevance::differences)
     }
 
     fn differences(&self, other: &Relevance) -> Vec<Read> {
@@ -99,10 +114,14 @@ impl Relevance {
         funcs.chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0))).collect()
     }
 
-    fn joined(parts: &[Arc<Vec<Scanned>>], expanded: &(dyn Fn(ModuleId) -> bool + Sync)) -> Relevance {
+    fn joined(
+        project: &Project,
+        parts: &[Arc<Vec<Scanned>>],
+        expanded: &(dyn Fn(ModuleId) -> bool + Sync),
+    ) -> Relevance {
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
         let mut methods: FxHashMap<FuncRef, &Scanned> = FxHashMap::default();
-        let mut out = Relevance::default();
+        let mut out = Relevance { classes: planned(project, parts), ..Relevance::default() };
         let mut work = Vec::new();
         for found in parts.iter().flat_map(|part| part.iter()) {
             if (found.tells || expanded(found.at.module)) && out.funcs.insert(found.at) {
@@ -139,8 +158,35 @@ impl Relevance {
     }
 }
 
+/// Classes of the modules that functions make which apply plans to modules, and of the modules that those have.
+fn planned(project: &Project, scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
+    let mut out = FxHashSet::default();
+    let all = || scanned.iter().flat_map(|part| part.iter());
+    let mut work: Vec<&Scanned> = all().filter(|s| s.plans).collect();
+    if work.is_empty() {
+        return out;
+    }
+    let by_func: FxHashMap<FuncRef, &Scanned> = all().map(|s| (s.at, s)).collect();
+    while let Some(found) = work.pop() {
+        for callee in &found.callees {
+            let func = project.func(*callee);
+            let Some(class) = func.class.filter(|_| func.name == "__init__") else { continue };
+            if out.insert(ClassRef { module: callee.module, class }) {
+                work.extend(by_func.get(callee));
+            }
+        }
+    }
+    out
+}
+
 /// Divisions of a dim by the size of an axis, as comments write them.
 const SPLITS: &[&str] = &["/tp", "/etp", "/cp", "/ep", "/sp", "/dp", "/ TP", "/TP"];
+
+/// Names that make a function worth executing, and those of functions that apply plans to modules.
+struct Names<'a> {
+    telling: &'a FxHashSet<Name>,
+    planning: &'a [Name],
+}
 
 /// A function as its own text shows it.
 #[derive(Debug, PartialEq)]
@@ -152,6 +198,8 @@ struct Scanned {
     used: Vec<FuncRef>,
     /// Whether it mentions something that tells.
     tells: bool,
+    /// Whether it applies plans to modules.
+    plans: bool,
     /// Functions that it may call.
     callees: Vec<FuncRef>,
 }
@@ -177,7 +225,7 @@ fn scanned(
     rules: &RuleBook,
     files: &Files,
     module: ModuleId,
-    telling: &FxHashSet<Name>,
+    names: &Names<'_>,
     by_name: &FxHashMap<&str, Vec<FuncRef>>,
 ) -> Vec<Scanned> {
     let m = &project.modules[module];
@@ -194,8 +242,10 @@ fn scanned(
             rules,
             at,
             func: f,
-            telling,
+            telling: names.telling,
+            planning: names.planning,
             direct: false,
+            plans: false,
             makes_parameter: false,
             methods: Vec::new(),
             names: Vec::new(),
@@ -212,7 +262,11 @@ fn scanned(
                 _ => {}
             }
         }
-        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, telling)));
+        // A plan may be for a module that only the annotation of a parameter shows.
+        for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {
+            callees.extend(called(project, at, &Name::from(hint.trim_matches(['"', '\'']))));
+        }
+        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
         let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
@@ -226,6 +280,7 @@ fn scanned(
             class: f.class.map(|class| ClassRef { module, class }),
             used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
             tells,
+            plans: scan.plans,
             callees,
         }
     };
@@ -263,7 +318,10 @@ struct Scan<'a> {
     at: FuncRef,
     func: &'a Func,
     telling: &'a FxHashSet<Name>,
+    /// Names of functions that apply plans.
+    planning: &'a [Name],
     direct: bool,
+    plans: bool,
     /// It makes a parameter, or a module that has one.
     makes_parameter: bool,
     methods: Vec<Name>,
@@ -278,6 +336,7 @@ impl Scan<'_> {
             Operand::Const(_) => return,
         };
         self.direct |= self.telling.contains(name);
+        self.plans |= self.planning.contains(name);
         if matches!(operand, Operand::Global(_)) || self.func.kind == FuncKind::Module {
             self.names.push(name.clone());
         }
@@ -319,26 +378,7 @@ impl Scan<'_> {
         for node in block {
             match &node.stmt {
                 Stmt::Assign { value, .. } => self.rvalue(value),
-                Stmt::If { then, orelse, .. } => {
-                    self.block(then);
-                    self.block(orelse);
-                }
-                Stmt::For { body, orelse, .. } => {
-                    self.block(body);
-                    self.block(orelse);
-                }
-                Stmt::While { head, body, orelse, .. } => {
-                    for b in [head, body, orelse] {
-                        self.block(b);
-                    }
-                }
-                Stmt::With { body, .. } => self.block(body),
-                Stmt::Try { body, handlers, orelse, finally } => {
-                    for b in [body, orelse, finally].into_iter().chain(handlers) {
-                        self.block(b);
-                    }
-                }
-                _ => {}
+                stmt => stmt.blocks().for_each(|b| self.block(b)),
             }
         }
     }
@@ -360,6 +400,7 @@ impl Scan<'_> {
                 }
             }
             Rvalue::CallMethod { base, name, args } => {
+                self.plans |= self.planning.contains(name);
                 self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
                 self.direct |= name == "apply" && self.is_class(base);
                 self.makes_parameter |= name == "Parameter";

@@ -4,6 +4,7 @@
 use super::autograd::Case;
 use super::budget::Budget;
 use super::contract::contract_conditions;
+use super::facts::{Defaults, declare, declares, defaults, exports, facts};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
@@ -11,14 +12,14 @@ use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::output::{Exit, Output};
 use super::relevance::Relevance;
 use super::settings::Settings;
-use super::statics::{Statics, module_body};
+use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
-use crate::source::{Files, Idx, Name, Place};
+use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
@@ -53,6 +54,9 @@ pub fn infer_kept(
     memo: Option<&Memo>,
 ) -> Output {
     settings.add_directives(project);
+    settings.decorated = super::decorated::decorated(project, rules, files);
+    // What these two say of functions is not noted by those who read it.
+    let memo = memo.filter(|_| settings.decorated.is_empty() && !declares(project, rules, files));
     facts(project, rules, files, settings, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let run = Run::new(project, rules, files, settings, memo);
@@ -63,13 +67,24 @@ pub fn infer_kept(
         for place in super::coverage::collective_calls(project, rules) {
             out.coverage.site(place, super::output::Site::NotReached);
         }
+        for place in super::coverage::declarations(project, rules) {
+            out.coverage.declarations.entry(place).or_default();
+        }
     }
     for body in &bodies {
         out.merge_shared(body.0.clone());
     }
+    let changed = |a: &Defaults, b: &Defaults| {
+        super::memo::differing(a, b).map(|func| Read::Func(func.module.0, func.func.0)).collect()
+    };
+    let defaults = combined(memo, "defaults", bodies.clone(), |bodies| defaults(&bodies), changed);
+    for closures in defaults.values() {
+        closures.iter().for_each(|closure| Arc::make_mut(&mut settings.statics).add_defaults(closure));
+    }
     settings.exports = combined(memo, "exports", bodies, exports, |a, b| {
         super::memo::differing(a, b).map(|(module, name)| Read::Export(module.0, number(name))).collect()
     });
+    declare(project, rules, files, settings, &mut out);
     let roots = functions(project, &settings.relevance, &out, memo);
     derivations(&Run::new(project, rules, files, settings, memo), project.modules.ids(), &mut out);
     let claims = super::autograd::claims(project, &out.derived);
@@ -83,40 +98,17 @@ pub fn infer_kept(
     for finding in practices.findings(&out.findings) {
         out.report(finding);
     }
-    for finding in super::sharding::sharding(project, rules, files, memo) {
+    for finding in super::sharding::sharding(project, rules, files, memo).into_iter().chain(settings.gone()) {
         out.report(finding);
     }
     out
 }
 
-/// What definitions and texts say of the whole project, before anything is executed.
-fn facts(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings, memo: Option<&Memo>) {
-    settings.exports = Arc::default();
-    let expanded = |module: ModuleId| settings.is_global(module);
-    let (statics, relevance) =
-        rayon::join(|| Statics::new(project, rules, memo), || Relevance::new(project, rules, files, &expanded, memo));
-    (settings.statics, settings.relevance) = (statics, relevance);
-    settings.specs = super::specs::Specs::new(project, rules, memo);
-    (settings.reducers, settings.marking) = rayon::join(
-        || super::practice::reducers::Reducers::new(project, rules, files, memo),
-        || super::practice::marking::Marking::new(project, rules, files, memo),
-    );
-}
-
 /// What a module body yields, and what it leaves under names.
 pub(super) type Body = (Arc<Output>, Vec<(Name, Value)>);
 
-fn exports(bodies: Vec<Arc<Body>>) -> FxHashMap<(ModuleId, Name), Value> {
-    let mut out = FxHashMap::default();
-    for (module, body) in bodies.into_iter().enumerate() {
-        let module = ModuleId::from_index(module);
-        out.extend(body.1.iter().map(|(name, value)| ((module, name.clone()), value.clone())));
-    }
-    out
-}
-
 /// Executes functions: the first ones, and of the others those that none of these has executed.
-fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
+pub(super) fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
     run.roots(&first, out);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
     run.roots(&left, out);
@@ -363,7 +355,7 @@ fn failed(root: FuncRef) -> Output {
 }
 
 /// Functions to execute: those that nothing in the project calls by name, then the others.
-fn functions(
+pub(super) fn functions(
     project: &Project,
     relevance: &Relevance,
     done: &Output,
@@ -423,26 +415,7 @@ pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, 
                 }
                 Operand::Const(_) => {}
             },
-            Stmt::If { then, orelse, .. } => {
-                called_names(then, func, out);
-                called_names(orelse, func, out);
-            }
-            Stmt::For { body, orelse, .. } => {
-                called_names(body, func, out);
-                called_names(orelse, func, out);
-            }
-            Stmt::While { head, body, orelse, .. } => {
-                for b in [head, body, orelse] {
-                    called_names(b, func, out);
-                }
-            }
-            Stmt::With { body, .. } => called_names(body, func, out),
-            Stmt::Try { body, handlers, orelse, finally } => {
-                for b in [body, orelse, finally].into_iter().chain(handlers) {
-                    called_names(b, func, out);
-                }
-            }
-            _ => {}
+            stmt => stmt.blocks().for_each(|b| called_names(b, func, out)),
         }
     }
 }
@@ -469,13 +442,18 @@ impl Machine<'_> {
         self.begin(at, func.locals.len());
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(&func.body) {
+            if !self.plans.is_empty() {
+                self.w = path.world.clone();
+                self.run_plans();
+            }
             let Some(frame) = path.world.frames.first() else { continue };
             let named: Vec<(Name, Value)> = func
                 .locals
                 .iter()
                 .zip(frame.values())
-                .filter(|(l, v)| l.kind != LocalKind::Temp && is_portable(v))
-                .map(|(l, v)| (l.name.clone(), v.clone()))
+                .filter(|(l, _)| l.kind != LocalKind::Temp)
+                .map(|(l, v)| (l.name.clone(), portable(v)))
+                .filter(|(_, v)| is_portable(v))
                 .collect();
             exports = Some(match exports {
                 None => named,
@@ -531,6 +509,9 @@ impl Machine<'_> {
                 self.w = path.world;
                 for (param, value) in func.params.iter().zip(&given) {
                     self.record_at(place, &param.name, value);
+                }
+                if !matches!(path.flow, Flow::Raise) {
+                    self.run_plans();
                 }
                 match path.flow {
                     Flow::Return(value) => self.record_exit(root, &given, &value),
@@ -637,7 +618,7 @@ impl Machine<'_> {
         self.stack = vec![Activation { func, call: None }];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
-        self.w.modes.global = self.settings.is_global(func.module);
+        self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated.contains_key(&func);
         let own = self.project.func(func).spans.len() as u64;
         self.budget = Budget::of_root(own);
     }
@@ -726,6 +707,18 @@ impl Machine<'_> {
     }
 }
 
+/// A function without the defaults that mean something in one world only.
+fn portable(value: &Value) -> Value {
+    match value {
+        Value::Closure(closure) if !is_portable(value) => {
+            let mut closure = closure.as_ref().clone();
+            closure.defaults.retain(|(_, v)| is_portable(v));
+            Value::Closure(Arc::new(closure))
+        }
+        other => other.clone(),
+    }
+}
+
 /// Whether a value means the same in every world: nothing in the heap, nothing mutable.
 fn is_portable(value: &Value) -> bool {
     match value {
@@ -742,6 +735,7 @@ fn is_portable(value: &Value) -> bool {
         | Value::Atom(_)
         | Value::Spec(_)
         | Value::Placement(_)
+        | Value::Layout(_)
         | Value::ReduceOp(_) => true,
         Value::Closure(closure) => closure.cells.is_empty() && closure.defaults.iter().all(|(_, v)| is_portable(v)),
         Value::Tuple(items) => items.iter().all(is_portable),

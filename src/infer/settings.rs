@@ -44,6 +44,10 @@ pub struct Settings {
     /// Parallel modes of the whole run, and of single files.
     pub modes: Vec<&'static dyn ParallelMode>,
     pub(super) module_modes: FxHashMap<ModuleId, Vec<&'static dyn ParallelMode>>,
+    /// Functions that a decorator expands.
+    pub(super) decorated: FxHashMap<FuncRef, super::decorated::Decorated>,
+    /// The version of the library that the program is for.
+    pub target_torch: Option<(u32, u32)>,
     /// Tensors are parts of whole ones: partition specs are followed everywhere.
     pub global: bool,
     pub wants_types: bool,
@@ -54,6 +58,8 @@ pub struct Settings {
     pub exports: Arc<FxHashMap<(ModuleId, Name), Value>>,
     pub relevance: Arc<super::relevance::Relevance>,
     pub specs: Arc<super::specs::Specs>,
+    /// Shardings that are declared apart from the code.
+    pub shardings: super::declared::flow::Shardings,
     /// Who sums gradients of parameters.
     pub(super) reducers: Arc<super::practice::reducers::Reducers>,
     /// Where parameters are marked.

@@ -2,6 +2,7 @@
 //! Out: look-ups used by every root. Never: execution of bodies. Next: `mod.rs`.
 
 use super::external::decorator_of_path;
+use super::limits::MAX_EXPR_DEPTH;
 use super::memo::{Memo, Task, combined, kept_equal, taken};
 use super::value::{Closure, Flavour, Value};
 use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
@@ -108,6 +109,17 @@ impl Statics {
     pub fn defaults(&self, func: FuncRef) -> Vec<(u32, Value)> {
         note_func(func);
         self.funcs.get(&func).map_or_else(Vec::new, |f| f.defaults.clone())
+    }
+    /// Defaults that the execution of a module's body shows, where the text does not.
+    pub fn add_defaults(&mut self, closure: &super::value::Closure) {
+        let Some(facts) = self.funcs.get_mut(&closure.func) else { return };
+        for (at, value) in &closure.defaults {
+            match facts.defaults.iter_mut().find(|(i, _)| i == at) {
+                Some((_, known)) if matches!(known, Value::Unknown) => *known = value.clone(),
+                Some(_) => {}
+                None => facts.defaults.push((*at, value.clone())),
+            }
+        }
     }
     pub fn linearized(&self, class: ClassRef) -> Arc<[ClassRef]> {
         note_class(class);
@@ -253,13 +265,20 @@ impl Scan<'_> {
 
     /// The qualified path of a name, attribute chain, or call of one.
     fn path(&self, operand: &Operand) -> Option<String> {
+        self.path_within(operand, MAX_EXPR_DEPTH)
+    }
+
+    /// The same; `x = x.y` makes chains without an end.
+    fn path_within(&self, operand: &Operand, depth: usize) -> Option<String> {
+        let depth = depth.checked_sub(1)?;
         match operand {
             Operand::Global(name) => Some(self.global_path(name)),
             Operand::Local(local) => match self.temps.get(local) {
-                Some(Rvalue::Attr { base, name }) => Some(format!("{}.{name}", self.path(base)?)),
-                Some(Rvalue::Call { callee, .. }) => self.path(callee),
-                Some(Rvalue::CallMethod { base, name, .. }) => Some(format!("{}.{name}", self.path(base)?)),
-                Some(Rvalue::Use(inner)) => self.path(inner),
+                Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }) => {
+                    Some(format!("{}.{name}", self.path_within(base, depth)?))
+                }
+                Some(Rvalue::Call { callee, .. }) => self.path_within(callee, depth),
+                Some(Rvalue::Use(inner)) => self.path_within(inner, depth),
                 Some(_) => None,
                 None => Some(self.global_path(&self.func.locals[*local].name)),
             },

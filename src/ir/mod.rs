@@ -281,6 +281,36 @@ pub enum Stmt {
     },
 }
 
+impl Stmt {
+    /// The blocks inside a statement, in the order of the source.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        let (first, handlers, rest): (Option<&Block>, &[Block], [Option<&Block>; 2]) = match self {
+            Stmt::If { then, orelse, .. } => (Some(then), &[], [Some(orelse), None]),
+            Stmt::For { body, orelse, .. } => (Some(body), &[], [Some(orelse), None]),
+            Stmt::While { head, body, orelse, .. } => (Some(head), &[], [Some(body), Some(orelse)]),
+            Stmt::With { body, .. } => (Some(body), &[], [None, None]),
+            Stmt::Try { body, handlers, orelse, finally } => (Some(body), handlers, [Some(orelse), Some(finally)]),
+            Stmt::Assign { .. }
+            | Stmt::SetGlobal { .. }
+            | Stmt::SetAttr { .. }
+            | Stmt::SetItem { .. }
+            | Stmt::Unpack { .. }
+            | Stmt::Assert { .. }
+            | Stmt::Return { .. }
+            | Stmt::Raise
+            | Stmt::Break
+            | Stmt::Continue
+            | Stmt::Def { .. }
+            | Stmt::Class { .. }
+            | Stmt::Import { .. }
+            | Stmt::ImportStar { .. }
+            | Stmt::Append { .. }
+            | Stmt::Delete { .. } => (None, &[], [None, None]),
+        };
+        first.into_iter().chain(handlers).chain(rest.into_iter().flatten())
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Const {
     None,

@@ -10,7 +10,7 @@ use super::words;
 use crate::infer::output::Exit;
 use crate::ir::{Func, FuncKind};
 use crate::project::FuncRef;
-use crate::source::{Applicability, Diagnostic, Fix};
+use crate::source::{Applicability, Diagnostic, Edit};
 use crate::syntax;
 use crate::types::LocalType;
 use lsp_types::{CodeAction, CodeActionKind, CodeActionOrCommand, Position, Range, TextEdit, Uri, WorkspaceEdit};
@@ -35,7 +35,13 @@ pub fn actions(
     if wanted(&CodeActionKind::QUICKFIX) {
         let here = spot.workspace.found.iter().filter(|found| found.place.file == spot.file);
         for found in here.filter(|found| overlap(spot.range(found.place.span), range)) {
-            out.extend(found.fix.as_ref().and_then(|fix| repair(spot, found, fix)));
+            // The same repair at other places as well: nothing here knows which of them the user means.
+            for (at, edits) in
+                found.fix.iter().flat_map(|fix| [&fix.edits].into_iter().chain(&fix.variants)).enumerate()
+            {
+                let fix = found.fix.as_ref().map(|fix| fix.applicability);
+                out.extend(fix.and_then(|applicability| repair(spot, found, edits, applicability, at)));
+            }
             out.extend(suppression(spot, found));
         }
     }
@@ -66,23 +72,32 @@ fn shown(spot: &Spot<'_>, found: &Diagnostic) -> Vec<lsp_types::Diagnostic> {
 }
 
 /// The repair that comes with a finding.
-fn repair(spot: &Spot<'_>, found: &Diagnostic, fix: &Fix) -> Option<CodeAction> {
+fn repair(
+    spot: &Spot<'_>,
+    found: &Diagnostic,
+    given: &[Edit],
+    applicability: Applicability,
+    at: usize,
+) -> Option<CodeAction> {
     let mut edits = Vec::new();
-    for one in &fix.edits {
+    let mut lines = Vec::new();
+    for one in given {
         let location = spot.workspace.location(one.place, spot.encoding)?;
+        lines.push(location.range.start.line + 1);
         edits.push((location.uri, TextEdit { range: location.range, new_text: one.text.clone() }));
     }
     let text = found.help.first().cloned().unwrap_or_else(|| found.message.clone());
-    let title = match fix.applicability {
-        Applicability::Safe => format!("Repair: {text}"),
-        Applicability::Unsafe => format!("Repair (look at it): {text}"),
+    let place = lines.iter().max().filter(|_| at > 0).map_or(String::new(), |line| format!(" on line {line}"));
+    let title = match applicability {
+        Applicability::Safe => format!("Repair{place}: {text}"),
+        Applicability::Unsafe => format!("Repair{place} (look at it): {text}"),
     };
     Some(CodeAction {
         title,
         kind: Some(CodeActionKind::QUICKFIX),
         diagnostics: Some(shown(spot, found)),
         edit: Some(edit(edits)),
-        is_preferred: Some(true),
+        is_preferred: Some(at == 0),
         ..CodeAction::default()
     })
 }

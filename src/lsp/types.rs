@@ -71,10 +71,10 @@ impl FileTypes {
             return None;
         }
         let line_end = named.line_end;
-        let before = rows().filter(|row| row.place.span.start < line_end);
+        let mut before = rows().filter(|row| row.place.span.start < line_end);
         let assigned = named.is_target;
         match assigned {
-            true => rows().find(|row| row.place.span.end >= named.span.start).or_else(|| before.last()),
+            true => rows().find(|row| row.place.span.end >= named.span.start).or_else(|| before.next_back()),
             false => before.rfind_before(named.span.start).or_else(|| rows().next()),
         }
     }

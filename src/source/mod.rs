@@ -4,6 +4,7 @@
 //! Never: parsing, typing, or deciding what is wrong. Next: `ir/` for the shape of a program.
 
 mod diagnostic;
+pub mod disk;
 mod files;
 mod index_vec;
 pub mod reads;

@@ -1,5 +1,5 @@
-//! A look at the raw text before the parser sees it. In: text. Out: where brackets or operators nest too deep, if they
-//! do. Never: rejecting a file over what stands in strings or comments. Next: `parse.rs`.
+//! A look at the raw text before the parser sees it. In: text. Out: that it is too large, or where brackets or operators
+//! nest too deep, if they do. Never: rejecting a file over what stands in strings or comments. Next: `parse.rs`.
 //!
 //! The parser grows its stack on the heap, about 2 kB a level, and dropping its tree recurses, about 65 bytes a level.
 //! Both are bounded here. Ordinary files pay for one vectorized count of brackets.
@@ -10,6 +10,9 @@ use crate::source::Span;
 pub const MAX_BRACKETS: usize = 5_000;
 /// Longer chains of operators, calls and keywords within one bracket are refused.
 pub const MAX_CHAIN: u32 = 250_000;
+/// Larger files are refused: the tree and the statements of one take some hundred times its size in memory. Hand-written modules
+/// stay far below; what is larger is generated data.
+pub const MAX_FILE_BYTES: usize = 4 << 20;
 /// Below this length no chain can be too long.
 const MAX_CHAIN_BYTES: usize = 250_000;
 const BLOCK: usize = 1024;
@@ -22,6 +25,10 @@ pub struct TooDeep {
 
 /// Finds the first place that is nested too deep.
 pub fn check(text: &str) -> Option<TooDeep> {
+    if text.len() > MAX_FILE_BYTES {
+        let detail = format!("the file is larger than {} MiB; it is not checked", MAX_FILE_BYTES >> 20);
+        return Some(TooDeep { span: Span::new(0, 0), detail });
+    }
     if text.len() <= MAX_CHAIN_BYTES && !may_nest_too_deep(text.as_bytes()) {
         return None;
     }

@@ -14,9 +14,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const MAX_SYNTAX_ERRORS: usize = 5;
 
 pub(super) fn parse(text: &str) -> Parsed {
-    if u32::try_from(text.len()).is_err() {
-        return rejected(ProblemKind::TooDeep, Span::new(0, 0), "the file is larger than 4 GB".to_string());
-    }
     if let Some(deep) = depth::check(text) {
         return rejected(ProblemKind::TooDeep, deep.span, deep.detail);
     }

@@ -7,7 +7,9 @@ mod autograd_claims;
 pub use autograd::chain;
 mod collective;
 mod contract;
+mod declared;
 mod dtensor;
+mod dtensor_stated;
 mod layout;
 mod operator;
 mod practice;
@@ -17,9 +19,10 @@ mod practice_scales;
 mod sharding;
 
 use super::codes::{self, Code};
+use super::fixes;
 use super::when::{Configurations, Known, configurations};
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
-use crate::source::{Applicability, Diagnostic, Edit, Files, Fix, Label, Place, Severity};
+use crate::source::{Diagnostic, Files, Label, Place, Severity};
 use crate::syntax::{ProblemKind, SyntaxProblem};
 use crate::types::{AxisState, AxisType, Origin, Reason, Spmd};
 use std::sync::Arc;
@@ -90,6 +93,7 @@ fn described(files: &Files, finding: &Finding, found_in: Configurations) -> Diag
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
         FindingKind::Layout(layout) => words.layout(finding, layout),
+        FindingKind::Declaration(mistake) => declared::declaration(mistake),
         FindingKind::Distributed(mistake) => words.distributed(mistake),
         FindingKind::Sharding(mistake) => sharding::sharding(mistake),
     };
@@ -164,14 +168,8 @@ impl Words<'_> {
         let when = found_in.when;
         let notes = draft.notes;
         let mut help = draft.help;
-        let mut fix = None;
-        for (i, repair) in finding.repairs.iter().enumerate() {
-            help.push(repair.text.clone());
-            if let (0, Some((at, text))) = (i, &repair.edit) {
-                let edits = vec![Edit { place: *at, text: text.clone() }];
-                fix = Some(Fix { applicability: Applicability::Unsafe, edits });
-            }
-        }
+        help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| r.text.clone()));
+        let fix = fixes::fix(self.files, finding);
         let severity =
             if finding.rests_on_hint || found_in.rests_on_callers { Severity::Warning } else { draft.code.severity };
         let mut seen: Vec<(Place, String)> = Vec::new();

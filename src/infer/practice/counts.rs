@@ -142,6 +142,9 @@ fn is_loss(view: &View<'_>, step: usize) -> bool {
     })
 }
 
+/// How comments say that gradients are averaged.
+pub const AVERAGED: &[&str] = &["averages", "averaged", "takes the mean", "means the"];
+
 /// A comment of the function that says that gradients are averaged over ranks.
 fn averaged(view: &View<'_>) -> Option<crate::source::Place> {
     let text = view.text(view.spot(view.func.span));
@@ -150,7 +153,7 @@ fn averaged(view: &View<'_>) -> Option<crate::source::Place> {
         if let Some(at) = line.find('#') {
             let comment = line[at..].to_lowercase();
             let wraps = ["fsdp", "ddp", "data parallel", "data-parallel"].iter().any(|w| comment.contains(w));
-            if wraps && ["averages", "averaged", "takes the mean", "means the"].iter().any(|w| comment.contains(w)) {
+            if wraps && AVERAGED.iter().any(|w| comment.contains(w)) {
                 let from = view.func.span.start + (start + at) as u32;
                 let to = view.func.span.start + (start + line.trim_end().len()) as u32;
                 return Some(view.spot(crate::source::Span::new(from, to)));

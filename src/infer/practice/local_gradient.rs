@@ -95,6 +95,9 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// How a function says that a weight is not trained.
+const FROZEN: &[&str] = &["frozen", "Frozen", "requires_grad_(False)", "requires_grad = False"];
+
 /// Whether gradients do not flow here, or the code is about storage.
 fn is_apart(view: &View<'_>, step: usize) -> bool {
     const STORAGE: &[&str] = &[
@@ -120,6 +123,10 @@ fn is_apart(view: &View<'_>, step: usize) -> bool {
     ];
     let function = view.func.name.to_lowercase();
     if STORAGE.iter().any(|w| function.contains(w)) || view.without_gradient(step) {
+        return true;
+    }
+    let own = view.text(view.spot(view.func.span));
+    if FROZEN.iter().any(|w| own.contains(w)) {
         return true;
     }
     // Decorators stand before the span of the function.

@@ -191,7 +191,7 @@ fn placement(expr: &Expr) -> Option<Placed> {
 }
 
 /// Names of modules whose output decides which expert works on a token.
-const ROUTERS: &[&str] = &["router", "gate", "gating", "wg", "router_gate"];
+pub const ROUTERS: &[&str] = &["router", "gate", "gating", "wg", "router_gate"];
 
 /// Plans that leave out gradient placements for a router.
 pub fn styles(view: &View<'_>, out: &mut Found) {

@@ -12,6 +12,7 @@ use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use crate::types::AxisType;
 use rayon::prelude::*;
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// Methods of a module that give parameters or modules, not attributes of its own.
@@ -41,6 +42,8 @@ pub struct Marking {
     parts: Vec<(ModuleId, Place)>,
     /// Something may mark any parameter as a part.
     any_part: bool,
+    /// Classes whose objects are made with whole sizes.
+    whole: FxHashSet<ClassRef>,
 }
 
 impl Marking {
@@ -55,7 +58,15 @@ impl Marking {
                 kept_equal(memo, Task::Marking(*module), run)
             })
             .collect();
-        combined(memo, "marking", parts, |parts| Marking::joined(&parts), |_, _| vec![Read::Marking])
+        let mut out = combined(memo, "marking", parts, |parts| Marking::joined(&parts), |_, _| vec![Read::Marking]);
+        let whole = Arc::new(super::sizes::made_whole(project, rules, files));
+        let changed = |a: &FxHashSet<ClassRef>, b: &FxHashSet<ClassRef>| match a == b {
+            true => Vec::new(),
+            false => vec![Read::Marking],
+        };
+        let whole = combined(memo, "made whole", vec![whole], |parts| FxHashSet::clone(&parts[0]), changed);
+        Arc::make_mut(&mut out).whole.clone_from(&whole);
+        out
     }
 
     fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId, marks: &[&str]) -> Marking {
@@ -135,6 +146,11 @@ impl Marking {
     pub fn goes_by_marks(&self, class: ClassRef) -> bool {
         note(|| Read::Marking);
         self.classes.contains(&class)
+    }
+
+    /// Whether the project makes objects of a class, with the sizes of the whole model only.
+    pub fn is_made_whole(&self, class: ClassRef) -> bool {
+        self.whole.contains(&class)
     }
 
     /// Whether a site that execution does not follow may mark a parameter of objects of a class, by the way to it from there.

@@ -7,7 +7,7 @@ use super::found::Practice;
 use super::reducers::{Reducer, Test};
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, Block, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::{Name, Place, Span};
@@ -22,12 +22,22 @@ pub struct Marks {
 }
 
 impl Marks {
-    pub fn add(&mut self, view: &View<'_>) {
-        for step in &view.steps {
-            match step.stmt {
+    /// Marks that a block sets by assignment.
+    pub fn add(&mut self, block: &Block) {
+        for node in block {
+            match &node.stmt {
                 Stmt::SetAttr { name, .. } => {
                     self.set.insert(name.clone());
                 }
+                stmt => stmt.blocks().for_each(|inner| self.add(inner)),
+            }
+        }
+    }
+
+    /// Marks that a function sets through `setattr`.
+    pub fn add_named(&mut self, view: &View<'_>) {
+        for step in &view.steps {
+            match step.stmt {
                 Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. }
                     if callee == "setattr" =>
                 {
@@ -121,7 +131,7 @@ fn after(view: &View<'_>) -> Place {
     view.spot(Span::new(from as u32, (from + line.trim().len()) as u32))
 }
 
-/// A mark that says that a gradient is summed, in a project that sums its gradients itself and never looks at the mark.
+/// A mark that says that a gradient is summed, in a project that sums its gradients itself and never looks at the mark: once for each.
 pub fn unasked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     let Some(everything) = lint.reducers().all.iter().find(|r| r.when.is_empty()) else { return };
     let Some(init) = lint.constructor(class) else { return };
@@ -129,15 +139,20 @@ pub fn unasked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         let Some((target, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
         let Some(rule) = lint.rules.mark(&mark).filter(|r| r.set == crate::types::AxisType::R) else { continue };
         let of_parameter = matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_) | Expr::Attr(..)));
+        let told = out.iter().any(|(_, p)| matches!(p, Practice::MarkNeverAsked { mark: m, .. } if *m == mark));
         // A reducer over the axes, or over a group that is not known, may look at the mark in a way that is not followed.
-        if !of_parameter || lint.reducers().over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
+        if !of_parameter || told || lint.reducers().over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
             continue;
         }
-        let practice =
-            Practice::MarkNeverAsked { mark: mark.clone(), axes: rule.axes.clone(), reducer: everything.place };
-        out.push((init.place(step.id), practice));
-        return;
+        let (parameters, when) = super::concerned::marked(lint, &mark);
+        let (axes, reducer) = (rule.axes.clone(), everything.place);
+        out.push((init.place(step.id), Practice::MarkNeverAsked { mark, axes, reducer, parameters, when }));
     }
+}
+
+/// Whether a mark is set on an object that is no parameter.
+pub fn is_config(init: &View<'_>, stmt: &Stmt) -> bool {
+    super::marking::mark_set(init, stmt).is_none_or(|(target, _)| !matches!(&target, Expr::Attr(..)))
 }
 
 /// A constructor that sets a mark where a flag holds, which a reducer looks for only where it does not.
@@ -164,6 +179,7 @@ pub fn against(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
                 mark: mark.clone(),
                 marked,
                 guard: *guard,
+                parameters: super::concerned::marked(lint, &mark).0,
             };
             let known = |(place, p): &(Place, Practice)| {
                 *place == reducer.place && matches!(p, Practice::Scales(super::found::Scales::GuardAgainstMark { .. }))

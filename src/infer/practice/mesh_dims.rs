@@ -22,6 +22,9 @@ const APIS: &[(&str, usize, usize)] = &[
 /// Factories with `device_mesh` and `placements` as keywords.
 const FACTORIES: &[&str] = &["zeros", "ones", "empty", "full", "rand", "randn"];
 
+/// Words without which no call gives a mesh and placements.
+pub const WORDS: &[&str] = &["placements", "dtensorspec", "distribute_tensor", "from_local", "redistribute"];
+
 pub fn counts(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Some((name, args)) = call(view, i) else { continue };

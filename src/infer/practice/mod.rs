@@ -5,9 +5,14 @@
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
 mod arity;
+mod asked;
+mod axis_map;
+mod collected;
+pub mod concerned;
 mod counts;
 mod cut;
 mod data_sum;
+mod doubled;
 pub mod expr;
 mod factor;
 pub mod found;
@@ -26,25 +31,29 @@ mod nones;
 mod order;
 mod own_group;
 mod partition;
+mod plan;
 mod pool;
 mod ranks;
 mod raw;
 pub mod reducers;
 mod shard_dim;
+pub mod sizes;
 mod switch;
+mod uncalled;
 mod uneven;
 mod unreduced_step;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts;
+use super::formula::{Atom, Facts};
 use super::memo::{Memo, Task, combined, kept};
 use super::settings::Settings;
 use crate::ir::FuncKind;
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
-use crate::source::{Files, Place};
+use crate::source::{Files, Name, Place};
+use asked::{Asked, Shown};
 use found::Practice;
 use rayon::prelude::*;
 use reducers::Reducers;
@@ -57,48 +66,81 @@ type Found = Vec<(Place, Practice)>;
 /// A check of single functions.
 type OfFunction = fn(&View<'_>, &mut Found);
 
-/// The checks of single functions. The text of the file, in lowercase, holds one of the words if the check has anything to say of it;
-/// without words it may always have.
-const OF_FUNCTIONS: &[(&[&str], OfFunction)] = &[
-    (&[], lost::copies),
-    (&[], lost::results),
-    (&[], switch::group_choices),
-    (&["to_local", "full_tensor"], local_gradient::bare),
-    (&[], local_map::regions),
-    (&[], local_map::styles),
-    (&[], mesh_dims::counts),
-    (&["all_gather_tensor", "reduce_scatter_tensor", "from_local"], shard_dim::dims),
-    (&[], unreduced_step::steps),
-    (&[], unreduced_step::narrow),
-    (&[], own_group::left_out),
-    (&[], own_group::global_rank),
-    (&[], own_group::other_size),
-    (&[], own_group::counted_again),
-    (&["fully_shard"], factor::inner_mesh),
-    (&["reduction="], factor::mean_not_undone),
-    (&[], factor::auxiliary),
-    (&[], factor::whatever_the_flag),
-    (&[], nones::inverted),
-    (&[], handles::unwaited),
-    (&[], counts::local_counts),
-    (&[], ranks::some_ranks),
+/// A check of single functions, and what the text of a file shows, in lowercase, if it has anything to say of one of its functions.
+struct Check {
+    /// One of these words.
+    words: &'static [&'static str],
+    /// Whether the words are names, and not parts of longer ones.
+    whole: bool,
+    /// Or the name of a collective.
+    communicates: bool,
+    of: OfFunction,
+}
+
+/// A check of functions that communicate.
+const fn of_collectives(of: OfFunction) -> Check {
+    Check { words: &[], whole: true, communicates: true, of }
+}
+
+/// A check of functions in whose file one of these words stands.
+const fn of_words(words: &'static [&'static str], of: OfFunction) -> Check {
+    Check { words, whole: false, communicates: false, of }
+}
+
+/// A check of functions in whose file one of these names stands.
+const fn of_names(words: &'static [&'static str], of: OfFunction) -> Check {
+    Check { words, whole: true, communicates: false, of }
+}
+
+const OF_FUNCTIONS: &[Check] = &[
+    of_collectives(lost::copies),
+    of_collectives(lost::results),
+    of_words(switch::WORDS, switch::group_choices),
+    of_words(&["to_local", "full_tensor"], local_gradient::bare),
+    of_words(&["local_map"], local_map::regions),
+    of_names(local_map::ROUTERS, local_map::styles),
+    of_words(mesh_dims::WORDS, mesh_dims::counts),
+    of_words(&["all_gather_tensor", "reduce_scatter_tensor", "from_local"], shard_dim::dims),
+    of_words(&[".step("], unreduced_step::steps),
+    of_names(unreduced_step::WRAPPERS, unreduced_step::narrow),
+    of_collectives(own_group::left_out),
+    of_names(&["get_rank"], own_group::global_rank),
+    of_collectives(own_group::other_size),
+    of_collectives(own_group::counted_again),
+    of_words(&["fully_shard"], factor::inner_mesh),
+    of_words(&["reduction="], factor::mean_not_undone),
+    of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary),
+    of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag),
+    of_collectives(nones::inverted),
+    of_collectives(handles::unwaited),
+    Check { words: counts::AVERAGED, whole: false, communicates: true, of: counts::local_counts },
+    of_collectives(ranks::some_ranks),
 ];
 
 /// The checks of single classes, which look at the whole project.
 const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
     switch::stored,
     marks::unset,
-    marks::unasked,
     marks::partly,
     uneven::siblings,
     uneven::biases,
     pool::shared,
     partition::unmarked,
+    doubled::marked_twice,
+    axis_map::disagreeing,
 ];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] =
-    &[cut::cuts, order::order, data_sum::steps, gate::gates];
+const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
+    cut::cuts,
+    order::order,
+    data_sum::steps,
+    uncalled::finalisers,
+    doubled::twice,
+    doubled::wrapped,
+    doubled::parts,
+    gate::gates,
+];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];
@@ -193,9 +235,10 @@ impl<'a> Practices<'a> {
         memo: Option<&'a Memo>,
     ) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
+        let asked = Asked::new(rules, modules.iter().map(|m| files[project.file(*m)].text.len()).sum());
         let parts: Vec<Arc<OfModule>> = modules
             .par_iter()
-            .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, *m)))
+            .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, &asked, *m)))
             .collect();
         let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
@@ -204,6 +247,10 @@ impl<'a> Practices<'a> {
         let of_classes: Vec<Arc<Found>> =
             modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
+        // Once for each mark, wherever it is set.
+        for (module, m) in project.modules.iter_enumerated() {
+            m.ir.classes.ids().for_each(|class| marks::unasked(&lint, ClassRef { module, class }, &mut found));
+        }
         for module in &modules {
             let part = kept(memo, Task::Against(*module), || {
                 let mut out = Vec::new();
@@ -220,24 +267,36 @@ impl<'a> Practices<'a> {
     /// The findings. `told`: what execution has found.
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
         let arities = arities(&self.lint, told, self.memo);
-        let found = self.found.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice)));
+        let found = self.found.into_iter().map(|(place, practice)| {
+            let when = practice.when();
+            restricted(finding(place, FindingKind::Practice(practice)), &when)
+        });
         found.chain(arities).collect()
     }
 }
 
-fn of_functions(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> OfModule {
+fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> OfModule {
     let mut out = OfModule::default();
-    let text = files[project.file(module)].whole().to_lowercase();
-    out.sums.wraps = data_sum::wraps(&text);
-    let asked = |words: &[&str]| words.is_empty() || words.iter().any(|w| text.contains(w));
-    let checks: Vec<OfFunction> = OF_FUNCTIONS.iter().filter(|(words, _)| asked(words)).map(|(_, c)| *c).collect();
+    let text = files[project.file(module)].whole();
+    out.sums.wraps = data_sum::wraps(text);
+    let Shown { checks, switches, set_by_name } = asked.shown(text);
+    let checks: Vec<OfFunction> =
+        OF_FUNCTIONS.iter().zip(checks).filter(|(_, asked)| *asked).map(|(check, _)| check.of).collect();
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
+        out.sums.marks.add(&f.body);
+        if checks.is_empty() && !switches && !set_by_name {
+            continue;
+        }
         let view = View::new(project, rules, files, FuncRef { module, func });
-        out.sums.reads.add(&view);
-        out.sums.marks.add(&view);
+        if switches {
+            out.sums.reads.add(&view);
+        }
+        if set_by_name {
+            out.sums.marks.add_named(&view);
+        }
         for check in &checks {
             check(&view, &mut out.found);
         }
@@ -253,6 +312,9 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
         }
     }
     let text = lint.files[lint.project.file(module)].whole();
+    if text.contains("wise\"") {
+        plan::plans(lint, module, &mut out);
+    }
     if !COMMUNICATES.iter().any(|w| text.contains(w)) {
         return out;
     }
@@ -283,6 +345,17 @@ fn arities(lint: &Lint<'_>, told: &[Finding], memo: Option<&Memo>) -> Vec<Findin
     }
     found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
     found.into_iter().map(|(place, kind)| finding(place, kind)).collect()
+}
+
+/// A finding that holds where flags have these values.
+fn restricted(mut finding: Finding, when: &[(Name, bool)]) -> Finding {
+    let atom = |name: &Name| Atom::True(name.clone());
+    if !when.is_empty() {
+        finding.worlds = vec![when.iter().fold(Facts::default(), |f, (name, holds)| f.with(atom(name), *holds))];
+        let against = |(name, holds): &(Name, bool)| Facts::default().with(atom(name), !holds);
+        finding.silent_worlds = when.iter().map(against).collect();
+    }
+    finding
 }
 
 /// A finding that holds in every configuration.

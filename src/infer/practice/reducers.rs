@@ -2,6 +2,7 @@
 //! Out: [`Reducers`]. Never: a guess about a condition that is not understood: it may cover anything. Source: DESIGN.md section 7.
 //! Next: `infer/parameters.rs`, which asks; `marks.rs`.
 
+use super::collected;
 use super::expr::Expr;
 use super::view::View;
 use crate::infer::memo::{Memo, Task, combined, kept_equal};
@@ -21,6 +22,8 @@ const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
 pub enum Test {
     /// The parameter carries an attribute.
     Mark(Name),
+    /// It does not.
+    NoMark(Name),
     NameEnds(Name),
     NameStarts(Name),
     NameContains(Name),
@@ -62,6 +65,12 @@ pub enum Covered {
 }
 
 impl Reducer {
+    /// Whether it takes the parameters that carry a mark, and no others.
+    pub fn asks(&self, mark: &str) -> bool {
+        let is = |t: &Test| matches!(t, Test::Mark(m) if m == mark);
+        !self.when.is_empty() && self.when.iter().all(|all| all.iter().all(is))
+    }
+
     /// Whether a parameter of this name is covered; `marks` decides those that a rule knows.
     pub fn covers(&self, name: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
         if self.when.is_empty() {
@@ -83,7 +92,8 @@ impl Reducer {
                     Test::NameContains(text) => contains(name, text),
                     // What a mark of the rules means is part of the parameter's type.
                     Test::Mark(mark) if known_mark(mark) => Covered::No,
-                    Test::Mark(_) | Test::Other => Covered::Perhaps,
+                    Test::NoMark(mark) if known_mark(mark) => Covered::Yes,
+                    Test::Mark(_) | Test::NoMark(_) | Test::Other => Covered::Perhaps,
                 };
                 all = match (all, one) {
                     (Covered::No, _) | (_, Covered::No) => Covered::No,
@@ -132,6 +142,15 @@ impl Reducers {
         self.all.iter().filter(move |r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
     }
 
+    /// The flags that decide whether gradients with a mark are summed at all, where one reducer of the project asks for it.
+    pub fn guard_of<'a>(&'a self, mark: &str, axes: &'a [Name]) -> &'a [(Name, bool, Place)] {
+        let mut over = self.over(axes);
+        match (over.next(), over.next()) {
+            (Some(one), None) if one.asks(mark) => &one.outer,
+            _ => &[],
+        }
+    }
+
     /// Whether some reducer over one of these axes covers a parameter, by the end of its name.
     pub fn covers(&self, name: &str, axes: &[Name], known_mark: &dyn Fn(&str) -> bool) -> Covered {
         let mut best = Covered::No;
@@ -170,13 +189,15 @@ fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleI
 
 fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
     for step in 0..view.steps.len() {
-        let Some(head) = parameter_loop(view, step) else { continue };
         let Some(value) = view.value(step) else { continue };
-        if !sums_gradient(view, value) {
-            continue;
-        }
+        // Where the gradients are taken: the sum itself, or where they are put into the list that is summed.
+        let taken = match parameter_loop(view, step) {
+            Some(head) if sums_gradient(view, value) => Some((step, head)),
+            _ => collected::taken(view, step),
+        };
+        let Some((at, head)) = taken else { continue };
         let outer = view.steps[head].guards.len();
-        let inner = &view.steps[step].guards[outer.min(view.steps[step].guards.len())..];
+        let inner = &view.steps[at].guards[outer.min(view.steps[at].guards.len())..];
         let mut when: Vec<Vec<Test>> = vec![Vec::new()];
         for guard in inner {
             let alternatives = tests(&view.through(guard.test), guard.holds);
@@ -350,6 +371,7 @@ fn tests(expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
         other => match (asked(other), holds) {
             (Asked::Nothing, _) => vec![Vec::new()],
             (Asked::Test(test), true) => vec![vec![test]],
+            (Asked::Test(Test::Mark(mark)), false) => vec![vec![Test::NoMark(mark)]],
             // Excluded by name or mark: the others are covered, and which those are is not followed.
             (Asked::Test(_), false) | (Asked::Unknown, _) => vec![vec![Test::Other]],
         },

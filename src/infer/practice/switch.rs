@@ -30,7 +30,7 @@ const SWITCHES: &[&str] = &[
 ];
 
 /// Each switch has one of these words.
-const WORDS: &[&str] = &["parallel", "reduce", "dgrad", "gather_output", "p_mode"];
+pub const WORDS: &[&str] = &["parallel", "reduce", "dgrad", "gather_output", "p_mode"];
 
 /// The length of the shortest switch.
 const SHORTEST: usize = 5;

@@ -251,6 +251,10 @@ fn takes(view: &View<'_>, callee: &Expr) -> bool {
     }
 }
 
+/// Names of wrappers, in lowercase.
+pub const WRAPPERS: &[&str] =
+    &["distributeddataparallel", "fullyshardeddataparallel", "ddp", "fsdp", "fully_shard", "replicate"];
+
 /// A wrapper over data-parallel ranks, where the batch is cut by the rank of another axis.
 pub fn narrow(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {

@@ -3,7 +3,7 @@
 
 use super::expr::Expr;
 use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
-use crate::project::{FuncRef, Project};
+use crate::project::{FuncRef, Project, Resolved};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::{Files, Idx, Name, Place, Span};
 use rustc_hash::FxHashMap;
@@ -103,6 +103,10 @@ impl<'a> View<'a> {
             }
             if let Stmt::Assert { test } = &node.stmt {
                 Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id });
+            }
+            // What stands behind a return is never reached.
+            if ends(&node.stmt) {
+                break;
             }
         }
         if around.guards.len() > guards {
@@ -377,6 +381,29 @@ impl<'a> View<'a> {
         callee
     }
 
+    /// Whether what a call calls may have a rule, by the last part of its name.
+    pub fn may_be_ruled(&self, value: &Rvalue) -> bool {
+        match value {
+            // A module of the project may give a name to what is called otherwise elsewhere.
+            Rvalue::CallMethod { base: Operand::Global(base), name, .. } => {
+                self.rules.may_name(name)
+                    || matches!(
+                        self.project.member(self.at.module, base),
+                        Some(Resolved::Module(_) | Resolved::Package(_))
+                    )
+            }
+            Rvalue::CallMethod { name, .. } => self.rules.may_name(name),
+            Rvalue::Call { callee: Operand::Global(name), .. } => match self.project.member(self.at.module, name) {
+                Some(Resolved::External(path)) => self.rules.may_name(path.rsplit('.').next().unwrap_or(&path)),
+                Some(Resolved::Func(func)) => self.rules.may_name(&self.project.func(func).name),
+                Some(Resolved::Class(_) | Resolved::Module(_) | Resolved::Package(_) | Resolved::Value(..)) => true,
+                None => self.rules.may_name(name),
+            },
+            Rvalue::Call { callee: Operand::Local(_) | Operand::Const(_), .. } => true,
+            _ => false,
+        }
+    }
+
     fn called(&self, value: &Rvalue) -> Option<Name> {
         match value {
             Rvalue::Call { callee, .. } => match self.through(callee) {
@@ -398,6 +425,9 @@ impl<'a> View<'a> {
 
     /// The collective that an operation is.
     pub fn collective(&self, value: &'a Rvalue) -> Option<CollectiveCall<'a>> {
+        if !self.may_be_ruled(value) {
+            return None;
+        }
         let (_, Some(Entry::Collective(rule))) = self.ruled(value)? else { return None };
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
         if args.iter().any(|a| matches!(a.kind, crate::ir::ArgKind::Star | crate::ir::ArgKind::DoubleStar)) {
@@ -467,7 +497,16 @@ struct Around<'a> {
 
 /// Whether a block always leaves the block around it.
 fn leaves(block: &Block) -> bool {
-    matches!(block.last().map(|n| &n.stmt), Some(Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
+    block.last().is_some_and(|n| matches!(n.stmt, Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
+}
+
+/// Whether nothing after a statement is reached.
+fn ends(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue => true,
+        Stmt::If { then, orelse, .. } => leaves(then) && leaves(orelse),
+        _ => false,
+    }
 }
 
 /// The locals of one statement.

@@ -13,10 +13,10 @@ mod numbers;
 mod run;
 mod spec;
 mod state;
+mod types;
 mod value;
 
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts as Worlds;
 use super::memo::{Memo, Task, kept};
 use super::practice::view::View;
 use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
@@ -44,7 +44,7 @@ pub fn sharding(project: &Project, rules: &RuleBook, files: &Files, memo: Option
     let facts = library.facts(project, files);
     let found: Vec<Vec<(Place, Sharding)>> =
         modules.par_iter().map(|m| of_module(project, rules, files, &facts, *m)).collect();
-    found.into_iter().flatten().map(|(place, kind)| finding(place, kind)).collect()
+    found.into_iter().flatten().map(|(place, kind)| Finding::everywhere(place, FindingKind::Sharding(kind))).collect()
 }
 
 /// Names of the library that rules describe.
@@ -119,16 +119,7 @@ fn attributes(block: &Block, times: &mut FxHashMap<Name, u32>) {
     for node in block {
         match &node.stmt {
             Stmt::SetAttr { name, .. } => *times.entry(name.clone()).or_default() += 1,
-            Stmt::If { then, orelse, .. } => [then, orelse].into_iter().for_each(|b| attributes(b, times)),
-            Stmt::For { body, orelse, .. } => [body, orelse].into_iter().for_each(|b| attributes(b, times)),
-            Stmt::While { head, body, orelse, .. } => {
-                [head, body, orelse].into_iter().for_each(|b| attributes(b, times))
-            }
-            Stmt::With { body, .. } => attributes(body, times),
-            Stmt::Try { body, handlers, orelse, finally } => {
-                [body].into_iter().chain(handlers).chain([orelse, finally]).for_each(|b| attributes(b, times));
-            }
-            _ => {}
+            stmt => stmt.blocks().for_each(|b| attributes(b, times)),
         }
     }
 }
@@ -233,20 +224,5 @@ fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
     found.sort_by_key(|(place, axis, _)| (place.span.start, *axis));
     for (place, _, kind) in found {
         run.report(place, kind);
-    }
-}
-
-/// A finding that holds in every configuration.
-fn finding(place: Place, kind: Sharding) -> Finding {
-    Finding {
-        kind: FindingKind::Sharding(kind),
-        place,
-        worlds: vec![Worlds::default()],
-        silent_worlds: Vec::new(),
-        others: Vec::new(),
-        calls: Vec::new(),
-        reducers: Vec::new(),
-        repairs: Vec::new(),
-        rests_on_hint: false,
     }
 }

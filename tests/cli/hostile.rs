@@ -1,0 +1,199 @@
+//! A hostile world around the program: devices and pipes among the paths, odd names, outputs that fail, other locales; and the proof
+//! that a check only reads. In: small trees. Out: exit codes, messages, system calls. Never: hostile source text, which is in
+//! `tests/syntax_hostile.rs` and `tests/mutation.rs`. Next: `src/source/walk.rs`, `src/source/disk.rs`.
+
+use super::support::{BAD, Session};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any of these runs takes on a machine under load; reading a device would never end.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Every regular file below a folder with its bytes and the time of its last change.
+fn snapshot(folder: &Path) -> Vec<(String, Vec<u8>, std::time::SystemTime)> {
+    let mut out = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder can be read") {
+        let path = entry.expect("the folder can be read").path();
+        let metadata = std::fs::symlink_metadata(&path).expect("the entry exists");
+        if metadata.is_dir() {
+            out.extend(snapshot(&path));
+        } else if metadata.is_file() {
+            let bytes = std::fs::read(&path).expect("the file can be read");
+            out.push((path.to_string_lossy().into_owned(), bytes, metadata.modified().expect("files have times")));
+        }
+    }
+    out.sort();
+    out
+}
+
+fn pipe(session: &Session, name: &str) {
+    let made = Command::new("mkfifo").arg(session.folder.join(name)).status().expect("mkfifo starts");
+    assert!(made.success());
+}
+
+#[test]
+fn pipes_devices_and_loops_in_a_tree_are_passed_by() {
+    let session = Session::new();
+    session.write("tree/inner/bad.py", BAD);
+    pipe(&session, "tree/pipe.py");
+    symlink("/dev/zero", session.folder.join("tree/zero.py")).expect("links can be made");
+    symlink("nowhere.py", session.folder.join("tree/dangling.py")).expect("links can be made");
+    symlink("../../tree", session.folder.join("tree/inner/again")).expect("links can be made");
+    let started = Instant::now();
+    let ran = session.run(&["check", "--output-format", "concise", "tree"]);
+    assert!(started.elapsed() < LONGEST);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_eq!(ran.out.lines().count(), 1, "{}", ran.out);
+    assert!(ran.out.contains("tree/inner/bad.py:1:"), "{}", ran.out);
+}
+
+#[test]
+fn what_is_no_file_is_named_and_the_rest_goes_on() {
+    let session = Session::new();
+    session.write("bad.py", BAD);
+    pipe(&session, "pipe.py");
+    let ran = session.run(&["check", "--output-format", "concise", "pipe.py", "/dev/zero", "nowhere.py", "bad.py"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    for name in ["`pipe.py`", "`/dev/zero`", "`nowhere.py`"] {
+        assert!(ran.err.contains(name), "{name}: {}", ran.err);
+    }
+    assert!(ran.out.contains("bad.py:1:"), "{}", ran.out);
+}
+
+#[test]
+fn a_device_is_no_configuration() {
+    let session = Session::new();
+    session.write("good.py", "x = 1\n");
+    let ran = session.run(&["check", "--config", "/dev/zero", "good.py"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("/dev/zero") && ran.err.contains("not a regular file"), "{}", ran.err);
+    session.write("spmd-check.toml", "[rules]\nextend = ['/dev/zero']\n");
+    let ran = session.run(&["check", "good.py"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("not a regular file"), "{}", ran.err);
+}
+
+#[test]
+fn odd_names_end_up_in_well_formed_output() {
+    let session = Session::new();
+    let odd: [&[u8]; 4] = [b"new\nline.py", b"not \xff utf-8.py", b"quote\"<&>'.py", b"percent%41 space.py"];
+    for name in odd {
+        std::fs::write(session.folder.join(OsStr::from_bytes(name)), BAD).expect("files can be written");
+    }
+    let json = session.run(&["check", "--output-format", "json"]);
+    let findings: serde_json::Value = serde_json::from_str(&json.out).expect("output is JSON");
+    assert_eq!(findings.as_array().map(Vec::len), Some(odd.len()), "{}", json.out);
+    let lines = session.run(&["check", "--output-format", "concise"]);
+    assert_eq!(lines.out.lines().count(), odd.len(), "a name breaks a line: {}", lines.out);
+    for format in ["full", "json-lines", "github", "gitlab", "sarif", "junit"] {
+        let ran = session.run(&["check", "--output-format", format]);
+        assert_eq!(ran.code, 1, "{format}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_output_that_nobody_reads_is_no_failure_of_the_program() {
+    let session = Session::new();
+    for at in 0..200 {
+        session.write(&format!("bad{at}.py"), BAD.repeat(40));
+    }
+    let mut command = session.command(&["check"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_said() {
+    let session = Session::new();
+    session.write("bad.py", BAD);
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("the device exists");
+    let output = session.command(&["check"]).stdout(full).output().expect("the program ends");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write"), "{output:?}");
+}
+
+#[test]
+fn locale_zone_width_and_seeds_change_nothing() {
+    let session = Session::new();
+    session.write("bad.py", format!("Straße = 'ıİ'\n{BAD}"));
+    let plain = session.run(&["check"]);
+    for (name, value) in [
+        ("LC_ALL", "tr_TR.UTF-8"),
+        ("LC_ALL", "C"),
+        ("LANG", "not a locale"),
+        ("TZ", "Pacific/Kiritimati"),
+        ("COLUMNS", "20"),
+        ("PYTHONHASHSEED", "7"),
+        ("RAYON_NUM_THREADS", "5"),
+    ] {
+        let output = session.command(&["check"]).env(name, value).output().expect("the program ends");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), plain.out, "{name}={value}");
+    }
+}
+
+#[test]
+fn a_check_writes_nothing() {
+    let session = Session::new();
+    session.write("package/__init__.py", "import os\nos.remove('victim')\n");
+    session.write("package/bad.py", BAD);
+    session.write("victim", "x");
+    let before = snapshot(&session.folder);
+    for arguments in [["check", "."], ["types", "."], ["check", "--statistics"], ["check", "--coverage"]] {
+        session.run(&arguments);
+    }
+    assert_eq!(snapshot(&session.folder), before);
+}
+
+/// The system calls of a check: it starts no program, opens no connection, writes no file, and reads nothing of the user's but the
+/// tree and its configuration.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_check_only_reads_the_tree() {
+    let session = Session::new();
+    session.write("package/__init__.py", "import json, torch\n");
+    session.write("package/bad.py", BAD);
+    let trace = session.folder.with_extension("trace");
+    let traced = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=execve,%network,openat,open,creat,rename,unlink,mkdir,rmdir,truncate", "-o"])
+        .args([&trace, Path::new(env!("CARGO_BIN_EXE_spmd-check"))])
+        .args(["check", "."])
+        .current_dir(&session.folder)
+        // Where `cargo test` looks for libraries is not of the program's choice.
+        .env_remove("LD_LIBRARY_PATH")
+        .output();
+    let Ok(output) = traced else {
+        // Without a tracer the test above still compares the files.
+        return;
+    };
+    let calls = std::fs::read_to_string(&trace).unwrap_or_default();
+    let _ = std::fs::remove_file(&trace);
+    if calls.is_empty() {
+        // A container may forbid tracing.
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let own = session.folder.to_string_lossy().into_owned();
+    assert_eq!(calls.matches("execve(").count(), 1, "{calls}");
+    for call in calls.lines() {
+        let allowed = if call.contains("open") {
+            let system = ["/lib", "/usr/lib", "/etc/ld.so", "/proc/", "/sys/", "/dev/"];
+            let path = call.split('"').nth(1).unwrap_or("");
+            let inside = !path.starts_with('/') || path.starts_with(&own) || system.iter().any(|s| path.starts_with(s));
+            // A folder above the tree may hold the configuration, or say where the project ends.
+            let above = own.starts_with(path.rsplit_once('/').map_or("", |(folder, _)| folder));
+            let writes = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"].iter().any(|flag| call.contains(flag));
+            (inside || above) && !writes
+        } else {
+            call.contains("execve(") || call.contains("+++") || call.contains("---")
+        };
+        assert!(allowed, "{call}");
+    }
+}
