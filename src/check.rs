@@ -2,6 +2,8 @@
 //! on threads. Next: `infer/root.rs`.
 
 mod factors;
+pub mod layout;
+pub mod session;
 pub mod verify;
 
 pub use factors::{GradientLine, ScaleLine};
@@ -9,6 +11,7 @@ pub use factors::{GradientLine, ScaleLine};
 use crate::config::{Config, FlagValue};
 use crate::diagnostics::{self, SignatureLine, conditions, describe, describe_syntax, suppress};
 use crate::infer::DueKind;
+use crate::infer::finding::Finding;
 use crate::infer::formula::Facts;
 use crate::infer::output::{Reason as Unknown, Site};
 use crate::infer::{Output, Row, Settings, infer};
@@ -16,7 +19,7 @@ use crate::ir::{Const, FileIr};
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
 use crate::source::{Diagnostic, FileId, Files, Name, Place};
-use crate::syntax::{self, Parsed};
+use crate::syntax::{self, Parsed, SyntaxProblem};
 use crate::types::mode::mode;
 use crate::types::{Axis, Mesh};
 use rayon::prelude::*;
@@ -36,7 +39,7 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// A label and a count.
     pub coverage: Vec<(String, u64)>,
-    /// Collective calls of which nothing is known: path, line, why.
+    /// Collective calls and declared shardings of which something is not known: path, line, what.
     pub unknown_sites: Vec<(String, u32, &'static str)>,
     pub types: Vec<TypeRow>,
     /// Autograd functions with every signature that their source implies.
@@ -93,6 +96,8 @@ pub struct TypeRow {
     pub variable: String,
     /// Axis and type; unknown axes are left out.
     pub types: Vec<(String, String)>,
+    /// The number of dims, if it is known.
+    pub rank: Option<usize>,
     pub when: Vec<String>,
 }
 
@@ -100,63 +105,69 @@ pub struct TypeRow {
 pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Report {
     let ids: Vec<FileId> = files.ids().collect();
     let parsed: Vec<Parsed> = ids.par_iter().map(|id| syntax::parse(&files[*id].text)).collect();
-    let mut diagnostics: Vec<Vec<Diagnostic>> = vec![Vec::new(); ids.len()];
+    let mut problems = Vec::with_capacity(ids.len());
     let mut irs: Vec<(FileId, FileIr)> = Vec::with_capacity(ids.len());
-    for ((id, parsed), found) in ids.iter().zip(parsed).zip(&mut diagnostics) {
-        found.extend(files[*id].unreadable.iter().map(|why| diagnostics::unreadable(*id, why)));
-        found.extend(parsed.problems.iter().map(|p| describe_syntax(*id, p)));
+    for (id, parsed) in ids.iter().zip(parsed) {
+        problems.push(parsed.problems);
         irs.push((*id, parsed.ir));
     }
     let roots: Vec<String> = config.src.iter().map(|p| shown_root(config, p)).collect();
     let project = Project::new(files, irs, &roots);
     let mut settings = settings(config, want);
     let output = infer(&project, rules, files, &mut settings);
-    let coverage_rows = if want == Want::Types { coverage(&project, &output, files) } else { Vec::new() };
-    let unknown_sites = if want == Want::Types { unknown_sites(&output, files) } else { Vec::new() };
-    for finding in &output.findings {
-        if !finding_is_reported(files, finding.place.file) {
-            continue;
-        }
-        let diagnostic = describe(files, finding);
-        diagnostics[file_index(&ids, diagnostic.place.file)].push(diagnostic);
+    let words = |finding: &Finding| describe(files, finding);
+    let report =
+        Report { diagnostics: diagnostics_of(&project, files, &problems, &output, words), ..Report::default() };
+    let report = match want {
+        Want::Findings => Report { due: due(files, &output), ..report },
+        Want::Types => Report {
+            coverage: coverage(&project, &output, files),
+            unknown_sites: unknown_sites(&output, files),
+            types: rows(&project, files, &output),
+            derived: derived(&project, files, &output),
+            signatures: diagnostics::signature::signatures(&project, rules, files, &output.exits),
+            due: due(files, &output),
+            scales: factors::scales(&project, files, &output),
+            gradients: factors::gradients(&project, files, &output),
+            ..report
+        },
+    };
+    // Nobody waits for the memory of the run.
+    rayon::spawn(move || drop((project, output, settings)));
+    report
+}
+
+/// Everything wrong with the reported files: in words, in order, without what is suppressed.
+fn diagnostics_of(
+    project: &Project,
+    files: &Files,
+    problems: &[Vec<SyntaxProblem>],
+    output: &Output,
+    mut words: impl FnMut(&Finding) -> Diagnostic,
+) -> Vec<Diagnostic> {
+    let ids: Vec<FileId> = files.ids().collect();
+    let mut found: Vec<Vec<Diagnostic>> = vec![Vec::new(); ids.len()];
+    for ((id, problems), found) in ids.iter().zip(problems).zip(&mut found) {
+        found.extend(files[*id].unreadable.iter().map(|why| diagnostics::unreadable(*id, why)));
+        found.extend(problems.iter().map(|p| describe_syntax(*id, p)));
+    }
+    for finding in output.findings.iter().filter(|f| finding_is_reported(files, f.place.file)) {
+        let diagnostic = words(finding);
+        found[file_index(&ids, diagnostic.place.file)].push(diagnostic);
     }
     for root in &output.failed {
         let func = project.func(*root);
         let place = Place { file: project.file(root.module), span: func.name_span };
-        diagnostics[file_index(&ids, place.file)].push(diagnostics::internal_error(place, &func.qualname));
+        found[file_index(&ids, place.file)].push(diagnostics::internal_error(place, &func.qualname));
     }
     let mut all = Vec::new();
-    for (module, found) in project.modules.iter().zip(diagnostics) {
+    for (module, found) in project.modules.iter().zip(found) {
         if files[module.file].reported {
-            all.extend(suppress(module.file, &module.ir.suppressions, found));
+            all.extend(suppress(files, module.file, &module.ir.suppressions, found));
         }
     }
     diagnostics::sort(&mut all);
-    let types = if want == Want::Types { rows(&project, files, &output) } else { Vec::new() };
-    let signatures = match want {
-        Want::Types => diagnostics::signature::signatures(&project, rules, files, &output.exits),
-        Want::Findings => Vec::new(),
-    };
-    let derived = match want {
-        Want::Types => derived(&project, files, &output),
-        Want::Findings => Vec::new(),
-    };
-    let due = due(files, &output);
-    let scales = factors::scales(&project, files, &output);
-    let gradients = factors::gradients(&project, files, &output);
-    // Nobody waits for the memory of the run.
-    rayon::spawn(move || drop((project, output, settings)));
-    Report {
-        diagnostics: all,
-        coverage: coverage_rows,
-        unknown_sites,
-        types,
-        signatures,
-        derived,
-        due,
-        scales,
-        gradients,
-    }
+    all
 }
 
 fn due(files: &Files, output: &Output) -> Vec<DueLine> {
@@ -223,6 +234,7 @@ fn settings(config: &Config, want: Want) -> Settings {
     }
     out.modes = config.mode.names.iter().filter_map(|name| mode(name)).collect();
     out.global = config.mode.global;
+    out.target_torch = config.target_torch.as_ref().map(|v| (v.major, v.minor));
     for default in &config.defaults {
         // The configuration was validated with the same parser.
         if let Ok(ty) = syntax::parse_type_expr(&default.text) {
@@ -244,6 +256,13 @@ fn coverage(project: &Project, output: &Output, files: &Files) -> Vec<(String, u
     ];
     for site in [Site::NotReached, Site::NoGroup, Site::NoValue] {
         rows.push((format!("collective calls: {}", site_words(site)), count(site)));
+    }
+    let declared = output.coverage.declarations.iter().filter(|(p, _)| shown(p));
+    let read = declared.clone().filter(|(_, read)| **read).count() as u64;
+    let all = declared.count() as u64;
+    if all > 0 {
+        rows.push(("sharding declarations".to_string(), all));
+        rows.push(("sharding declarations that are read".to_string(), read));
     }
     let (params, returns) = signatures(project, output, files);
     rows.push(("parameters of analysed functions with a known type".to_string(), params.0));
@@ -269,6 +288,15 @@ fn site_words(site: Site) -> &'static str {
         Site::NoGroup => "the group is not resolved",
         Site::NoValue => "the value is not followed",
         Site::Typed => "typed",
+    }
+}
+
+fn unknown_words(site: Site) -> &'static str {
+    match site {
+        Site::NotReached => "collective call: not reached",
+        Site::NoGroup => "collective call: the group is not resolved",
+        Site::NoValue => "collective call: the value is not followed",
+        Site::Typed => "collective call: typed",
     }
 }
 
@@ -311,11 +339,14 @@ fn signatures(project: &Project, output: &Output, files: &Files) -> ((u64, u64),
     (params, returns)
 }
 
-/// Collective calls of which nothing is known: path, line, why.
+/// Collective calls and declared shardings of which something is not known: path, line, what.
 fn unknown_sites(output: &Output, files: &Files) -> Vec<(String, u32, &'static str)> {
     let sites = output.coverage.collectives.iter().filter(|(p, s)| **s != Site::Typed && files[p.file].reported);
+    let unread = output.coverage.declarations.iter().filter(|(p, read)| !**read && files[p.file].reported);
     sites
-        .map(|(p, s)| (files[p.file].path.clone(), files[p.file].position(p.span.start).line, site_words(*s)))
+        .map(|(p, s)| (p, unknown_words(*s)))
+        .chain(unread.map(|(p, _)| (p, "sharding declaration: a layout of it is not known")))
+        .map(|(p, words)| (files[p.file].path.clone(), files[p.file].position(p.span.start).line, words))
         .collect()
 }
 
@@ -408,6 +439,7 @@ fn rows(project: &Project, files: &Files, output: &Output) -> Vec<TypeRow> {
             line,
             variable: row.variable.to_string(),
             types,
+            rank: row.ty.rank(),
             when: if row.facts.is_empty() { Vec::new() } else { when },
         };
         rows.push((file, line, row.func, shown));

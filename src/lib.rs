@@ -11,7 +11,7 @@
 //!             |                            |                      |
 //!      infer/   executes blocks in worlds; ops -> rules; yields findings and types   (types/ is the domain)
 //!             |
-//!      diagnostics/ words, suppression, order   ->   render/ text, json, ...   ->   cli/
+//!      diagnostics/ words, suppression, order   ->   fix/ edits, re-checked   ->   render/ text, json, ...   ->   cli/, lsp/
 //! ```
 //!
 //! `plan/` stands beside all this: what a DTensor redistribute does, for `spmd-check plan`.
@@ -19,12 +19,14 @@
 //! [`check`] is the whole of it as one pure function: same bytes in, same report out, on any number of threads.
 //! Modules are listed in reading order; a module uses only those above it, which `tests/tidy.rs` checks.
 
-mod check;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod diagnostics;
+pub mod fix;
 pub mod infer;
 pub mod ir;
+pub mod lsp;
 pub mod plan;
 pub mod project;
 pub mod render;

@@ -13,5 +13,5 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(answered) => return answered,
     };
-    spmd_check::cli::run(command)
+    spmd_check::cli::run(command, spmd_check::lsp::serve)
 }

@@ -8,7 +8,7 @@ use spmd_check::rules::FILES;
 use std::collections::BTreeSet;
 
 /// From the bottom up: a layer uses those before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 15] = [
     "plan",
     "source",
     "types",
@@ -20,12 +20,15 @@ const LAYERS: [&str; 13] = [
     "infer",
     "diagnostics",
     "check",
+    "fix",
     "render",
     "cli",
+    "lsp",
 ];
 
 /// A dependency and the only layer that names it.
-const OWNERS: [(&str, &str); 3] = [("ruff_", "syntax"), ("clap", "cli"), ("codespan", "render")];
+const OWNERS: [(&str, &str); 5] =
+    [("ruff_", "syntax"), ("clap", "cli"), ("codespan", "render"), ("lsp_server", "lsp"), ("lsp_types", "lsp")];
 
 /// Frameworks are data: their names stand in `rules/`.
 const FRAMEWORKS: [&str; 5] = ["megatron", "torchtitan", "deepspeed", "nanotron", "colossal"];

@@ -31,6 +31,16 @@ pub enum Command {
     Rules(RulesOptions),
     /// Write a commented spmd-check.toml
     Init(InitOptions),
+    /// Serve an editor: the Language Server Protocol on standard input and output
+    Server(ServerOptions),
+    /// Write a page that shows types, collectives and findings of every function
+    Report(ReportOptions),
+    /// Print how types flow through a function, as a graph
+    Graph(GraphOptions),
+    /// Print the completions of a shell
+    Completions(CompletionsOptions),
+    /// Print the manual page
+    Man,
     /// Print the lowered program
     #[command(hide = true)]
     DumpIr(DumpOptions),
@@ -59,6 +69,37 @@ pub struct CheckOptions {
     /// Record the present findings in the baseline
     #[arg(long, requires = "baseline")]
     pub update_baseline: bool,
+    /// Report only what the change since this git revision introduces
+    #[arg(long, value_name = "REV", conflicts_with = "update_baseline")]
+    pub diff_base: Option<String>,
+    /// Repair what can be repaired with certainty; the project is checked again after each edit
+    #[arg(long, conflicts_with_all = ["update_baseline", "diff_base"], help_heading = "Changing files")]
+    pub fix: bool,
+    /// Repair also where more than one repair is possible, by the likeliest
+    #[arg(long, help_heading = "Changing files")]
+    pub unsafe_fixes: bool,
+    /// Show changes instead of making them; exits with 1 if there are any
+    #[arg(long, conflicts_with = "update_baseline", help_heading = "Changing files")]
+    pub diff: bool,
+    /// Write inferred signatures as comments, where all of them is known
+    #[arg(long, conflicts_with_all = ["fix", "unsafe_fixes", "update_baseline"], help_heading = "Changing files")]
+    pub annotate: bool,
+    /// Suppress what is found today with a comment that gives this reason
+    #[arg(long, value_name = "REASON", conflicts_with_all = ["fix", "unsafe_fixes", "annotate", "update_baseline"])]
+    #[arg(help_heading = "Changing files")]
+    pub add_ignore: Option<String>,
+    /// Check again after every change, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["fix", "diff", "annotate", "add_ignore", "update_baseline"])]
+    pub watch: bool,
+    /// Print every setting with its value
+    #[arg(long, help_heading = "Settings")]
+    pub show_settings: bool,
+    /// Print the files that would be checked
+    #[arg(long, help_heading = "Settings")]
+    pub show_files: bool,
+    /// Print which configuration a file has, and what it says about it
+    #[arg(long, value_name = "FILE", help_heading = "Settings")]
+    pub explain_config: Option<PathBuf>,
     /// Count findings by code
     #[arg(long)]
     pub statistics: bool,
@@ -194,6 +235,54 @@ pub struct InitOptions {
     /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ServerOptions {
+    /// Accepted because some editors pass it; there is no other way to talk
+    #[arg(long, hide = true)]
+    pub stdio: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportOptions {
+    #[command(flatten)]
+    pub input: InputOptions,
+    #[command(flatten)]
+    pub config: ConfigOptions,
+    #[command(flatten)]
+    pub shared: SharedOptions,
+    /// The file to write; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "spmd-report.html")]
+    pub output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct GraphOptions {
+    /// The function: its name, or its path such as `package.module.Class.forward`
+    pub function: String,
+    #[command(flatten)]
+    pub input: InputOptions,
+    #[command(flatten)]
+    pub config: ConfigOptions,
+    #[command(flatten)]
+    pub shared: SharedOptions,
+    /// The language of the graph
+    #[arg(long, value_name = "FORMAT", default_value = "dot")]
+    pub format: GraphFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// Graphviz
+    Dot,
+    Mermaid,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsOptions {
+    /// The shell
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]

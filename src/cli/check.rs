@@ -6,9 +6,10 @@ use super::baseline::Baseline;
 use super::engine::{self, Want};
 use super::failure::Failure;
 use super::project::{self, Input, Project};
-use super::{Outcome, output};
+use super::{Outcome, diff_base, fix, output, settings, watch};
 use crate::config::suggest::closest;
 use crate::config::{Config, Diagnostics, resolve_codes};
+use crate::fix::at_levels;
 use crate::render::{self, Color, Format};
 use crate::source::{Diagnostic, Files, Severity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,40 +17,68 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 pub(super) fn run(options: &CheckOptions) -> Result<Outcome, Failure> {
+    if let Some(file) = &options.explain_config {
+        return settings::explain(options, file);
+    }
+    if options.watch {
+        return watch::run(options);
+    }
+    once(options)
+}
+
+/// One check, from reading the files to the exit code.
+pub(super) fn once(options: &CheckOptions) -> Result<Outcome, Failure> {
     let started = Instant::now();
     let color = output::color(options.shared.color);
     let input = Input::new(&options.input)?;
     let mut config = project::configure(&input, &options.config, options.output_format, color)?;
     select(options, &mut config)?;
+    if options.show_settings {
+        return settings::settings(&config);
+    }
     let pool = project::pool(&options.shared)?;
     let (rules, project) =
         pool.install(|| rayon::join(|| engine::rule_book(&config), || project::read(&input, &config, &options.shared)));
     let rules = rules.map_err(|found| invalid(found, options.output_format, color))?;
-    let project = project?;
+    let mut project = project?;
+    if options.show_files {
+        return settings::files(&project, options.shared.verbose);
+    }
     // What is typed is counted from the types of variables.
     let want = if options.coverage { Want::Types } else { Want::Findings };
     let report = pool.install(|| engine::check(&config, &rules, &project.files, want));
-    let findings = apply_levels(report.diagnostics, &config, &project.files);
-    let baseline = match &options.baseline {
-        Some(path) => Some(Baseline::open(path, &config, options.update_baseline)?),
-        None => None,
-    };
-    if let (Some(baseline), true) = (&baseline, options.update_baseline) {
-        let count = baseline.update(&findings, &project.files)?;
-        summary(options, &format!("baseline `{}` records {}", baseline.shown(), output::plural(count, "finding")));
-        return Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean });
+    let mut findings = at_levels(&config, &project.files, report.diagnostics);
+    if fix::is_asked_for(options) {
+        let changed = pool.install(|| fix::run(options, &config, &rules, project, &findings))?;
+        if let Some(outcome) = changed.outcome {
+            return Ok(outcome);
+        }
+        (project, findings) = (changed.project, changed.left);
     }
-    let (findings, known) = match &baseline {
-        Some(baseline) => baseline.filter(findings, &project.files, |line| summary(options, line)),
-        None => (findings, 0),
-    };
+    let mut known = Vec::new();
+    if let Some(revision) = &options.diff_base {
+        let (fresh, old) = pool.install(|| diff_base::fresh(revision, &config, &rules, &project, findings))?;
+        findings = fresh;
+        known.push((old, format!("at `{revision}` already")));
+    }
+    if let Some(path) = &options.baseline {
+        let baseline = Baseline::open(path, &config, options.update_baseline)?;
+        if options.update_baseline {
+            let count = baseline.update(&findings, &project.files)?;
+            summary(options, &format!("baseline `{}` records {}", baseline.shown(), output::plural(count, "finding")));
+            return Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean });
+        }
+        let (fresh, old) = baseline.filter(findings, &project.files, |line| summary(options, line));
+        findings = fresh;
+        known.push((old, "in the baseline".to_owned()));
+    }
     print(options, &findings, &report.coverage, &project.files, color)?;
     if options.coverage && options.shared.verbose {
         for (path, line, why) in &report.unknown_sites {
-            output::say(&format!("{path}:{line}: collective call: {why}"));
+            output::say(&format!("{path}:{line}: {why}"));
         }
     }
-    summary(options, &summary_line(&findings, known, &project));
+    summary(options, &summary_line(&findings, &known, &project));
     if options.shared.verbose {
         output::say(&format!("took {} ms", started.elapsed().as_millis()));
     }
@@ -89,11 +118,6 @@ pub(super) fn unknown_code(word: &str, place: &str) -> Failure {
         None => "`spmd-check explain` lists every code".to_owned(),
     };
     Failure::message(format!("unknown diagnostic `{word}`{place}")).with_help(help)
-}
-
-fn apply_levels(diagnostics: Vec<Diagnostic>, config: &Config, files: &Files) -> Vec<Diagnostic> {
-    let level = |found: &Diagnostic| config.severity(found.code, found.severity, &files[found.place.file].path);
-    diagnostics.into_iter().filter_map(|found| level(&found).map(|severity| Diagnostic { severity, ..found })).collect()
 }
 
 fn print(
@@ -144,7 +168,7 @@ fn summary(options: &CheckOptions, line: &str) {
     }
 }
 
-fn summary_line(findings: &[Diagnostic], known: usize, project: &Project) -> String {
+fn summary_line(findings: &[Diagnostic], known: &[(usize, String)], project: &Project) -> String {
     let count = |severity| findings.iter().filter(|found| found.severity == severity).count();
     let kinds = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")];
     let parts: Vec<String> = kinds
@@ -153,7 +177,8 @@ fn summary_line(findings: &[Diagnostic], known: usize, project: &Project) -> Str
         .filter(|(count, _)| *count > 0)
         .map(|(count, noun)| output::plural(count, noun))
         .collect();
-    let old = if known == 0 { String::new() } else { format!(", and {known} in the baseline") };
+    let old: String =
+        known.iter().filter(|(count, _)| *count > 0).map(|(count, where_)| format!(", and {count} {where_}")).collect();
     if project.reported == 0 {
         return "no Python files to check".to_owned();
     }

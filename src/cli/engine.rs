@@ -11,7 +11,7 @@ use crate::rules::{self, RuleBook};
 use crate::source::{Diagnostic, File, Files, Place, disk};
 
 /// Code and name of every diagnostic.
-pub(super) const CODES: &[(&str, &str)] = &{
+pub(crate) const CODES: &[(&str, &str)] = &{
     let mut out = [("", ""); TABLE.len()];
     let mut i = 0;
     while i < TABLE.len() {
@@ -22,7 +22,7 @@ pub(super) const CODES: &[(&str, &str)] = &{
 };
 
 /// Checks the text of a type.
-pub(super) fn type_text(text: &str) -> Result<(), String> {
+pub(crate) fn type_text(text: &str) -> Result<(), String> {
     crate::syntax::parse_type_expr(text).map(|_| ())
 }
 
@@ -30,7 +30,7 @@ pub(super) fn type_text(text: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// The names that there are.
-pub(super) fn mode_name(name: &str) -> Result<(), Vec<&'static str>> {
+pub(crate) fn mode_name(name: &str) -> Result<(), Vec<&'static str>> {
     match crate::types::mode::mode(name) {
         Some(_) => Ok(()),
         None => Err(crate::types::mode::MODES.iter().map(|m| m.name()).collect()),
@@ -41,7 +41,7 @@ pub(super) fn mode_name(name: &str) -> Result<(), Vec<&'static str>> {
 ///
 /// # Errors
 /// Every mistake in the added files, pointing into them.
-pub(super) fn rule_book(config: &Config) -> Result<RuleBook, Diagnostics> {
+pub(crate) fn rule_book(config: &Config) -> Result<RuleBook, Diagnostics> {
     if config.rules_extend.is_empty() {
         return Ok(rules::builtin());
     }

@@ -5,17 +5,25 @@
 mod args;
 mod baseline;
 mod check;
+mod diff_base;
 mod dump;
-mod engine;
+pub(crate) mod engine;
 mod explain;
 mod failure;
+mod fix;
 mod gradients;
+mod graph;
 mod init;
 mod output;
 mod plan;
 mod project;
+mod report;
 mod rules;
+mod settings;
+mod shell;
 mod types;
+mod watch;
+mod write;
 
 pub use args::Command;
 
@@ -55,9 +63,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, E
     })
 }
 
-/// Runs a command. A bug of ours ends in exit code 2, like every other failure of the run itself.
-pub fn run(command: Command) -> ExitCode {
+/// Runs a command; `serve` is the language server, which says whether its client ended it in the right order. A bug of ours ends in exit code 2, like every other failure of the run itself.
+pub fn run(command: Command, serve: fn() -> bool) -> ExitCode {
     let result = std::panic::catch_unwind(|| match command {
+        Command::Server(_) => Ok(if serve() { Outcome::Clean } else { Outcome::Findings }),
         Command::Check(options) => check::run(&options),
         Command::Types(options) => types::run(&options),
         Command::Gradients(options) => gradients::run(&options),
@@ -65,6 +74,10 @@ pub fn run(command: Command) -> ExitCode {
         Command::Explain(options) => explain::run(&options),
         Command::Rules(options) => rules::run(&options),
         Command::Init(options) => init::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Graph(options) => graph::run(&options),
+        Command::Completions(options) => shell::completions(&options),
+        Command::Man => shell::man(),
         Command::DumpIr(options) => dump::run(&options),
     });
     match result {

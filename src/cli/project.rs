@@ -23,6 +23,10 @@ pub(super) struct Project {
     pub reported: usize,
     /// Whether a part of what was asked for could not be read; the user has been told.
     pub incomplete: bool,
+    /// Whether a file came on standard input.
+    pub from_stdin: bool,
+    /// The folders below which everything is loaded.
+    pub folders: Vec<PathBuf>,
 }
 
 /// What is to be read, before anything is.
@@ -55,6 +59,18 @@ impl Input {
             (false, false) => options.paths.clone(),
         };
         Ok(Input { cwd, paths, stdin: stdin.then_some(name) })
+    }
+
+    /// One file, by name.
+    pub fn of(cwd: &Path, file: &Path) -> Self {
+        Input { cwd: cwd.to_owned(), paths: vec![file.to_owned()], stdin: None }
+    }
+
+    /// Where a configuration may stand.
+    pub fn configurations(&self) -> Vec<PathBuf> {
+        let names = [config::CONFIG_NAME, "pyproject.toml"];
+        let start = self.start();
+        start.ancestors().flat_map(|folder| names.iter().map(|name| folder.join(name))).collect()
     }
 
     /// The folder that holds everything given: where the search for a configuration starts.
@@ -109,6 +125,20 @@ pub(super) fn pool(options: &SharedOptions) -> Result<rayon::ThreadPool, Failure
         .map_err(|error| Failure::message(format!("cannot start threads: {error}")))
 }
 
+/// The files that a run reads.
+pub(super) fn paths(input: &Input, config: &Config) -> Vec<PathBuf> {
+    let root = config::project_root(&input.start());
+    let found = load_set(&Request {
+        paths: &input.paths,
+        root: root.as_deref(),
+        cwd: &input.cwd,
+        include: &config.include,
+        exclude: &config.exclude,
+        glob_root: &config.root,
+    });
+    found.files.into_iter().map(|source| source.path).collect()
+}
+
 /// Finds, reads and decodes the files. To be called inside the pool.
 pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> Result<Project, Failure> {
     let root = config::project_root(&input.start());
@@ -157,7 +187,9 @@ pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> R
         output::say(&format!("configuration: {path}"));
         output::say(&format!("loaded {}, {reported} of them reported", output::plural(files.len(), "file")));
     }
-    Ok(Project { files, reported, incomplete })
+    let given = input.paths.iter().map(|path| absolute(path, &input.cwd)).filter(|path| path.is_dir());
+    let folders = given.chain(root).collect();
+    Ok(Project { files, reported, incomplete, from_stdin: stdin.is_some(), folders })
 }
 
 fn decode(bytes: &[u8]) -> Result<String, String> {

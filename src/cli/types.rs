@@ -117,6 +117,9 @@ fn due(due: &[DueLine], out: &mut dyn Write) -> io::Result<()> {
             DueKind::GatherParameters => {
                 format!("all_gather of every parameter over `{axis}`, before it is used, forward and backward")
             }
+            DueKind::SplitStates => {
+                format!("of what the optimizer keeps for a parameter, each rank of `{axis}` has its part")
+            }
             DueKind::SumGradients => format!("all_reduce of the gradient of every parameter over `{axis}`"),
             DueKind::ScatterGradients => format!("reduce_scatter of the gradient of every parameter over `{axis}`"),
         };
@@ -126,7 +129,7 @@ fn due(due: &[DueLine], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// A type in a notation.
-fn written(types: &[(String, String)], notation: Notation) -> String {
+fn written(types: &[(String, String)], dims: Option<usize>, notation: Notation) -> String {
     let dim =
         |known: &str| known.strip_prefix("S(").and_then(|r| r.strip_suffix(')')).and_then(|d| d.parse::<usize>().ok());
     match notation {
@@ -146,7 +149,8 @@ fn written(types: &[(String, String)], notation: Notation) -> String {
             format!("({})", parts.join(", "))
         }
         Notation::Xla => {
-            let rank = types.iter().filter_map(|(_, known)| dim(known)).max().map_or(0, |dim| dim + 1);
+            let least = types.iter().filter_map(|(_, known)| dim(known)).max().map_or(0, |dim| dim + 1);
+            let rank = dims.unwrap_or(least).max(least);
             let entry = |at: usize| {
                 let axes: Vec<String> = types
                     .iter()
@@ -174,7 +178,7 @@ fn written(types: &[(String, String)], notation: Notation) -> String {
 
 fn text(rows: &[TypeRow], notation: Notation, out: &mut dyn Write) -> io::Result<()> {
     for row in rows {
-        let types = written(&row.types, notation);
+        let types = written(&row.types, row.rank, notation);
         let when = if row.when.is_empty() { String::new() } else { format!("  when {}", row.when.join(", ")) };
         writeln!(out, "{}:{}: {}: {}: {types}{when}", row.path, row.line, row.function, row.variable)?;
     }

@@ -2,6 +2,7 @@
 //! removed. Never: detection. One table lists every code; one Markdown page explains each. Next: `words/`.
 
 mod codes;
+pub mod fixes;
 pub mod signature;
 mod suppress;
 mod when;
@@ -10,8 +11,8 @@ mod words;
 pub use codes::{CODES, Code, find, page};
 pub use signature::SignatureLine;
 pub use suppress::suppress;
-pub use when::{conditions, conditions_of};
-pub use words::{chain, describe, describe_syntax};
+pub use when::{Known, conditions, conditions_of};
+pub use words::{chain, describe, describe_known, describe_syntax, reason};
 
 use crate::source::{Diagnostic, FileId, Place, Span};
 

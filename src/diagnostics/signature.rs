@@ -7,7 +7,7 @@ use crate::infer::formula::Facts;
 use crate::infer::output::Exit;
 use crate::project::{FuncRef, Project};
 use crate::rules::{CollectiveRule, Entry, Pattern, RuleBook};
-use crate::source::{Files, Name};
+use crate::source::{Files, Name, Place};
 use crate::types::{LocalType, Spmd};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,10 @@ pub struct SignatureLine {
     pub function: String,
     /// Parameters with their types, and the result with its conditions.
     pub text: String,
+    /// The name in its `def`.
+    pub place: Option<Place>,
+    /// The signature as an annotation comment says it, where all of it is known and nothing declares it yet.
+    pub annotation: Option<String>,
 }
 
 /// One way through a function: what it says of parameters and result, and in which worlds.
@@ -46,11 +50,16 @@ pub fn signatures(project: &Project, rules: &RuleBook, files: &Files, exits: &[E
                 _ => by_func.get(&at).map_or_else(Vec::new, |exits| lines(project, at, exits)),
             };
             let line = files[m.file].position(f.name_span.start).line;
+            let declared = !f.signature.is_empty() || rules.get(&project.qualified(at)).is_some();
+            let mut annotation =
+                by_func.get(&at).filter(|_| !declared).and_then(|exits| annotation(project, at, exits));
             out.extend(texts.into_iter().map(|text| SignatureLine {
                 path: files[m.file].path.clone(),
                 line,
                 function: f.qualname.to_string(),
                 text,
+                place: Some(Place { file: m.file, span: f.name_span }),
+                annotation: annotation.take(),
             }));
         }
     }
@@ -116,6 +125,45 @@ fn joined(results: &[(String, String)]) -> String {
                 .collect();
             format!(" -> {}", parts.join(", "))
         }
+    }
+}
+
+/// `x: {tp: I} -> {tp: R}`: the same at every end of the function, with nothing left open.
+fn annotation(project: &Project, at: FuncRef, exits: &[&Exit]) -> Option<String> {
+    let mut texts = exits.iter().map(|exit| clause(project, at, exit));
+    let first = texts.next()??;
+    texts.all(|text| text.as_deref() == Some(first.as_str())).then_some(first)
+}
+
+fn clause(project: &Project, at: FuncRef, exit: &Exit) -> Option<String> {
+    let mut params = Vec::new();
+    for param in &project.func(at).params {
+        if let Some((name, ty)) = exit.params.iter().find(|(n, _)| *n == param.name) {
+            params.push(format!("{name}: {}", written(ty)?));
+        }
+    }
+    let results: Option<Vec<String>> = exit.results.iter().map(|r| r.as_ref().and_then(written)).collect();
+    let results = results.filter(|r| !r.is_empty())?;
+    let result = if exit.is_tuple { format!("({})", results.join(", ")) } else { results.concat() };
+    let head = if params.is_empty() { String::new() } else { format!("{} ", params.join(", ")) };
+    Some(format!("{head}-> {result}"))
+}
+
+/// A type in the notation of annotations, if every axis of it is known.
+fn written(t: &LocalType) -> Option<String> {
+    let plain = |s: &crate::types::AxisState| {
+        let said = s.shard.is_none() || s.set == crate::types::AxisType::V;
+        (s.set.is_known() && said).then(|| s.notation())
+    };
+    let axes: Option<Vec<String>> =
+        t.listed().map(|(axis, s)| plain(s).map(|text| format!("{}: {text}", axis.name()))).collect();
+    let axes = axes?;
+    match (axes.is_empty(), t.rest.set.is_known()) {
+        (true, true) => plain(&t.rest),
+        (true, false) => None,
+        // What holds on all other axes has no notation.
+        (false, true) => None,
+        (false, false) => Some(format!("{{{}}}", axes.join(", "))),
     }
 }
 

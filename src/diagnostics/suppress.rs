@@ -3,11 +3,17 @@
 //! Next: `words/mod.rs`.
 
 use super::codes::{Code, UNKNOWN_CODE, UNUSED_SUPPRESSION, find};
+use super::fixes::without_comment;
 use crate::ir::annotation::{Suppression, SuppressionScope};
-use crate::source::{Applicability, Diagnostic, Edit, FileId, Fix, Place, Span};
+use crate::source::{Applicability, Diagnostic, Edit, FileId, Files, Fix, Place, Span};
 
 /// Removes what the file suppresses, and reports suppressions that name nothing or suppress nothing.
-pub fn suppress(file: FileId, suppressions: &[Suppression], diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+pub fn suppress(
+    files: &Files,
+    file: FileId,
+    suppressions: &[Suppression],
+    diagnostics: Vec<Diagnostic>,
+) -> Vec<Diagnostic> {
     if suppressions.iter().any(|s| s.scope == SuppressionScope::Skip) {
         return Vec::new();
     }
@@ -31,7 +37,7 @@ pub fn suppress(file: FileId, suppressions: &[Suppression], diagnostics: Vec<Dia
         for ((code, span), used) in s.codes.iter().zip(used) {
             match find(code) {
                 None => out.push(unknown(file, code, *span)),
-                Some(_) if !used => out.push(unused(file, code, *span, s.span)),
+                Some(_) if !used => out.push(unused(files, file, s, code, *span)),
                 Some(_) => {}
             }
         }
@@ -73,10 +79,30 @@ fn unknown(file: FileId, code: &str, span: Span) -> Diagnostic {
     d
 }
 
-fn unused(file: FileId, code: &str, span: Span, whole: Span) -> Diagnostic {
+fn unused(files: &Files, file: FileId, suppression: &Suppression, code: &str, span: Span) -> Diagnostic {
     let mut d = plain(&UNUSED_SUPPRESSION, Place { file, span }, format!("`{code}` suppresses nothing here"));
     d.help.push("remove it".to_string());
-    let edits = vec![Edit { place: Place { file, span: whole }, text: String::new() }];
-    d.fix = Some(Fix { applicability: Applicability::Unsafe, edits });
+    let edits = match suppression.codes.as_slice() {
+        [_] => comment(files, file, suppression.span).map(|place| without_comment(files, place)),
+        several => several.iter().position(|(_, s)| *s == span).map(|at| {
+            let neighbour = |at: usize| several.get(at).map(|(_, s)| *s);
+            let span = match (neighbour(at + 1), at.checked_sub(1).and_then(neighbour)) {
+                (Some(next), _) => Span::new(span.start, next.start),
+                (None, Some(previous)) => Span::new(previous.end, span.end),
+                (None, None) => span,
+            };
+            vec![Edit { place: Place { file, span }, text: String::new() }]
+        }),
+    };
+    d.fix =
+        edits.map(|edits| Fix { applicability: Applicability::Safe, edits, variants: Vec::new(), rivals: Vec::new() });
     d
+}
+
+/// The whole comment of a suppression, if it says nothing else.
+fn comment(files: &Files, file: FileId, span: Span) -> Option<Place> {
+    let head = files[file].text.get(..span.start as usize)?;
+    let start = head.rfind('#')?;
+    let mark: String = head[start..].chars().filter(|c| !c.is_whitespace()).collect();
+    (mark == "#spmd:").then(|| Place { file, span: Span::new(start as u32, span.end) })
 }

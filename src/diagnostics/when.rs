@@ -12,11 +12,53 @@ const MOST_CONDITIONS: usize = 3;
 type Cube<'a> = Vec<(&'a Atom, bool)>;
 
 /// The configurations of a finding.
+#[derive(Clone, Debug)]
 pub struct Configurations {
     /// One conjunction for each way, the shortest first; empty if it holds in all.
     pub when: Vec<String>,
     /// Whether each way needs an argument to be given or left out together with something else: callers may never do both.
     pub rests_on_callers: bool,
+}
+
+/// Worlds that found something, and those that did not.
+type Reached = (Vec<Facts>, Vec<Facts>);
+
+/// Configurations that were worked out before, by what they are worked out from.
+#[derive(Debug, Default)]
+pub struct Known {
+    before: Vec<(Vec<Reached>, Configurations)>,
+    now: Vec<(Vec<Reached>, Configurations)>,
+}
+
+impl Known {
+    /// Forgets what was not asked for since the last time.
+    pub fn turn(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+    }
+
+    pub fn configurations(&mut self, finding: &Finding) -> Configurations {
+        let alike = |(worlds, _): &(Vec<Reached>, Configurations)| {
+            worlds.len() == finding.others.len() + 1
+                && worlds[0].0 == finding.worlds
+                && worlds[0].1 == finding.silent_worlds
+                && worlds[1..] == finding.others
+        };
+        let known = self.now.iter().find(|k| alike(k)).map(|(_, found)| found.clone());
+        if let Some(found) = known {
+            return found;
+        }
+        let at = self.before.iter().position(alike);
+        let entry = match at {
+            Some(at) => self.before.swap_remove(at),
+            None => {
+                let own = (finding.worlds.clone(), finding.silent_worlds.clone());
+                let worlds = std::iter::once(own).chain(finding.others.iter().cloned()).collect();
+                (worlds, configurations(finding))
+            }
+        };
+        self.now.push(entry);
+        self.now.last().map_or_else(|| configurations(finding), |(_, found)| found.clone())
+    }
 }
 
 /// The configurations of a finding, over all roots that reach it: one that always fails decides.

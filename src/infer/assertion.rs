@@ -2,6 +2,7 @@
 //! Out: the value so typed, or a finding that shows both. Never: parsing of comments (`syntax/`). Source: DESIGN.md section 3;
 //! spmd_types 0.3.1 `runtime.assert_type`. Next: `settings.rs`.
 
+use super::dtensor::found::Distributed;
 use super::expr::CallArgs;
 use super::finding::{AnnotationName, AnnotationProblem, ArgumentProblem, Declared, FindingKind, OperandAt};
 use super::formula::{Atom as Atom_, Formula};
@@ -172,6 +173,9 @@ impl Machine<'_> {
             }
         }
         let mut all = declared.entries.clone();
+        if self.placed_otherwise(&t, declared, by, at) {
+            return false;
+        }
         if let Some(rest) = declared.rest {
             let named = self.whole_mesh().map(|set| set.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
             all.extend(named.into_iter().filter(|a| !declared.entries.iter().any(|(b, _)| a == b)).map(|a| (a, rest)));
@@ -222,6 +226,35 @@ impl Machine<'_> {
         if self.w.heap.tensor(tensor) != Some(&t) {
             self.retype(tensor, t);
         }
+        true
+    }
+
+    /// Whether the placements of a distributed tensor are others than what is stated of it.
+    fn placed_otherwise(&mut self, t: &TensorType, declared: &DeclaredType, by: Place, at: Place) -> bool {
+        let Some(on) = t.dist.on() else { return false };
+        let mut other = None;
+        for (axis, atom) in &declared.entries {
+            let Some((_, Some(placement))) = on.axes().find(|(a, _)| *a == axis) else { continue };
+            let mut state = AxisState::new(atom_set(*atom));
+            if let Atom::Shard(dim) = atom {
+                state.shard = i8::try_from(*dim).ok();
+            }
+            if super::dtensor::differs(&state, placement, t.rank()) {
+                other = Some((axis.clone(), state, placement));
+                break;
+            }
+        }
+        let Some((axis, state, placement)) = other else { return false };
+        let kind = Distributed::Notations {
+            axis,
+            state,
+            placement,
+            stated: on.stated.0,
+            here: false,
+            value: Some(at),
+            by: Some(by),
+        };
+        self.report(at, FindingKind::Distributed(kind));
         true
     }
 

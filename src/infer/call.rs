@@ -90,6 +90,18 @@ impl Machine<'_> {
             }
             Value::Group(axes) => Eval::One(group_method(axes, name)),
             Value::Object(at) if self.is_context(*at) => Eval::One(self.context_method(*at, name, args)),
+            Value::Object(_) if self.registers_buffer(name) => {
+                self.register_buffer(id, base, args);
+                Eval::One(Value::NONE)
+            }
+            Value::Object(at) if self.sharded_owner(*at, name).is_some() => {
+                let owner = self.sharded_owner(*at, name);
+                let called = owner.and_then(|owner| self.sharded_call(id, owner, name, args));
+                Eval::One(called.unwrap_or_else(|| {
+                    self.unresolved(args, name);
+                    Value::Unknown
+                }))
+            }
             Value::Object(_) | Value::Super(_) => match self.object_attr(base, name) {
                 Some(Value::Bound(bound)) if matches!(&bound.method, Method::Named(_)) => {
                     let receiver = bound.receiver.clone();
@@ -151,7 +163,11 @@ impl Machine<'_> {
             Value::Object(at) => self.w.heap.object(*at).map(|o| o.class.clone()),
             _ => None,
         };
+        if let Some(eval) = self.call_styled(id, object, args) {
+            return eval;
+        }
         if let Some(ObjectClass::External(path)) = class {
+            self.whole_layer(id, &path, args);
             return self.call_external_object(id, object, &path, args);
         }
         for name in ["__call__", "forward"] {
@@ -402,10 +418,10 @@ impl Machine<'_> {
     }
 
     /// A new object of a class: `__init__` runs with these arguments.
-    fn construct(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
+    pub fn construct(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
         let definition = self.project.class(class);
         if self.rules.may_name(&definition.name) {
-            let path = Name::from(format!("{}.{}", self.project.modules[class.module].name, definition.qualname));
+            let path = Name::from(format!("{}.{}", self.project.name(class.module), definition.qualname));
             if self.rules.get(&path).is_some() {
                 return self.call_external(id, &path, args);
             }
@@ -433,9 +449,24 @@ impl Machine<'_> {
             true => self.call_closure(id, closure, &given),
             false => self.call_function(id, closure, &given),
         };
+        // What a constructor makes may still be marked by the constructors around it.
+        let whole = !self.stack.iter().any(|a| self.project.func(a.func).name == "__init__");
         match done {
-            Eval::One(_) => Eval::One(object),
-            Eval::Many(outcomes) => Eval::Many(outcomes.into_iter().map(|(w, _)| (w, object.clone())).collect()),
+            Eval::One(_) => {
+                if whole {
+                    let mut world = std::mem::take(&mut self.w);
+                    self.settle(class, &object, std::slice::from_mut(&mut world));
+                    self.w = world;
+                }
+                Eval::One(object)
+            }
+            Eval::Many(outcomes) => {
+                let (mut worlds, _): (Vec<World>, Vec<Value>) = outcomes.into_iter().unzip();
+                if whole {
+                    self.settle(class, &object, &mut worlds);
+                }
+                Eval::Many(worlds.into_iter().map(|w| (w, object.clone())).collect())
+            }
         }
     }
 

@@ -346,8 +346,10 @@ impl Machine<'_> {
         if input.zero && self.w.modes.typecheck.is_none() {
             return Ok(());
         }
-        // So is the functional form on what has no gradient.
-        let counts = input.grad == Tri::No && call.rule.op == "all_reduce" && self.w.modes.typecheck.is_none();
+        // So is the functional form on what has no gradient: a mask that is all ones where none was given is gathered like one that was.
+        let counts = input.grad == Tri::No
+            && matches!(call.rule.op.as_str(), "all_reduce" | "all_gather")
+            && self.w.modes.typecheck.is_none();
         if (!call.rule.differentiable || counts)
             && input.grad != Tri::Yes
             && state.set.leq(AxisType::EQUAL)

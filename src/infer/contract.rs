@@ -192,6 +192,7 @@ impl Machine<'_> {
     pub fn entered_root(&mut self, root: FuncRef) {
         self.hinted_root(root);
         let func = self.func();
+        self.sharded_inputs(root, func);
         let settings: &Settings = self.settings;
         for param in &func.params {
             let Some(ty) = settings.default_type(&param.name) else { continue };
@@ -225,6 +226,7 @@ impl Machine<'_> {
         let func = self.func();
         let place = self.place_of(func.name_span);
         self.record_at(place, &Name::from("return"), value);
+        self.mode_result(id, value);
         let Some(Contract { result: Some(result), .. }) = contract(func) else { return };
         let module = self.activation().module;
         // What such a forward is depends on its backward as well; the derivation compares both.

@@ -554,8 +554,10 @@ impl Machine<'_> {
         let kind = func.locals[dst].kind;
         let name: Option<Name> = (kind != LocalKind::Temp).then(|| func.locals[dst].name.clone());
         self.set_local(dst, value.clone());
-        if let Some(name) = name {
-            self.record(id, &name, &value);
+        match name {
+            Some(name) => self.record(id, &name, &value),
+            None if self.settings.wants_steps => self.record(id, &Name::default(), &value),
+            None => {}
         }
     }
 

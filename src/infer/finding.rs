@@ -1,6 +1,7 @@
 //! What the inference found wrong, as data. In: nothing. Out: [`Finding`], one variant for each kind of mistake, with places, types and
 //! the flags it depends on. Never: prose; `diagnostics/` chooses the words. Next: `diagnostics/`.
 
+use super::declared::found::Declaration;
 use super::dtensor::found::Distributed;
 use super::formula::Facts;
 use super::layout::Layout;
@@ -31,10 +32,28 @@ pub struct CallStep {
 /// A repair that was tried and types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repair {
-    /// What to write, for `help`.
+    /// What to write, for `help`; empty for a remedy that only a check of the project can recommend.
     pub text: String,
     /// The edit that does it, where it is a local one.
-    pub edit: Option<(Place, String)>,
+    pub remedy: Option<Remedy>,
+}
+
+/// Another text for an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remedy {
+    /// The expression that is replaced.
+    pub place: Place,
+    /// The new text: `{x}` is the present one, `{axis}` the group.
+    pub template: String,
+    pub axis: Name,
+    /// Where the value was made: it can be converted there as well, or where it is assigned.
+    pub made: Option<Place>,
+    /// Module and name of a function that the file has to import.
+    pub import: Option<(String, String)>,
+    /// What it comes to: remedies of one class are ways to write one repair.
+    pub class: (usize, Option<Spmd>, Name),
+    /// Whether it is right wherever the project is silent with it.
+    pub certain: bool,
 }
 
 /// A backward that fits a forward, and what the pair is typed as.
@@ -62,6 +81,23 @@ pub struct Finding {
     pub repairs: Vec<Repair>,
     /// The group of the axis is a guess from an identifier: the finding is a warning.
     pub rests_on_hint: bool,
+}
+
+impl Finding {
+    /// A finding that holds in every configuration.
+    pub fn everywhere(place: Place, kind: FindingKind) -> Finding {
+        Finding {
+            kind,
+            place,
+            worlds: vec![Facts::default()],
+            silent_worlds: Vec::new(),
+            others: Vec::new(),
+            calls: Vec::new(),
+            reducers: Vec::new(),
+            repairs: Vec::new(),
+            rests_on_hint: false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +185,8 @@ pub enum FindingKind {
     Practice(Practice),
     /// Split dims that do not fit.
     Layout(Layout),
+    /// Shardings that are declared apart from the code.
+    Declaration(Declaration),
     /// Distributed tensors: meshes, placements, plans.
     Distributed(Distributed),
     /// An annotation of a tensor or a mesh of devices that does not hold.
@@ -168,14 +206,35 @@ impl FindingKind {
 
     /// Where the parameter without a mark was made from which an operand comes.
     pub fn unmarked_source(&self) -> Option<Place> {
-        let operands = match self {
+        self.operands().iter().find_map(|o| o.state.origin.as_ref()?.unmarked())
+    }
+
+    /// Whether an operand has its type from what a collective at a place gives, or from what an operation there takes.
+    pub fn rests_on(&self, place: Place) -> bool {
+        self.operands().iter().any(|operand| {
+            let mut at = operand.state.origin.as_ref();
+            while let Some(origin) = at {
+                let within = origin.place.file == place.file
+                    && place.span.start <= origin.place.span.start
+                    && origin.place.span.end <= place.span.end;
+                match origin.reason {
+                    crate::types::Reason::Collective(_) if origin.place == place => return true,
+                    crate::types::Reason::Narrowed(_) if within => return true,
+                    _ => at = origin.from.as_ref(),
+                }
+            }
+            false
+        })
+    }
+
+    fn operands(&self) -> &[OperandAt] {
+        match self {
             FindingKind::Operator { operands, .. } => operands.as_slice(),
             FindingKind::CollectiveSource { operand, .. } | FindingKind::CollectiveOutput { operand, .. } => {
                 std::slice::from_ref(operand)
             }
             _ => &[],
-        };
-        operands.iter().find_map(|o| o.state.origin.as_ref()?.unmarked())
+        }
     }
 }
 

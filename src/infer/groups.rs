@@ -115,7 +115,7 @@ impl Machine<'_> {
             ("size", Some(axes)) => Value::Size(axes),
             ("get_local_rank" | "get_rank" | "get_coordinate", Some(axes)) => Value::Rank(axes),
             // The flattened mesh has one dim that stands for all axes.
-            ("_flatten", _) => Value::Mesh(Arc::new(Mesh { axes: mesh.axes.clone(), flat: true })),
+            ("_flatten", _) => Value::Mesh(Arc::new(Mesh { axes: mesh.axes.clone(), flat: true, auto: mesh.auto })),
             _ => Value::Unknown,
         }
     }

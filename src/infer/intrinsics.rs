@@ -74,7 +74,7 @@ impl Machine<'_> {
             "module-list" | "module-dict" | "sequential" | "module-spec" | "build-module" => {
                 return self.container(id, rule, args);
             }
-            "pure" => Value::Unknown,
+            "pure" | "checkpoint-axes" => Value::Unknown,
             "barrier" | "init-process-group" => Value::NONE,
             "new-group" => Value::Unknown,
             "rooted-collective" if self.deriving.is_some() && rule.name.ends_with("broadcast") => {
@@ -99,6 +99,12 @@ impl Machine<'_> {
     /// A function about distributed tensors, or one that says nothing of types here.
     fn without_types(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Value {
         if let Some(value) = self.distributed_intrinsic(id, rule, args) {
+            return value;
+        }
+        if let Some(value) = self.declared_intrinsic(id, rule, args) {
+            return value;
+        }
+        if let Some(value) = self.annotating_intrinsic(id, rule, args) {
             return value;
         }
         match rule.does.split_once('-') {

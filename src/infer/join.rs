@@ -325,7 +325,8 @@ fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value) -> bool {
     }
     let known = |heap: &Heap, v: &Value| match v {
         Value::Tensor(id) => heap.tensor(*id).is_some_and(telling),
-        Value::Const(Const::Bool(_) | Const::None) | Value::Cond(_) | Value::Group(_) | Value::Atom(_) => true,
+        Value::Const(Const::Bool(_) | Const::None) | Value::Cond(_) | Value::Group(_) => true,
+        Value::Atom(_) | Value::Layout(_) => true,
         Value::Tuple(items) => {
             items.iter().any(|v| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling)))
         }

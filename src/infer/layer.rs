@@ -308,6 +308,7 @@ impl Machine<'_> {
             if is_opaque(&formula) {
                 return Eval::One(Value::NONE);
             }
+            let formula = self.where_read(name, &rule, formula);
             let mut sides = Vec::new();
             let world = std::mem::take(&mut self.w);
             self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth)));
@@ -326,6 +327,25 @@ impl Machine<'_> {
             self.split_at(tensor, &rule, dim);
         }
         Eval::One(Value::NONE)
+    }
+
+    /// A mark of gradients to be summed, and the flags under which the project looks for it.
+    fn where_read(&self, name: &Name, rule: &MarkRule, formula: Formula) -> Formula {
+        if rule.set != AxisType::R {
+            return formula;
+        }
+        let flags = self.settings.reducers.guard_of(name, &rule.axes);
+        let read = flags.iter().map(|(flag, holds, _)| {
+            let flag = super::settings::cond_formula(&Cond::Flag(flag.clone()));
+            if *holds { flag } else { flag.negate() }
+        });
+        // A reducer that runs only where nothing is marked is a mistake of its own.
+        let set: Vec<Name> = formula.atoms().iter().map(|a| a.name().clone()).collect();
+        match flags {
+            [] => formula,
+            flags if flags.iter().any(|(flag, holds, _)| !holds && set.contains(flag)) => formula,
+            _ => Formula::And(std::iter::once(formula).chain(read).collect()),
+        }
     }
 
     /// The dim of a parameter that is split over the axes of a mark; code gives it to parameters that are not split as well.

@@ -48,6 +48,14 @@ pub struct Machine<'a> {
     pub rank_restricted: AxisSet,
     /// Whether findings and rows are kept (not while a class is built only for its attributes).
     pub quiet: bool,
+    /// Plans for modules that this root applied, the one whose forward is executed, and modules whose style did its part.
+    pub plans: Vec<super::dtensor::planned::Applied>,
+    pub planning: Option<super::dtensor::planned::Applied>,
+    pub prepared: Vec<ObjId>,
+    /// The mesh that a compiler takes where none is given.
+    pub compiled: Value,
+    /// Whether types of variables are recorded.
+    pub records: bool,
     /// Enclosing loops that are run to a fixpoint rather than element by element.
     pub loop_depth: usize,
     /// An autograd function whose type is being derived.
@@ -75,6 +83,11 @@ impl<'a> Machine<'a> {
             changed: Vec::new(),
             rank_restricted: AxisSet::default(),
             quiet: false,
+            plans: Vec::new(),
+            planning: None,
+            prepared: Vec::new(),
+            compiled: Value::Unknown,
+            records: true,
             loop_depth: 0,
             deriving: None,
             derivations: Vec::new(),
@@ -209,7 +222,7 @@ impl<'a> Machine<'a> {
                     t.shape = Some(crate::types::Shape(vec![None; deriving.rank]));
                 }
                 if let Some(place) = self.input_place(path) {
-                    self.mode_inputs(&mut t.local, place);
+                    self.mode_inputs(&mut t.local, path, place);
                 }
                 if self.w.modes.typecheck.is_none() && self.settings.is_index_name(path) {
                     t.grad = crate::types::Tri::No;
@@ -236,6 +249,7 @@ impl<'a> Machine<'a> {
             | Value::Mesh(_)
             | Value::Object(_)
             | Value::Placement(_)
+            | Value::Layout(_)
             | Value::Bound(_) => Formula::Const(true),
             Value::Tuple(items) => Formula::Const(!items.is_empty()),
             Value::List(id) => match self.w.heap.get(*id) {
@@ -317,11 +331,12 @@ impl<'a> Machine<'a> {
     }
 
     pub fn report_with(&mut self, place: Place, kind: FindingKind, repairs: Vec<Repair>) {
-        let raises = matches!(kind, FindingKind::Distributed(_) | FindingKind::Practice(_));
+        let raises =
+            matches!(kind, FindingKind::Distributed(_) | FindingKind::Practice(_) | FindingKind::Declaration(_));
         if self.quiet || (raises && self.is_expected(place)) {
             return;
         }
-        let calls = self
+        let mut calls: Vec<CallStep> = self
             .stack
             .iter()
             .filter_map(|a| {
@@ -329,9 +344,13 @@ impl<'a> Machine<'a> {
                 Some(CallStep { place, callee: self.project.func(a.func).name.clone() })
             })
             .collect();
+        // The forward that a plan is about is called by nobody yet.
+        if let (Some(plan), Some(first)) = (&self.planning, calls.first_mut()) {
+            first.place = plan.place;
+        }
         let worlds = vec![self.w.facts.clone()];
         let unmarked = kind.unmarked_source().is_some();
-        let reducers = self.settings.reducers.all.iter().take(super::limits::MAX_REDUCERS_SHOWN);
+        let reducers = self.settings.reducers().all.iter().take(super::limits::MAX_REDUCERS_SHOWN);
         let reducers = reducers.filter(|_| unmarked).map(|r| r.guard.unwrap_or(r.place)).collect();
         let repairs = if kind.unmarked().is_some() { Vec::new() } else { repairs };
         let finding = Finding {
@@ -362,7 +381,7 @@ impl<'a> Machine<'a> {
     }
 
     pub fn record_at(&mut self, place: Place, name: &Name, value: &Value) {
-        if self.quiet || !self.settings.wants_types {
+        if self.quiet || !self.records || !self.settings.wants_types {
             return;
         }
         let ty = match value {
@@ -381,7 +400,7 @@ impl<'a> Machine<'a> {
 
     /// Records every variable of the current frame that holds one of these tensors.
     pub fn record_changed(&mut self, id: StmtId, ids: &[ObjId]) {
-        if self.quiet || !self.settings.wants_types {
+        if self.quiet || !self.records || !self.settings.wants_types {
             return;
         }
         let func = self.func();

@@ -2,12 +2,19 @@
 //! In: modes of the configuration, the command line, a comment of the file. Out: types where the program states none; [`Due`].
 //! Never: a type instead of one that is stated. Source: DESIGN.md section 8. Next: `types/mode.rs`.
 
+use super::dtensor::found::Distributed;
+use super::expr::CallArgs;
+use super::finding::{Finding, FindingKind};
 use super::machine::Machine;
 use super::settings::Settings;
-use crate::project::ModuleId;
+use super::value::Value;
+use crate::ir::StmtId;
+use crate::plan::Placement;
+use crate::project::{FuncRef, ModuleId};
+use crate::rules::Entry;
 use crate::source::{Name, Place};
 use crate::types::mode::{Gradients, ParallelMode};
-use crate::types::{Axis, AxisState, LocalType, Origin, Reason};
+use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, TensorType, Tri, state_of_placement};
 
 /// A collective that a mode asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,16 +33,41 @@ pub enum DueKind {
     ScatterGradients,
     /// Before the parameters are used.
     GatherParameters,
+    /// What the optimizer keeps for a parameter: each rank has its part.
+    SplitStates,
 }
 
 impl Settings {
-    /// The modes of a file, each with its axis.
-    pub fn modes_of(&self, module: ModuleId) -> impl Iterator<Item = (&'static dyn ParallelMode, Axis)> + '_ {
+    /// The modes of a function of a file, each with its axis.
+    pub fn modes_of(&self, func: FuncRef) -> impl Iterator<Item = (&'static dyn ParallelMode, Axis)> + '_ {
+        let module = func.module;
         let own = self.module_modes.get(&module).map(Vec::as_slice).unwrap_or_default();
-        self.modes.iter().chain(own).map(move |m| {
-            let only = self.mesh_of(module).filter(|mesh| mesh.axes.len() == 1).map(|mesh| mesh.axes[0].0.clone());
+        let decorated = self.decorated.get(&func).map(|d| &d.mode);
+        self.modes.iter().chain(own).chain(decorated).map(move |m| {
+            let only = self.mesh_of(module).filter(|mesh| mesh.axes.len() == 1);
+            let only = only.and_then(|mesh| mesh.axes.first().map(|(axis, _)| axis.clone()));
             (*m, only.unwrap_or_else(|| self.canonical(m.axis())))
         })
+    }
+
+    /// Whether a file has functions that a mode expands.
+    pub fn is_expanded(&self, module: ModuleId) -> bool {
+        self.is_global(module) || self.decorated.keys().any(|func| func.module == module)
+    }
+
+    /// Decorators of a part of the library that the version of the program does not have.
+    pub fn gone(&self) -> Vec<Finding> {
+        let mut out: Vec<(Place, Name, Name)> = Vec::new();
+        for decorated in self.decorated.values() {
+            let Some(removed) = &decorated.removed else { continue };
+            let parsed = removed.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+            if self.target_torch.is_none_or(|target| parsed.is_some_and(|removed: (u32, u32)| target >= removed)) {
+                out.push((decorated.place, decorated.api.clone(), removed.clone()));
+            }
+        }
+        out.sort();
+        let kind = |api, removed| FindingKind::Distributed(Distributed::ModeGone { api, removed });
+        out.into_iter().map(|(place, api, removed)| Finding::everywhere(place, kind(api, removed))).collect()
     }
 
     /// Whether the tensors of a file are parts of whole ones.
@@ -48,7 +80,7 @@ impl Machine<'_> {
     /// Where the parameter of the root stands that a path begins with: what comes into the program by it is an input.
     pub(super) fn input_place(&self, path: &str) -> Option<Place> {
         let root = self.stack.first()?;
-        if self.settings.modes_of(root.func.module).next().is_none() || self.settings.is_config(path) {
+        if self.settings.modes_of(root.func).next().is_none() || self.settings.is_config(path) {
             return None;
         }
         let head = path.split(['.', '[']).next().unwrap_or(path);
@@ -57,9 +89,74 @@ impl Machine<'_> {
         Some(Place { file: self.project.file(root.func.module), span: param.span })
     }
 
-    /// What the modes of the root's file say of a tensor that comes in.
-    pub(super) fn mode_inputs(&self, local: &mut LocalType, place: Place) {
+    /// What the modes of the root's file say of a tensor that comes in: an input by its path.
+    pub(super) fn mode_inputs(&self, local: &mut LocalType, path: &str, place: Place) {
         self.by_modes(local, place, |mode| mode.inputs());
+        let Some(root) = self.stack.first() else { return };
+        let Some(decorated) = self.settings.decorated.get(&root.func) else { return };
+        let Some((_, axis)) = self.settings.modes_of(root.func).find(|(m, _)| m.name() == decorated.mode.name()) else {
+            return;
+        };
+        let mut state = local.get(&axis).clone();
+        if let (Some(dim), Some(_)) = (decorated.dim, state.shard) {
+            state.shard = Some(dim);
+        }
+        let overridden = decorated.overrides.iter().find(|(name, _)| name == path);
+        if let Some((_, placement)) = overridden {
+            let placed = match placement {
+                Placement::Replicate => AxisState::new(AxisType::R),
+                other => state_of_placement(*other),
+            };
+            state = AxisState { origin: state.origin, ..placed };
+        }
+        local.set(&axis, state);
+    }
+
+    /// Whether a method gives a module a tensor that is no parameter, in a program that a mode expands.
+    pub(super) fn registers_buffer(&self, name: &Name) -> bool {
+        if !name.starts_with("register_") {
+            return false;
+        }
+        let expanded = self.stack.first().is_some_and(|root| self.settings.modes_of(root.func).next().is_some());
+        let rule = self.rules.get(&format!("torch.nn.Module.{name}"));
+        expanded && matches!(rule, Some(Entry::Intrinsic(rule)) if rule.does == "register-buffer")
+    }
+
+    /// `self.register_buffer(name, tensor)`
+    pub(super) fn register_buffer(&mut self, id: StmtId, base: &Value, args: &CallArgs) {
+        let (Some(name), Some(tensor)) = (args.get(0, "name").and_then(Value::as_str).cloned(), args.get(1, "tensor"))
+        else {
+            return self.forget(args);
+        };
+        let Some(known) = self.tensor(tensor).cloned() else { return };
+        let mut local = known.local.clone();
+        self.by_modes(&mut local, self.place(id), |mode| mode.buffers());
+        let value = self.new_tensor(TensorType { local, grad: Tri::No, ..known });
+        self.set_attr(id, base, &name, value);
+    }
+
+    /// At a return of a root: a mode that takes no pending sums for results.
+    pub(super) fn mode_result(&mut self, id: StmtId, value: &Value) {
+        let [root] = self.stack.as_slice() else { return };
+        let func = self.project.func(root.func);
+        let step = self.settings.decorated.contains_key(&root.func)
+            || self.files[self.project.file(root.func.module)].slice(func.span).contains(".backward(");
+        let modes: Vec<_> = self.settings.modes_of(root.func).filter(|(m, _)| m.refuses_pending_results()).collect();
+        if !step || modes.is_empty() {
+            return;
+        }
+        let items = self.literal_items(value).unwrap_or_else(|| vec![value.clone()]);
+        for item in items {
+            let Some(t) = self.tensor(&item) else { continue };
+            let pending = modes.iter().find(|(_, axis)| t.local.get(axis).set == AxisType::P);
+            if let Some((mode, axis)) = pending {
+                let place = self.part(id, 0);
+                let kind =
+                    Distributed::PartialResult { mode: Name::from(mode.name()), axis: axis.clone(), value: place };
+                self.report(place, FindingKind::Distributed(kind));
+                return;
+            }
+        }
     }
 
     /// What the modes of the root's file say of a parameter.
@@ -69,7 +166,7 @@ impl Machine<'_> {
 
     fn by_modes(&self, local: &mut LocalType, place: Place, of: impl Fn(&dyn ParallelMode) -> Option<AxisState>) {
         let Some(root) = self.stack.first() else { return };
-        for (mode, axis) in self.settings.modes_of(root.func.module) {
+        for (mode, axis) in self.settings.modes_of(root.func) {
             let Some(state) = of(mode) else { continue };
             let origin = Origin::new(place, Reason::Mode(Name::from(mode.name())), state.known());
             local.set(&axis, state.from(&origin));
@@ -80,7 +177,7 @@ impl Machine<'_> {
     pub(super) fn note_due(&mut self, place: Place) {
         let Some(root) = self.stack.first() else { return };
         let settings = self.settings;
-        for (mode, axis) in settings.modes_of(root.func.module) {
+        for (mode, axis) in settings.modes_of(root.func) {
             let mut note = |what| {
                 let due = Due { place, axis: axis.clone(), mode: Name::from(mode.name()), what };
                 if !self.out.due.contains(&due) {
@@ -89,6 +186,9 @@ impl Machine<'_> {
             };
             if mode.gathers_parameters() {
                 note(DueKind::GatherParameters);
+            }
+            if mode.states().is_some_and(|s| s.set == AxisType::V) && mode.states() != mode.parameters() {
+                note(DueKind::SplitStates);
             }
             match mode.gradients() {
                 Gradients::AllReduce => note(DueKind::SumGradients),

@@ -145,7 +145,7 @@ impl Machine<'_> {
         if let Some(path) = self.settings.specs.alternative(module, name) {
             return Value::Path(path.clone());
         }
-        let path = format!("{}.{name}", self.project.modules[module].name);
+        let path = format!("{}.{name}", self.project.name(module));
         match self.settings.group_named(name) {
             Some(axes) => Value::Group(axes),
             None if self.rules.get(&path).is_some() => Value::Path(Name::from(path)),
@@ -200,7 +200,7 @@ impl Machine<'_> {
                     self.live_global(module, name).unwrap_or_else(|| self.resolved(resolved))
                 }
                 None => {
-                    let path = format!("{}.{name}", self.project.modules[*module].name);
+                    let path = format!("{}.{name}", self.project.name(*module));
                     let resolved = self.project.path(&path);
                     self.resolved(resolved)
                 }
@@ -329,6 +329,7 @@ impl Machine<'_> {
                 self.marked(id, *tensor, name, &value)
             }
             _ => {
+                self.keeps_declaration(id, base, name, &value);
                 self.set_attr(id, base, name, value);
                 Eval::One(Value::NONE)
             }
@@ -342,6 +343,9 @@ impl Machine<'_> {
                 // What distributes a module distributes its attributes.
                 if let Value::Tensor(tensor) = &value {
                     self.maybe_distributed(*tensor);
+                    if let Some(ObjectClass::Project(class)) = self.w.heap.object(*object).map(|o| o.class.clone()) {
+                        self.sharded_state(class, name, *tensor);
+                    }
                 }
                 if let Some(super::heap::Cell::Object(cell)) = self.w.heap.get_mut(*object) {
                     cell.set(name, value.clone());

@@ -372,6 +372,14 @@ impl Machine<'_> {
     }
 
     /// Shapes of the results.
+    /// The shape of the result, if that is one tensor.
+    pub(super) fn one_shape(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Option<Shape> {
+        match self.shapes(call, args) {
+            Shapes::One(shape) => shape,
+            _ => None,
+        }
+    }
+
     fn shapes(&mut self, call: &OpCall<'_>, args: &CallArgs) -> Shapes {
         let given = self.givens(call, args);
         if call.rule.name.ends_with("__getitem__") {

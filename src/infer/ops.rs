@@ -169,6 +169,7 @@ impl Machine<'_> {
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let mut call = OpCall { rule, bound, operands, lost: false };
+        self.planned_operands(id, &call, args);
         if !checked && let Some(value) = self.distributed_op(id, &call, args) {
             return value;
         }
@@ -535,9 +536,12 @@ impl Machine<'_> {
     }
 
     fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
-        let at: Vec<OperandAt> = operands.iter().map(|o| self.operand_at(id, o, axis)).collect();
+        let mut at: Vec<OperandAt> = operands.iter().map(|o| self.operand_at(id, o, axis)).collect();
+        for (i, operand) in at.iter_mut().enumerate() {
+            operand.place = Some(self.operand_place(id, operands, i));
+        }
         let symbol = op.contains(".__");
-        let repairs = self.operator_repairs(id, violation, axis, operands);
+        let repairs = self.operator_repairs(id, violation, axis, op, operands);
         let kind = FindingKind::Operator { violation, axis: axis.clone(), op: op.clone(), operands: at, symbol };
         self.report_with(self.place(id), kind, repairs);
     }

@@ -9,6 +9,7 @@ use crate::source::{Name, Place};
 use crate::types::{LocalType, TensorType};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Why something could not be typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +80,8 @@ pub struct Coverage {
     /// Collective call sites by place: the best that was ever known of one.
     pub collectives: BTreeMap<Place, Site>,
     pub reasons: BTreeMap<(Reason, Name), u64>,
+    /// Calls that declare shardings: whether all that they say is read.
+    pub declarations: BTreeMap<Place, bool>,
 }
 
 impl Coverage {
@@ -109,12 +112,14 @@ pub struct Output {
     row_index: FxHashMap<(FuncRef, Place, Name), usize>,
     /// Ends of functions whose types are asked for.
     pub exits: Vec<Exit>,
-    pub derived: Vec<DerivedRow>,
+    pub derived: Vec<Arc<DerivedRow>>,
     pub coverage: Coverage,
     /// Worlds that passed a checked place without a finding.
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
     /// Collectives that a parallel mode asks for.
     pub due: Vec<super::modes::Due>,
+    /// Shardings that modules are declared to have.
+    pub sharded: Vec<super::declared::flow::Sharded>,
     /// Functions that were executed, with known arguments or without.
     pub executed: std::collections::BTreeSet<FuncRef>,
     /// Roots on which the checker itself failed.
@@ -173,21 +178,53 @@ impl Output {
         }
     }
 
-    /// Leaves out what only follows from a parameter of which it is reported that nothing sums its gradient.
+    /// Leaves out what only follows from something that is reported: from a parameter of which nothing sums the gradient, or from the
+    /// result of a collective on a wrong value.
     pub fn keep_causes(&mut self) {
-        let causes: Vec<Place> = self
+        let of_parameters: Vec<Place> = self
             .findings
             .iter()
             .filter(|f| f.kind.unmarked().is_some())
             .filter_map(|f| f.kind.unmarked_source())
             .collect();
-        if causes.is_empty() {
+        let of_values: Vec<Place> = self
+            .findings
+            .iter()
+            .filter(|f| matches!(f.kind, FindingKind::CollectiveSource { .. } | FindingKind::Operator { .. }))
+            .map(|f| f.place)
+            .collect();
+        if of_parameters.is_empty() && of_values.len() < 2 {
             return;
         }
         self.findings.retain(|f| {
-            f.kind.unmarked().is_some() || f.kind.unmarked_source().is_none_or(|place| !causes.contains(&place))
+            let follows = f.kind.unmarked().is_none()
+                && f.kind.unmarked_source().is_some_and(|place| of_parameters.contains(&place));
+            !follows && !of_values.iter().any(|place| *place != f.place && f.kind.rests_on(*place))
         });
         self.index.clear();
+    }
+
+    /// The functions that are not known to be executed yet.
+    fn unknown(&self, executed: &std::collections::BTreeSet<FuncRef>) -> std::collections::BTreeSet<FuncRef> {
+        executed.difference(&self.executed).copied().collect()
+    }
+
+    /// Adds what another root found, which may be kept elsewhere.
+    pub fn merge_shared(&mut self, other: Arc<Output>) {
+        match Arc::try_unwrap(other) {
+            Ok(other) => self.merge(other),
+            Err(other) => self.merge(Output {
+                findings: other.findings.clone(),
+                rows: other.rows.clone(),
+                exits: other.exits.clone(),
+                derived: other.derived.clone(),
+                due: other.due.clone(),
+                executed: self.unknown(&other.executed),
+                failed: other.failed.clone(),
+                // Nobody asks for the coverage of a session.
+                ..Output::default()
+            }),
+        }
     }
 
     /// Adds what another root found; called in the order of roots.
@@ -216,6 +253,14 @@ impl Output {
         }
         for (reason, n) in other.coverage.reasons {
             *self.coverage.reasons.entry(reason).or_default() += n;
+        }
+        for (place, read) in other.coverage.declarations {
+            *self.coverage.declarations.entry(place).or_default() |= read;
+        }
+        for one in other.sharded {
+            if !self.sharded.contains(&one) {
+                self.sharded.push(one);
+            }
         }
         for due in other.due {
             if !self.due.contains(&due) {

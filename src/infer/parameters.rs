@@ -4,33 +4,17 @@
 
 use super::heap::{Cell, ObjectClass};
 use super::machine::Machine;
-use super::practice::expr::Expr;
 use super::practice::hints::{Hint, hints};
 use super::practice::reducers::Covered;
+use super::practice::sizes::{Size, made_of, says_part};
 use super::practice::view::View;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::annotation::Cond;
-use crate::ir::{ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
-
-/// Words in a size or a name that say that it is a part of something.
-const PARTS: &[&str] = &[
-    "partition",
-    "local",
-    "shard",
-    "per_rank",
-    "_rank",
-    "world_size",
-    "tp_size",
-    "divide",
-    "per_gpu",
-    "num_experts",
-    "_tp",
-];
 
 /// The axes over which code of a module leaves unmarked parameters whole, with the names that its framework covers.
 pub fn protocol<'a>(
@@ -47,7 +31,7 @@ pub fn protocol<'a>(
         Binding::Import { path, level, .. } => of(&project.absolute(module, path, *level)),
         Binding::Func(_) | Binding::Class(_) | Binding::Value => None,
     };
-    of(&project.modules[module].name).or_else(|| project.bindings(module).find_map(|(_, b)| imported(b)))
+    of(project.name(module)).or_else(|| project.bindings(module).find_map(|(_, b)| imported(b)))
 }
 
 impl Machine<'_> {
@@ -62,7 +46,7 @@ impl Machine<'_> {
                 let Some(rule) = protocol(self.project, self.rules, module) else { continue };
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
                 let summed = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
-                let covered = || self.settings.reducers.covers(&name, &rule.axes, &marks) != Covered::No;
+                let covered = || self.settings.reducers().covers(&name, &rule.axes, &marks) != Covered::No;
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
                 let marked = || self.settings.marking.may_mark(class, &name, &derives);
                 if summed || covered() || marked() || !self.is_whole(module, &name, home) {
@@ -82,7 +66,7 @@ impl Machine<'_> {
 
     /// The module of a place.
     fn module_of(&self, place: Place) -> Option<ModuleId> {
-        self.project.modules.iter_enumerated().find(|(_, m)| m.file == place.file).map(|(id, _)| id)
+        self.project.module_of(place.file)
     }
 
     /// Types that comments such as `# [out, in/tp]` give to attributes.
@@ -142,22 +126,21 @@ impl Machine<'_> {
         if says_part(name) || says_part(self.files[home.file].slice(home.span)) {
             return false;
         }
-        let ir = &self.project.modules[module].ir;
-        let around = ir.funcs.iter_enumerated().filter(|(_, f)| {
-            f.kind == crate::ir::FuncKind::Function && f.span.start <= home.span.start && home.span.end <= f.span.end
-        });
-        let Some((func, f)) = around.last() else { return false };
+        let Some(at) = self.project.func_around(module, home.span) else { return false };
+        let f = self.project.func(at);
         // A parameter that is frozen somewhere needs no sum.
-        let class_span = f.class.map_or(f.span, |c| ir.classes[c].span);
+        let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
         if self.files[home.file].slice(class_span).contains("requires_grad") {
             return false;
         }
-        let view = View::new(self.project, self.rules, self.files, FuncRef { module, func });
+        let view = View::new(self.project, self.rules, self.files, at);
         let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
         let class = f.class.map(|class| ClassRef { module, class });
         match made_of(&view, step, 0) {
             Size::Whole => true,
-            Size::Given => class.is_some_and(|c| self.settings.marking.goes_by_marks(c)),
+            Size::Given => {
+                class.is_some_and(|c| self.settings.marking.goes_by_marks(c) || self.settings.marking.is_made_whole(c))
+            }
             Size::Part => false,
         }
     }
@@ -206,97 +189,6 @@ impl Machine<'_> {
     }
 }
 
-/// What the sizes of a parameter say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Size {
-    /// Numbers, and sizes of the configuration.
-    Whole,
-    /// Sizes that the constructor is given.
-    Given,
-    /// Divided, computed by a function, or not followed.
-    Part,
-}
-
-/// Receivers whose attributes are sizes of the whole model.
-const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_config", "model_args"];
-
-/// The sizes in the arguments of a call that makes a parameter or a module.
-fn made_of(view: &View<'_>, step: usize, depth: usize) -> Size {
-    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return Size::Part };
-    let sizes = args.iter().filter(|a| !is_option(&a.kind));
-    sizes.map(|a| size_of(view, &view.through(&a.value), true, depth)).max().unwrap_or(Size::Part)
-}
-
-/// Arguments that are no sizes.
-fn is_option(kind: &ArgKind) -> bool {
-    matches!(kind, ArgKind::Keyword(k) if matches!(k.as_str(), "device" | "dtype" | "bias" | "eps" | "requires_grad" | "generator" | "elementwise_affine"))
-}
-
-fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
-    if depth > super::limits::MAX_VALUE_DEPTH {
-        return Size::Part;
-    }
-    let deeper = |e: &Expr| size_of(view, e, false, depth + 1);
-    match expr {
-        Expr::Const(_) => Size::Whole,
-        Expr::Attr(_, name) if says_part(name) => Size::Part,
-        Expr::Attr(base, name) => match &**base {
-            Expr::Local(l) if CONFIGS.contains(&view.local_name(*l).as_str()) => Size::Whole,
-            Expr::Attr(_, inner) if CONFIGS.contains(&inner.as_str()) => Size::Whole,
-            Expr::Local(l) if view.local_name(*l) == "self" => stored(view, name, depth),
-            _ => Size::Part,
-        },
-        Expr::Local(l) if says_part(view.local_name(*l)) => Size::Part,
-        // Data that is given may be anything; a size that is given is what the caller calls it.
-        Expr::Local(l) if view.is_param(*l) => {
-            if outer && depth == 0 && is_data(view, *l) {
-                Size::Part
-            } else {
-                Size::Given
-            }
-        }
-        Expr::Local(_) => Size::Part,
-        Expr::Call { callee, args, step } => match callee.path() {
-            Some(path) if path.starts_with("torch.") => {
-                let _ = args;
-                made_of(view, *step, depth + 1)
-            }
-            _ => Size::Part,
-        },
-        Expr::Binary(BinOp::Mul | BinOp::Add | BinOp::Sub, a, b) => deeper(a).max(deeper(b)),
-        Expr::Build(items) => items.iter().map(deeper).max().unwrap_or(Size::Whole),
-        Expr::Path(path) if !says_part(path) => Size::Whole,
-        _ => Size::Part,
-    }
-}
-
-/// Whether a parameter of the constructor is a tensor rather than a size: no annotation says that it is a number, and it is all that
-/// the new parameter is made of.
-fn is_data(view: &View<'_>, local: LocalId) -> bool {
-    let param = view.func.params.iter().find(|p| p.local == local);
-    let number = param.and_then(|p| p.hint.as_deref()).is_some_and(|h| h.contains("int"));
-    let name = view.local_name(local);
-    let sized =
-        ["size", "dim", "features", "hidden", "channels", "width", "inner", "num_"].iter().any(|w| name.contains(w));
-    !number && !sized
-}
-
-/// What an attribute holds that the constructor stored before.
-fn stored(view: &View<'_>, attr: &str, depth: usize) -> Size {
-    let values = view.steps.iter().filter_map(|s| match s.stmt {
-        Stmt::SetAttr { base: Operand::Local(l), name, value } if name == attr && view.local_name(*l) == "self" => {
-            Some(value)
-        }
-        _ => None,
-    });
-    values.map(|v| size_of(view, &view.through(v), false, depth + 1)).max().unwrap_or(Size::Part)
-}
-
-fn says_part(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    PARTS.iter().any(|p| lower.contains(p))
-}
-
 /// The parameters that an object reaches, with their names and where they were made.
 fn parameters(world: &World, receiver: ObjId) -> Vec<(String, ObjId, Place)> {
     let (mut out, mut seen) = (Vec::new(), Vec::new());
@@ -330,7 +222,7 @@ fn walk(
             }
             Value::List(list) => {
                 if let Some(Cell::List(cell)) = world.heap.get(*list) {
-                    for item in &cell.items {
+                    for item in cell.items.iter().chain(&cell.rest) {
                         if let Value::Object(inner) = item {
                             walk(world, *inner, &path, depth + 1, seen, out);
                         }

@@ -2,13 +2,16 @@
 //! the rules. Out: [`Relevance`]. Never: an effect on what a relevant function yields; an irrelevant one called with typed arguments
 //! is still executed. Next: `root.rs`.
 
+use super::memo::{Memo, Task, combined, kept_equal};
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
+use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Name};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// Intrinsics that say something about types.
 const TELLING: &[&str] = &[
@@ -28,6 +31,10 @@ const TELLING: &[&str] = &[
     "dtensor-parallelize",
     "dtensor-style-input",
     "dtensor-style-output",
+    "sharding-mark",
+    "sharding-mark-gradients",
+    "declared-layout",
+    "declared-sharding",
 ];
 
 /// Names that other things have as well: they tell only where their path does.
@@ -44,7 +51,7 @@ const MAX_NAMESAKES: usize = 4;
 const CALLED: &[&str] = &["forward", "__call__"];
 
 /// The functions worth executing as roots, or without typed arguments.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Relevance {
     funcs: FxHashSet<FuncRef>,
     classes: FxHashSet<ClassRef>,
@@ -52,10 +59,17 @@ pub struct Relevance {
 
 impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
+        note(|| Read::Relevant(func.module.0, func.func.0));
         self.funcs.contains(&func)
+    }
+    /// Further functions worth executing: those of classes of which shardings are declared.
+    pub fn add(&mut self, func: FuncRef, class: ClassRef) {
+        self.funcs.insert(func);
+        self.classes.insert(class);
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
+        note(|| Read::RelevantClass(class.module.0, class.class.0));
         self.classes.contains(&class)
     }
 
@@ -66,8 +80,15 @@ impl Relevance {
         rules: &RuleBook,
         files: &Files,
         expanded: &(dyn Fn(ModuleId) -> bool + Sync),
-    ) -> Relevance {
+        memo: Option<&Memo>,
+    ) -> Arc<Relevance> {
         let telling = telling_names(rules);
+        let planning: Vec<Name> = rules
+            .entries()
+            .filter(|(_, e)| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize"))
+            .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
+            .collect();
+        let names = Names { telling: &telling, planning: &planning };
         let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
         for (module, m) in project.modules.iter_enumerated() {
             for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -77,35 +98,53 @@ impl Relevance {
             }
         }
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let scanned: Vec<Vec<Scanned>> =
-            modules.par_iter().map(|module| scanned(project, rules, files, *module, &telling, &by_name)).collect();
+        let parts: Vec<Arc<Vec<Scanned>>> = modules
+            .par_iter()
+            .map(|module| {
+                let run = || scanned(project, rules, files, *module, &names, &by_name);
+                kept_equal(memo, Task::Scanned(*module), run)
+            })
+            .collect();
+        combined(memo, "relevance", parts, |parts| Relevance::joined(project, &parts, expanded), Relevance::differences)
+    }
+
+    fn differences(&self, other: &Relevance) -> Vec<Read> {
+        let funcs = self.funcs.symmetric_difference(&other.funcs).map(|f| Read::Relevant(f.module.0, f.func.0));
+        let classes = self.classes.symmetric_difference(&other.classes);
+        funcs.chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0))).collect()
+    }
+
+    fn joined(
+        project: &Project,
+        parts: &[Arc<Vec<Scanned>>],
+        expanded: &(dyn Fn(ModuleId) -> bool + Sync),
+    ) -> Relevance {
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
-        let mut out = Relevance::default();
+        let mut methods: FxHashMap<FuncRef, &Scanned> = FxHashMap::default();
+        let mut out = Relevance { classes: planned(project, parts), ..Relevance::default() };
         let mut work = Vec::new();
-        for found in scanned.into_iter().flatten() {
+        for found in parts.iter().flat_map(|part| part.iter()) {
             if (found.tells || expanded(found.at.module)) && out.funcs.insert(found.at) {
                 work.push(found.at);
             }
-            for callee in found.callees {
-                callers.entry(callee).or_default().push(found.at);
+            for callee in &found.callees {
+                callers.entry(*callee).or_default().push(found.at);
             }
-            if let Some(parent) = project.func(found.at).parent {
+            if let Some(parent) = found.parent {
                 // A nested function is reached through the function that defines it.
-                callers.entry(found.at).or_default().push(FuncRef { module: found.at.module, func: parent });
+                callers.entry(found.at).or_default().push(parent);
+            }
+            if found.class.is_some() {
+                methods.insert(found.at, found);
             }
         }
         while let Some(func) = work.pop() {
-            let f = project.func(func);
-            if let Some(class) = f.class {
-                out.classes.insert(ClassRef { module: func.module, class });
+            if let Some(method) = methods.get(&func) {
+                out.classes.extend(method.class);
                 // A constructor that makes something worth following: the class calls it through an attribute.
-                if f.name == "__init__" {
-                    let methods = &project.modules[func.module].ir.classes[class].methods;
-                    let forward = methods.iter().filter(|(name, _)| CALLED.contains(&name.as_str()));
-                    for method in forward.map(|(_, f)| FuncRef { module: func.module, func: *f }) {
-                        if out.funcs.insert(method) {
-                            work.push(method);
-                        }
+                for forward in &method.used {
+                    if out.funcs.insert(*forward) {
+                        work.push(*forward);
                     }
                 }
             }
@@ -119,14 +158,48 @@ impl Relevance {
     }
 }
 
+/// Classes of the modules that functions make which apply plans to modules, and of the modules that those have.
+fn planned(project: &Project, scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
+    let mut out = FxHashSet::default();
+    let all = || scanned.iter().flat_map(|part| part.iter());
+    let mut work: Vec<&Scanned> = all().filter(|s| s.plans).collect();
+    if work.is_empty() {
+        return out;
+    }
+    let by_func: FxHashMap<FuncRef, &Scanned> = all().map(|s| (s.at, s)).collect();
+    while let Some(found) = work.pop() {
+        for callee in &found.callees {
+            let func = project.func(*callee);
+            let Some(class) = func.class.filter(|_| func.name == "__init__") else { continue };
+            if out.insert(ClassRef { module: callee.module, class }) {
+                work.extend(by_func.get(callee));
+            }
+        }
+    }
+    out
+}
+
 /// Divisions of a dim by the size of an axis, as comments write them.
 const SPLITS: &[&str] = &["/tp", "/etp", "/cp", "/ep", "/sp", "/dp", "/ TP", "/TP"];
 
+/// Names that make a function worth executing, and those of functions that apply plans to modules.
+struct Names<'a> {
+    telling: &'a FxHashSet<Name>,
+    planning: &'a [Name],
+}
+
 /// A function as its own text shows it.
+#[derive(Debug, PartialEq)]
 struct Scanned {
     at: FuncRef,
+    parent: Option<FuncRef>,
+    class: Option<ClassRef>,
+    /// Of a constructor, the methods through which the class uses what it made.
+    used: Vec<FuncRef>,
     /// Whether it mentions something that tells.
     tells: bool,
+    /// Whether it applies plans to modules.
+    plans: bool,
     /// Functions that it may call.
     callees: Vec<FuncRef>,
 }
@@ -152,7 +225,7 @@ fn scanned(
     rules: &RuleBook,
     files: &Files,
     module: ModuleId,
-    telling: &FxHashSet<Name>,
+    names: &Names<'_>,
     by_name: &FxHashMap<&str, Vec<FuncRef>>,
 ) -> Vec<Scanned> {
     let m = &project.modules[module];
@@ -160,7 +233,7 @@ fn scanned(
     let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
     let by_mark = super::parameters::protocol(project, rules, module).is_some();
     // What no line of the file shows, no function of it does.
-    let any_noted = shows_split(&files[m.file].text);
+    let any_noted = shows_split(files[m.file].whole());
     let mut called_by_name: FxHashMap<Name, Vec<FuncRef>> = FxHashMap::default();
     let scan = |(func, f): (FuncId, &Func)| {
         let at = FuncRef { module, func };
@@ -169,8 +242,10 @@ fn scanned(
             rules,
             at,
             func: f,
-            telling,
+            telling: names.telling,
+            planning: names.planning,
             direct: false,
+            plans: false,
             makes_parameter: false,
             methods: Vec::new(),
             names: Vec::new(),
@@ -181,18 +256,33 @@ fn scanned(
             callees.extend_from_slice(called_by_name.entry(name).or_insert_with_key(|name| called(project, at, name)));
         }
         for name in &scan.methods {
+            note(|| Read::Named(number(name)));
             match by_name.get(name.as_str()) {
                 Some(namesakes) if namesakes.len() <= MAX_NAMESAKES => callees.extend_from_slice(namesakes),
                 _ => {}
             }
         }
-        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, telling)));
+        // A plan may be for a module that only the annotation of a parameter shows.
+        for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {
+            callees.extend(called(project, at, &Name::from(hint.trim_matches(['"', '\'']))));
+        }
+        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
         let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
         let tells =
             (scan.direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
-        Scanned { at, tells, callees }
+        let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
+        let used = methods.iter().filter(|(name, _)| CALLED.contains(&name.as_str()));
+        Scanned {
+            at,
+            parent: f.parent.map(|func| FuncRef { module, func }),
+            class: f.class.map(|class| ClassRef { module, class }),
+            used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
+            tells,
+            plans: scan.plans,
+            callees,
+        }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
 }
@@ -228,7 +318,10 @@ struct Scan<'a> {
     at: FuncRef,
     func: &'a Func,
     telling: &'a FxHashSet<Name>,
+    /// Names of functions that apply plans.
+    planning: &'a [Name],
     direct: bool,
+    plans: bool,
     /// It makes a parameter, or a module that has one.
     makes_parameter: bool,
     methods: Vec<Name>,
@@ -243,6 +336,7 @@ impl Scan<'_> {
             Operand::Const(_) => return,
         };
         self.direct |= self.telling.contains(name);
+        self.plans |= self.planning.contains(name);
         if matches!(operand, Operand::Global(_)) || self.func.kind == FuncKind::Module {
             self.names.push(name.clone());
         }
@@ -306,6 +400,7 @@ impl Scan<'_> {
                 }
             }
             Rvalue::CallMethod { base, name, args } => {
+                self.plans |= self.planning.contains(name);
                 self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
                 self.direct |= name == "apply" && self.is_class(base);
                 self.makes_parameter |= name == "Parameter";

@@ -4,21 +4,24 @@
 use super::autograd::Case;
 use super::budget::Budget;
 use super::contract::contract_conditions;
+use super::facts::{Defaults, declare, declares, defaults, exports, facts};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
-use super::output::Output;
+use super::memo::{Memo, Task, combined, kept, kept_equal};
+use super::output::{Exit, Output};
 use super::relevance::Relevance;
 use super::settings::Settings;
-use super::statics::{Statics, module_body};
+use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
+use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -39,48 +42,61 @@ const OTHER_HINTS: &[&str] = &[
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
+    infer_kept(project, rules, files, settings, None)
+}
+
+/// The same with results that are kept for later versions of the project.
+pub fn infer_kept(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &mut Settings,
+    memo: Option<&Memo>,
+) -> Output {
     settings.add_directives(project);
-    let expanded = |module: ModuleId| settings.is_global(module);
-    let (statics, relevance) =
-        rayon::join(|| Statics::new(project, rules), || Relevance::new(project, rules, files, &expanded));
-    (settings.statics, settings.relevance) = (statics, relevance);
-    settings.specs = super::specs::Specs::new(project, rules);
-    (settings.reducers, settings.marking) = rayon::join(
-        || super::practice::reducers::Reducers::new(project, rules, files),
-        || super::practice::marking::Marking::new(project, rules, files),
-    );
+    settings.decorated = super::decorated::decorated(project, rules, files);
+    // What these two say of functions is not noted by those who read it.
+    let memo = memo.filter(|_| settings.decorated.is_empty() && !declares(project, rules, files));
+    facts(project, rules, files, settings, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let run = Run { project, rules, files, settings, built: FxHashMap::default() };
-    let bodies: Vec<(Output, Vec<(Name, Value)>)> = modules
-        .par_iter()
-        .map(|module| {
-            let root = module_body(*module);
-            run.guarded(|m| m.module_root(*module)).unwrap_or_else(|| (failed(root), Vec::new()))
-        })
-        .collect();
+    let run = Run::new(project, rules, files, settings, memo);
+    let bodies: Vec<Arc<Body>> =
+        modules.par_iter().map(|module| kept(memo, Task::Body(*module), || run.body(*module))).collect();
     let mut out = Output::default();
     if settings.wants_types {
         for place in super::coverage::collective_calls(project, rules) {
             out.coverage.site(place, super::output::Site::NotReached);
         }
-    }
-    for (module, (output, exports)) in modules.iter().zip(bodies) {
-        out.merge(output);
-        for (name, value) in exports {
-            settings.statics.set_export(*module, name, value);
+        for place in super::coverage::declarations(project, rules) {
+            out.coverage.declarations.entry(place).or_default();
         }
     }
-    let roots = functions(project, &settings.relevance, &out);
-    derivations(&Run { project, rules, files, settings, built: FxHashMap::default() }, &mut out);
+    for body in &bodies {
+        out.merge_shared(body.0.clone());
+    }
+    let changed = |a: &Defaults, b: &Defaults| {
+        super::memo::differing(a, b).map(|func| Read::Func(func.module.0, func.func.0)).collect()
+    };
+    let defaults = combined(memo, "defaults", bodies.clone(), |bodies| defaults(&bodies), changed);
+    for closures in defaults.values() {
+        closures.iter().for_each(|closure| Arc::make_mut(&mut settings.statics).add_defaults(closure));
+    }
+    settings.exports = combined(memo, "exports", bodies, exports, |a, b| {
+        super::memo::differing(a, b).map(|(module, name)| Read::Export(module.0, number(name))).collect()
+    });
+    declare(project, rules, files, settings, &mut out);
+    let roots = functions(project, &settings.relevance, &out, memo);
+    derivations(&Run::new(project, rules, files, settings, memo), project.modules.ids(), &mut out);
     let claims = super::autograd::claims(project, &out.derived);
-    let ruled = ruled(&Run { project, rules, files, settings, built: FxHashMap::default() });
+    let ruled = ruled(&Run::new(project, rules, files, settings, memo));
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     // What is read from the text needs nothing of what is executed.
     let read = || {
-        let factors = super::scale::scales(project, rules, files, settings);
-        (super::practice::Practices::new(project, rules, files, settings), factors)
+        let factors = super::scale::scales(project, rules, files, settings, memo);
+        (super::practice::Practices::new(project, rules, files, settings, memo), factors)
     };
-    let ((), (practices, factors)) = rayon::join(|| execute(project, rules, files, settings, roots, &mut out), read);
+    let run = Run::new(project, rules, files, settings, memo);
+    let ((), (practices, factors)) = rayon::join(|| execute(run, roots, &mut out), read);
     out.keep_causes();
     let practices = practices.findings(&out.findings);
     let (practices, factors, told) = super::scale::together(project, files, practices, factors);
@@ -88,26 +104,21 @@ pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     for finding in practices.into_iter().chain(factors) {
         out.report(finding);
     }
-    for finding in super::sharding::sharding(project, rules, files) {
+    for finding in super::sharding::sharding(project, rules, files, memo).into_iter().chain(settings.gone()) {
         out.report(finding);
     }
     out
 }
 
+/// What a module body yields, and what it leaves under names.
+pub(super) type Body = (Arc<Output>, Vec<(Name, Value)>);
+
 /// Executes functions: the first ones, and of the others those that none of these has executed.
-fn execute(
-    project: &Project,
-    rules: &RuleBook,
-    files: &Files,
-    settings: &Settings,
-    (first, others): (Vec<FuncRef>, Vec<FuncRef>),
-    out: &mut Output,
-) {
-    let mut run = Run { project, rules, files, settings, built: FxHashMap::default() };
+pub(super) fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
     run.roots(&first, out);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
     run.roots(&left, out);
-    if settings.wants_types {
+    if run.settings.wants_types {
         run.signatures(&called, out);
     }
 }
@@ -120,45 +131,59 @@ pub fn wrapper_cases(
     settings: &Settings,
     (at, tensor, given): (FuncRef, &Name, &[(Name, Const)]),
 ) -> Vec<Case> {
-    let run = Run { project, rules, files, settings, built: FxHashMap::default() };
+    let run = Run::new(project, rules, files, settings, None);
     run.guarded(|m| m.wrapper_cases(at, tensor, given)).unwrap_or_default()
 }
 
 /// Functions of the project that a rule types by their names, and whose own source says something else.
 fn ruled(run: &Run<'_>) -> Vec<Finding> {
-    let mut found: Vec<(FuncRef, Arc<CollectiveRule>)> = Vec::new();
-    for (module, m) in run.project.modules.iter_enumerated() {
-        let file = &run.files[m.file];
-        if !file.text.contains(".apply(") {
-            continue;
-        }
-        for (func, f) in m.ir.funcs.iter_enumerated() {
-            let at = FuncRef { module, func };
-            if f.kind == FuncKind::Function
-                && f.class.is_none()
-                && file.slice(f.span).contains(".apply(")
-                && let Some(Entry::Collective(rule)) = run.rules.get(&run.project.qualified(at))
-                && f.params.iter().any(|p| p.name == rule.args.params[rule.input].name)
-            {
-                found.push((at, rule.clone()));
-            }
-        }
-    }
+    let modules: Vec<ModuleId> = run.project.modules.ids().collect();
+    let parts: Vec<Arc<Vec<Ruled>>> =
+        modules.par_iter().map(|m| kept(run.memo, Task::RuledIn(*m), || ruled_in(run, *m))).collect();
+    let found: Vec<&Ruled> = parts.iter().flat_map(|part| part.iter()).collect();
     let compared = found.par_iter().with_max_len(1).map(|(at, rule)| {
-        let tensor = &rule.args.params[rule.input].name;
-        let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, &[])).unwrap_or_default();
-        let f = run.project.func(*at);
-        let place = Place { file: run.project.file(at.module), span: f.name_span };
-        let input = f.params.iter().position(|p| p.name == *tensor);
-        super::autograd::against_rule(place, &f.name, rule, input?, &cases)
+        kept(run.memo, Task::Ruled(*at), || {
+            let tensor = &rule.args.params[rule.input].name;
+            let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, &[])).unwrap_or_default();
+            let f = run.project.func(*at);
+            let place = Place { file: run.project.file(at.module), span: f.name_span };
+            let input = f.params.iter().position(|p| p.name == *tensor);
+            super::autograd::against_rule(place, &f.name, rule, input?, &cases)
+        })
     });
-    compared.collect::<Vec<_>>().into_iter().flatten().collect()
+    compared.collect::<Vec<_>>().into_iter().filter_map(super::memo::taken).collect()
 }
 
-/// Derives every autograd function of the project.
-fn derivations(run: &Run<'_>, out: &mut Output) {
+/// A function and the rule that types it.
+type Ruled = (FuncRef, Arc<CollectiveRule>);
+
+/// The functions of a module that apply something and that a rule types.
+fn ruled_in(run: &Run<'_>, module: ModuleId) -> Vec<Ruled> {
+    let mut found = Vec::new();
+    let m = &run.project.modules[module];
+    let file = &run.files[m.file];
+    if !file.whole().contains(".apply(") {
+        return found;
+    }
+    for (func, f) in m.ir.funcs.iter_enumerated() {
+        let at = FuncRef { module, func };
+        if f.kind == FuncKind::Function
+            && f.class.is_none()
+            && file.slice(f.span).contains(".apply(")
+            && let Some(Entry::Collective(rule)) = run.rules.get(&run.project.qualified(at))
+            && f.params.iter().any(|p| p.name == rule.args.params[rule.input].name)
+        {
+            found.push((at, rule.clone()));
+        }
+    }
+    found
+}
+
+/// Derives every autograd function of these modules.
+fn derivations(run: &Run<'_>, modules: impl Iterator<Item = ModuleId>, out: &mut Output) {
     let mut classes: Vec<(ClassRef, FuncRef)> = Vec::new();
-    for (module, m) in run.project.modules.iter_enumerated() {
+    for module in modules {
+        let m = &run.project.modules[module];
         for class in m.ir.classes.ids() {
             let at = ClassRef { module, class };
             let forward = m.ir.classes[class].methods.iter().find(|(name, _)| name == "forward");
@@ -169,67 +194,99 @@ fn derivations(run: &Run<'_>, out: &mut Output) {
             }
         }
     }
-    let outputs: Vec<Option<Output>> = classes
+    let outputs: Vec<Arc<Output>> = classes
         .par_iter()
         .with_max_len(1)
-        .map(|(class, forward)| run.guarded(|m| m.derivation_root(*class, *forward)))
+        .map(|(class, forward)| {
+            kept(run.memo, Task::Derived(*class), || {
+                run.guarded(|m| m.derivation_root(*class, *forward)).unwrap_or_else(|| failed(*forward))
+            })
+        })
         .collect();
-    for ((_, forward), output) in classes.iter().zip(outputs) {
-        out.merge(output.unwrap_or_else(|| failed(*forward)));
-    }
+    outputs.into_iter().for_each(|output| out.merge_shared(output));
 }
 
 /// What every root sees, and the objects that roots share.
-struct Run<'a> {
+pub(super) struct Run<'a> {
     project: &'a Project,
     rules: &'a RuleBook,
     files: &'a Files,
     settings: &'a Settings,
+    memo: Option<&'a Memo>,
     /// Objects of classes as their constructors leave them; `None` where the checker itself failed.
-    built: FxHashMap<ClassRef, Option<Built>>,
+    built: FxHashMap<ClassRef, Arc<Option<Built>>>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    pub fn new(
+        project: &'a Project,
+        rules: &'a RuleBook,
+        files: &'a Files,
+        settings: &'a Settings,
+        memo: Option<&'a Memo>,
+    ) -> Run<'a> {
+        Run { project, rules, files, settings, memo, built: FxHashMap::default() }
+    }
+
+    /// Derives the autograd functions of one module.
+    pub fn derivations_in(&self, module: ModuleId, out: &mut Output) {
+        derivations(self, std::iter::once(module), out);
+    }
+
+    pub fn body(&self, module: ModuleId) -> Body {
+        let root = module_body(module);
+        let (output, exports) = self.guarded(|m| m.module_root(module)).unwrap_or_else(|| (failed(root), Vec::new()));
+        (Arc::new(output), exports)
+    }
+
+    /// The object that the constructor of a class leaves.
+    fn shared(&self, class: ClassRef) -> Option<&Option<Built>> {
+        note(|| Read::Built(class.module.0, class.class.0));
+        self.built.get(&class).map(|built| &**built)
+    }
+
     /// Executes functions that others call as if nobody did, only for their signatures.
-    fn signatures(&mut self, called: &[FuncRef], out: &mut Output) {
+    pub fn signatures(&mut self, called: &[FuncRef], out: &mut Output) {
         self.build_classes(called, &mut Output::default());
-        let outputs: Vec<Option<Output>> = called
+        let outputs: Vec<Arc<Vec<Exit>>> = called
             .par_iter()
             .with_max_len(1)
-            .map(|root| {
-                let class = self.class_of(*root);
-                let shared = class.and_then(|class| self.built.get(&class)).and_then(Option::as_ref);
-                self.guarded(|mut m| {
-                    m.quiet = true;
-                    m.function_root(*root, class, shared)
-                })
-            })
+            .map(|root| kept(self.memo, Task::Signature(*root), || self.signature(*root)))
             .collect();
-        for output in outputs.into_iter().flatten() {
-            out.exits.extend(output.exits);
+        for exits in outputs {
+            out.exits.extend(super::memo::taken(exits));
         }
     }
 
+    /// The ends of a function that is executed as if nobody called it.
+    fn signature(&self, root: FuncRef) -> Vec<Exit> {
+        let class = self.class_of(root);
+        let shared = class.and_then(|class| self.shared(class)).and_then(Option::as_ref);
+        let output = self.guarded(|mut m| {
+            m.quiet = true;
+            m.function_root(root, class, shared)
+        });
+        output.map_or_else(Vec::new, |output| output.exits)
+    }
+
     /// Executes roots; first the constructors of their classes, whose objects the methods share.
-    fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
+    pub fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
         self.build_classes(roots, out);
         // The longest first, so that no thread is left alone with one at the end.
         let mut order: Vec<usize> = (0..roots.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.weight(roots[*at])));
-        let mut outputs: Vec<(usize, Option<Output>)> =
-            order.par_iter().with_max_len(1).map(|at| (*at, self.root(roots[*at]))).collect();
+        let mut outputs: Vec<(usize, Arc<Output>)> = order
+            .par_iter()
+            .with_max_len(1)
+            .map(|at| (*at, super::memo::taken(kept(self.memo, Task::Root(roots[*at]), || self.root(roots[*at])))))
+            .collect();
         outputs.sort_unstable_by_key(|(at, _)| *at);
-        for (root, (_, output)) in roots.iter().zip(outputs) {
-            match output {
-                Some(output) => out.merge(output),
-                None => out.merge(self.constructor(*root).unwrap_or_else(|| failed(*root))),
-            }
-        }
+        outputs.into_iter().for_each(|(_, output)| out.merge_shared(output));
     }
 
     /// An estimate of the work for a root: its statements, in each world that the constructor of its class leaves.
     fn weight(&self, root: FuncRef) -> usize {
-        let built = self.class_of(root).and_then(|class| self.built.get(&class)?.as_ref());
+        let built = self.class_of(root).and_then(|class| (**self.built.get(&class)?).as_ref());
         let worlds = built.map_or(1, |b| b.worlds.len());
         self.project.func(root).spans.len() * worlds
     }
@@ -243,11 +300,23 @@ impl Run<'_> {
             .filter(|class| !self.built.contains_key(class))
             .collect();
         classes.dedup();
-        let built: Vec<Option<Built>> =
-            classes.par_iter().with_max_len(1).map(|class| self.guarded(|m| m.built(*class))).collect();
-        for (class, mut built) in classes.into_iter().zip(built) {
-            if let Some(built) = &mut built {
-                out.merge(std::mem::take(&mut built.reached));
+        let built: Vec<Arc<Option<Built>>> = classes
+            .par_iter()
+            .with_max_len(1)
+            .map(|class| {
+                let before = self.memo.and_then(|memo| memo.last(Task::Built(*class)));
+                let built = kept(self.memo, Task::Built(*class), || self.guarded(|m| m.built(*class)));
+                if before.is_some_and(|before| !std::ptr::addr_eq(before, Arc::as_ptr(&built)))
+                    && let Some(memo) = self.memo
+                {
+                    memo.forget_results(&[Read::Built(class.module.0, class.class.0)]);
+                }
+                built
+            })
+            .collect();
+        for (class, built) in classes.into_iter().zip(built) {
+            if let Some(built) = &*built {
+                out.merge_shared(built.reached.clone());
             }
             self.built.insert(class, built);
         }
@@ -261,26 +330,19 @@ impl Run<'_> {
         Some(ClassRef { module: root.module, class })
     }
 
-    /// Executes one root; nothing if it is a constructor that was executed already, or if the checker itself failed.
-    fn root(&self, root: FuncRef) -> Option<Output> {
+    /// Executes one root, unless it is a constructor that was executed already.
+    fn root(&self, root: FuncRef) -> Arc<Output> {
         let class = self.class_of(root);
-        let shared = class.and_then(|class| self.built.get(&class));
-        if self.project.func(root).name == "__init__" {
-            let known = shared.is_some_and(|b| b.as_ref().is_some_and(|b| b.own == Some(root)));
-            return if known { None } else { self.guarded(|m| m.function_root(root, class, None)) };
-        }
-        match shared {
-            Some(None) => None,
-            Some(Some(built)) => self.guarded(|m| m.function_root(root, class, Some(built))),
-            None => self.guarded(|m| m.function_root(root, class, None)),
-        }
-    }
-
-    /// What the constructor of a built class yielded as a root.
-    fn constructor(&mut self, root: FuncRef) -> Option<Output> {
-        let class = self.class_of(root)?;
-        let built = self.built.get_mut(&class)?.as_mut()?;
-        (built.own == Some(root)).then(|| std::mem::take(&mut built.out))
+        let shared = class.and_then(|class| self.shared(class));
+        let own = shared.and_then(|b| b.as_ref()).filter(|b| b.own == Some(root));
+        let output = match (shared, own) {
+            (_, Some(built)) => return built.out.clone(),
+            _ if self.project.func(root).name == "__init__" => self.guarded(|m| m.function_root(root, class, None)),
+            (Some(None), _) => None,
+            (Some(Some(built)), _) => self.guarded(|m| m.function_root(root, class, Some(built))),
+            (None, _) => self.guarded(|m| m.function_root(root, class, None)),
+        };
+        Arc::new(output.unwrap_or_else(|| failed(root)))
     }
 
     /// Runs one root; a failure of the checker itself is a lost root, not a lost run.
@@ -299,16 +361,27 @@ fn failed(root: FuncRef) -> Output {
 }
 
 /// Functions to execute: those that nothing in the project calls by name, then the others.
-fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<FuncRef>, Vec<FuncRef>) {
+pub(super) fn functions(
+    project: &Project,
+    relevance: &Relevance,
+    done: &Output,
+    memo: Option<&Memo>,
+) -> (Vec<FuncRef>, Vec<FuncRef>) {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let names_of = |mut names: rustc_hash::FxHashSet<_>, module: &ModuleId| {
-        for func in project.modules[*module].ir.funcs.iter() {
-            called_names(&func.body, func, &mut names);
-        }
-        names
+    let names_of = |module: &ModuleId| {
+        kept_equal(memo, Task::Called(*module), || {
+            let mut names = FxHashSet::default();
+            for func in project.modules[*module].ir.funcs.iter() {
+                called_names(&func.body, func, &mut names);
+            }
+            names.into_iter().map(Name::from).collect::<FxHashSet<Name>>()
+        })
     };
-    let called: rustc_hash::FxHashSet<&str> =
-        modules.par_iter().fold(rustc_hash::FxHashSet::default, names_of).reduce_with(merged).unwrap_or_default();
+    let parts: Vec<Arc<FxHashSet<Name>>> = modules.par_iter().map(names_of).collect();
+    let union = |parts: Vec<Arc<FxHashSet<Name>>>| -> FxHashSet<Name> {
+        parts.iter().flat_map(|part| part.iter().cloned()).collect()
+    };
+    let called = combined(memo, "called", parts, union, |_, _| Vec::new());
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for (module, m) in project.modules.iter_enumerated() {
         for (func, f) in m.ir.funcs.iter_enumerated() {
@@ -331,20 +404,8 @@ fn functions(project: &Project, relevance: &Relevance, done: &Output) -> (Vec<Fu
     (first, rest)
 }
 
-fn merged<'a>(
-    mut names: rustc_hash::FxHashSet<&'a str>,
-    further: rustc_hash::FxHashSet<&'a str>,
-) -> rustc_hash::FxHashSet<&'a str> {
-    names.extend(further);
-    names
-}
-
 /// Names that are called, as functions or methods.
-pub fn called_names<'a>(
-    block: &'a crate::ir::Block,
-    func: &'a crate::ir::Func,
-    out: &mut rustc_hash::FxHashSet<&'a str>,
-) {
+pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, out: &mut FxHashSet<&'a str>) {
     use crate::ir::{Operand, Rvalue, Stmt};
     for node in block {
         match &node.stmt {
@@ -374,9 +435,9 @@ struct Built {
     non_tensors: BTreeSet<Name>,
     /// The constructor, if its execution was that of a root; then `out` is what the root yields.
     own: Option<FuncRef>,
-    out: Output,
+    out: Arc<Output>,
     /// Functions and collectives that the constructor reaches.
-    reached: Output,
+    reached: Arc<Output>,
 }
 
 impl Machine<'_> {
@@ -387,13 +448,18 @@ impl Machine<'_> {
         self.begin(at, func.locals.len());
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(&func.body) {
+            if !self.plans.is_empty() {
+                self.w = path.world.clone();
+                self.run_plans();
+            }
             let Some(frame) = path.world.frames.first() else { continue };
             let named: Vec<(Name, Value)> = func
                 .locals
                 .iter()
                 .zip(frame.values())
-                .filter(|(l, v)| l.kind != LocalKind::Temp && is_portable(v))
-                .map(|(l, v)| (l.name.clone(), v.clone()))
+                .filter(|(l, _)| l.kind != LocalKind::Temp)
+                .map(|(l, v)| (l.name.clone(), portable(v)))
+                .filter(|(_, v)| is_portable(v))
                 .collect();
             exports = Some(match exports {
                 None => named,
@@ -449,6 +515,9 @@ impl Machine<'_> {
                 self.w = path.world;
                 for (param, value) in func.params.iter().zip(&given) {
                     self.record_at(place, &param.name, value);
+                }
+                if !matches!(path.flow, Flow::Raise) {
+                    self.run_plans();
                 }
                 match path.flow {
                     Flow::Return(value) => self.record_exit(root, &given, &value),
@@ -555,7 +624,7 @@ impl Machine<'_> {
         self.stack = vec![Activation { func, call: None }];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
-        self.w.modes.global = self.settings.is_global(func.module);
+        self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated.contains_key(&func);
         let own = self.project.func(func).spans.len() as u64;
         self.budget = Budget::of_root(own);
     }
@@ -597,7 +666,8 @@ impl Machine<'_> {
         reached.coverage.collectives.clone_from(&self.out.coverage.collectives);
         self.out.executed.extend(own);
         self.out.finish();
-        Built { object, worlds, next_id: self.next_id, non_tensors: self.non_tensors, own, reached, out: self.out }
+        let (reached, out) = (Arc::new(reached), Arc::new(self.out));
+        Built { object, worlds, next_id: self.next_id, non_tensors: self.non_tensors, own, reached, out }
     }
 
     /// Whether a constructor as a root is no more than its body: defined by the class itself, without declared types.
@@ -643,6 +713,18 @@ impl Machine<'_> {
     }
 }
 
+/// A function without the defaults that mean something in one world only.
+fn portable(value: &Value) -> Value {
+    match value {
+        Value::Closure(closure) if !is_portable(value) => {
+            let mut closure = closure.as_ref().clone();
+            closure.defaults.retain(|(_, v)| is_portable(v));
+            Value::Closure(Arc::new(closure))
+        }
+        other => other.clone(),
+    }
+}
+
 /// Whether a value means the same in every world: nothing in the heap, nothing mutable.
 fn is_portable(value: &Value) -> bool {
     match value {
@@ -659,6 +741,7 @@ fn is_portable(value: &Value) -> bool {
         | Value::Atom(_)
         | Value::Spec(_)
         | Value::Placement(_)
+        | Value::Layout(_)
         | Value::ReduceOp(_) => true,
         Value::Closure(closure) => closure.cells.is_empty() && closure.defaults.iter().all(|(_, v)| is_portable(v)),
         Value::Tuple(items) => items.iter().all(is_portable),

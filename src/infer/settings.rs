@@ -9,6 +9,7 @@ use crate::ir::annotation::{ClauseKind, Cond, Result_, TypeExpr, TypedTarget};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::Name;
+use crate::source::reads::{Read, note, number};
 use crate::types::mode::ParallelMode;
 use crate::types::{Axis, AxisSet, Mesh, TensorType};
 use rustc_hash::FxHashMap;
@@ -19,7 +20,7 @@ const CONFIG_NAMES: &[&str] =
     &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
 
 /// Look-ups fixed for a run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Mesh axes of the configuration, in order.
     pub mesh: Option<Arc<Mesh>>,
@@ -43,6 +44,10 @@ pub struct Settings {
     /// Parallel modes of the whole run, and of single files.
     pub modes: Vec<&'static dyn ParallelMode>,
     pub(super) module_modes: FxHashMap<ModuleId, Vec<&'static dyn ParallelMode>>,
+    /// Functions that a decorator expands.
+    pub(super) decorated: FxHashMap<FuncRef, super::decorated::Decorated>,
+    /// The version of the library that the program is for.
+    pub target_torch: Option<(u32, u32)>,
     /// Tensors are parts of whole ones: partition specs are followed everywhere.
     pub global: bool,
     pub wants_types: bool,
@@ -50,13 +55,19 @@ pub struct Settings {
     pub mean_over_tokens: bool,
     /// Axes over which gradients are averaged by code that is not seen.
     pub gradient_mean: Option<AxisSet>,
-    pub statics: Statics,
-    pub relevance: super::relevance::Relevance,
-    pub specs: super::specs::Specs,
+    /// The types of expressions too, not only of variables.
+    pub wants_steps: bool,
+    pub statics: Arc<Statics>,
+    /// What module bodies leave under names.
+    pub exports: Arc<FxHashMap<(ModuleId, Name), Value>>,
+    pub relevance: Arc<super::relevance::Relevance>,
+    pub specs: Arc<super::specs::Specs>,
+    /// Shardings that are declared apart from the code.
+    pub shardings: super::declared::flow::Shardings,
     /// Who sums gradients of parameters.
-    pub reducers: super::practice::reducers::Reducers,
+    pub(super) reducers: Arc<super::practice::reducers::Reducers>,
     /// Where parameters are marked.
-    pub marking: super::practice::marking::Marking,
+    pub marking: Arc<super::practice::marking::Marking>,
 }
 
 /// A declared signature of a function outside the project.
@@ -68,6 +79,12 @@ pub struct Extern {
 }
 
 impl Settings {
+    /// Who sums gradients of parameters.
+    pub fn reducers(&self) -> &super::practice::reducers::Reducers {
+        note(|| Read::Reducers);
+        &self.reducers
+    }
+
     /// The declared signature of an external function.
     pub fn extern_of(&self, path: &str) -> Option<&Extern> {
         self.externs.iter().find(|e| e.path == path)
@@ -278,7 +295,8 @@ impl Settings {
         self.statics.defaults(func)
     }
     pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
-        self.statics.export(module, name)
+        note(|| Read::Export(module.0, number(name)));
+        self.exports.get(&(module, name.clone()))
     }
     pub fn linearized(&self, _project: &Project, class: ClassRef) -> Arc<[ClassRef]> {
         self.statics.linearized(class)

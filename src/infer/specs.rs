@@ -2,12 +2,16 @@
 //! Out: for a field the one class it is ever given, or one that stands for several with the same contract. Never: a guess between
 //! classes that differ. Next: `containers.rs`.
 
+use super::memo::{Memo, Task, combined, differing, kept_equal};
 use super::value::Value;
 use crate::ir::{ArgKind, Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::Name;
+use crate::source::reads::{Read, note, number};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Classes by field, in the order of the project.
 #[derive(Debug, Default)]
@@ -18,20 +22,47 @@ pub struct Specs {
 }
 
 impl Specs {
-    pub fn new(project: &Project, rules: &RuleBook) -> Specs {
-        let mut out = Specs { alternatives: alternatives(project, rules), ..Specs::default() };
-        let makers = makers(project);
-        for (module, m) in project.modules.iter_enumerated() {
-            for func in m.ir.funcs.iter() {
-                let mut temps = FxHashMap::default();
-                out.block(project, module, &func.body, &makers, &mut temps);
+    pub fn new(project: &Project, rules: &RuleBook, memo: Option<&Memo>) -> Arc<Specs> {
+        let modules: Vec<ModuleId> = project.modules.ids().collect();
+        let makers: Vec<_> =
+            modules.par_iter().map(|m| kept_equal(memo, Task::Makers(*m), || makers(project, *m))).collect();
+        let makers = combined(
+            memo,
+            "makers",
+            makers,
+            |parts| Makers::joined(&parts),
+            |a, b| differing(&a.by_name, &b.by_name).map(|name| Read::Spec(Makers::number(name))).collect(),
+        );
+        let parts: Vec<Arc<Part>> = modules
+            .par_iter()
+            .map(|m| kept_equal(memo, Task::Specs(*m), || Part::new(project, rules, *m, &makers)))
+            .collect();
+        combined(memo, "specs", parts, |parts| Specs::joined(&parts), Specs::differences)
+    }
+
+    fn joined(parts: &[Arc<Part>]) -> Specs {
+        let mut out = Specs::default();
+        for part in parts {
+            for (field, value) in &part.fields {
+                let known = out.fields.entry(field.clone()).or_default();
+                if !known.contains(value) {
+                    known.push(value.clone());
+                }
             }
+            out.alternatives.extend(part.alternatives.iter().map(|(key, path)| (key.clone(), path.clone())));
         }
         out
     }
 
+    fn differences(&self, other: &Specs) -> Vec<Read> {
+        let fields = differing(&self.fields, &other.fields).map(|field| Read::Spec(number(field)));
+        let names = differing(&self.alternatives, &other.alternatives);
+        fields.chain(names.map(|(module, name)| Read::Alternative(module.0, number(name)))).collect()
+    }
+
     /// The class that a field stands for: the only one it is given, or the first of several whose contracts agree.
     pub fn module_of(&self, rules: &RuleBook, field: &str) -> Option<Value> {
+        note(|| Read::Spec(number(field)));
         let candidates = self.fields.get(field)?;
         let first = candidates.first()?;
         if candidates.len() == 1 {
@@ -51,7 +82,53 @@ impl Specs {
 
     /// The collective that a name of a module stands for in every version of its library.
     pub fn alternative(&self, module: ModuleId, name: &Name) -> Option<&Name> {
+        note(|| Read::Alternative(module.0, number(name)));
         self.alternatives.get(&(module, name.clone()))
+    }
+}
+
+/// What one module says.
+#[derive(Debug, Default, PartialEq)]
+struct Part {
+    fields: Vec<(Name, Value)>,
+    alternatives: FxHashMap<(ModuleId, Name), Name>,
+}
+
+/// Methods that do nothing but return a class, by name.
+struct Makers {
+    by_name: FxHashMap<Name, Vec<Value>>,
+}
+
+impl Makers {
+    fn joined(parts: &[Arc<Vec<(Name, Value)>>]) -> Makers {
+        let mut by_name: FxHashMap<Name, Vec<Value>> = FxHashMap::default();
+        for (name, class) in parts.iter().flat_map(|part| part.iter()) {
+            let known = by_name.entry(name.clone()).or_default();
+            if !known.contains(class) {
+                known.push(class.clone());
+            }
+        }
+        Makers { by_name }
+    }
+
+    fn number(name: &str) -> u64 {
+        !number(name)
+    }
+
+    fn get(&self, name: &Name) -> Option<&Vec<Value>> {
+        note(|| Read::Spec(Makers::number(name)));
+        self.by_name.get(name)
+    }
+}
+
+impl Part {
+    fn new(project: &Project, rules: &RuleBook, module: ModuleId, makers: &Makers) -> Part {
+        let mut out = Part { fields: Vec::new(), alternatives: alternatives(project, rules, module) };
+        for func in project.modules[module].ir.funcs.iter() {
+            let mut temps = FxHashMap::default();
+            out.block(project, module, &func.body, makers, &mut temps);
+        }
+        out
     }
 
     fn block<'a>(
@@ -59,7 +136,7 @@ impl Specs {
         project: &Project,
         module: ModuleId,
         block: &'a Block,
-        makers: &FxHashMap<Name, Vec<Value>>,
+        makers: &Makers,
         temps: &mut FxHashMap<LocalId, &'a Rvalue>,
     ) {
         for node in block {
@@ -70,9 +147,9 @@ impl Specs {
                     for arg in args {
                         let ArgKind::Keyword(field) = &arg.kind else { continue };
                         for value in classes(project, module, &arg.value, makers, temps) {
-                            let known = self.fields.entry(field.clone()).or_default();
-                            if !known.contains(&value) {
-                                known.push(value);
+                            let known = (field.clone(), value);
+                            if !self.fields.contains(&known) {
+                                self.fields.push(known);
                             }
                         }
                     }
@@ -94,7 +171,7 @@ fn classes(
     project: &Project,
     module: ModuleId,
     operand: &Operand,
-    makers: &FxHashMap<Name, Vec<Value>>,
+    makers: &Makers,
     temps: &FxHashMap<LocalId, &Rvalue>,
 ) -> Vec<Value> {
     match operand {
@@ -112,7 +189,7 @@ fn classes(
 fn class_named(project: &Project, module: ModuleId, name: &str) -> Option<Value> {
     match project.member(module, name)? {
         Resolved::Class(class) => {
-            let path = format!("{}.{}", project.modules[class.module].name, project.class(class).qualname);
+            let path = format!("{}.{}", project.name(class.module), project.class(class).qualname);
             Some(Value::Path(Name::from(path)))
         }
         _ => None,
@@ -120,19 +197,14 @@ fn class_named(project: &Project, module: ModuleId, name: &str) -> Option<Value>
 }
 
 /// Methods that do nothing but return a class: `def column_parallel_linear(self): return ColumnParallelLinear`.
-fn makers(project: &Project) -> FxHashMap<Name, Vec<Value>> {
-    let mut out: FxHashMap<Name, Vec<Value>> = FxHashMap::default();
-    for (module, m) in project.modules.iter_enumerated() {
-        for func in m.ir.funcs.iter().filter(|f| f.class.is_some()) {
-            for node in &func.body {
-                if let Stmt::Return { value: Operand::Global(name) } = &node.stmt
-                    && let Some(class) = class_named(project, module, name)
-                {
-                    let known = out.entry(func.name.clone()).or_default();
-                    if !known.contains(&class) {
-                        known.push(class);
-                    }
-                }
+fn makers(project: &Project, module: ModuleId) -> Vec<(Name, Value)> {
+    let mut out = Vec::new();
+    for func in project.modules[module].ir.funcs.iter().filter(|f| f.class.is_some()) {
+        for node in &func.body {
+            if let Stmt::Return { value: Operand::Global(name) } = &node.stmt
+                && let Some(class) = class_named(project, module, name)
+            {
+                out.push((func.name.clone(), class));
             }
         }
     }
@@ -140,24 +212,22 @@ fn makers(project: &Project) -> FxHashMap<Name, Vec<Value>> {
 }
 
 /// Names that a module binds more than once, each time to a collective of the same kind: `f = dist.new if recent else dist.old`.
-fn alternatives(project: &Project, rules: &RuleBook) -> FxHashMap<(ModuleId, Name), Name> {
+fn alternatives(project: &Project, rules: &RuleBook, module: ModuleId) -> FxHashMap<(ModuleId, Name), Name> {
     let mut out = FxHashMap::default();
-    for (module, m) in project.modules.iter_enumerated() {
-        let Some(body) = m.ir.funcs.iter().next() else { continue };
-        let mut temps = FxHashMap::default();
-        let mut bound: FxHashMap<Name, Vec<Option<Name>>> = FxHashMap::default();
-        bindings(project, module, body, &body.body, &mut temps, &mut bound);
-        for (name, paths) in bound {
-            let kind = |path: &Option<Name>| match path.as_ref().and_then(|p| rules.get(p)) {
-                Some(Entry::Collective(rule)) => Some((rule.op.clone(), rule.form)),
-                _ => None,
-            };
-            if let (Some(Some(first)), true) = (paths.first(), paths.len() > 1)
-                && kind(&paths[0]).is_some()
-                && paths.iter().all(|p| kind(p) == kind(&paths[0]))
-            {
-                out.insert((module, name), first.clone());
-            }
+    let Some(body) = project.modules[module].ir.funcs.iter().next() else { return out };
+    let mut temps = FxHashMap::default();
+    let mut bound: FxHashMap<Name, Vec<Option<Name>>> = FxHashMap::default();
+    bindings(project, module, body, &body.body, &mut temps, &mut bound);
+    for (name, paths) in bound {
+        let kind = |path: &Option<Name>| match path.as_ref().and_then(|p| rules.get(p)) {
+            Some(Entry::Collective(rule)) => Some((rule.op.clone(), rule.form)),
+            _ => None,
+        };
+        if let (Some(Some(first)), true) = (paths.first(), paths.len() > 1)
+            && kind(&paths[0]).is_some()
+            && paths.iter().all(|p| kind(p) == kind(&paths[0]))
+        {
+            out.insert((module, name), first.clone());
         }
     }
     out

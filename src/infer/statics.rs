@@ -2,30 +2,40 @@
 //! Out: look-ups used by every root. Never: execution of bodies. Next: `mod.rs`.
 
 use super::external::decorator_of_path;
+use super::limits::MAX_EXPR_DEPTH;
+use super::memo::{Memo, Task, combined, kept_equal, taken};
 use super::value::{Closure, Flavour, Value};
 use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
+use crate::source::reads::{Read, note};
 use crate::source::{Idx, Name};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What is known of a function or class from its definition alone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statics {
     funcs: FxHashMap<FuncRef, FuncFacts>,
     classes: FxHashMap<ClassRef, ClassFacts>,
-    exports: FxHashMap<(ModuleId, Name), Value>,
 }
 
-#[derive(Debug, Default)]
+/// What one module says.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Part {
+    statics: Statics,
+    bases: FxHashMap<ClassRef, Vec<ClassRef>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
 struct FuncFacts {
     /// `None`: decorated by something unknown.
     flavour: Option<Flavour>,
     defaults: Vec<(u32, Value)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct ClassFacts {
     order: Arc<[ClassRef]>,
     /// Qualified paths of bases outside the project.
@@ -36,67 +46,103 @@ struct ClassFacts {
 }
 
 impl Statics {
-    pub fn new(project: &Project, rules: &RuleBook) -> Statics {
-        let mut out = Statics::default();
-        let mut bases: FxHashMap<ClassRef, Vec<ClassRef>> = FxHashMap::default();
-        for (module, m) in project.modules.iter_enumerated() {
-            for func in m.ir.funcs.iter() {
-                let scan = Scan { project, rules, module, func, temps: temps(&func.body) };
-                scan.block(&func.body, &mut out, &mut bases);
-            }
+    pub fn new(project: &Project, rules: &RuleBook, memo: Option<&Memo>) -> Arc<Statics> {
+        let modules: Vec<ModuleId> = project.modules.ids().collect();
+        let parts: Vec<Arc<Part>> = modules
+            .par_iter()
+            .map(|module| kept_equal(memo, Task::Statics(*module), || Statics::of_module(project, rules, *module)))
+            .collect();
+        combined(memo, "statics", parts, Statics::joined, Statics::differences)
+    }
+
+    fn of_module(project: &Project, rules: &RuleBook, module: ModuleId) -> Part {
+        let mut part = Part::default();
+        let m = &project.modules[module];
+        for func in m.ir.funcs.iter() {
+            let scan = Scan { project, rules, module, func, temps: temps(&func.body) };
+            scan.block(&func.body, &mut part.statics, &mut part.bases);
         }
-        for (module, m) in project.modules.iter_enumerated() {
-            for class in m.ir.classes.ids() {
-                let at = ClassRef { module, class };
-                let order = linearize(at, &bases, 0);
-                let mut members = class_members(project, &out, at);
-                let facts = out.classes.entry(at).or_default();
-                if facts.external.iter().any(|b| b.starts_with("enum.")) {
-                    // The members of an enumeration are themselves, whatever their values.
-                    let base = format!("{}.{}", m.name, project.class(at).qualname);
-                    for (name, value) in &mut members.0 {
-                        if !matches!(value, Value::Closure(_)) {
-                            *value = Value::Path(Name::from(format!("{base}.{name}")));
-                        }
+        for class in m.ir.classes.ids() {
+            let at = ClassRef { module, class };
+            let mut members = class_members(project, &part.statics, at);
+            let facts = part.statics.classes.entry(at).or_default();
+            if facts.external.iter().any(|b| b.starts_with("enum.")) {
+                // The members of an enumeration are themselves, whatever their values.
+                let base = format!("{}.{}", m.name, project.class(at).qualname);
+                for (name, value) in &mut members.0 {
+                    if !matches!(value, Value::Closure(_)) {
+                        *value = Value::Path(Name::from(format!("{base}.{name}")));
                     }
                 }
-                facts.order = order.into();
-                facts.members = members.0.into_iter().collect();
-                facts.fields = members.1;
             }
+            facts.members = members.0.into_iter().collect();
+            facts.fields = members.1;
+        }
+        part
+    }
+
+    fn joined(parts: Vec<Arc<Part>>) -> Statics {
+        let mut out = Statics::default();
+        let mut bases: FxHashMap<ClassRef, Vec<ClassRef>> = FxHashMap::default();
+        for part in parts.into_iter().map(taken) {
+            out.funcs.extend(part.statics.funcs);
+            out.classes.extend(part.statics.classes);
+            bases.extend(part.bases);
+        }
+        for (at, facts) in &mut out.classes {
+            facts.order = linearize(*at, &bases, 0).into();
         }
         out
     }
 
+    fn differences(&self, other: &Statics) -> Vec<Read> {
+        use super::memo::differing;
+        let funcs = differing(&self.funcs, &other.funcs).map(|at| Read::Func(at.module.0, at.func.0));
+        let classes = differing(&self.classes, &other.classes).map(|at| Read::Class(at.module.0, at.class.0));
+        funcs.chain(classes).collect()
+    }
+
     pub fn flavour(&self, func: FuncRef) -> Option<Flavour> {
+        note_func(func);
         self.funcs.get(&func).map_or(Some(Flavour::Plain), |f| f.flavour)
     }
     pub fn defaults(&self, func: FuncRef) -> Vec<(u32, Value)> {
+        note_func(func);
         self.funcs.get(&func).map_or_else(Vec::new, |f| f.defaults.clone())
     }
-    pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
-        self.exports.get(&(module, name.clone()))
-    }
-    pub fn set_export(&mut self, module: ModuleId, name: Name, value: Value) {
-        self.exports.insert((module, name), value);
+    /// Defaults that the execution of a module's body shows, where the text does not.
+    pub fn add_defaults(&mut self, closure: &super::value::Closure) {
+        let Some(facts) = self.funcs.get_mut(&closure.func) else { return };
+        for (at, value) in &closure.defaults {
+            match facts.defaults.iter_mut().find(|(i, _)| i == at) {
+                Some((_, known)) if matches!(known, Value::Unknown) => *known = value.clone(),
+                Some(_) => {}
+                None => facts.defaults.push((*at, value.clone())),
+            }
+        }
     }
     pub fn linearized(&self, class: ClassRef) -> Arc<[ClassRef]> {
+        note_class(class);
         self.classes.get(&class).map_or_else(|| Arc::from([class].as_slice()), |c| c.order.clone())
     }
     pub fn external_bases(&self, class: ClassRef) -> impl Iterator<Item = &Name> {
         let order: Vec<ClassRef> = self.linearized(class).to_vec();
-        order.into_iter().filter_map(|c| self.classes.get(&c)).flat_map(|c| &c.external)
+        order.into_iter().filter_map(|c| self.facts(c)).flat_map(|c| &c.external)
     }
     pub fn member(&self, class: ClassRef, name: &Name) -> Option<Value> {
-        let facts = self.classes.get(&class)?;
+        let facts = self.facts(class)?;
         facts.members.get(name).cloned()
+    }
+    fn facts(&self, class: ClassRef) -> Option<&ClassFacts> {
+        note_class(class);
+        self.classes.get(&class)
     }
     /// Fields of a dataclass and of its bases, in order.
     pub fn dataclass_fields(&self, class: ClassRef) -> Option<Vec<(Name, Option<Value>)>> {
-        self.classes.get(&class).filter(|c| c.dataclass)?;
+        self.facts(class).filter(|c| c.dataclass)?;
         let mut out: Vec<(Name, Option<Value>)> = Vec::new();
         for at in self.linearized(class).iter().rev() {
-            for (name, default) in self.classes.get(at).map_or(&[][..], |c| &c.fields) {
+            for (name, default) in self.facts(*at).map_or(&[][..], |c| &c.fields) {
                 match out.iter_mut().find(|(n, _)| n == name) {
                     Some(field) => field.1 = default.clone(),
                     None => out.push((name.clone(), default.clone())),
@@ -105,6 +151,14 @@ impl Statics {
         }
         Some(out)
     }
+}
+
+fn note_func(func: FuncRef) {
+    note(|| Read::Func(func.module.0, func.func.0));
+}
+
+fn note_class(class: ClassRef) {
+    note(|| Read::Class(class.module.0, class.class.0));
 }
 
 /// The first assignment of each temporary of a block and its nested blocks.
@@ -211,13 +265,20 @@ impl Scan<'_> {
 
     /// The qualified path of a name, attribute chain, or call of one.
     fn path(&self, operand: &Operand) -> Option<String> {
+        self.path_within(operand, MAX_EXPR_DEPTH)
+    }
+
+    /// The same; `x = x.y` makes chains without an end.
+    fn path_within(&self, operand: &Operand, depth: usize) -> Option<String> {
+        let depth = depth.checked_sub(1)?;
         match operand {
             Operand::Global(name) => Some(self.global_path(name)),
             Operand::Local(local) => match self.temps.get(local) {
-                Some(Rvalue::Attr { base, name }) => Some(format!("{}.{name}", self.path(base)?)),
-                Some(Rvalue::Call { callee, .. }) => self.path(callee),
-                Some(Rvalue::CallMethod { base, name, .. }) => Some(format!("{}.{name}", self.path(base)?)),
-                Some(Rvalue::Use(inner)) => self.path(inner),
+                Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }) => {
+                    Some(format!("{}.{name}", self.path_within(base, depth)?))
+                }
+                Some(Rvalue::Call { callee, .. }) => self.path_within(callee, depth),
+                Some(Rvalue::Use(inner)) => self.path_within(inner, depth),
                 Some(_) => None,
                 None => Some(self.global_path(&self.func.locals[*local].name)),
             },
@@ -228,13 +289,13 @@ impl Scan<'_> {
     fn global_path(&self, name: &str) -> String {
         match self.project.member(self.module, name) {
             Some(Resolved::External(path)) => path.to_string(),
-            Some(Resolved::Module(m)) => self.project.modules[m].name.to_string(),
+            Some(Resolved::Module(m)) => self.project.name(m).to_string(),
             Some(Resolved::Package(p)) => p.to_string(),
             Some(Resolved::Func(f)) => self.project.qualified(f).to_string(),
             Some(Resolved::Class(c)) => {
-                format!("{}.{}", self.project.modules[c.module].name, self.project.class(c).qualname)
+                format!("{}.{}", self.project.name(c.module), self.project.class(c).qualname)
             }
-            Some(Resolved::Value(m, n)) => format!("{}.{n}", self.project.modules[m].name),
+            Some(Resolved::Value(m, n)) => format!("{}.{n}", self.project.name(m)),
             None => format!("builtins.{name}"),
         }
     }

@@ -1,6 +1,7 @@
 //! Abstract Python values. In: nothing. Out: [`Value`], what a variable may hold. Never: contents of mutable objects, which live in
 //! the heap by id (`heap.rs`) so that aliases see each other's changes. Next: `heap.rs`.
 
+use super::declared::layout::DeclaredLayout;
 use super::formula::Formula;
 use crate::ir::Const;
 use crate::ir::annotation::Atom;
@@ -62,6 +63,8 @@ pub enum Value {
     Super(Arc<(Value, ClassRef)>),
     /// How a distributed tensor lies on one mesh dim.
     Placement(Written),
+    /// What a tensor is declared to be on each axis.
+    Layout(Arc<DeclaredLayout>),
     /// A reduction operator, by its name.
     ReduceOp(Name),
 }

@@ -6,19 +6,19 @@
 use crate::source::{Name, Span};
 
 /// One `# spmd:` part of a comment, with its clauses.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Annotation {
     pub span: Span,
     pub clauses: Vec<Clause>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Clause {
     pub span: Span,
     pub kind: ClauseKind,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ClauseKind {
     /// `x: T, y: U -> result`
     Signature {
@@ -61,13 +61,13 @@ pub enum ClauseKind {
 }
 
 /// The result of a signature: one type, or a tuple of types.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Result_ {
     One(TypeExpr),
     Tuple(Vec<TypeExpr>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TypedTarget {
     pub target: Target,
     pub ty: TypeExpr,
@@ -85,13 +85,13 @@ pub enum Target {
 }
 
 /// A type, possibly conditional: the first alternative whose condition holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TypeExpr {
     pub span: Span,
     pub alternatives: Vec<(Option<Cond>, Alt)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Alt {
     /// `_`
     Unknown,
@@ -105,7 +105,7 @@ pub enum Alt {
     Dims { dims: Vec<Dim>, map: Vec<AxisAtom> },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AxisAtom {
     pub axes: Vec<Name>,
     pub atom: Atom,
@@ -113,7 +113,7 @@ pub struct AxisAtom {
 }
 
 /// `s/tp`: the name of a dim and the axes that divide it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Dim {
     pub name: Name,
     pub over: Vec<Name>,
@@ -155,7 +155,7 @@ pub enum ReduceKind {
 }
 
 /// `ignore`, `ignore-file`, `skip-file`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Suppression {
     pub span: Span,
     pub scope: SuppressionScope,

@@ -34,7 +34,7 @@ crate::define_id!(
 );
 
 /// One lowered file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileIr {
     /// `funcs[0]` is the module body.
     pub funcs: IndexVec<FuncId, Func>,
@@ -53,7 +53,7 @@ pub enum FuncKind {
     Lambda,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Func {
     pub name: Name,
     /// `Class.method`, `outer.<locals>.inner`; `<module>` for the module body.
@@ -83,7 +83,7 @@ pub struct Func {
 }
 
 /// An annotation comment on a statement.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub stmt: StmtId,
     pub annotation: annotation::Annotation,
@@ -93,7 +93,7 @@ pub struct Claim {
     pub targets: Vec<ClaimTarget>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ClaimTarget {
     Local(LocalId),
     /// `self.name = ...`
@@ -102,7 +102,7 @@ pub enum ClaimTarget {
     Other,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Local {
     pub name: Name,
     pub kind: LocalKind,
@@ -129,7 +129,7 @@ pub enum ParamKind {
     KwArgs,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Param {
     pub local: LocalId,
     pub name: Name,
@@ -140,7 +140,7 @@ pub struct Param {
     pub span: Span,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     pub name: Name,
     pub qualname: Name,
@@ -152,7 +152,7 @@ pub struct Class {
 }
 
 /// Where a statement and its parts are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StmtSpan {
     /// The expression or statement itself.
     pub span: Span,
@@ -162,13 +162,13 @@ pub struct StmtSpan {
 
 pub type Block = Vec<Node>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub id: StmtId,
     pub stmt: Stmt,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Stmt {
     /// Parts: those of the value.
     Assign {
@@ -322,14 +322,14 @@ pub enum Const {
     Ellipsis,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     Local(LocalId),
     Global(Name),
     Const(Const),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Arg {
     pub kind: ArgKind,
     pub value: Operand,
@@ -397,14 +397,14 @@ pub enum BuildKind {
     Str,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     One(Operand),
     /// `*x`, or `**x` in a dict.
     Star(Operand),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Rvalue {
     /// Parts: operand.
     Use(Operand),

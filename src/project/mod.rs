@@ -6,7 +6,7 @@
 mod modules;
 mod resolve;
 
-pub use modules::{Module, ModuleId, Project};
+pub use modules::{Module, ModuleId, Modules, Project};
 pub use resolve::{Binding, Resolved};
 
 use crate::ir::{ClassId, FuncId};

@@ -3,7 +3,8 @@
 
 use super::resolve::{Binding, bindings};
 use crate::ir::{Class, FileIr, Func};
-use crate::source::{FileId, Files, IndexVec, Name};
+use crate::source::reads::{Read, note, number};
+use crate::source::{FileId, Files, Idx, IndexVec, Name};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -25,13 +26,48 @@ pub struct Module {
     pub(super) stars: Vec<(Name, u32)>,
 }
 
+/// The modules in order. Looking at one as a whole is noted as such; [`Project`] gives parts of one.
+#[derive(Clone, Debug, Default)]
+pub struct Modules {
+    items: IndexVec<ModuleId, Module>,
+}
+
+impl Modules {
+    pub fn ids(&self) -> impl Iterator<Item = ModuleId> + use<> {
+        self.items.ids()
+    }
+    pub fn iter(&self) -> std::slice::Iter<'_, Module> {
+        note(|| Read::Modules);
+        self.items.iter()
+    }
+    pub fn iter_enumerated(&self) -> impl Iterator<Item = (ModuleId, &Module)> {
+        note(|| Read::Modules);
+        self.items.iter_enumerated()
+    }
+    /// A module of which the caller notes what it looks at.
+    pub(super) fn quietly(&self, id: ModuleId) -> &Module {
+        &self.items[id]
+    }
+}
+
+impl std::ops::Index<ModuleId> for Modules {
+    type Output = Module;
+    #[inline]
+    fn index(&self, id: ModuleId) -> &Module {
+        note(|| Read::Module(id.0));
+        &self.items[id]
+    }
+}
+
 /// All modules of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Project {
-    pub modules: IndexVec<ModuleId, Module>,
+    pub modules: Modules,
     by_name: FxHashMap<Name, ModuleId>,
     /// Names of packages that exist only as folders.
     packages: FxHashMap<Name, ()>,
+    /// Whether results are kept for later versions, so that what they looked at has to be known.
+    pub watched: bool,
 }
 
 impl Project {
@@ -39,15 +75,16 @@ impl Project {
     pub fn new(files: &Files, irs: Vec<(FileId, FileIr)>, roots: &[String]) -> Project {
         let paths: Vec<&str> = files.iter().map(|(_, f)| f.path.as_str()).collect();
         let common = common_folder(&paths);
-        let spaces = namespaces(&irs, &paths);
+        let imports: Vec<_> = irs.iter().map(|(_, ir)| bindings(ir)).collect();
+        let spaces =
+            namespaces(&imports.iter().map(|(names, stars)| (names, stars.as_slice())).collect::<Vec<_>>(), &paths);
         let mut project = Project::default();
-        for (file, ir) in irs {
+        for ((file, ir), (bindings, stars)) in irs.into_iter().zip(imports) {
             let path = &files[file].path;
             let name = spaced(module_name(path, roots, &common, &paths), path, &spaces);
             let is_package = path.ends_with("__init__.py");
-            let (bindings, stars) = bindings(&ir);
             let module = Module { file, name: name.clone(), is_package, ir: Arc::new(ir), bindings, stars };
-            let id = project.modules.push(module);
+            let id = project.modules.items.push(module);
             let mut prefix = name.as_str();
             while let Some((parent, _)) = prefix.rsplit_once('.') {
                 project.packages.insert(Name::from(parent), ());
@@ -58,6 +95,16 @@ impl Project {
         project
     }
 
+    /// The names that the modules would have if the project was made now.
+    pub fn names(&self, files: &Files, roots: &[String]) -> Vec<Name> {
+        let paths: Vec<&str> = files.iter().map(|(_, f)| f.path.as_str()).collect();
+        let common = common_folder(&paths);
+        let imports: Vec<_> = self.modules.items.iter().map(|m| (&m.bindings, m.stars.as_slice())).collect();
+        let spaces = namespaces(&imports, &paths);
+        let named = |path: &&str| spaced(module_name(path, roots, &common, &paths), path, &spaces);
+        paths.iter().map(named).collect()
+    }
+
     pub fn module_named(&self, name: &str) -> Option<ModuleId> {
         self.by_name.get(name).copied()
     }
@@ -65,29 +112,92 @@ impl Project {
     pub fn is_package(&self, name: &str) -> bool {
         self.by_name.contains_key(name) || self.packages.contains_key(name)
     }
+    #[inline]
     pub fn func(&self, at: super::FuncRef) -> &Func {
-        &self.modules[at.module].ir.funcs[at.func]
+        note(|| Read::Func(at.module.0, at.func.0));
+        &self.modules.quietly(at.module).ir.funcs[at.func]
     }
     pub fn class(&self, at: super::ClassRef) -> &Class {
-        &self.modules[at.module].ir.classes[at.class]
+        note(|| Read::Class(at.module.0, at.class.0));
+        &self.modules.quietly(at.module).ir.classes[at.class]
     }
     /// What the top level of a module binds, in no particular order.
     pub fn bindings(&self, module: ModuleId) -> impl Iterator<Item = (&Name, &Binding)> {
-        self.modules[module].bindings.iter()
+        note(|| Read::Names(module.0));
+        self.modules.quietly(module).bindings.iter()
     }
+    #[inline]
     pub fn file(&self, module: ModuleId) -> FileId {
-        self.modules[module].file
+        self.modules.quietly(module).file
+    }
+    /// The dotted name of a module.
+    pub fn name(&self, module: ModuleId) -> &Name {
+        &self.modules.quietly(module).name
+    }
+    /// The module of a file.
+    pub fn module_of(&self, file: FileId) -> Option<ModuleId> {
+        // Every file is a module, in the same order, unless somebody made the project of a part of the files.
+        let same = ModuleId::from_index(file.index());
+        match self.modules.items.get(same) {
+            Some(module) if module.file == file => Some(same),
+            _ => self.modules.items.iter_enumerated().find(|(_, m)| m.file == file).map(|(id, _)| id),
+        }
+    }
+    /// The methods of a name, in order.
+    pub fn methods_named(&self, name: &Name) -> Vec<(super::ClassRef, crate::ir::FuncId)> {
+        note(|| Read::Named(number(name)));
+        let mut out = Vec::new();
+        for (module, m) in self.modules.items.iter_enumerated() {
+            for (class, c) in m.ir.classes.iter_enumerated() {
+                let own = c.methods.iter().find(|(n, _)| n == name);
+                out.extend(own.map(|(_, func)| (super::ClassRef { module, class }, *func)));
+            }
+        }
+        out
+    }
+    /// The innermost function of a module that covers a span.
+    pub fn func_around(&self, module: ModuleId, span: crate::source::Span) -> Option<super::FuncRef> {
+        let ir = &self.modules.quietly(module).ir;
+        let covers =
+            |f: &Func| f.kind == crate::ir::FuncKind::Function && f.span.start <= span.start && span.end <= f.span.end;
+        let (func, _) = ir.funcs.iter_enumerated().filter(|(_, f)| covers(f)).last()?;
+        Some(super::FuncRef { module, func })
     }
     /// `package.module.Class.method`
     pub fn qualified(&self, at: super::FuncRef) -> Name {
-        let module = &self.modules[at.module];
-        Name::from(format!("{}.{}", module.name, module.ir.funcs[at.func].qualname))
+        Name::from(format!("{}.{}", self.name(at.module), self.func(at).qualname))
+    }
+
+    /// Puts another version of a file in the place of a module; returns the one before and the names that it now binds otherwise.
+    pub fn replace(&mut self, module: ModuleId, ir: FileIr) -> (Arc<FileIr>, Vec<Name>) {
+        let (bindings, stars) = bindings(&ir);
+        let known = &mut self.modules.items[module];
+        let before = std::mem::replace(&mut known.ir, Arc::new(ir));
+        let mut other: Vec<Name> = Vec::new();
+        let names = known.bindings.keys().chain(bindings.keys().filter(|name| !known.bindings.contains_key(*name)));
+        let everything = known.stars != stars;
+        other.extend(names.filter(|name| everything || known.bindings.get(*name) != bindings.get(*name)).cloned());
+        other.sort_unstable();
+        (known.bindings, known.stars) = (bindings, stars);
+        if !other.is_empty() || everything {
+            for id in self.modules.ids() {
+                self.modules.items[id].bindings.values_mut().for_each(Binding::forget);
+            }
+        }
+        (before, other)
+    }
+    /// Whether two versions of a module bring in names of the same modules.
+    pub fn stars(&self, module: ModuleId) -> &[(Name, u32)] {
+        &self.modules.quietly(module).stars
     }
 }
 
+/// What a file binds, and whose names it brings in.
+type Imports<'a> = (&'a FxHashMap<Name, Binding>, &'a [(Name, u32)]);
+
 /// Namespace packages: a folder above an outermost package whose name the project's own absolute imports put before it, with that
 /// folder's path and the dotted prefix.
-fn namespaces(irs: &[(FileId, FileIr)], paths: &[&str]) -> Vec<(String, String)> {
+fn namespaces(imports: &[Imports<'_>], paths: &[&str]) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = Vec::new();
     for path in paths.iter().filter(|p| p.ends_with("/__init__.py")) {
         let folder = &path[..path.len() - "/__init__.py".len()];
@@ -99,7 +209,7 @@ fn namespaces(irs: &[(FileId, FileIr)], paths: &[&str]) -> Vec<(String, String)>
             continue;
         }
         let wanted = format!("{space}.{package}");
-        let imported = irs.iter().any(|(_, ir)| imports_below(ir, &wanted));
+        let imported = imports.iter().any(|imports| imports_below(imports, &wanted));
         if imported {
             out.push((above.to_string(), space.to_string()));
         }
@@ -108,8 +218,7 @@ fn namespaces(irs: &[(FileId, FileIr)], paths: &[&str]) -> Vec<(String, String)>
 }
 
 /// Whether the top level of a file imports the package or something below it.
-fn imports_below(ir: &FileIr, package: &str) -> bool {
-    let (names, stars) = bindings(ir);
+fn imports_below((names, stars): &Imports<'_>, package: &str) -> bool {
     let below = |path: &str| path.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     names.values().any(|b| match b {
         Binding::Import { path, level: 0, member, .. } => {

@@ -3,12 +3,13 @@
 
 use super::{ClassRef, FuncRef, ModuleId, Project};
 use crate::ir::{Block, ClassId, FileIr, FuncId, LocalId, Stmt};
+use crate::source::reads::{Read, note, note_all, number, watch};
 use crate::source::{Idx, Name};
 use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
 /// What the top level of a module binds a name to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Binding {
     Func(FuncId),
     Class(ClassId),
@@ -17,11 +18,36 @@ pub enum Binding {
         path: Name,
         level: u32,
         member: Option<Name>,
-        /// What it leads to, once that was asked.
-        leads: OnceLock<Option<Resolved>>,
+        /// What it leads to, once that was asked, and what was looked at for it.
+        leads: OnceLock<(Option<Resolved>, Box<[Read]>)>,
     },
     /// Something that only execution tells.
     Value,
+}
+
+impl Binding {
+    /// Forgets what an import leads to.
+    pub(super) fn forget(&mut self) {
+        if let Binding::Import { leads, .. } = self {
+            *leads = OnceLock::new();
+        }
+    }
+}
+
+/// What an import leads to is no part of it.
+impl PartialEq for Binding {
+    fn eq(&self, other: &Binding) -> bool {
+        match (self, other) {
+            (Binding::Func(a), Binding::Func(b)) => a == b,
+            (Binding::Class(a), Binding::Class(b)) => a == b,
+            (
+                Binding::Import { path, level, member, .. },
+                Binding::Import { path: path2, level: level2, member: member2, .. },
+            ) => path == path2 && level == level2 && member == member2,
+            (Binding::Value, Binding::Value) => true,
+            _ => false,
+        }
+    }
 }
 
 /// Where a dotted path leads.
@@ -121,9 +147,14 @@ const MAX_HOPS: u32 = 16;
 impl Project {
     /// What a name of a module's top level leads to; `None` if the module does not bind it.
     pub fn member(&self, module: ModuleId, name: &str) -> Option<Resolved> {
-        match self.modules[module].bindings.get(name) {
+        match self.modules.quietly(module).bindings.get(name) {
             Some(Binding::Import { leads, .. }) => {
-                leads.get_or_init(|| self.member_within(module, name, MAX_HOPS)).clone()
+                let (found, reads) = leads.get_or_init(|| {
+                    let run = || self.member_within(module, name, MAX_HOPS);
+                    if self.watched { watch(run) } else { (run(), Box::default()) }
+                });
+                note_all(reads);
+                found.clone()
             }
             _ => self.member_within(module, name, MAX_HOPS),
         }
@@ -131,7 +162,8 @@ impl Project {
 
     fn member_within(&self, module: ModuleId, name: &str, hops: u32) -> Option<Resolved> {
         let hops = hops.checked_sub(1)?;
-        let m = &self.modules[module];
+        let m = self.modules.quietly(module);
+        note(|| Read::Name(module.0, number(name)));
         match m.bindings.get(name) {
             Some(Binding::Func(func)) => Some(Resolved::Func(FuncRef { module, func: *func })),
             Some(Binding::Class(class)) => Some(Resolved::Class(ClassRef { module, class: *class })),
@@ -150,7 +182,7 @@ impl Project {
     }
 
     fn submodule(&self, module: ModuleId, name: &str) -> Option<Resolved> {
-        let m = &self.modules[module];
+        let m = self.modules.quietly(module);
         m.is_package.then(|| self.module_named(&format!("{}.{name}", m.name))).flatten().map(Resolved::Module)
     }
 
@@ -164,7 +196,7 @@ impl Project {
 
     /// Paths outside the project from which a module imports every name.
     pub fn external_stars(&self, module: ModuleId) -> impl Iterator<Item = String> {
-        let stars = &self.modules[module].stars;
+        let stars = &self.modules.quietly(module).stars;
         stars
             .iter()
             .map(move |(path, level)| self.absolute(module, path, *level))
@@ -176,7 +208,7 @@ impl Project {
         if level == 0 {
             return path.to_string();
         }
-        let m = &self.modules[module];
+        let m = self.modules.quietly(module);
         let mut base = m.name.as_str();
         let up = if m.is_package { level - 1 } else { level };
         for _ in 0..up {
@@ -205,9 +237,9 @@ impl Project {
         if let Some((head, last)) = path.rsplit_once('.') {
             match self.path_within(head, hops) {
                 Resolved::Module(module) => {
-                    return self.member_within(module, last, hops).unwrap_or_else(|| {
-                        Resolved::External(Name::from(format!("{}.{last}", self.modules[module].name)))
-                    });
+                    return self
+                        .member_within(module, last, hops)
+                        .unwrap_or_else(|| Resolved::External(Name::from(format!("{}.{last}", self.name(module)))));
                 }
                 Resolved::External(base) => return Resolved::External(Name::from(format!("{base}.{last}"))),
                 Resolved::Func(_) | Resolved::Class(_) | Resolved::Package(_) | Resolved::Value(..) => {}

@@ -31,7 +31,7 @@ pub(super) fn write(diagnostics: &[Diagnostic], files: &Files, out: &mut dyn Wri
             let message = escape(&diagnostic.message);
             let when = condition(diagnostic).map_or(String::new(), |when| format!(" ({})", escape(&when)));
             let title = format!("{}.{name}", diagnostic.code);
-            writeln!(out, "    <testcase name=\"{title}\" classname=\"{path}\" line=\"{line}\" column=\"{column}\">")?;
+            writeln!(out, "    <testcase name=\"{title} at line {line}\" classname=\"{path}\">")?;
             write!(out, "      <failure type=\"{}\" message=\"{message}\">", diagnostic.severity.as_str())?;
             writeln!(out, "{path}:{line}:{column}: {message}{when}</failure>")?;
             writeln!(out, "    </testcase>")?;

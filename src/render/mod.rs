@@ -6,9 +6,11 @@ mod concise;
 mod fingerprint;
 mod github;
 mod gitlab;
+pub mod graph;
 mod json;
 mod json_lines;
 mod junit;
+pub mod report;
 mod sarif;
 mod text;
 

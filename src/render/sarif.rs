@@ -2,6 +2,7 @@
 //! one is known. Next: `fingerprint.rs`.
 
 use super::{condition, fingerprint, positions};
+use crate::diagnostics::{find, page};
 use crate::source::{Diagnostic, Files, Place, Severity};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -25,7 +26,12 @@ pub(super) fn write(diagnostics: &[Diagnostic], files: &Files, out: &mut dyn Wri
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
-            "tool": {"driver": {"name": "spmd-check", "version": env!("CARGO_PKG_VERSION"), "rules": rules}},
+            "tool": {"driver": {
+                "name": "spmd-check",
+                "version": env!("CARGO_PKG_VERSION"),
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
             "columnKind": "unicodeCodePoints",
             "results": results,
         }],
@@ -34,16 +40,67 @@ pub(super) fn write(diagnostics: &[Diagnostic], files: &Files, out: &mut dyn Wri
     out.write_all(b"\n")
 }
 
+/// A rule with its page as help.
 fn rule(code: &str, name: &str) -> Value {
-    json!({"id": code, "name": name, "shortDescription": {"text": name.replace('-', " ")}})
+    let severity = find(code).map_or(Severity::Error, |code| code.severity);
+    let short = name.replace('-', " ");
+    let page = page(code).unwrap_or(&short);
+    let full = first_paragraph(page).unwrap_or_else(|| short.clone());
+    json!({
+        "id": code,
+        "name": name,
+        "shortDescription": {"text": short},
+        "fullDescription": {"text": full},
+        "help": {"text": page, "markdown": page},
+        "defaultConfiguration": {"level": level(severity)},
+        "properties": {"tags": ["correctness", "distributed"], "precision": "high"},
+    })
 }
 
-fn result(diagnostic: &Diagnostic, files: &Files, rule: Option<usize>, fingerprint: &str) -> Value {
-    let level = match diagnostic.severity {
+/// What a page says first, on one line.
+fn first_paragraph(page: &str) -> Option<String> {
+    let body = page.split("\n\n").find(|part| !part.trim_start().starts_with('#'))?;
+    Some(body.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
         Severity::Note => "note",
+    }
+}
+
+/// From where the types started to where they meet.
+fn code_flow(diagnostic: &Diagnostic, files: &Files) -> Value {
+    let step = |place: Place, message: &str| {
+        let mut at = location(place, files);
+        at["message"] = json!({"text": message});
+        json!({"location": at})
     };
+    let mut steps: Vec<Value> = diagnostic.labels.iter().rev().map(|label| step(label.place, &label.message)).collect();
+    steps.push(step(diagnostic.place, &diagnostic.message));
+    json!([{"threadFlows": [{"locations": steps}]}])
+}
+
+/// An edit that repairs the finding.
+fn fix(diagnostic: &Diagnostic, files: &Files) -> Option<Value> {
+    let fix = diagnostic.fix.as_ref()?;
+    let mut changes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for edit in &fix.edits {
+        let deleted = location(edit.place, files)["physicalLocation"]["region"].clone();
+        let replacement = json!({"deletedRegion": deleted, "insertedContent": {"text": edit.text}});
+        changes.entry(&files[edit.place.file].path).or_default().push(replacement);
+    }
+    let changes: Vec<Value> = changes
+        .into_iter()
+        .map(|(path, replacements)| json!({"artifactLocation": {"uri": uri(path)}, "replacements": replacements}))
+        .collect();
+    let text = diagnostic.help.first().map_or("repair", String::as_str);
+    Some(json!({"description": {"text": text}, "artifactChanges": changes}))
+}
+
+fn result(diagnostic: &Diagnostic, files: &Files, rule: Option<usize>, fingerprint: &str) -> Value {
     let mut text = diagnostic.message.clone();
     for line in condition(diagnostic).iter().chain(&diagnostic.notes) {
         let _ = write!(text, "\n{line}");
@@ -62,15 +119,22 @@ fn result(diagnostic: &Diagnostic, files: &Files, rule: Option<usize>, fingerpri
             place
         })
         .collect();
-    json!({
+    let mut out = json!({
         "ruleId": diagnostic.code,
         "ruleIndex": rule,
-        "level": level,
+        "level": level(diagnostic.severity),
         "message": {"text": text},
         "locations": [location(diagnostic.place, files)],
         "relatedLocations": related,
         "partialFingerprints": {"spmdCheck/v1": fingerprint},
-    })
+    });
+    if !diagnostic.labels.is_empty() {
+        out["codeFlows"] = code_flow(diagnostic, files);
+    }
+    if let Some(fix) = fix(diagnostic, files) {
+        out["fixes"] = json!([fix]);
+    }
+    out
 }
 
 fn location(place: Place, files: &Files) -> Value {

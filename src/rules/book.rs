@@ -2,7 +2,7 @@
 //! Next: `infer/call.rs`, which asks.
 
 use super::collective::CollectiveRule;
-use super::layer::{LayerRule, MarkRule, ProtocolRule};
+use super::layer::{LayerRule, MarkRule, PlanStyleRule, ProtocolRule};
 use super::operator::Kind;
 use super::shapes::ShapeRule;
 use super::shards::{Reduction, Whole};
@@ -111,7 +111,16 @@ pub struct IntrinsicRule {
     pub args: Signature,
     pub group: Option<usize>,
     pub default_group: Vec<Name>,
+    /// Parts that arguments and attributes play, where `does` needs more than positions.
+    pub roles: Vec<(Name, Name)>,
     pub source: Name,
+}
+
+impl IntrinsicRule {
+    /// The name of the argument or attribute that plays a part.
+    pub fn role(&self, part: &str) -> Option<&Name> {
+        self.roles.iter().find(|(p, _)| p == part).map(|(_, name)| name)
+    }
 }
 
 /// What a group expression gives.
@@ -154,6 +163,7 @@ pub struct RuleBook {
     /// Prefixes that stand for another: (from, to).
     aliases: Vec<(Name, Name)>,
     protocols: Vec<ProtocolRule>,
+    plan_styles: Vec<PlanStyleRule>,
     /// Names in order of definition, for listings.
     order: Vec<Name>,
     /// The last components of all names.
@@ -189,6 +199,15 @@ impl RuleBook {
     pub(super) fn insert_protocol(&mut self, protocol: ProtocolRule) {
         self.protocols.push(protocol);
     }
+    pub(super) fn insert_plan_style(&mut self, style: PlanStyleRule) {
+        self.plan_styles.push(style);
+    }
+
+    /// The way to split a module that plans have a word for.
+    pub fn plan_style(&self, word: &str) -> Option<&PlanStyleRule> {
+        self.plan_styles.iter().find(|s| s.name == word)
+    }
+
     /// What holds for parameters without a mark, by framework.
     pub fn protocols(&self) -> &[ProtocolRule] {
         &self.protocols

@@ -39,6 +39,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/models/picotron.toml", include_str!("../../rules/models/picotron.toml")),
     ("rules/models/torch_xla.toml", include_str!("../../rules/models/torch_xla.toml")),
     ("rules/models/torchtitan.toml", include_str!("../../rules/models/torchtitan.toml")),
+    ("rules/models/transformers.toml", include_str!("../../rules/models/transformers.toml")),
     ("rules/models/veomni.toml", include_str!("../../rules/models/veomni.toml")),
     ("rules/models/verl.toml", include_str!("../../rules/models/verl.toml")),
 ];

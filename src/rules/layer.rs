@@ -72,6 +72,17 @@ pub struct ProtocolRule {
     pub source: Name,
 }
 
+/// A way to split a module over the ranks, by the word that plans have for it.
+#[derive(Clone, Debug)]
+pub struct PlanStyleRule {
+    pub name: Name,
+    /// Whether it takes parts; `None`: it takes anything.
+    pub takes_part: Option<bool>,
+    /// Whether it gives parts; `None`: what it takes.
+    pub gives_part: Option<bool>,
+    pub source: Name,
+}
+
 fn names(axes: &[String]) -> Vec<Name> {
     axes.iter().map(|a| Name::from(a.as_str())).collect()
 }
@@ -145,6 +156,18 @@ impl Loader {
             summed_names: names(&p.summed_names),
             source: Name::from(p.source.as_deref().unwrap_or(source)),
         });
+    }
+
+    pub(super) fn add_plan_style(&mut self, style: &schema::PlanStyle, source: &str) {
+        let is_part = |held: Option<schema::Held>| held.map(|held| held == schema::Held::Part);
+        for name in &style.names {
+            self.book.insert_plan_style(PlanStyleRule {
+                name: Name::from(name.as_str()),
+                takes_part: is_part(style.takes),
+                gives_part: is_part(style.gives),
+                source: Name::from(style.source.as_deref().unwrap_or(source)),
+            });
+        }
     }
 
     pub(super) fn add_mark(&mut self, m: &schema::Mark, source: &str) {

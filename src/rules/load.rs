@@ -98,6 +98,9 @@ impl Loader {
         for protocol in &file.protocol {
             self.add_protocol(protocol, &source);
         }
+        for style in &file.plan_style {
+            self.add_plan_style(style, &source);
+        }
         for alias in &file.alias {
             self.book.insert_alias(Name::from(alias.from.as_str()), Name::from(alias.to.as_str()));
         }
@@ -378,6 +381,7 @@ impl Loader {
                 args: args.clone(),
                 group,
                 default_group: i.default_group.iter().map(|a| Name::from(a.as_str())).collect(),
+                roles: i.roles.iter().map(|(p, n)| (Name::from(p.as_str()), Name::from(n.as_str()))).collect(),
                 source: Name::from(i.source.as_deref().unwrap_or(source)),
             };
             self.book.insert(path, Entry::Intrinsic(Arc::new(rule)));

@@ -19,7 +19,7 @@ pub mod signature;
 pub use book::{Entry, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck};
 pub use builtin::{FILES, builtin, without_mappings};
 pub use collective::{CollectiveRule, Form, Pattern, Transition};
-pub use layer::{LayerRule, MarkRule, ProtocolRule};
+pub use layer::{LayerRule, MarkRule, PlanStyleRule, ProtocolRule};
 pub use load::{RuleProblem, load};
 pub use operator::{Arg, Kind, Role, Violation, apply};
 pub use shapes::ShapeRule;

@@ -29,6 +29,8 @@ pub struct RuleFile {
     pub alias: Vec<Alias>,
     #[serde(default)]
     pub protocol: Vec<Protocol>,
+    #[serde(default, rename = "plan-style")]
+    pub plan_style: Vec<PlanStyle>,
     /// Functions of the frameworks that need nothing but "what comes in goes out" or "nothing is known".
     #[serde(default)]
     pub typecheck: Option<Typecheck>,
@@ -147,6 +149,9 @@ pub struct Intrinsic {
     pub group: Option<String>,
     #[serde(default)]
     pub default_group: Vec<String>,
+    /// Which argument plays which part: `{ states = "state_shardings" }`.
+    #[serde(default)]
+    pub roles: BTreeMap<String, String>,
     pub source: Option<String>,
 }
 
@@ -247,6 +252,25 @@ pub struct Protocol {
     #[serde(default)]
     pub summed_names: Vec<String>,
     pub source: Option<String>,
+}
+
+/// A way to split a module over the ranks, by the word that plans have for it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PlanStyle {
+    pub names: Vec<String>,
+    /// What the module takes and gives: `whole` on every rank, or `part`; without it, anything, and what it takes.
+    pub takes: Option<Held>,
+    pub gives: Option<Held>,
+    pub source: Option<String>,
+}
+
+/// Of a value on the ranks of an axis.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Held {
+    Whole,
+    Part,
 }
 
 /// Another path of the same thing: `megatron.mpu` for `megatron.core.parallel_state`.

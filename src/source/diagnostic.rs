@@ -42,11 +42,15 @@ pub struct Edit {
     pub text: String,
 }
 
-/// A repair that was re-checked.
+/// A repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fix {
     pub applicability: Applicability,
     pub edits: Vec<Edit>,
+    /// Other places and spellings of the same repair, for where the first one does not re-check.
+    pub variants: Vec<Vec<Edit>>,
+    /// Other repairs of the same mistake: where one of them re-checks as well, none is certain.
+    pub rivals: Vec<Vec<Edit>>,
 }
 
 /// One diagnostic: code, words, places.

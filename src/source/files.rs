@@ -1,8 +1,10 @@
 //! The source files of one run, in memory. In: paths and text. Out: ids, text, line and column positions.
 //! Never: reading from disk. Next: `span.rs`.
 
+use super::reads::{Read, note, note_text, number};
 use super::{Idx, IndexVec, Span};
-use std::sync::OnceLock;
+use rustc_hash::FxHashMap;
+use std::sync::{Mutex, OnceLock};
 
 crate::define_id!(
     /// A file of this run.
@@ -20,18 +22,26 @@ pub struct File {
     pub reported: bool,
     /// Why the bytes are no text; the text is empty then.
     pub unreadable: Option<String>,
+    /// Its number among the files of the run.
+    id: u32,
     lines: OnceLock<LineIndex>,
 }
 
 impl File {
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
-        File { path: path.into(), text: text.into(), reported: true, unreadable: None, lines: OnceLock::new() }
+        File { path: path.into(), text: text.into(), reported: true, unreadable: None, id: 0, lines: OnceLock::new() }
     }
     pub fn lines(&self) -> &LineIndex {
         self.lines.get_or_init(|| LineIndex::new(&self.text))
     }
+    /// The whole text, for a computation whose result depends on it.
+    pub fn whole(&self) -> &str {
+        note(|| Read::Text(self.id));
+        &self.text
+    }
     /// The text under a span; empty when the span does not fit.
     pub fn slice(&self, span: Span) -> &str {
+        note_text(self.id, span.start, span.end);
         self.text.get(span.start as usize..span.end as usize).unwrap_or("")
     }
     pub fn position(&self, offset: u32) -> Position {
@@ -43,11 +53,45 @@ impl File {
 #[derive(Debug, Default)]
 pub struct Files {
     files: IndexVec<FileId, File>,
+    /// Words that somebody looked for in all texts.
+    said: Mutex<FxHashMap<u64, String>>,
 }
 
 impl Files {
-    pub fn add(&mut self, file: File) -> FileId {
+    pub fn add(&mut self, mut file: File) -> FileId {
+        file.id = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         self.files.push(file)
+    }
+    /// Puts a file in the place of another one.
+    pub fn replace(&mut self, id: FileId, mut file: File) -> File {
+        file.id = id.0;
+        std::mem::replace(&mut self.files[id], file)
+    }
+    /// Keeps a word that somebody looks for.
+    fn ask(&self, word: &str) -> u64 {
+        let mut said = self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        said.entry(number(word)).or_insert_with(|| word.to_string());
+        number(word)
+    }
+    /// Whether a word occurs in any text.
+    pub fn any_says(&self, word: &str) -> bool {
+        note(|| Read::Says(self.ask(word)));
+        self.files.iter().any(|file| file.text.contains(word))
+    }
+    /// How often a word occurs in all texts.
+    pub fn times(&self, word: &str) -> usize {
+        note(|| Read::Says(self.ask(word)));
+        self.files.iter().map(|file| file.text.matches(word).count()).sum()
+    }
+    /// Whether a word occurs in a text.
+    pub fn says(&self, id: FileId, word: &str) -> bool {
+        note(|| Read::SaysIn(id.0, self.ask(word)));
+        self.files[id].text.contains(word)
+    }
+    /// The words that somebody looked for in all texts, with their numbers.
+    pub fn said(&self) -> Vec<(u64, String)> {
+        let said = self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        said.iter().map(|(number, word)| (*number, word.clone())).collect()
     }
     pub fn len(&self) -> usize {
         self.files.len()

@@ -10,7 +10,7 @@ pub trait Idx: Copy {
 }
 
 /// A `Vec` whose index type is `I`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct IndexVec<I: Idx, T> {
     items: Vec<T>,
     marker: PhantomData<fn(I) -> I>,

@@ -7,6 +7,7 @@ mod diagnostic;
 pub mod disk;
 mod files;
 mod index_vec;
+pub mod reads;
 mod span;
 pub mod walk;
 

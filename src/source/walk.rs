@@ -24,24 +24,31 @@ const JUNK: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct Globs {
     matcher: Gitignore,
+    patterns: Vec<String>,
 }
 
 impl Default for Globs {
     fn default() -> Self {
-        Globs { matcher: Gitignore::empty() }
+        Globs { matcher: Gitignore::empty(), patterns: Vec::new() }
     }
 }
 
 impl Globs {
     pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut builder = GitignoreBuilder::new("");
+        let mut kept = Vec::new();
         for pattern in patterns {
             builder.add_line(None, pattern).map_err(|error| error.to_string())?;
+            kept.push(pattern.to_owned());
         }
-        Ok(Globs { matcher: builder.build().map_err(|error| error.to_string())? })
+        Ok(Globs { matcher: builder.build().map_err(|error| error.to_string())?, patterns: kept })
     }
     pub fn is_empty(&self) -> bool {
         self.matcher.is_empty()
+    }
+    /// The patterns as they were written.
+    pub fn written(&self) -> &[String] {
+        &self.patterns
     }
     /// Whether a file, or a folder above it, is matched. The path is relative to the root.
     pub fn matches(&self, path: &Path) -> bool {
@@ -140,6 +147,21 @@ pub fn load_set(request: &Request) -> LoadSet {
     let shown = |path: &Path| shown_path(path, request.cwd);
     let files = files.into_iter().map(|(path, reported)| Source { shown: shown(&path), path, reported }).collect();
     LoadSet { files, skipped }
+}
+
+/// Whether a walk takes a file of this absolute path, as far as its name says.
+pub fn is_source(path: &Path, include: &Globs, exclude: &Globs, glob_root: &Path) -> bool {
+    let inside = relative(path, glob_root);
+    let named = match include.is_empty() {
+        true => path.extension().is_some_and(|extension| extension == "py"),
+        false => include.matches(inside),
+    };
+    let left_out = |part: Component| {
+        let name = part.as_os_str().to_string_lossy();
+        JUNK.contains(&name.as_ref()) || name.starts_with('.')
+    };
+    let folders = inside.parent().into_iter().flat_map(Path::components);
+    named && !exclude.matches(inside) && !folders.filter(|p| matches!(p, Component::Normal(_))).any(left_out)
 }
 
 /// The Python files below a folder. Links are not followed, so a loop of links ends here.

@@ -12,6 +12,7 @@ mod comments;
 mod conditions;
 mod decode;
 mod depth;
+mod gaps;
 mod lower;
 mod parse;
 mod suggest;
@@ -21,6 +22,7 @@ use crate::ir::{FileIr, annotation::TypeExpr};
 use crate::source::Span;
 
 pub use decode::{DecodeError, decode};
+pub use gaps::gaps;
 
 /// A lowered file and what was wrong with it.
 #[derive(Clone, Debug, Default)]

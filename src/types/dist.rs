@@ -3,6 +3,7 @@
 
 use super::{Axis, AxisState, AxisType, LocalType, Mesh};
 use crate::plan::Placement;
+use crate::source::Place;
 use std::sync::Arc;
 
 /// Whether a tensor is a distributed one.
@@ -22,7 +23,19 @@ pub struct OnMesh {
     pub mesh: Option<Arc<Mesh>>,
     /// One for each mesh dim, where it is known; `None`: not even their number.
     pub placements: Option<Vec<Option<Placement>>>,
+    pub stated: Stated,
 }
+
+/// Where placements are stated, if they are; no part of what they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stated(pub Option<Place>);
+
+impl PartialEq for Stated {
+    fn eq(&self, _: &Stated) -> bool {
+        true
+    }
+}
+impl Eq for Stated {}
 
 impl Dist {
     pub fn on(&self) -> Option<&Arc<OnMesh>> {

@@ -144,6 +144,12 @@ impl LocalType {
         }
         all
     }
+    /// Whether two types have the same members on every axis, wherever they come from.
+    pub fn has_sets_of(&self, other: &LocalType) -> bool {
+        let axes = LocalType::axes_of([self, other]);
+        self.rest.set == other.rest.set && axes.iter().all(|a| self.get(a).set == other.get(a).set)
+    }
+
     #[must_use]
     pub fn join(&self, other: &LocalType) -> LocalType {
         let mut out = LocalType::everywhere(self.rest.join(&other.rest));

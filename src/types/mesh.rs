@@ -88,11 +88,13 @@ pub struct Mesh {
     pub axes: Vec<(Axis, Option<u64>)>,
     /// All axes are one dim of the mesh.
     pub flat: bool,
+    /// A compiler moves the tensors on it as operations need them.
+    pub auto: bool,
 }
 
 impl Mesh {
     pub fn new(axes: Vec<(Axis, Option<u64>)>) -> Mesh {
-        Mesh { axes, flat: false }
+        Mesh { axes, flat: false, auto: false }
     }
     /// The number of its dims.
     pub fn ndim(&self) -> usize {

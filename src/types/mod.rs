@@ -15,7 +15,7 @@ mod tensor;
 mod term;
 
 pub use axis_type::{AxisType, Spmd};
-pub use dist::{Dist, OnMesh, state as state_of_placement};
+pub use dist::{Dist, OnMesh, Stated, state as state_of_placement};
 pub use local_type::{AxisState, LocalType, dims_differ};
 pub use mesh::{Axis, AxisSet, Mesh};
 pub use origin::{Origin, Reason};

@@ -36,6 +36,10 @@ pub trait ParallelMode: Sync + std::fmt::Debug {
         self.parameters()
     }
     fn gradients(&self) -> Gradients;
+    /// Whether the program may not return a pending sum.
+    fn refuses_pending_results(&self) -> bool {
+        false
+    }
     /// Whether a parameter is gathered before it is used, because each rank keeps a part of it.
     fn gathers_parameters(&self) -> bool {
         false
@@ -53,6 +57,7 @@ struct Expansion {
     states: Option<AxisState>,
     gradients: Gradients,
     gathers_parameters: bool,
+    refuses_pending_results: bool,
 }
 
 impl ParallelMode for Expansion {
@@ -77,6 +82,9 @@ impl ParallelMode for Expansion {
     fn gathers_parameters(&self) -> bool {
         self.gathers_parameters
     }
+    fn refuses_pending_results(&self) -> bool {
+        self.refuses_pending_results
+    }
 }
 
 const REPLICATE: AxisState = AxisState { set: AxisType::R, ..AxisState::UNKNOWN };
@@ -88,7 +96,7 @@ const fn split(dim: i8) -> AxisState {
 }
 
 /// Inputs that are split, parameters that every rank has whole, gradients that are summed.
-const fn replicated(name: &'static str, axis: &'static str, dim: i8) -> Expansion {
+const fn replicated(name: &'static str, axis: &'static str, dim: i8, refuses_pending_results: bool) -> Expansion {
     Expansion {
         name,
         axis,
@@ -97,6 +105,7 @@ const fn replicated(name: &'static str, axis: &'static str, dim: i8) -> Expansio
         states: None,
         gradients: Gradients::AllReduce,
         gathers_parameters: false,
+        refuses_pending_results,
     }
 }
 
@@ -110,11 +119,12 @@ const fn marked(name: &'static str, axis: &'static str, inputs: AxisState) -> Ex
         states: None,
         gradients: Gradients::Own,
         gathers_parameters: false,
+        refuses_pending_results: false,
     }
 }
 
-static DTENSOR_EXPAND: Expansion = replicated("dtensor-expand", "dp", 0);
-static DATA_PARALLEL: Expansion = replicated("data-parallel", "dp", 0);
+static DTENSOR_EXPAND: Expansion = replicated("dtensor-expand", "dp", 0, true);
+static DATA_PARALLEL: Expansion = replicated("data-parallel", "dp", 0, false);
 static FSDP: Expansion = Expansion {
     name: "fsdp",
     axis: "dp",
@@ -123,10 +133,11 @@ static FSDP: Expansion = Expansion {
     states: Some(split(0)),
     gradients: Gradients::ReduceScatter,
     gathers_parameters: true,
+    refuses_pending_results: false,
 };
 static TENSOR_PARALLEL: Expansion = marked("tensor-parallel", "tp", INVARIANT);
 static SEQUENCE_PARALLEL: Expansion = marked("sequence-parallel", "tp", split(0));
-static CONTEXT_PARALLEL: Expansion = replicated("context-parallel", "cp", 1);
+static CONTEXT_PARALLEL: Expansion = replicated("context-parallel", "cp", 1, false);
 
 /// Every mode, by name.
 pub static MODES: &[&dyn ParallelMode] =

@@ -90,7 +90,8 @@ impl TensorType {
             untracked: self.untracked || other.untracked,
             zero: self.zero && other.zero,
             reduced: self.reduced && other.reduced,
-            home: self.home.filter(|_| self.home == other.home),
+            // A parameter that only one of them has marked is not one without a mark.
+            home: self.home.filter(|_| self.home == other.home && self.local.has_sets_of(&other.local)),
             term: match (&self.term, &other.term) {
                 (Some(a), Some(b)) => Some(Term::either(a, b)),
                 (None, None) => None,

@@ -1,7 +1,8 @@
 //! Formats and streams. In: a tree with findings. Out: bytes on both streams. Never: the words of a finding, which
 //! belong to `tests/spec`. Next: `src/render/`.
 
-use super::support::{BAD, Session};
+use super::schema::problems;
+use super::support::{BAD, Session, repository};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -130,4 +131,99 @@ fn a_reader_that_leaves_early_is_no_failure() {
     assert!(line.starts_with("many.py:1:"), "{line}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// A program with a finding that has labels, an edit, and a path that needs escapes.
+fn tour() -> Session {
+    let session = Session::new();
+    session.write("my tree/100%,a:b.py", repository("corpus/tour/block.py"));
+    session
+}
+
+/// The schema is that of OASIS (2.1.0, errata 5), as it is published on npm with `@microsoft/jest-sarif`.
+#[test]
+fn sarif_is_as_its_schema_says() {
+    let schema: Value = serde_json::from_str(&repository("tests/schemas/sarif-2.1.0.json")).expect("JSON");
+    for session in [tour(), session(), Session::new()] {
+        let log: Value = serde_json::from_str(&session.run(&["check", "--output-format", "sarif"]).out).expect("JSON");
+        assert_eq!(problems(&schema, &log), Vec::<String>::new());
+    }
+    let log: Value = serde_json::from_str(&tour().run(&["check", "--output-format", "sarif"]).out).expect("JSON");
+    let (result, rule) = (&log["runs"][0]["results"][0], &log["runs"][0]["tool"]["driver"]["rules"][0]);
+    assert_eq!(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], "my%20tree/100%25%2Ca%3Ab.py");
+    assert!(rule["help"]["markdown"].as_str().is_some_and(|text| text.starts_with("# invariant-mixed")), "{rule}");
+    let flow = result["codeFlows"][0]["threadFlows"][0]["locations"].as_array().expect("a flow has steps");
+    assert!(
+        flow.len() > 2
+            && flow.last().map(|s| &s["location"]["message"]["text"])
+                == Some(&Value::from(result["message"]["text"].as_str().and_then(|t| t.lines().next()).unwrap_or(""))),
+        "{flow:?}"
+    );
+    assert!(result["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"].is_object(), "{result}");
+}
+
+#[test]
+fn fingerprints_survive_moved_lines_and_not_another_function() {
+    let session = Session::new();
+    let print = |text: &str, format: &str| -> String {
+        session.write("m.py", text);
+        let value: Value = serde_json::from_str(&session.run(&["check", "--output-format", format]).out).expect("JSON");
+        let row = if format == "sarif" {
+            &value["runs"][0]["results"][0]["partialFingerprints"]["spmdCheck/v1"]
+        } else {
+            &value[0]["fingerprint"]
+        };
+        row.as_str().expect("a fingerprint").to_owned()
+    };
+    for format in ["sarif", "gitlab"] {
+        let first = print(&format!("def f():\n    {BAD}"), format);
+        assert_eq!(first, print(&format!("import os\n\n\ndef f():\n    y = 1\n      \n    {BAD}"), format));
+        assert_ne!(first, print(&format!("def g():\n    {BAD}"), format));
+    }
+}
+
+#[test]
+fn gitlab_has_the_fields_of_a_code_quality_report() {
+    let rows: Value = serde_json::from_str(&tour().run(&["check", "--output-format", "gitlab"]).out).expect("JSON");
+    for row in rows.as_array().expect("an array") {
+        assert_eq!(keys(row), ["check_name", "description", "fingerprint", "location", "severity"]);
+        assert!(["info", "minor", "major", "critical", "blocker"].contains(&row["severity"].as_str().unwrap_or("")));
+        assert_eq!(row["location"]["path"], "my tree/100%,a:b.py");
+        assert!(row["location"]["lines"]["begin"].as_u64() > Some(0));
+    }
+    assert_eq!(Session::new().run(&["check", "--output-format", "gitlab"]).out, "[]\n");
+}
+
+#[test]
+fn github_annotations_are_escaped_and_one_line_each() {
+    let out = tour().run(&["check", "--output-format", "github"]).out;
+    assert_eq!(out.lines().count(), 1, "{out}");
+    assert!(out.starts_with("::error file=my tree/100%25%2Ca%3Ab.py,line="), "{out}");
+    assert!(out.contains(",title=SPMD101 invariant-mixed::") && out.contains("%0Ahelp: "), "{out}");
+}
+
+#[test]
+fn junit_has_only_what_its_schema_allows() {
+    let allowed = [
+        ("testsuites", &["name", "tests", "failures", "errors"][..]),
+        ("testsuite", &["name", "tests", "failures", "errors"]),
+        ("testcase", &["name", "classname"]),
+        ("failure", &["type", "message"]),
+    ];
+    for session in [tour(), Session::new()] {
+        let out = session.run(&["check", "--output-format", "junit"]).out;
+        let elements = out.split('<').skip(2).filter(|e| !e.starts_with('/'));
+        for element in elements {
+            let (head, _) = element.split_once('>').expect("elements end");
+            let (name, rest) = head.split_once(' ').expect("elements have attributes");
+            let (_, attributes) = allowed.iter().find(|(known, _)| *known == name).expect("a known element");
+            // Values hold no quotes and no equals signs before one.
+            let found = rest
+                .split("=\"")
+                .filter_map(|part| part.rsplit([' ', '"']).next())
+                .filter(|n| !n.is_empty() && *n != "/");
+            let names: Vec<&str> = found.collect();
+            assert!(names.iter().all(|n| attributes.contains(n)), "{name}: {names:?}");
+        }
+    }
 }

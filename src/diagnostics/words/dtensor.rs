@@ -3,13 +3,14 @@
 use super::super::codes;
 use super::{Draft, Words, label};
 use crate::infer::dtensor::found::{Cost, Distributed, MeshMistake, PlanMistake};
+use crate::infer::finding::OperandAt;
 use crate::plan::Placement;
 use crate::source::{Label, Name, Place};
 use crate::types::{Axis, Mesh};
 
 impl Words<'_> {
-    pub fn distributed(&self, found: &Distributed) -> Draft {
-        match found {
+    pub fn distributed(&self, mistake: &Distributed) -> Draft {
+        match mistake {
             Distributed::ShardDim { api, dim, rank } => shard_dim(api, *dim, *rank),
             Distributed::Refused { api, refusal } => {
                 let mut draft = Draft::new(&codes::REFUSED_PLACEMENT, format!("`{api}` is refused: {}", refusal.words));
@@ -67,24 +68,31 @@ impl Words<'_> {
                 draft.help.push("redistribute first, or use the operation that makes a new tensor".to_string());
                 draft
             }
-            Distributed::Claim { api, axis, placement, operand } => {
-                let value = self.name(operand);
-                let is = operand.state.notation();
-                let title = format!("`{api}` says {placement} on `{axis}`, and {value} is {is} there");
-                let mut draft = Draft::new(&codes::FALSE_PLACEMENT, title);
-                draft.labels.extend(label(operand.place, format!("{is} on `{axis}`")));
-                draft
-                    .notes
-                    .push("nothing compares the ranks: what follows computes with the part of one rank".to_string());
-                draft.help.push(match is.chars().next() {
-                    Some('P') => "state `Partial()`, or reduce before".to_string(),
-                    _ => "state `Shard(dim)` or `Partial()`, whichever it is, and `redistribute`".to_string(),
-                });
-                draft
-            }
+            Distributed::Claim { api, axis, placement, operand } => self.claim(api, axis, *placement, operand),
+            Distributed::View { .. }
+            | Distributed::Notations { .. }
+            | Distributed::ModeGone { .. }
+            | Distributed::PartialResult { .. } => self.stated(mistake),
             Distributed::Mesh(mistake) => mesh(mistake),
+            Distributed::Plan(
+                mistake @ (PlanMistake::Layouts { .. } | PlanMistake::Whole { .. } | PlanMistake::Apart { .. }),
+            ) => self.plan_at_work(mistake),
             Distributed::Plan(mistake) => plan(mistake),
         }
+    }
+
+    fn claim(&self, api: &str, axis: &Axis, placement: Placement, operand: &OperandAt) -> Draft {
+        let value = self.name(operand);
+        let is = operand.state.notation();
+        let title = format!("`{api}` says {placement} on `{axis}`, and {value} is {is} there");
+        let mut draft = Draft::new(&codes::FALSE_PLACEMENT, title);
+        draft.labels.extend(label(operand.place, format!("{is} on `{axis}`")));
+        draft.notes.push("nothing compares the ranks: what follows computes with the part of one rank".to_string());
+        draft.help.push(match is.chars().next() {
+            Some('P') => "state `Partial()`, or reduce before".to_string(),
+            _ => "state `Shard(dim)` or `Partial()`, whichever it is, and `redistribute`".to_string(),
+        });
+        draft
     }
 
     fn mixed_tensors(&self, op: &str, distributed: Place, plain: Place) -> Draft {
@@ -213,6 +221,15 @@ fn plan(mistake: &PlanMistake) -> Draft {
             draft.help.push("one desired layout for each layout, `None` for what is no tensor".to_string());
             draft
         }
+        PlanMistake::Layouts { .. } | PlanMistake::Whole { .. } | PlanMistake::Apart { .. } => {
+            Draft::new(&codes::PLAN_LAYOUTS, String::new())
+        }
+        PlanMistake::Arity { argument, takes, given } => {
+            let title = format!("`{argument}` is called with {given} arguments, and this function takes {takes}");
+            let mut draft = Draft::new(&codes::PARALLEL_PLAN, title);
+            draft.help.push("a name, a module, the mesh for `partition_fn`; a module, its inputs or outputs, the mesh for the others".to_string());
+            draft
+        }
         PlanMistake::NoDesired { style } => {
             let mut draft =
                 Draft::new(&codes::PARALLEL_PLAN, format!("`{style}` with layouts, and none that are desired"));
@@ -260,7 +277,7 @@ fn words(placement: Placement) -> String {
     }
 }
 
-fn short(op: &str) -> &str {
+pub(super) fn short(op: &str) -> &str {
     let last = op.rsplit('.').next().unwrap_or(op);
     last.strip_prefix("__").and_then(|s| s.strip_suffix("__")).unwrap_or(last)
 }

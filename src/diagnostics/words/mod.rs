@@ -7,7 +7,9 @@ mod autograd_claims;
 pub use autograd::chain;
 mod collective;
 mod contract;
+mod declared;
 mod dtensor;
+mod dtensor_stated;
 mod layout;
 mod operator;
 mod practice;
@@ -18,9 +20,10 @@ mod scale;
 mod sharding;
 
 use super::codes::{self, Code};
-use super::when::configurations;
+use super::fixes;
+use super::when::{Configurations, Known, configurations};
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
-use crate::source::{Applicability, Diagnostic, Edit, Files, Fix, Label, Place, Severity};
+use crate::source::{Diagnostic, Files, Label, Place, Severity};
 use crate::syntax::{ProblemKind, SyntaxProblem};
 use crate::types::{AxisState, AxisType, Origin, Reason, Spmd};
 use std::sync::Arc;
@@ -54,6 +57,15 @@ impl Draft {
 
 /// The diagnostic of a finding.
 pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
+    described(files, finding, configurations(finding))
+}
+
+/// The same, with configurations that may have been worked out before.
+pub fn describe_known(files: &Files, finding: &Finding, known: &mut Known) -> Diagnostic {
+    described(files, finding, known.configurations(finding))
+}
+
+fn described(files: &Files, finding: &Finding, found_in: Configurations) -> Diagnostic {
     let words = Words { files };
     let draft = match &finding.kind {
         FindingKind::Operator { .. } | FindingKind::MissingAxis { .. } | FindingKind::InPlaceChange { .. } => {
@@ -82,10 +94,11 @@ pub fn describe(files: &Files, finding: &Finding) -> Diagnostic {
         | FindingKind::UnregisteredFunction { .. } => words.contract(finding),
         FindingKind::Practice(practice) => words.practice(practice),
         FindingKind::Layout(layout) => words.layout(finding, layout),
+        FindingKind::Declaration(mistake) => declared::declaration(mistake),
         FindingKind::Distributed(mistake) => words.distributed(mistake),
         FindingKind::Sharding(mistake) => sharding::sharding(mistake),
     };
-    words.finish(finding, draft)
+    words.finish(finding, draft, found_in)
 }
 
 /// The diagnostic of a problem of syntax or of an annotation that does not parse.
@@ -141,7 +154,7 @@ impl Words<'_> {
         self.named(place).trim_matches('`').to_string()
     }
 
-    fn finish(&self, finding: &Finding, draft: Draft) -> Diagnostic {
+    fn finish(&self, finding: &Finding, draft: Draft, found_in: Configurations) -> Diagnostic {
         let mut labels = draft.labels;
         let place = draft.place.unwrap_or(finding.place);
         for step in finding.calls.iter().rev().take(3) {
@@ -153,18 +166,11 @@ impl Words<'_> {
             let message = "gradients are summed here, under a condition that leaves it out".to_string();
             labels.push(Label { place: *place, message });
         }
-        let found_in = configurations(finding);
         let when = found_in.when;
         let notes = draft.notes;
         let mut help = draft.help;
-        let mut fix = None;
-        for (i, repair) in finding.repairs.iter().enumerate() {
-            help.push(repair.text.clone());
-            if let (0, Some((at, text))) = (i, &repair.edit) {
-                let edits = vec![Edit { place: *at, text: text.clone() }];
-                fix = Some(Fix { applicability: Applicability::Unsafe, edits });
-            }
-        }
+        help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| r.text.clone()));
+        let fix = fixes::fix(self.files, finding);
         let severity =
             if finding.rests_on_hint || found_in.rests_on_callers { Severity::Warning } else { draft.code.severity };
         let mut seen: Vec<(Place, String)> = Vec::new();
@@ -206,7 +212,7 @@ impl Words<'_> {
 }
 
 /// Why a type holds, under the place that decided it.
-fn reason(axis: &str, origin: &Origin) -> String {
+pub fn reason(axis: &str, origin: &Origin) -> String {
     let what = origin.decided.map_or("known", Spmd::word);
     match &origin.reason {
         Reason::Declared => format!("{what} on `{axis}`, declared here"),

@@ -2,7 +2,7 @@
 //! Never: detection. Next: `mod.rs`.
 
 use super::super::codes;
-use super::practice_scales::scales;
+use super::practice_scales::{concerned, labels, scales};
 use super::{Draft, Words};
 use crate::infer::practice::found::Practice;
 use crate::source::Label;
@@ -112,15 +112,17 @@ impl Words<'_> {
                 ));
                 draft
             }
-            Practice::MarkNeverAsked { mark, axes, reducer } => {
+            Practice::MarkNeverAsked { mark, axes, reducer, parameters, .. } => {
                 let axes = axes.join(", ");
-                let title =
-                    format!("the gradients marked `{mark}` are never summed over `{axes}`: nothing asks for the mark");
+                let who = concerned(parameters).map(|who| format!("the gradients of {who}, marked `{mark}`,"));
+                let who = who.unwrap_or_else(|| format!("the gradients marked `{mark}`"));
+                let title = format!("{who} are never summed over `{axes}`: nothing asks for the mark");
                 let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
                 draft.primary = format!("marked for the sum over `{axes}`");
                 draft
                     .labels
                     .push(Label { place: *reducer, message: "gradients are summed here, over other axes".to_string() });
+                draft.labels.extend(labels(parameters).skip(1));
                 draft
                     .help
                     .push(format!("sum the gradients of parameters marked `{mark}` over `{axes}` before the step"));

@@ -3,6 +3,7 @@
 
 use super::super::codes;
 use super::Draft;
+use crate::infer::practice::concerned::Concerned;
 use crate::infer::practice::found::Scales;
 use crate::source::{Label, Name, Place};
 
@@ -15,6 +16,9 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::ReducerNotCalled { .. }
         | Scales::OtherGate { .. }
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
+        Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
+        Scales::PlanMisfit { .. } => misfit(mistake),
+        Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
         Scales::NarrowWrapper { axis, sliced } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
@@ -66,9 +70,10 @@ pub fn scales(mistake: &Scales) -> Draft {
 /// Finalisers that leave gradients out, or are left out.
 fn finaliser(mistake: &Scales) -> Draft {
     match mistake {
-        Scales::DataNotSummed { axis, backward, evidence, divided, reducer } => {
+        Scales::DataNotSummed { axis, backward, evidence, divided, reducer, parameters } => {
+            let who = concerned(parameters).unwrap_or_else(|| "all parameters".to_string());
             let title = format!(
-                "the gradients of all parameters are never summed over `{axis}`: each of its ranks steps with those of its own samples"
+                "the gradients of {who} are never summed over `{axis}`: each of its ranks steps with those of its own samples"
             );
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
@@ -79,16 +84,19 @@ fn finaliser(mistake: &Scales) -> Draft {
             };
             draft.labels.push(label(*evidence, says));
             draft.labels.extend(reducer.map(|place| label(place, "gradients are summed here, over other axes".into())));
+            draft.labels.extend(labels(parameters));
             draft.help.push(format!("sum the gradient of every parameter over `{axis}` before the step"));
             draft
         }
-        Scales::ReducerNotCalled { function, reducer, backward } => {
-            let title =
-                format!("nothing calls `{function}` before the step: gradients that it sums stay those of one rank");
+        Scales::ReducerNotCalled { function, reducer, backward, parameters, .. } => {
+            let who =
+                concerned(parameters).map(|who| format!("those of {who}")).unwrap_or("gradients that it sums".into());
+            let title = format!("nothing calls `{function}` before the step: {who} stay those of one rank");
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
             draft.labels.push(label(*backward, "gradients are computed here".to_string()));
             draft.labels.push(label(*reducer, "sums gradients of marked parameters".to_string()));
+            draft.labels.extend(labels(parameters));
             draft.help.push(format!("call `{function}` between the backward pass and the step"));
             draft
         }
@@ -102,7 +110,7 @@ fn finaliser(mistake: &Scales) -> Draft {
             draft.help.push(format!("ask `{predicate}` here as well"));
             draft
         }
-        Scales::GuardAgainstMark { flag, mark, marked, guard } => {
+        Scales::GuardAgainstMark { flag, mark, marked, guard, parameters } => {
             let title = format!(
                 "gradients marked `{mark}` are never summed: this runs only where `{flag}` is false, and the mark is set where it is true"
             );
@@ -110,11 +118,124 @@ fn finaliser(mistake: &Scales) -> Draft {
             draft.primary = "sums gradients of marked parameters".to_string();
             draft.labels.push(label(*guard, format!("runs where `{flag}` is false")));
             draft.labels.push(label(*marked, format!("marked where `{flag}` is true")));
+            draft.labels.extend(labels(parameters).filter(|l| l.place != *marked));
             draft.help.push(format!("leave where `{flag}` is false instead"));
             draft
         }
         _ => factor(mistake),
     }
+}
+
+/// Maps of checkpoints that disagree with marks.
+fn checkpoint(parameter: &Name, mapped: Option<i64>, marked: Option<i64>, mark: Place) -> Draft {
+    let split = |dim: i64| format!("split on dim {dim}");
+    let (title, primary, at) = match (mapped, marked) {
+        (Some(mapped), Some(marked)) => (
+            format!(
+                "`{parameter}` is marked as split on dim {marked}, and its checkpoint is put together on dim {mapped}"
+            ),
+            split(mapped),
+            split(marked),
+        ),
+        (Some(mapped), None) => (
+            format!(
+                "the checkpoint takes `{parameter}` for parts, and the constructor makes it whole and without a mark"
+            ),
+            split(mapped),
+            "whole on every rank".to_string(),
+        ),
+        (None, marked) => (
+            format!(
+                "`{parameter}` is marked as a part, and its checkpoint takes it for a copy: the parts of other ranks are lost"
+            ),
+            format!("has no entry for `{parameter}`"),
+            split(marked.unwrap_or_default()),
+        ),
+    };
+    let mut draft = Draft::new(&codes::CHECKPOINT_AXIS, title);
+    draft.primary = primary;
+    draft.labels.push(label(mark, at));
+    draft.help.push(format!("make the map and the mark of `{parameter}` agree"));
+    draft
+}
+
+/// Plans that do not fit the model.
+fn misfit(mistake: &Scales) -> Draft {
+    let Scales::PlanMisfit { module, source, gives_part, listed, norm, made, used } = mistake else {
+        return Draft::new(&codes::PLAN_MISFIT, "the plan does not fit the model".to_string());
+    };
+    let sum = *norm && !listed;
+    let title = match (sum, gives_part) {
+        (true, _) => format!(
+            "the gradient of `{module}` is not summed: each rank applies it to its own part of `{source}`, and the plan leaves it out"
+        ),
+        (false, true) => {
+            format!("`{module}` is given this rank's part of `{source}`, and by the plan it takes the whole")
+        }
+        (false, false) => {
+            format!("`{module}` is given the whole result of `{source}`, and by the plan it takes this rank's part")
+        }
+    };
+    let mut draft = Draft::new(&codes::PLAN_MISFIT, title);
+    draft.primary = match listed {
+        true => format!("what the plan says of `{module}`"),
+        false => format!("splits `{source}` over the ranks"),
+    };
+    draft.labels.push(label(*made, format!("`{module}` is made here")));
+    draft.labels.push(label(*used, format!("takes the result of `{source}`")));
+    draft.help.push(match sum {
+        true => format!("give `{module}` an entry that sums its gradient"),
+        false => format!("make the entries of `{source}` and `{module}` agree"),
+    });
+    draft
+}
+
+/// Sums that are one too many.
+fn summed(mistake: &Scales) -> Draft {
+    match mistake {
+        Scales::SummedAgain { axes: names, first, sum } => {
+            let over = if names.is_empty() { String::new() } else { format!(" over {}", axes(names)) };
+            let title = format!("gradients are summed{over} a second time before the step: they are too large");
+            let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+            draft.primary = "sums what is equal on all ranks already".to_string();
+            draft.labels.push(label(*first, "gradients are reduced here before".to_string()));
+            draft.labels.push(label(*sum, "the sum".to_string()));
+            draft.help.push("reduce each gradient once".to_string());
+            draft
+        }
+        Scales::PartSummed { axes: names, part, sum } => {
+            let over = axes(names);
+            let title = match sum {
+                Some(mark) => format!(
+                    "a parameter of which each rank of {over} has its own part is marked `{mark}`: gradients of different parts would be summed"
+                ),
+                None => format!("gradients of parameters that are split over {over} are summed over {over} as well"),
+            };
+            let mut draft = Draft::new(&codes::PART_SUMMED, title);
+            draft.primary = "adds up gradients of different parts".to_string();
+            draft.labels.push(label(*part, format!("a part on each rank of {over}")));
+            draft
+                .help
+                .push("sum the gradients of parameters that are whole on every rank, and leave out the parts".into());
+            draft
+        }
+        _ => Draft::new(&codes::GRADIENT_SCALE, "factors differ".to_string()),
+    }
+}
+
+/// `a`, `a and b`, `a and 9 other parameters`.
+pub fn concerned(parameters: &Concerned) -> Option<String> {
+    match parameters.shown.as_slice() {
+        [] => None,
+        [(one, _)] if parameters.count == 1 => Some(format!("`{one}`")),
+        [(one, _), (two, _)] if parameters.count == 2 => Some(format!("`{one}` and `{two}`")),
+        [(one, _), ..] => Some(format!("`{one}` and {} other parameters", parameters.count - 1)),
+    }
+}
+
+/// A label at each parameter that is shown.
+pub fn labels(parameters: &Concerned) -> impl Iterator<Item = Label> + '_ {
+    parameters.shown.iter().map(|(_, place)| label(*place, "its gradient is not summed".to_string()))
 }
 
 fn unreduced(model: &Name, made: Place, backward: Place, distributed: Place) -> Draft {

@@ -122,7 +122,7 @@ impl Machine<'_> {
             return;
         }
         let (cases, gaps) = (derived.cases.clone(), derived.gaps.clone());
-        self.out.derived.push(DerivedRow { class: derived.class, place, cases, gaps });
+        self.out.derived.push(std::sync::Arc::new(DerivedRow { class: derived.class, place, cases, gaps }));
         let known = self.w.facts.clone();
         for case in &derived.cases {
             self.w.facts = case.facts.clone();

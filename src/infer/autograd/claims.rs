@@ -48,7 +48,7 @@ const WORDS: &[(&str, Step)] = &[
 ];
 
 /// The docstrings of a project that its code does not keep.
-pub fn claims(project: &Project, rows: &[DerivedRow]) -> Vec<Finding> {
+pub fn claims(project: &Project, rows: &[std::sync::Arc<DerivedRow>]) -> Vec<Finding> {
     let mut out = Vec::new();
     for (module, m) in project.modules.iter_enumerated() {
         for (func, f) in m.ir.funcs.iter_enumerated() {

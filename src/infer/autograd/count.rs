@@ -26,8 +26,15 @@ impl Machine<'_> {
         let required = forward.params.iter().skip(own).filter(|p| !p.has_default).count();
         let expected = given.unwrap_or(required);
         let backward = self.project.func(methods.backward);
-        for found in returns(backward) {
-            let Some(elements) = found.elements else { continue };
+        let returned = returns(backward);
+        // Where arguments may be left out, each return is for a number of them.
+        let enough = |r: &Returned| r.elements.as_ref().is_none_or(|e| e.len() >= expected);
+        let each = required < most && returned.iter().any(enough);
+        for found in &returned {
+            let Some(elements) = &found.elements else { continue };
+            if each && elements.len() >= required {
+                continue;
+            }
             let beyond = elements.iter().skip(most).any(|some| *some);
             // Every argument that has no gradient says so, and what is over may be `None`.
             if elements.len() >= expected && !beyond {
@@ -75,7 +82,10 @@ fn collect(block: &Block, built: &mut Vec<(LocalId, Option<Vec<bool>>)>, out: &m
                     _ => None,
                 };
                 out.push(Returned { at: node.id, elements });
+                // What stands behind a return is never reached.
+                break;
             }
+            Stmt::Raise => break,
             Stmt::If { then, orelse, .. } => {
                 collect(then, built, out);
                 collect(orelse, built, out);

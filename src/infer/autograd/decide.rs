@@ -2,6 +2,7 @@
 //! same with its signatures, or with what is wrong. Never: execution. Source: DESIGN.md section 6. Next: `apply.rs`.
 
 use super::super::finding::Adjoint;
+use super::super::formula::Facts;
 use super::derive::{Case, Further, Signature, Trouble};
 use super::numeric;
 use crate::types::{AxisSet, Reduction, Spmd, Term};
@@ -121,7 +122,8 @@ fn decide_each(case: &mut Case, sets: &[AxisSet]) {
 }
 
 /// Ways through the bodies that nothing tells apart: those that fit, and of them those that communicate. Where none fits, all are kept.
-pub fn told_apart(cases: Vec<Case>) -> Vec<Case> {
+/// `lost`: what is known on the ways that are not followed to their end.
+pub fn told_apart(cases: Vec<Case>, lost: &[Facts]) -> Vec<Case> {
     let fits = |c: &Case| !c.legal.is_empty();
     let same = |a: &Case, b: &Case| (&a.axes, &a.inputs, &a.legal) == (&b.axes, &b.inputs, &b.legal);
     let mut out: Vec<Case> = Vec::new();
@@ -136,8 +138,11 @@ pub fn told_apart(cases: Vec<Case>) -> Vec<Case> {
         }
         let chosen = if right.is_empty() { twins } else { right };
         let unlike = chosen.iter().any(|c| !same(c, chosen[0]));
+        // The way that is taken may be one of those that are not followed.
+        let goes_here = |way: &Facts| way.iter().all(|(atom, value)| case.facts.get(atom) == Some(value));
+        let open = lost.iter().any(goes_here) || chosen.iter().any(|c| c.legal.is_empty() && c.trouble.is_none());
         let wrong = |c: &Case| {
-            if unlike && c.legal.is_empty() && c.trouble == Some(Trouble::NotAdjoint) {
+            if (unlike || open) && c.legal.is_empty() && c.trouble == Some(Trouble::NotAdjoint) {
                 None
             } else {
                 c.trouble.clone()

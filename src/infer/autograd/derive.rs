@@ -131,6 +131,10 @@ impl Machine<'_> {
     }
 
     pub fn methods_of(&self, class: ClassRef) -> Option<Methods> {
+        let bound = |at: FuncRef| {
+            let flavour = self.settings.static_flavour(self.project, self.rules, at);
+            flavour == Some(super::super::value::Flavour::ClassMethod)
+        };
         let find = |name: &str| {
             self.settings.linearized(self.project, class).iter().find_map(|c| {
                 let methods = &self.project.class(*c).methods;
@@ -138,7 +142,9 @@ impl Machine<'_> {
                 Some(FuncRef { module: c.module, func: *func })
             })
         };
-        Some(Methods { forward: find("forward")?, backward: find("backward")?, setup: find("setup_context") })
+        let (forward, backward) = (find("forward")?, find("backward")?);
+        // A class method has one parameter more, which is not followed.
+        (!bound(forward) && !bound(backward)).then(|| Methods { forward, backward, setup: find("setup_context") })
     }
 
     /// The signatures of a class, with the arguments of a call or, without one, with unknown ones.
@@ -287,7 +293,8 @@ impl Machine<'_> {
         for case in &mut out {
             case.named = self.dims_by_name();
         }
-        merged(told_apart(out))
+        let lost = self.deriving.as_mut().map_or_else(Vec::new, |d| std::mem::take(&mut d.lost));
+        merged(told_apart(out, &lost))
     }
 
     fn deriving_places(&mut self) -> Vec<Place> {
@@ -459,7 +466,12 @@ impl Machine<'_> {
         let results = each_of(result);
         let terms: Vec<Arc<Term>> = results.iter().map(|v| self.whole_term(v)).collect();
         let tells = |t: &Arc<Term>| !matches!(**t, Term::Unknown | Term::Equal | Term::Fresh);
-        let Some(output) = terms.iter().position(tells) else { return };
+        let Some(output) = terms.iter().position(tells) else {
+            if let Some(d) = &mut self.deriving {
+                d.lost.push(self.w.facts.clone());
+            }
+            return;
+        };
         let mut given = vec![context.clone()];
         given.extend(self.upstream(&results, rank));
         for (world, value) in self.body(methods.backward, &given) {

@@ -4,6 +4,7 @@
 
 use super::super::collective::Call;
 use super::super::expr::{CallArgs, differing};
+use super::super::formula::Facts;
 use super::super::heap::Cell;
 use super::super::limits::MAX_VALUE_DEPTH;
 use super::super::machine::Machine;
@@ -25,6 +26,8 @@ pub struct Deriving {
     pub params: Vec<Name>,
     /// The number of dims that tensors are taken to have.
     pub rank: usize,
+    /// What is known on the ways through the forward whose result is not followed.
+    pub lost: Vec<Facts>,
     /// Where collectives were issued in the body that runs.
     pub places: Vec<Place>,
     /// Where something was multiplied by, or divided by, the number of ranks.

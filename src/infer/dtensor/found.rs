@@ -1,9 +1,9 @@
 //! What is wrong with distributed tensors, as data. In: nothing. Out: [`Distributed`]. Never: words. Next: `make.rs`.
 
 use crate::infer::finding::OperandAt;
-use crate::plan::{Placement, Refusal};
+use crate::plan::{Placement, Refusal, Written};
 use crate::source::{Name, Place};
-use crate::types::{Axis, Mesh};
+use crate::types::{Axis, AxisState, Mesh};
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,23 @@ pub enum Distributed {
     InPlace { op: Name, axis: Option<Axis>, placement: Placement, operand: Place },
     /// Local values that are not to each other what the placement says.
     Claim { api: Name, axis: Axis, placement: Placement, operand: OperandAt },
+    /// A view that cuts a split dim into parts that the ranks do not divide.
+    View { op: Name, operand: Place, dim: usize, size: i64, ranks: u64 },
+    /// A type that one notation states and a placement by another. `here`: the placement is stated here, and the
+    /// type before; else the type is stated of `value`, at `by`.
+    Notations {
+        axis: Axis,
+        state: AxisState,
+        placement: Placement,
+        stated: Option<Place>,
+        here: bool,
+        value: Option<Place>,
+        by: Option<Place>,
+    },
+    /// A decorator that selects a parallel mode, of a part of the library that is gone.
+    ModeGone { api: Name, removed: Name },
+    /// The result of a program in a mode that takes no pending sums for results.
+    PartialResult { mode: Name, axis: Axis, value: Place },
     /// Dims of a mesh.
     Mesh(MeshMistake),
     /// A plan for the modules of a model.
@@ -71,4 +88,12 @@ pub enum PlanMistake {
     Lengths { style: Name, given: usize, desired: usize },
     /// Layouts without desired ones.
     NoDesired { style: Name },
+    /// What one style leaves is not what the next one takes it for.
+    Layouts { style: Name, layout: Written, state: AxisState, value: Place, left: Option<Place> },
+    /// An operation on the part of a rank and a whole value.
+    Apart { op: Name, split: Place, dim: i8, whole: Place, plan: Option<Place> },
+    /// A layer that the plan leaves whole gets a part of the dim over which it sums.
+    Whole { layer: Name, value: Place },
+    /// A function that is called with another number of arguments than it takes.
+    Arity { argument: Name, takes: usize, given: usize },
 }

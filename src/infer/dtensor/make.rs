@@ -9,7 +9,7 @@ use crate::infer::machine::Machine;
 use crate::infer::value::{ObjId, Value};
 use crate::plan::{Placement, Written};
 use crate::types::{
-    AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, TensorType, Tri, state_of_placement,
+    AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, Stated, TensorType, Tri, state_of_placement,
 };
 use std::sync::Arc;
 
@@ -34,7 +34,11 @@ impl Machine<'_> {
         {
             return Value::Unknown;
         }
-        self.on_mesh(OnMesh { mesh, placements }, known.map_or(Tri::Unknown, |t| t.grad), shape)
+        self.on_mesh(
+            OnMesh { mesh, placements, stated: Stated(Some(self.place(call.id))) },
+            known.map_or(Tri::Unknown, |t| t.grad),
+            shape,
+        )
     }
 
     /// Whether a tensor that lies on a mesh is distributed another way.
@@ -79,7 +83,7 @@ impl Machine<'_> {
         let Ok(placements) = self.checked(call, mesh.as_deref(), shape.as_ref(), given) else {
             return self.lost_on_mesh(mesh, None);
         };
-        let on = OnMesh { mesh, placements };
+        let on = OnMesh { mesh, placements, stated: Stated(Some(self.place(call.id))) };
         if let Some((_, t)) = &tensor {
             self.check_claim(call, t, &on);
         }
@@ -123,7 +127,11 @@ impl Machine<'_> {
             _ => self.placements_given(call.value("placements")),
         };
         match self.checked(call, mesh.as_deref(), shape.as_ref(), given) {
-            Ok(placements) => self.on_mesh(OnMesh { mesh, placements }, Tri::Unknown, shape),
+            Ok(placements) => self.on_mesh(
+                OnMesh { mesh, placements, stated: Stated(Some(self.place(call.id))) },
+                Tri::Unknown,
+                shape,
+            ),
             Err(()) => self.lost_on_mesh(mesh, shape),
         }
     }
@@ -145,7 +153,7 @@ impl Machine<'_> {
         let Ok(placements) = self.checked(call, mesh.as_deref(), t.shape.as_ref(), given) else {
             return self.lost_on_mesh(mesh, t.shape);
         };
-        let to = OnMesh { mesh, placements };
+        let to = OnMesh { mesh, placements, stated: Stated(Some(self.place(call.id))) };
         if let (Some(from), Some(target)) = (on.known(), to.known())
             && from.len() == target.len()
             && let Err(refusal) = question(to.mesh.as_deref(), t.shape.as_ref(), &from, &target)
@@ -232,7 +240,7 @@ impl Machine<'_> {
 
     /// After a finding: on this mesh, nobody knows how.
     fn lost_on_mesh(&mut self, mesh: Option<Arc<Mesh>>, shape: Option<Shape>) -> Value {
-        self.on_mesh(OnMesh { mesh, placements: None }, Tri::Unknown, shape)
+        self.on_mesh(OnMesh { mesh, placements: None, stated: Stated::default() }, Tri::Unknown, shape)
     }
 }
 

@@ -10,15 +10,17 @@ mod mesh;
 mod modules;
 mod op;
 mod placements;
+pub mod planned;
+mod view;
 
 use super::expr::CallArgs;
 use super::machine::Machine;
 use super::value::{ObjId, Value};
 use crate::ir::StmtId;
-use crate::plan::{ReduceOp, Written};
+use crate::plan::{Placement, ReduceOp, Written};
 use crate::rules::{Entry, IntrinsicRule};
 use crate::source::Name;
-use crate::types::Dist;
+use crate::types::{AxisState, Dist, dims_differ, state_of_placement};
 use std::sync::Arc;
 
 /// A call with its arguments by name.
@@ -98,13 +100,25 @@ impl Machine<'_> {
             "full-tensor" => self.full_tensor(&call),
             "fully-shard" => self.fully_shard(&call),
             "parallelize" => self.parallelize(&call),
-            "style" | "style-weight" | "style-input" | "style-output" => self.style(&call),
+            "style" | "style-weight" | "style-input" | "style-output" | "style-both" => self.style(&call),
+            "module" => self.distribute_module(&call),
             _ => {
                 self.forget(args);
                 Value::Unknown
             }
         })
     }
+}
+
+/// Whether a type and a placement cannot be of one tensor.
+pub(super) fn differs(state: &AxisState, placement: Placement, rank: Option<usize>) -> bool {
+    let placed = state_of_placement(placement);
+    if state.set.is_unknown() {
+        return false;
+    }
+    let dims =
+        matches!((state.shard, placed.shard), (Some(a), Some(b)) if state.set == placed.set && dims_differ(a, b, rank));
+    state.set.meet(placed.set).is_empty() || dims
 }
 
 fn reduction(value: &Value) -> Option<ReduceOp> {

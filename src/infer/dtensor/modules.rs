@@ -3,13 +3,17 @@
 
 use super::Call;
 use super::found::{Distributed, MeshMistake, PlanMistake};
+use super::planned::Applied;
+use crate::infer::expr::CallArgs;
 use crate::infer::finding::FindingKind;
 use crate::infer::heap::{Cell, ObjectCell, ObjectClass};
-use crate::infer::machine::Machine;
+use crate::infer::machine::{Eval, Machine};
 use crate::infer::value::{ObjId, Value};
+use crate::ir::ParamKind;
+use crate::project::Resolved;
 use crate::rules::Entry;
 use crate::source::Name;
-use crate::types::Mesh;
+use crate::types::{Axis, Mesh};
 use std::sync::Arc;
 
 impl Machine<'_> {
@@ -52,13 +56,112 @@ impl Machine<'_> {
         {
             let kind = MeshMistake::Dims { api: call.name(), dims: Mesh::ndim(mesh), least: 1, most: 1 };
             self.mesh_mistake(call.id, kind);
-        } else if let Some(Value::Object(module)) = call.value("module") {
-            let module = *module;
+        } else if let Some((module, sure)) = self.module_given(call) {
+            let axis = match call.value("device_mesh") {
+                Some(Value::Mesh(mesh)) if mesh.ndim() == 1 => mesh.axes.first().map(|(axis, _)| axis.clone()),
+                _ => None,
+            };
+            let axis = axis.unwrap_or_else(|| Axis::variable("mesh"));
+            let mut fine = true;
             for (key, style) in &entries {
-                if self.check_entry(call, module, key, style) {
+                if self.check_entry(call, (module, sure), key, style) {
+                    fine = false;
                     break;
                 }
+                if self.style_of(style).is_some() {
+                    for at in self.modules_at(module, key) {
+                        self.styled(at, style, &axis);
+                    }
+                }
             }
+            let plan = Applied { module, axis, place: self.place(call.id) };
+            if fine && !self.quiet && !self.plans.contains(&plan) {
+                self.plans.push(plan);
+            }
+        }
+        let module = call.value("module").cloned().unwrap_or(Value::Unknown);
+        self.forget(call.args);
+        match module {
+            Value::Object(_) => module,
+            _ => Value::Unknown,
+        }
+    }
+
+    /// The module that a plan is for: an object, or one of the class that the annotation of a parameter names. Of the second kind
+    /// there may be others, of classes derived from that.
+    fn module_given(&mut self, call: &Call<'_>) -> Option<(ObjId, bool)> {
+        let path = match call.value("module")? {
+            Value::Object(module) => return Some((*module, true)),
+            Value::Sym(path) => path.clone(),
+            _ => return None,
+        };
+        let at = self.stack.last()?.func;
+        let param = self.project.func(at).params.iter().find(|p| p.name == path)?;
+        let hint = param.hint.as_deref()?.trim_matches(['"', '\'']);
+        let Resolved::Class(class) = self.project.member(at.module, hint)? else { return None };
+        let quiet = std::mem::replace(&mut self.quiet, true);
+        let made = self.construct(call.id, class, &CallArgs { args: Vec::new(), open: true });
+        self.quiet = quiet;
+        match made {
+            Eval::One(Value::Object(module)) => Some((module, false)),
+            Eval::One(_) => None,
+            // One of the worlds is as good as another.
+            Eval::Many(outcomes) => {
+                let (world, value) = outcomes.into_iter().next()?;
+                self.w = world;
+                match value {
+                    Value::Object(module) => Some((module, false)),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The modules that a key of a plan names.
+    fn modules_at(&self, module: ObjId, key: &str) -> Vec<ObjId> {
+        let mut found = vec![Value::Object(module)];
+        for step in key.split('.').filter(|s| !s.is_empty()) {
+            let mut next = Vec::new();
+            for value in found {
+                let (items, attr) = match &value {
+                    Value::Object(at) => {
+                        (self.modules_of(*at), self.w.heap.object(*at).and_then(|o| o.get(step)).cloned())
+                    }
+                    Value::List(_) => (self.literal_items(&value), None),
+                    _ => (None, None),
+                };
+                match (step.parse::<usize>(), items) {
+                    (Ok(at), Some(items)) => next.extend(items.get(at).cloned()),
+                    (Err(_), Some(items)) if step == "*" => next.extend(items),
+                    _ => next.extend(attr),
+                }
+            }
+            found = next;
+        }
+        let object = |value: Value| match value {
+            Value::Object(at) => Some(at),
+            _ => None,
+        };
+        found.into_iter().filter_map(object).collect()
+    }
+
+    /// `distribute_module(module, mesh, partition_fn, input_fn, output_fn)`: functions are called with three arguments.
+    pub(super) fn distribute_module(&mut self, call: &Call<'_>) -> Value {
+        for (part, name) in call.rule.roles.clone() {
+            let Some((Value::Closure(closure), place)) = call.arg(&name) else { continue };
+            let func = self.project.func(closure.func);
+            let variadic = func.params.iter().any(|p| matches!(p.kind, ParamKind::VarArgs));
+            let positional = |p: &&crate::ir::Param| matches!(p.kind, ParamKind::Normal | ParamKind::PositionalOnly);
+            let most = func.params.iter().filter(positional).count();
+            let least = most.saturating_sub(closure.defaults.len());
+            let fits = |given: usize| least <= given && given <= most;
+            let short = part.contains("2-or-3");
+            if variadic || fits(3) || (short && most == 2) {
+                continue;
+            }
+            let mistake = PlanMistake::Arity { argument: name.clone(), takes: most, given: 3 };
+            let at = self.part(call.id, place);
+            self.report(at, FindingKind::Distributed(Distributed::Plan(mistake)));
         }
         let module = call.value("module").cloned().unwrap_or(Value::Unknown);
         self.forget(call.args);
@@ -79,19 +182,25 @@ impl Machine<'_> {
     }
 
     /// One entry of a plan. True if a finding was reported.
-    fn check_entry(&mut self, call: &Call<'_>, module: ObjId, key: &Name, style: &Value) -> bool {
+    fn check_entry(&mut self, call: &Call<'_>, (module, sure): (ObjId, bool), key: &Name, style: &Value) -> bool {
         let mut at = module;
         for step in key.split('.').filter(|s| !s.is_empty()) {
-            if step.contains(['*', '?', '[']) {
-                return false;
+            if step.contains(['*', '?', '[']) || self.modules_of(at).is_some() {
+                let named = self.modules_at(module, key);
+                return named.into_iter().any(|at| self.check_style(call, at, key, style));
             }
             let Some(cell) = self.w.heap.object(at) else { return false };
             match cell.get(step) {
                 Some(Value::Object(next)) => at = *next,
                 Some(_) => return false,
-                None => return self.no_module(call, at, key, step),
+                None => return sure && self.no_module(call, at, key, step),
             }
         }
+        self.check_style(call, at, key, style)
+    }
+
+    /// Whether a style knows the layer that it is for. True if a finding was reported.
+    fn check_style(&mut self, call: &Call<'_>, at: ObjId, key: &Name, style: &Value) -> bool {
         let Some(rule) = self.style_of(style).filter(|r| r.does == "dtensor-style-weight") else { return false };
         let Some(ObjectClass::External(layer)) = self.w.heap.object(at).map(|o| o.class.clone()) else { return false };
         let known = matches!(self.rules.get(&layer), Some(Entry::Module(_)));
@@ -114,14 +223,14 @@ impl Machine<'_> {
         let Some(ObjectCell { class: ObjectClass::Project(class), attrs, .. }) = self.w.heap.object(at).cloned() else {
             return false;
         };
-        let text = &self.files[self.project.file(class.module)].text;
+        let text = self.files[self.project.file(class.module)].whole();
         let hidden = ["setattr(", "add_module(", "register_module(", "__getattr__", "__dict__"];
         let statics = &self.settings.statics;
         let alone =
             statics.linearized(class).len() == 1 && statics.external_bases(class).all(|b| b.ends_with(".Module"));
         // Containers name their modules by number.
         let alone = alone && !step.starts_with(|c: char| c.is_ascii_digit());
-        let named = text.contains(&format!(".{step}"));
+        let named = mentions(text, step);
         if hidden.iter().any(|word| text.contains(word)) || named || !alone {
             return false;
         }
@@ -143,7 +252,9 @@ impl Machine<'_> {
             "dtensor-style-output" => Some(("output_layouts", "desired_output_layouts")),
             _ => None,
         };
-        if let Some((given, desired)) = lists {
+        let both = [("input_layouts", "desired_input_layouts"), ("output_layouts", "desired_output_layouts")];
+        let both = both.into_iter().filter(|_| call.rule.does == "dtensor-style-both");
+        for (given, desired) in lists.into_iter().chain(both) {
             let count = |m: &Self, name: &str| match call.value(name) {
                 Some(Value::Placement(_)) => Some(1),
                 Some(Value::Tuple(items)) => Some(items.len()),
@@ -172,4 +283,13 @@ impl Machine<'_> {
 fn strsim_near(a: &str, b: &str) -> bool {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     a.contains(&b) || b.contains(&a)
+}
+
+/// Whether a text has an attribute of this name.
+fn mentions(text: &str, name: &str) -> bool {
+    let attribute = format!(".{name}");
+    text.match_indices(&attribute).any(|(at, _)| {
+        let rest = text.get(at + attribute.len()..).unwrap_or_default();
+        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+    })
 }

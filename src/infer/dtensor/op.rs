@@ -4,6 +4,7 @@
 
 use super::found::{Cost, Distributed};
 use super::placements::question;
+use super::view::{Viewed, viewed};
 use crate::infer::expr::CallArgs;
 use crate::infer::finding::FindingKind;
 use crate::infer::layout::Argument;
@@ -15,12 +16,18 @@ use crate::plan::{Placement, ReduceOp};
 use crate::rules::shapes::ShapeRule;
 use crate::rules::shards::{Piece, Placed, Reduction, Refusal, ShardCall, propagate};
 use crate::rules::{Arg, Kind, OpClass, Role, Violation, apply};
-use crate::types::{AxisType, Dist, LocalType, OnMesh, Shape, Spmd, TensorType, Tri};
+use crate::types::{AxisType, Dist, LocalType, OnMesh, Shape, Spmd, Stated, TensorType, Tri};
 use std::sync::Arc;
 
 /// What an operation leaves on one mesh dim.
 enum Outcome {
     Placed(Option<Placement>),
+    /// A view that cuts a split dim: which, the size that the ranks do not divide, and their number.
+    Cut {
+        dim: usize,
+        size: i64,
+        ranks: u64,
+    },
     /// A pending reduction is completed first.
     Completed {
         operand: usize,
@@ -44,27 +51,28 @@ impl Machine<'_> {
                 let whole =
                     |p: &Option<Placement>| p.filter(|p| matches!(p, Placement::Replicate | Placement::Shard(_)));
                 let placements = on.placements.as_ref().map(|all| all.iter().map(whole).collect());
-                let keeps = call.rule.shape == ShapeRule::Like;
-                self.stamp(
-                    &value,
-                    &Dist::On(Arc::new(OnMesh { mesh: on.mesh.clone(), placements: placements.filter(|_| keeps) })),
-                );
+                let placements = placements.filter(|_| call.rule.shape == ShapeRule::Like);
+                let like = OnMesh { mesh: on.mesh.clone(), placements, stated: Stated::default() };
+                self.stamp(&value, &Dist::On(Arc::new(like)));
                 return Some(value);
             }
             _ => return None,
         };
         // Of some operands only the shape matters.
         let alike = matches!(call.rule.shape, ShapeRule::ExpandAs | ShapeRule::ViewAs);
+        let auto = on.mesh.as_deref().is_some_and(|mesh| mesh.auto);
         let fine = alike
+            || auto
             || self.same_mesh(id, call, &arguments, &tensors) && self.unmixed(id, call, &arguments, &tensors, first);
         let placements = match fine {
             true => self.placements_after(id, call, args, kind, &arguments, &tensors),
             false => None,
         };
+        let placements = if auto { placements.map(reduced_at_once) } else { placements };
         let value = self.results(id, call, args, Some(LocalType::unknown()));
         if !call.rule.in_place {
             let mesh = tensors.iter().find_map(|t| t.dist.on().and_then(|on| on.mesh.clone()));
-            self.stamp(&value, &Dist::On(Arc::new(OnMesh { mesh, placements })));
+            self.stamp(&value, &Dist::On(Arc::new(OnMesh { mesh, placements, stated: Stated::default() })));
         }
         Some(value)
     }
@@ -166,7 +174,7 @@ impl Machine<'_> {
 
     /// Whether a word occurs anywhere in the project.
     pub(super) fn project_says(&self, word: &str) -> bool {
-        self.project.modules.ids().any(|m| self.files[self.project.file(m)].text.contains(word))
+        self.files.any_says(word)
     }
 
     /// The placements of the result, one for each mesh dim.
@@ -193,6 +201,16 @@ impl Machine<'_> {
         for mesh_dim in 0..dims? {
             out.push(match self.placed_outcome(call, args, kind, arguments, tensors, mesh_dim) {
                 Outcome::Placed(placement) => placement,
+                Outcome::Cut { dim, size, ranks } => {
+                    if !tensors.iter().any(|t| t.dist.on().and_then(|on| on.mesh.as_ref()).is_some_and(|m| m.auto)) {
+                        let operand = self.part(id, arguments.first().map_or(0, |a| a.part));
+                        let op = call.rule.name.clone();
+                        let kind = Distributed::View { op, operand, dim, size, ranks };
+                        self.report(self.place(id), FindingKind::Distributed(kind));
+                        return None;
+                    }
+                    None
+                }
                 Outcome::Completed { operand, placement } => {
                     self.completed(id, call, arguments, tensors, operand, mesh_dim, placement);
                     (tensors.len() == 1 && kind == Kind::Nonlinear && call.rule.whole.is_empty())
@@ -232,10 +250,40 @@ impl Machine<'_> {
         }
         let split = placed.iter().any(|p| p.shard_dim().is_some());
         match placed.iter().position(|p| p.is_partial()) {
-            None => Outcome::Placed(self.split_after(call, args, arguments, tensors, &placed)),
+            None => match self.view_after(call, args, tensors, mesh_dim) {
+                Some(outcome) => outcome,
+                None => Outcome::Placed(self.split_after(call, args, arguments, tensors, &placed)),
+            },
             Some(_) if split => unknown,
             Some(at) => pending_after(call, kind, &placed, at),
         }
+    }
+
+    /// What a view makes of a shard, where all sizes are known.
+    fn view_after(
+        &mut self,
+        call: &OpCall<'_>,
+        args: &CallArgs,
+        tensors: &[TensorType],
+        mesh_dim: usize,
+    ) -> Option<Outcome> {
+        if !matches!(call.rule.shape, ShapeRule::View | ShapeRule::Flatten | ShapeRule::Unflatten) {
+            return None;
+        }
+        let [t] = tensors else { return None };
+        let on = t.dist.on()?.clone();
+        let Placement::Shard(dim) = on.placement(mesh_dim)? else { return None };
+        let ranks = on.mesh.as_deref().filter(|m| !m.flat)?.axes.get(mesh_dim)?.1?;
+        let known = |shape: &Shape| shape.0.iter().copied().collect::<Option<Vec<i64>>>();
+        let from = known(t.shape.as_ref()?)?;
+        let to = known(&self.one_shape(call, args)?)?;
+        let split: Vec<usize> = on.placements.iter().flatten().flatten().filter_map(|p| p.shard_dim()).collect();
+        Some(match viewed(&from, &to, dim, i64::try_from(ranks).ok()?, &split) {
+            Viewed::Split(dim) => Outcome::Placed(Some(Placement::Shard(dim))),
+            Viewed::Whole => Outcome::Placed(Some(Placement::Replicate)),
+            Viewed::Uneven { size } => Outcome::Cut { dim, size, ranks },
+            Viewed::Unknown => Outcome::Placed(None),
+        })
     }
 
     /// Where a shard goes.
@@ -298,6 +346,9 @@ impl Machine<'_> {
     ) {
         let (Some(argument), Some(t)) = (arguments.get(operand), tensors.get(operand)) else { return };
         let Some(on) = t.dist.on() else { return };
+        if on.mesh.as_deref().is_some_and(|mesh| mesh.auto) {
+            return;
+        }
         let axis = on.axes().nth(mesh_dim).map(|(axis, _)| axis.clone()).filter(|a| !a.is_variable());
         let (op, at) = (call.rule.name.clone(), self.part(id, argument.part));
         if call.rule.in_place && tensors.len() > 1 {
@@ -315,6 +366,12 @@ impl Machine<'_> {
         let kind = Distributed::Implicit { op, axis, placement, operand: at, cost };
         self.report(self.place(id), FindingKind::Distributed(kind));
     }
+}
+
+/// What a compiler leaves: it takes pending sums where they arise.
+fn reduced_at_once(placements: Vec<Option<Placement>>) -> Vec<Option<Placement>> {
+    let taken = |p: Option<Placement>| if p.is_some_and(|p| p.is_partial()) { Some(Placement::Replicate) } else { p };
+    placements.into_iter().map(taken).collect()
 }
 
 /// What an operation makes of a pending reduction.

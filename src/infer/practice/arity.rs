@@ -2,6 +2,7 @@
 //! text alone, where execution sees no collective. Never: what the gradients are. Source: DESIGN.md section 6. Next: `mod.rs`.
 
 use super::super::finding::FindingKind;
+use super::super::value::Flavour;
 use super::Lint;
 use crate::ir::{BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
@@ -13,7 +14,9 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
     let method =
         |name: &str| c.methods.iter().find(|(n, _)| n == name).map(|(_, f)| FuncRef { module: class.module, func: *f });
     let (Some(forward), Some(backward)) = (method("forward"), method("backward")) else { return };
-    if !lint.is_autograd(class) {
+    let bound = |at: FuncRef| lint.settings.static_flavour(lint.project, lint.rules, at) == Some(Flavour::ClassMethod);
+    // A class method has one parameter more.
+    if !lint.is_autograd(class) || bound(forward) || bound(backward) {
         return;
     }
     let skipped = usize::from(method("setup_context").is_none());

@@ -8,11 +8,14 @@ use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, through};
 use super::view::View;
 use super::{Found, Lint};
 use crate::ir::{FuncKind, Operand, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::Name;
 
 /// Words in names of code that is never trained.
 const UNTRAINED: &[&str] = &["infer", "generat", "eval", "decod", "predict", "no_grad"];
+
+/// How files say that their models are not trained.
+const SERVED: &[&str] = &["Inference-only", "inference-only", "Inference only", "inference only"];
 
 /// Cuts of the gradient in one function.
 pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
@@ -23,7 +26,7 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         return;
     }
     let walk = Walk::of(lint, view, 0);
-    let Some(walk) = walk else { return };
+    let Some(walk) = walk.filter(|walk| !walk.cuts.is_empty() && !is_served(lint, view)) else { return };
     for returned in walk.firsts() {
         if forward {
             report_cut(&walk.cuts, returned, out);
@@ -104,8 +107,20 @@ pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
     !frozen
         && !context
         && !named(&view.func.qualname)
-        && !named(&lint.project.modules[view.at.module].name)
+        && !named(lint.project.name(view.at.module))
         && !decorators(lint, view.at).iter().any(|d| named(d) || d.contains("inference_mode") || d.contains("custom"))
+}
+
+/// Whether the file, or one beside it, says that its models are only served.
+fn is_served(lint: &Lint<'_>, view: &View<'_>) -> bool {
+    let package = |module: ModuleId| lint.project.modules[module].name.rsplit_once('.').map(|(package, _)| package);
+    let says = |module: ModuleId| {
+        let text = lint.files[lint.project.file(module)].whole();
+        SERVED.iter().any(|words| text.contains(words))
+    };
+    let own = package(view.at.module);
+    says(view.at.module)
+        || own.is_some() && lint.project.modules.ids().any(|module| package(module) == own && says(module))
 }
 
 /// The names of the decorators of a function.

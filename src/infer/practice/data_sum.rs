@@ -2,6 +2,7 @@
 //! the project. Out: a step whose gradients nothing sums over the data axis, where gradients are divided by its size, or losses are
 //! averaged over it. Never: a project that names a wrapper, an engine or a hook. Source: DESIGN.md section 7. Next: `reducers.rs`.
 
+use super::concerned::{Concerned, When};
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::reducers::{Reducer, Test, axes_of, is_gradient, parameter_loop};
@@ -83,21 +84,18 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if view.func.kind != FuncKind::Function {
         return;
     }
-    let method = |i: usize, wanted: &str| match view.value(i) {
-        Some(Rvalue::CallMethod { base, name, .. }) if name == wanted => Some(base),
-        _ => None,
-    };
-    let Some(last) = (0..view.steps.len()).rev().find(|i| method(*i, "step").is_some_and(|o| is_optimizer(view, o)))
-    else {
+    let Some((backward, last)) = region(view) else { return };
+    // What comes too late is told as such.
+    let late = reached(lint, view, last + 1..view.steps.len());
+    if late.is_some_and(|all| lint.reducers().all.iter().any(|r| r.func != view.at && all.contains(&r.func))) {
         return;
-    };
-    let Some(backward) = (0..last).rev().find(|i| method(*i, "backward").is_some()) else { return };
+    }
     if !(backward + 1..last).all(|i| is_followed(view, i)) || names_wrapper(lint) {
         return;
     }
     let Some(reached) = reached(lint, view, backward + 1..last) else { return };
     let (runs, idle): (Vec<&Reducer>, Vec<&Reducer>) =
-        lint.reducers.all.iter().filter(|r| !is_inner(lint, r)).partition(|r| reached.contains(&r.func));
+        lint.reducers().all.iter().filter(|r| !is_inner(lint, r)).partition(|r| reached.contains(&r.func));
     if runs.iter().any(|r| r.axes.is_none()) {
         return;
     }
@@ -108,7 +106,8 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         && let Some((evidence, divided)) = evidence(lint)
     {
         let reducer = runs.first().map(|r| r.place);
-        let mistake = Scales::DataNotSummed { axis: Name::from(DATA), backward, evidence, divided, reducer };
+        let (axis, parameters) = (Name::from(DATA), super::concerned::all(lint));
+        let mistake = Scales::DataNotSummed { axis, backward, evidence, divided, reducer, parameters };
         out.push((place, Practice::Scales(mistake)));
         return;
     }
@@ -116,24 +115,51 @@ pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let left = idle.iter().find(|r| asks_mark(lint, r) && !runs.iter().any(|o| o.axes == r.axes));
     if let (Some(left), Some(_)) = (left, runs.first()) {
         let function = lint.project.func(left.func).name.clone();
-        let mistake = Scales::ReducerNotCalled { function, reducer: left.place, backward };
+        let (parameters, when) = taken(lint, left);
+        let mistake = Scales::ReducerNotCalled { function, reducer: left.place, backward, parameters, when };
         out.push((place, Practice::Scales(mistake)));
     }
 }
 
+/// The last step of an optimizer in a function, and the backward pass before it.
+pub fn region(view: &View<'_>) -> Option<(usize, usize)> {
+    let method = |i: usize, wanted: &str| match view.value(i) {
+        Some(Rvalue::CallMethod { base, name, .. }) if name == wanted => Some(base),
+        _ => None,
+    };
+    let last = (0..view.steps.len()).rev().find(|i| method(*i, "step").is_some_and(|o| is_optimizer(view, o)))?;
+    let backward = (0..last).rev().find(|i| method(*i, "backward").is_some())?;
+    Some((backward, last))
+}
+
 /// Whether a reducer is one that only calls another one of the project.
 fn is_inner(lint: &Lint<'_>, reducer: &Reducer) -> bool {
-    reducer.through.is_some_and(|at| lint.reducers.all.iter().any(|r| r.func == at && r.axes.is_some()))
+    reducer.through.is_some_and(|at| lint.reducers().all.iter().any(|r| r.func == at && r.axes.is_some()))
 }
 
 /// Whether a reducer sums the gradients of parameters with a mark of the rules.
-fn asks_mark(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+pub fn asks_mark(lint: &Lint<'_>, reducer: &Reducer) -> bool {
     let mark = |t: &Test| matches!(t, Test::Mark(mark) if lint.rules.mark(mark).is_some());
     reducer.axes.is_some() && !reducer.when.is_empty() && reducer.when.iter().all(|all| all.iter().any(mark))
 }
 
+/// The parameters that a reducer takes by their mark, and the flags under which they are marked and it runs.
+pub fn taken(lint: &Lint<'_>, reducer: &Reducer) -> (Concerned, When) {
+    let mark = reducer.when.iter().flatten().find_map(|t| match t {
+        Test::Mark(mark) => Some(mark),
+        _ => None,
+    });
+    let (parameters, mut when) = mark.map(|m| super::concerned::marked(lint, m)).unwrap_or_default();
+    for (flag, holds, _) in &reducer.outer {
+        if !when.iter().any(|(known, _)| known == flag) {
+            when.push((flag.clone(), *holds));
+        }
+    }
+    (parameters, when)
+}
+
 /// The functions of the project that some steps of a function reach; `None` if that is not known.
-fn reached(lint: &Lint<'_>, view: &View<'_>, steps: std::ops::Range<usize>) -> Option<Vec<FuncRef>> {
+pub fn reached(lint: &Lint<'_>, view: &View<'_>, steps: std::ops::Range<usize>) -> Option<Vec<FuncRef>> {
     let mut out = vec![view.at];
     let mut queue: Vec<FuncRef> = steps.filter_map(|i| calls(view, i)).collect();
     while let Some(at) = queue.pop() {
@@ -193,23 +219,26 @@ fn is_followed<'a>(view: &View<'a>, step: usize) -> bool {
     }
 }
 
+/// Whether a text, in lowercase, names anything that may sum gradients in a way that is not followed.
+pub fn wraps(text: &str) -> bool {
+    WRAPPERS.iter().any(|w| text.contains(w))
+}
+
 /// Whether the project names anything that may sum gradients in a way that is not followed.
 fn names_wrapper(lint: &Lint<'_>) -> bool {
-    lint.project.modules.iter().any(|m| {
-        let text = lint.files[m.file].text.to_lowercase();
-        WRAPPERS.iter().any(|w| text.contains(w))
-    })
+    lint.sums().wraps
 }
 
 /// What says that ranks of the data axis have their own data: gradients that are divided by its size, else a collective over it of a
 /// project that sums gradients over other axes.
 fn evidence(lint: &Lint<'_>) -> Option<(Place, bool)> {
     let mut reduced = None;
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        let text = &lint.files[m.file].text;
-        if !text.contains("data_parallel") && !text.contains(DATA) {
+    for module in lint.project.modules.ids() {
+        let file = lint.project.file(module);
+        if !lint.files.says(file, "data_parallel") && !lint.files.says(file, DATA) {
             continue;
         }
+        let m = &lint.project.modules[module];
         for (func, f) in m.ir.funcs.iter_enumerated() {
             if f.kind != FuncKind::Function {
                 continue;
@@ -226,7 +255,7 @@ fn evidence(lint: &Lint<'_>) -> Option<(Place, bool)> {
             }
         }
     }
-    let has_own = lint.reducers.all.iter().any(|r| r.axes.is_some());
+    let has_own = lint.reducers().all.iter().any(|r| r.axes.is_some());
     reduced.filter(|_| has_own).map(|place| (place, false))
 }
 

@@ -109,12 +109,10 @@ impl Expr {
 pub fn path_of(project: &Project, resolved: &Resolved) -> Name {
     match resolved {
         Resolved::Func(at) => project.qualified(*at),
-        Resolved::Class(at) => {
-            Name::from(format!("{}.{}", project.modules[at.module].name, project.class(*at).qualname))
-        }
-        Resolved::Module(m) => project.modules[*m].name.clone(),
+        Resolved::Class(at) => Name::from(format!("{}.{}", project.name(at.module), project.class(*at).qualname)),
+        Resolved::Module(m) => project.name(*m).clone(),
         Resolved::Package(path) | Resolved::External(path) => path.clone(),
-        Resolved::Value(m, name) => Name::from(format!("{}.{name}", project.modules[*m].name)),
+        Resolved::Value(m, name) => Name::from(format!("{}.{name}", project.name(*m))),
     }
 }
 

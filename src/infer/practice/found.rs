@@ -1,6 +1,7 @@
 //! What the checks of practice find, as data. In: nothing. Out: [`Practice`], a variant for each kind of mistake. Never: prose.
 //! Next: `diagnostics/words/practice.rs`.
 
+use super::concerned::{Concerned, When};
 use crate::source::{Name, Place};
 
 /// One mistake of practice. The place of the finding is where it happens; the places here say why.
@@ -17,7 +18,7 @@ pub enum Practice {
     /// A reducer asks for a mark that nothing sets, and there are norms to carry it.
     MarkNeverSet { mark: Name, modules: Vec<Name>, reducer: Place, missing: Place },
     /// A mark that says that a gradient is summed, and no reducer over its axes; where the project sums its gradients.
-    MarkNeverAsked { mark: Name, axes: Vec<Name>, reducer: Place },
+    MarkNeverAsked { mark: Name, axes: Vec<Name>, reducer: Place, parameters: Concerned, when: When },
     /// A module is marked and one that is made alike is not.
     SiblingNotMarked { module: Name, sibling: Name, mark: Name, marked: Place },
     /// A reducer takes a parameter by name and no reducer takes another one of the same module.
@@ -46,6 +47,19 @@ pub enum Practice {
     LateReduction { why: Late, gradients: Place, before: Place },
 }
 
+impl Practice {
+    /// The flags under which the mistake is one; none: always.
+    pub fn when(&self) -> When {
+        match self {
+            Practice::MarkNeverAsked { when, .. } | Practice::Scales(Scales::ReducerNotCalled { when, .. }) => {
+                when.clone()
+            }
+            Practice::Scales(Scales::GuardAgainstMark { flag, .. }) => vec![(flag.clone(), true)],
+            _ => When::new(),
+        }
+    }
+}
+
 /// Mistakes about placements of distributed tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placements {
@@ -67,13 +81,28 @@ pub enum Scales {
     /// Gradients are never summed before the step; `distributed`: what says that ranks have their own data.
     UnreducedStep { model: Name, made: Place, backward: Place, distributed: Place },
     /// A loop whose gradients are summed over other axes than the one over which ranks have their own data.
-    DataNotSummed { axis: Name, backward: Place, evidence: Place, divided: bool, reducer: Option<Place> },
+    DataNotSummed {
+        axis: Name,
+        backward: Place,
+        evidence: Place,
+        divided: bool,
+        reducer: Option<Place>,
+        parameters: Concerned,
+    },
     /// A loop that leaves out a finaliser which sums the gradients of marked parameters.
-    ReducerNotCalled { function: Name, reducer: Place, backward: Place },
+    ReducerNotCalled { function: Name, reducer: Place, backward: Place, parameters: Concerned, when: When },
+    /// The same gradients are summed a second time; what sums or averages them first, and the sum itself.
+    SummedAgain { axes: Vec<Name>, first: Place, sum: Place },
+    /// Gradients of parts are summed with those of other parts; where one is marked as a part, and the mark that asks for the sum.
+    PartSummed { axes: Vec<Name>, part: Place, sum: Option<Name> },
+    /// The map of a checkpoint and the mark of a parameter disagree on the dim that is split, or one leaves it out.
+    CheckpointAxis { parameter: Name, mapped: Option<i64>, marked: Option<i64>, mark: Place },
+    /// A plan that does not fit what a module is given: a part of the result of another, or the whole of it.
+    PlanMisfit { module: Name, source: Name, gives_part: bool, listed: bool, norm: bool, made: Place, used: Place },
     /// A sum for marked parameters that goes by another condition than the split of sequences.
     OtherGate { mark: Name, predicate: Name, defined: Place },
     /// A finaliser that runs only where the mark that it looks for is not set.
-    GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place },
+    GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place, parameters: Concerned },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.
     NarrowWrapper { axis: Name, sliced: Place },
     /// The default group, where the object or the caller gives one for the same axis.

@@ -107,10 +107,11 @@ fn paths(expr: &Expr, out: &mut Vec<Vec<Name>>) {
 /// Functions of the project that are one expression about a configuration, and that code asks whether sequences are split.
 fn predicates(lint: &Lint<'_>) -> Vec<Predicate> {
     let mut out = Vec::new();
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        if !lint.files[m.file].text.contains(PREDICATE) {
+    for module in lint.project.modules.ids() {
+        if !lint.files.says(lint.project.file(module), PREDICATE) {
             continue;
         }
+        let m = &lint.project.modules[module];
         for (func, f) in m.ir.funcs.iter_enumerated() {
             if f.kind != FuncKind::Function || !f.name.contains(PREDICATE) || f.class.is_some() {
                 continue;
@@ -139,6 +140,5 @@ fn predicates(lint: &Lint<'_>) -> Vec<Predicate> {
 /// Whether code calls a function somewhere.
 fn is_asked(lint: &Lint<'_>, name: &str) -> bool {
     let call = format!("{name}(");
-    let counts = lint.project.modules.iter().map(|m| lint.files[m.file].text.matches(&call).count());
-    counts.sum::<usize>() > 1
+    lint.files.times(&call) > 1
 }

@@ -95,6 +95,9 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// How a function says that a weight is not trained.
+const FROZEN: &[&str] = &["frozen", "Frozen", "requires_grad_(False)", "requires_grad = False"];
+
 /// Whether gradients do not flow here, or the code is about storage.
 fn is_apart(view: &View<'_>, step: usize) -> bool {
     const STORAGE: &[&str] = &[
@@ -122,8 +125,12 @@ fn is_apart(view: &View<'_>, step: usize) -> bool {
     if STORAGE.iter().any(|w| function.contains(w)) || view.without_gradient(step) {
         return true;
     }
+    let own = view.text(view.spot(view.func.span));
+    if FROZEN.iter().any(|w| own.contains(w)) {
+        return true;
+    }
     // Decorators stand before the span of the function.
-    let text = &view.files[view.project.file(view.at.module)].text[..view.func.span.start as usize];
+    let text = &view.files[view.project.file(view.at.module)].whole()[..view.func.span.start as usize];
     let decorators = text.lines().rev().skip_while(|l| l.trim().is_empty()).take_while(|l| l.trim().starts_with('@'));
     decorators.into_iter().any(|l| l.contains("no_grad") || l.contains("inference_mode"))
 }
@@ -283,7 +290,7 @@ fn replicated(view: &View<'_>, receiver: &Expr, weight: &str) -> Option<Option<P
 
 /// The line of the source that a place begins on.
 fn line_of<'a>(view: &View<'a>, place: Place) -> &'a str {
-    let text = &view.files[place.file].text;
+    let text = view.files[place.file].whole();
     let at = place.span.start as usize;
     let start = text[..at].rfind('\n').map_or(0, |n| n + 1);
     let end = text[at..].find('\n').map_or(text.len(), |n| at + n);

@@ -4,12 +4,16 @@
 
 use super::expr::Expr;
 use super::view::View;
+use crate::infer::memo::{Memo, Task, combined, kept_equal};
 use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
+use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use crate::types::AxisType;
 use rayon::prelude::*;
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
 
 /// Methods of a module that give parameters or modules, not attributes of its own.
 const WALKS: &[&str] =
@@ -19,7 +23,7 @@ const WALKS: &[&str] =
 const NO_PARAMETERS: &[&str] = &["self", "config", "cfg", "args", "ctx", "cls", "conf"];
 
 /// A statement that marks parameters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Site {
     /// Attributes on the way to what it marks; none: anything.
     names: Vec<Name>,
@@ -29,7 +33,7 @@ struct Site {
 }
 
 /// All of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Marking {
     sites: Vec<Site>,
     /// Classes that mark something themselves.
@@ -38,37 +42,57 @@ pub struct Marking {
     parts: Vec<(ModuleId, Place)>,
     /// Something may mark any parameter as a part.
     any_part: bool,
+    /// Classes whose objects are made with whole sizes.
+    whole: FxHashSet<ClassRef>,
 }
 
 impl Marking {
-    pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Marking {
+    pub fn new(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Arc<Marking> {
         let marks: Vec<&str> =
             rules.entries().filter(|(_, e)| matches!(e, Entry::Mark(_))).map(|(name, _)| &name[1..]).collect();
         let modules: Vec<_> = project.modules.ids().collect();
-        let found: Vec<Marking> = modules
+        let parts: Vec<Arc<Marking>> = modules
             .par_iter()
             .map(|module| {
-                let mut out = Marking::default();
-                let m = &project.modules[*module];
-                let file = &files[m.file];
-                if !marks.iter().any(|mark| file.text.contains(mark)) && !file.text.contains("parallel_attributes") {
-                    return out;
-                }
-                for (func, f) in m.ir.funcs.iter_enumerated() {
-                    let text = file.slice(f.span);
-                    let may = marks.iter().any(|mark| text.contains(mark)) || text.contains("parallel_attributes");
-                    if may && matches!(f.kind, FuncKind::Function | FuncKind::Lambda) {
-                        out.add(&View::new(project, rules, files, FuncRef { module: *module, func }));
-                    }
-                }
-                out
+                let run = || Marking::of_module(project, rules, files, *module, &marks);
+                kept_equal(memo, Task::Marking(*module), run)
             })
             .collect();
+        let mut out = combined(memo, "marking", parts, |parts| Marking::joined(&parts), |_, _| vec![Read::Marking]);
+        let whole = Arc::new(super::sizes::made_whole(project, rules, files));
+        let changed = |a: &FxHashSet<ClassRef>, b: &FxHashSet<ClassRef>| match a == b {
+            true => Vec::new(),
+            false => vec![Read::Marking],
+        };
+        let whole = combined(memo, "made whole", vec![whole], |parts| FxHashSet::clone(&parts[0]), changed);
+        Arc::make_mut(&mut out).whole.clone_from(&whole);
+        out
+    }
+
+    fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId, marks: &[&str]) -> Marking {
         let mut out = Marking::default();
-        for one in found {
-            out.sites.extend(one.sites);
-            out.classes.extend(one.classes);
-            out.parts.extend(one.parts);
+        let m = &project.modules[module];
+        let file = &files[m.file];
+        let whole = file.whole();
+        if !marks.iter().any(|mark| whole.contains(mark)) && !whole.contains("parallel_attributes") {
+            return out;
+        }
+        for (func, f) in m.ir.funcs.iter_enumerated() {
+            let text = file.slice(f.span);
+            let may = marks.iter().any(|mark| text.contains(mark)) || text.contains("parallel_attributes");
+            if may && matches!(f.kind, FuncKind::Function | FuncKind::Lambda) {
+                out.add(&View::new(project, rules, files, FuncRef { module, func }));
+            }
+        }
+        out
+    }
+
+    fn joined(parts: &[Arc<Marking>]) -> Marking {
+        let mut out = Marking::default();
+        for one in parts {
+            out.sites.extend(one.sites.iter().cloned());
+            out.classes.extend(one.classes.iter().copied());
+            out.parts.extend(one.parts.iter().copied());
             out.any_part |= one.any_part;
         }
         out
@@ -108,22 +132,31 @@ impl Marking {
 
     /// Where a constructor of a module marks a parameter of its own as a part.
     pub fn partitions_in(&self, module: ModuleId) -> Option<Place> {
+        note(|| Read::Marking);
         self.parts.iter().find(|(m, _)| *m == module).map(|(_, place)| *place)
     }
 
     /// Whether a site that is not followed may mark any parameter as a part.
     pub fn partitions_anything(&self) -> bool {
+        note(|| Read::Marking);
         self.any_part
     }
 
     /// Whether a class marks something itself, so that leaving something unmarked says something.
     pub fn goes_by_marks(&self, class: ClassRef) -> bool {
+        note(|| Read::Marking);
         self.classes.contains(&class)
+    }
+
+    /// Whether the project makes objects of a class, with the sizes of the whole model only.
+    pub fn is_made_whole(&self, class: ClassRef) -> bool {
+        self.whole.contains(&class)
     }
 
     /// Whether a site that execution does not follow may mark a parameter of objects of a class, by the way to it from there.
     /// `derives`: whether a class is derived from that class.
     pub fn may_mark(&self, class: ClassRef, path: &str, derives: &dyn Fn(ClassRef) -> bool) -> bool {
+        note(|| Read::Marking);
         let parts: Vec<&str> = path.split('.').collect();
         self.sites.iter().any(|site| {
             if site.followed {

@@ -14,7 +14,7 @@ use crate::source::{Name, Place, Span};
 use rustc_hash::FxHashSet;
 
 /// Marks that some function sets: `p.mark = x`, `setattr(p, "mark", x)`, `setattr(p, MARK, x)`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Marks {
     set: FxHashSet<Name>,
     /// A name that is not known is set somewhere.
@@ -56,10 +56,9 @@ impl Marks {
         }
     }
 
-    pub fn join(mut self, other: Marks) -> Marks {
-        self.set.extend(other.set);
+    pub fn join(&mut self, other: &Marks) {
+        self.set.extend(other.set.iter().cloned());
         self.open |= other.open;
-        self
     }
 }
 
@@ -79,11 +78,12 @@ fn asked(reducer: &Reducer) -> Option<&Name> {
 
 /// Norms of a class whose gradients a reducer would sum if anything marked them.
 pub fn unset(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
-    if lint.marks.open {
+    let marks = lint.marks();
+    if marks.open {
         return;
     }
-    let reducers: Vec<(&Reducer, &Name)> = lint.reducers.all.iter().filter_map(|r| Some((r, asked(r)?))).collect();
-    let Some((reducer, mark)) = reducers.into_iter().find(|(_, mark)| !lint.marks.set.contains(*mark)) else { return };
+    let reducers: Vec<(&Reducer, &Name)> = lint.reducers().all.iter().filter_map(|r| Some((r, asked(r)?))).collect();
+    let Some((reducer, mark)) = reducers.into_iter().find(|(_, mark)| !marks.set.contains(*mark)) else { return };
     // What a framework marks in its own layers need not be marked here.
     if lint.rules.mark(mark).is_some() {
         return;
@@ -123,7 +123,7 @@ fn is_norm(view: &View<'_>, attr: &str, value: &Operand) -> bool {
 fn after(view: &View<'_>) -> Place {
     let end = view.func.span.end as usize;
     let file = view.project.file(view.at.module);
-    let text = &view.files[file].text;
+    let text = view.files[file].whole();
     let start = text[end..].find('\n').map_or(end, |n| end + n + 1);
     let line = text[start..].lines().next().unwrap_or("");
     let indent = line.len() - line.trim_start().len();
@@ -131,28 +131,33 @@ fn after(view: &View<'_>) -> Place {
     view.spot(Span::new(from as u32, (from + line.trim().len()) as u32))
 }
 
-/// A mark that says that a gradient is summed, in a project that sums its gradients itself and never looks at the mark.
+/// A mark that says that a gradient is summed, in a project that sums its gradients itself and never looks at the mark: once for each.
 pub fn unasked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
-    let Some(everything) = lint.reducers.all.iter().find(|r| r.when.is_empty()) else { return };
+    let Some(everything) = lint.reducers().all.iter().find(|r| r.when.is_empty()) else { return };
     let Some(init) = lint.constructor(class) else { return };
     for step in &init.steps {
         let Some((target, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
         let Some(rule) = lint.rules.mark(&mark).filter(|r| r.set == crate::types::AxisType::R) else { continue };
         let of_parameter = matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_) | Expr::Attr(..)));
+        let told = out.iter().any(|(_, p)| matches!(p, Practice::MarkNeverAsked { mark: m, .. } if *m == mark));
         // A reducer over the axes, or over a group that is not known, may look at the mark in a way that is not followed.
-        if !of_parameter || lint.reducers.over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
+        if !of_parameter || told || lint.reducers().over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
             continue;
         }
-        let practice =
-            Practice::MarkNeverAsked { mark: mark.clone(), axes: rule.axes.clone(), reducer: everything.place };
-        out.push((init.place(step.id), practice));
-        return;
+        let (parameters, when) = super::concerned::marked(lint, &mark);
+        let (axes, reducer) = (rule.axes.clone(), everything.place);
+        out.push((init.place(step.id), Practice::MarkNeverAsked { mark, axes, reducer, parameters, when }));
     }
+}
+
+/// Whether a mark is set on an object that is no parameter.
+pub fn is_config(init: &View<'_>, stmt: &Stmt) -> bool {
+    super::marking::mark_set(init, stmt).is_none_or(|(target, _)| !matches!(&target, Expr::Attr(..)))
 }
 
 /// A constructor that sets a mark where a flag holds, which a reducer looks for only where it does not.
 pub fn against(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
-    let guarded: Vec<&Reducer> = lint.reducers.all.iter().filter(|r| r.outer.iter().any(|(_, on, _)| !on)).collect();
+    let guarded: Vec<&Reducer> = lint.reducers().all.iter().filter(|r| r.outer.iter().any(|(_, on, _)| !on)).collect();
     if guarded.is_empty() {
         return;
     }
@@ -166,7 +171,7 @@ pub fn against(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         let Some((_, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
         let Expr::Attr(_, flag) = init.through(value) else { continue };
         for reducer in guarded.iter().filter(|r| asked(r) == Some(&mark)) {
-            let others = lint.reducers.all.iter().any(|r| r.place != reducer.place && r.axes == reducer.axes);
+            let others = lint.reducers().all.iter().any(|r| r.place != reducer.place && r.axes == reducer.axes);
             let Some((_, _, guard)) = reducer.outer.iter().find(|(f, on, _)| *f == flag && !on) else { continue };
             let marked = init.place(step.id);
             let found = super::found::Scales::GuardAgainstMark {
@@ -174,6 +179,7 @@ pub fn against(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
                 mark: mark.clone(),
                 marked,
                 guard: *guard,
+                parameters: super::concerned::marked(lint, &mark).0,
             };
             let known = |(place, p): &(Place, Practice)| {
                 *place == reducer.place && matches!(p, Practice::Scales(super::found::Scales::GuardAgainstMark { .. }))
@@ -254,7 +260,8 @@ pub fn partly(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
 /// Whether a reducer of the project asks for a mark, or the rules say that it makes a gradient be summed.
 pub fn asked_by_any(lint: &Lint<'_>, mark: &Name) -> bool {
     let summed = lint.rules.mark(mark).is_some_and(|rule| rule.set == crate::types::AxisType::R);
-    summed || lint.reducers.all.iter().any(|r| r.when.iter().flatten().any(|t| matches!(t, Test::Mark(m) if m == mark)))
+    summed
+        || lint.reducers().all.iter().any(|r| r.when.iter().flatten().any(|t| matches!(t, Test::Mark(m) if m == mark)))
 }
 
 /// The parameters of the module that an attribute holds, by its rule and the arguments of its constructor.

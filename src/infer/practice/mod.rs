@@ -6,9 +6,13 @@
 
 mod arity;
 mod asked;
+mod axis_map;
+mod collected;
+pub mod concerned;
 mod counts;
 mod cut;
 mod data_sum;
+mod doubled;
 pub mod expr;
 mod factor;
 pub mod found;
@@ -27,27 +31,33 @@ mod nones;
 mod order;
 mod own_group;
 mod partition;
+mod plan;
 mod pool;
 mod ranks;
 mod raw;
 pub mod reducers;
 mod shard_dim;
+pub mod sizes;
 mod switch;
+mod uncalled;
 mod uneven;
 mod unreduced_step;
 pub mod view;
 
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts;
+use super::formula::{Atom, Facts};
+use super::memo::{Memo, Task, combined, kept};
 use super::settings::Settings;
 use crate::ir::FuncKind;
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::{Files, Place};
+use crate::source::reads::{Read, note};
+use crate::source::{Files, Name, Place};
 use asked::{Asked, Shown};
 use found::Practice;
 use rayon::prelude::*;
 use reducers::Reducers;
+use std::sync::Arc;
 use view::View;
 
 /// What a check reports: where, and what.
@@ -111,17 +121,26 @@ const OF_FUNCTIONS: &[Check] = &[
 const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
     switch::stored,
     marks::unset,
-    marks::unasked,
     marks::partly,
     uneven::siblings,
     uneven::biases,
     pool::shared,
     partition::unmarked,
+    doubled::marked_twice,
+    axis_map::disagreeing,
 ];
 
 /// The checks of single functions that look at the whole project.
-const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] =
-    &[cut::cuts, order::order, data_sum::steps, gate::gates];
+const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
+    cut::cuts,
+    order::order,
+    data_sum::steps,
+    uncalled::finalisers,
+    doubled::twice,
+    doubled::wrapped,
+    doubled::parts,
+    gate::gates,
+];
 
 /// Words that the text of a file holds if these checks have anything to say of it.
 const COMMUNICATES: &[&str] = &["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "backward()", "broadcast"];
@@ -132,14 +151,46 @@ pub struct Lint<'a> {
     rules: &'a RuleBook,
     files: &'a Files,
     settings: &'a Settings,
-    reducers: &'a Reducers,
+    /// What all functions read and mark.
+    sums: Arc<Sums>,
+}
+
+/// What the functions of a project read and mark.
+#[derive(Default, PartialEq)]
+struct Sums {
     reads: switch::Reads,
     marks: marks::Marks,
+    /// Something that may sum gradients in a way that is not followed is named.
+    wraps: bool,
+}
+
+/// What is seen in the functions of one module.
+#[derive(Default)]
+struct OfModule {
+    found: Found,
+    sums: Sums,
 }
 
 impl<'a> Lint<'a> {
     fn view(&self, at: FuncRef) -> View<'a> {
         View::new(self.project, self.rules, self.files, at)
+    }
+
+    fn reducers(&self) -> &'a Reducers {
+        self.settings.reducers()
+    }
+
+    fn sums(&self) -> &Sums {
+        note(|| Read::Lint);
+        &self.sums
+    }
+
+    fn reads(&self) -> &switch::Reads {
+        &self.sums().reads
+    }
+
+    fn marks(&self) -> &marks::Marks {
+        &self.sums().marks
     }
 
     fn constructor(&self, class: ClassRef) -> Option<View<'a>> {
@@ -160,76 +211,97 @@ impl<'a> Lint<'a> {
 pub struct Practices<'a> {
     lint: Lint<'a>,
     found: Found,
+    memo: Option<&'a Memo>,
+}
+
+impl Sums {
+    fn joined(parts: &[Arc<OfModule>]) -> Sums {
+        let mut out = Sums::default();
+        for part in parts {
+            out.reads.join(&part.sums.reads);
+            out.marks.join(&part.sums.marks);
+            out.wraps |= part.sums.wraps;
+        }
+        out
+    }
 }
 
 impl<'a> Practices<'a> {
-    pub fn new(project: &'a Project, rules: &'a RuleBook, files: &'a Files, settings: &'a Settings) -> Practices<'a> {
+    pub fn new(
+        project: &'a Project,
+        rules: &'a RuleBook,
+        files: &'a Files,
+        settings: &'a Settings,
+        memo: Option<&'a Memo>,
+    ) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         let asked = Asked::new(rules, modules.iter().map(|m| files[project.file(*m)].text.len()).sum());
-        let scanned: Vec<(Found, switch::Reads, marks::Marks)> =
-            modules.par_iter().map(|m| of_functions(project, rules, files, &asked, *m)).collect();
-        let mut lint = Lint {
-            project,
-            rules,
-            files,
-            settings,
-            reducers: &settings.reducers,
-            reads: switch::Reads::default(),
-            marks: marks::Marks::default(),
-        };
-        let mut found = Vec::new();
-        for (one, reads, marks) in scanned {
-            found.extend(one);
-            lint.reads = lint.reads.join(reads);
-            lint.marks = lint.marks.join(marks);
-        }
-        let of_classes: Vec<Found> = modules.par_iter().map(|m| of_classes(&lint, *m)).collect();
-        found.extend(of_classes.into_iter().flatten());
+        let parts: Vec<Arc<OfModule>> = modules
+            .par_iter()
+            .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, &asked, *m)))
+            .collect();
+        let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
+        let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
+        let sums = combined(memo, "practice", parts, |parts| Sums::joined(&parts), changes);
+        let lint = Lint { project, rules, files, settings, sums };
+        let of_classes: Vec<Arc<Found>> =
+            modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
+        found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
+        // Once for each mark, wherever it is set.
         for (module, m) in project.modules.iter_enumerated() {
-            m.ir.classes.ids().for_each(|class| marks::against(&lint, ClassRef { module, class }, &mut found));
+            m.ir.classes.ids().for_each(|class| marks::unasked(&lint, ClassRef { module, class }, &mut found));
         }
-        Practices { lint, found }
+        for module in &modules {
+            let part = kept(memo, Task::Against(*module), || {
+                let mut out = Vec::new();
+                for class in project.modules[*module].ir.classes.ids() {
+                    marks::against(&lint, ClassRef { module: *module, class }, &mut out);
+                }
+                out
+            });
+            found.extend(part.iter().cloned());
+        }
+        Practices { lint, found, memo }
     }
 
     /// The findings. `told`: what execution has found.
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
-        let arities = arities(&self.lint, told);
-        let found = self.found.into_iter().map(|(place, practice)| finding(place, FindingKind::Practice(practice)));
+        let arities = arities(&self.lint, told, self.memo);
+        let found = self.found.into_iter().map(|(place, practice)| {
+            let when = practice.when();
+            restricted(finding(place, FindingKind::Practice(practice)), &when)
+        });
         found.chain(arities).collect()
     }
 }
 
-fn of_functions(
-    project: &Project,
-    rules: &RuleBook,
-    files: &Files,
-    asked: &Asked,
-    module: ModuleId,
-) -> (Found, switch::Reads, marks::Marks) {
-    let (mut out, mut reads, mut marks) = (Vec::new(), switch::Reads::default(), marks::Marks::default());
-    let Shown { checks, switches, set_by_name } = asked.shown(&files[project.file(module)].text);
+fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> OfModule {
+    let mut out = OfModule::default();
+    let text = files[project.file(module)].whole();
+    out.sums.wraps = data_sum::wraps(text);
+    let Shown { checks, switches, set_by_name } = asked.shown(text);
     let checks: Vec<OfFunction> =
         OF_FUNCTIONS.iter().zip(checks).filter(|(_, asked)| *asked).map(|(check, _)| check.of).collect();
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
-        marks.add(&f.body);
+        out.sums.marks.add(&f.body);
         if checks.is_empty() && !switches && !set_by_name {
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });
         if switches {
-            reads.add(&view);
+            out.sums.reads.add(&view);
         }
         if set_by_name {
-            marks.add_named(&view);
+            out.sums.marks.add_named(&view);
         }
         for check in &checks {
-            check(&view, &mut out);
+            check(&view, &mut out.found);
         }
     }
-    (out, reads, marks)
+    out
 }
 
 fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
@@ -239,7 +311,10 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
             check(lint, ClassRef { module, class }, &mut out);
         }
     }
-    let text = &lint.files[lint.project.file(module)].text;
+    let text = lint.files[lint.project.file(module)].whole();
+    if text.contains("wise\"") {
+        plan::plans(lint, module, &mut out);
+    }
     if !COMMUNICATES.iter().any(|w| text.contains(w)) {
         return out;
     }
@@ -256,15 +331,31 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
 }
 
 /// Backwards that return the wrong number of gradients, those that execution has not seen.
-fn arities(lint: &Lint<'_>, told: &[Finding]) -> Vec<Finding> {
+fn arities(lint: &Lint<'_>, told: &[Finding], memo: Option<&Memo>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        for class in m.ir.classes.ids() {
-            arity::arity(lint, ClassRef { module, class }, &mut found);
-        }
+    for module in lint.project.modules.ids() {
+        let part = kept(memo, Task::Arities(module), || {
+            let mut out = Vec::new();
+            for class in lint.project.modules[module].ir.classes.ids() {
+                arity::arity(lint, ClassRef { module, class }, &mut out);
+            }
+            out
+        });
+        found.extend(part.iter().cloned());
     }
     found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
     found.into_iter().map(|(place, kind)| finding(place, kind)).collect()
+}
+
+/// A finding that holds where flags have these values.
+fn restricted(mut finding: Finding, when: &[(Name, bool)]) -> Finding {
+    let atom = |name: &Name| Atom::True(name.clone());
+    if !when.is_empty() {
+        finding.worlds = vec![when.iter().fold(Facts::default(), |f, (name, holds)| f.with(atom(name), *holds))];
+        let against = |(name, holds): &(Name, bool)| Facts::default().with(atom(name), !holds);
+        finding.silent_worlds = when.iter().map(against).collect();
+    }
+    finding
 }
 
 /// A finding that holds in every configuration.

@@ -217,14 +217,11 @@ fn helper<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<Fun
 /// Where the only method of this name in the project, one of an optimizer, clears gradients that it has added to others.
 fn moves(lint: &Lint<'_>, name: &Name) -> Option<Place> {
     let mut found = None;
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        for class in m.ir.classes.iter() {
-            let Some((_, func)) = class.methods.iter().find(|(n, _)| n == name) else { continue };
-            if found.is_some() || !class.methods.iter().any(|(n, _)| n == "step") {
-                return None;
-            }
-            found = Some(FuncRef { module, func: *func });
+    for (class, func) in lint.project.methods_named(name) {
+        if found.is_some() || !lint.project.class(class).methods.iter().any(|(n, _)| n == "step") {
+            return None;
         }
+        found = Some(FuncRef { module: class.module, func });
     }
     let view = lint.view(found?);
     let clears = view.steps.iter().position(|s| match s.stmt {

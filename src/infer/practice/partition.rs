@@ -115,6 +115,16 @@ fn touched(init: &View<'_>) -> Option<Vec<Name>> {
     Some(out)
 }
 
+/// Where a constructor makes a parameter that is not a part by its size, and that nothing it calls may mark.
+pub fn whole_unmarked(init: &View<'_>, name: &str) -> Option<Place> {
+    let touched = touched(init)?;
+    init.steps.iter().find_map(|step| {
+        let (made, args) = made(init, step.stmt).filter(|(made, _)| made == name && !touched.contains(made))?;
+        let whole = args.iter().all(|(_, a)| divided(init, a, 0).is_none());
+        (whole && made == name).then(|| init.place(step.id))
+    })
+}
+
 /// The place of a mark of a part that a constructor sets on its own parameters.
 pub fn marks_part(view: &View<'_>, index: usize) -> Option<(Expr, Place)> {
     let place = view.place(view.steps[index].id);

@@ -2,13 +2,17 @@
 //! Out: [`Reducers`]. Never: a guess about a condition that is not understood: it may cover anything. Source: DESIGN.md section 7.
 //! Next: `infer/parameters.rs`, which asks; `marks.rs`.
 
+use super::collected;
 use super::expr::Expr;
 use super::view::View;
+use crate::infer::memo::{Memo, Task, combined, kept_equal};
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
-use crate::project::{FuncRef, Project, Resolved};
+use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
+use crate::source::reads::Read;
 use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// Words without which a function reduces no gradient.
 const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
@@ -18,6 +22,8 @@ const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
 pub enum Test {
     /// The parameter carries an attribute.
     Mark(Name),
+    /// It does not.
+    NoMark(Name),
     NameEnds(Name),
     NameStarts(Name),
     NameContains(Name),
@@ -26,7 +32,7 @@ pub enum Test {
 }
 
 /// A place where gradients of parameters are summed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Reducer {
     pub func: FuncRef,
     /// The axes of its group, where the rules name them.
@@ -59,6 +65,12 @@ pub enum Covered {
 }
 
 impl Reducer {
+    /// Whether it takes the parameters that carry a mark, and no others.
+    pub fn asks(&self, mark: &str) -> bool {
+        let is = |t: &Test| matches!(t, Test::Mark(m) if m == mark);
+        !self.when.is_empty() && self.when.iter().all(|all| all.iter().all(is))
+    }
+
     /// Whether a parameter of this name is covered; `marks` decides those that a rule knows.
     pub fn covers(&self, name: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
         if self.when.is_empty() {
@@ -80,7 +92,8 @@ impl Reducer {
                     Test::NameContains(text) => contains(name, text),
                     // What a mark of the rules means is part of the parameter's type.
                     Test::Mark(mark) if known_mark(mark) => Covered::No,
-                    Test::Mark(_) | Test::Other => Covered::Perhaps,
+                    Test::NoMark(mark) if known_mark(mark) => Covered::Yes,
+                    Test::Mark(_) | Test::NoMark(_) | Test::Other => Covered::Perhaps,
                 };
                 all = match (all, one) {
                     (Covered::No, _) | (_, Covered::No) => Covered::No,
@@ -112,38 +125,30 @@ fn contains(name: &str, text: &str) -> Covered {
 }
 
 impl Reducers {
-    pub fn new(project: &Project, rules: &RuleBook, files: &Files) -> Reducers {
+    pub fn new(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Arc<Reducers> {
         let modules: Vec<_> = project.modules.ids().collect();
-        let found: Vec<Vec<Reducer>> = modules
+        let parts: Vec<Arc<Vec<Reducer>>> = modules
             .par_iter()
-            .map(|module| {
-                let mut all = Vec::new();
-                let m = &project.modules[*module];
-                let file = &files[m.file];
-                if !GRADIENTS.iter().any(|word| file.text.contains(word)) {
-                    return all;
-                }
-                for (func, f) in m.ir.funcs.iter_enumerated() {
-                    let text = file.slice(f.span);
-                    if f.kind == FuncKind::ClassBody || !GRADIENTS.iter().any(|word| text.contains(word)) {
-                        continue;
-                    }
-                    let view = View::new(project, rules, files, FuncRef { module: *module, func });
-                    let before = all.len();
-                    of_function(&view, &mut all);
-                    if all.len() == before {
-                        all.extend(otherwise(&view));
-                    }
-                }
-                all
-            })
+            .map(|module| kept_equal(memo, Task::Reducers(*module), || of_module(project, rules, files, *module)))
             .collect();
-        Reducers { all: found.into_iter().flatten().collect() }
+        let joined = |parts: Vec<Arc<Vec<Reducer>>>| Reducers {
+            all: parts.iter().flat_map(|part| part.iter().cloned()).collect(),
+        };
+        combined(memo, "reducers", parts, joined, |_, _| vec![Read::Reducers])
     }
 
     /// The reducers that may sum over one of these axes.
     pub fn over<'a>(&'a self, axes: &'a [Name]) -> impl Iterator<Item = &'a Reducer> {
         self.all.iter().filter(move |r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
+    }
+
+    /// The flags that decide whether gradients with a mark are summed at all, where one reducer of the project asks for it.
+    pub fn guard_of<'a>(&'a self, mark: &str, axes: &'a [Name]) -> &'a [(Name, bool, Place)] {
+        let mut over = self.over(axes);
+        match (over.next(), over.next()) {
+            (Some(one), None) if one.asks(mark) => &one.outer,
+            _ => &[],
+        }
     }
 
     /// Whether some reducer over one of these axes covers a parameter, by the end of its name.
@@ -160,15 +165,39 @@ impl Reducers {
     }
 }
 
-fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
-    for step in 0..view.steps.len() {
-        let Some(head) = parameter_loop(view, step) else { continue };
-        let Some(value) = view.value(step) else { continue };
-        if !sums_gradient(view, value) {
+fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<Reducer> {
+    let mut all = Vec::new();
+    let m = &project.modules[module];
+    let file = &files[m.file];
+    if !GRADIENTS.iter().any(|word| file.whole().contains(word)) {
+        return all;
+    }
+    for (func, f) in m.ir.funcs.iter_enumerated() {
+        let text = file.slice(f.span);
+        if f.kind == FuncKind::ClassBody || !GRADIENTS.iter().any(|word| text.contains(word)) {
             continue;
         }
+        let view = View::new(project, rules, files, FuncRef { module, func });
+        let before = all.len();
+        of_function(&view, &mut all);
+        if all.len() == before {
+            all.extend(otherwise(&view));
+        }
+    }
+    all
+}
+
+fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
+    for step in 0..view.steps.len() {
+        let Some(value) = view.value(step) else { continue };
+        // Where the gradients are taken: the sum itself, or where they are put into the list that is summed.
+        let taken = match parameter_loop(view, step) {
+            Some(head) if sums_gradient(view, value) => Some((step, head)),
+            _ => collected::taken(view, step),
+        };
+        let Some((at, head)) = taken else { continue };
         let outer = view.steps[head].guards.len();
-        let inner = &view.steps[step].guards[outer.min(view.steps[step].guards.len())..];
+        let inner = &view.steps[at].guards[outer.min(view.steps[at].guards.len())..];
         let mut when: Vec<Vec<Test>> = vec![Vec::new()];
         for guard in inner {
             let alternatives = tests(&view.through(guard.test), guard.holds);
@@ -342,6 +371,7 @@ fn tests(expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
         other => match (asked(other), holds) {
             (Asked::Nothing, _) => vec![Vec::new()],
             (Asked::Test(test), true) => vec![vec![test]],
+            (Asked::Test(Test::Mark(mark)), false) => vec![vec![Test::NoMark(mark)]],
             // Excluded by name or mark: the others are covered, and which those are is not followed.
             (Asked::Test(_), false) | (Asked::Unknown, _) => vec![vec![Test::Other]],
         },

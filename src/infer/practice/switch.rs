@@ -51,7 +51,7 @@ fn is_switch(name: &str) -> bool {
 }
 
 /// Attributes that some function of a project reads, however.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reads {
     names: FxHashSet<Name>,
 }
@@ -84,9 +84,8 @@ impl Reads {
         }
     }
 
-    pub fn join(mut self, other: Reads) -> Reads {
-        self.names.extend(other.names);
-        self
+    pub fn join(&mut self, other: &Reads) {
+        self.names.extend(other.names.iter().cloned());
     }
 }
 
@@ -128,7 +127,7 @@ pub fn stored(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         let Stmt::SetAttr { base: Operand::Local(base), name, value } = init.steps[step].stmt else { continue };
         let read = match maker {
             "forward" => methods.iter().any(|(_, v)| reads_context(v, name)),
-            _ => lint.reads.names.contains(name) || lint.reads.names.contains("__dict__"),
+            _ => lint.reads().names.contains(name) || lint.reads().names.contains("__dict__"),
         };
         if *base != receiver.local || !is_switch(name) || read {
             continue;

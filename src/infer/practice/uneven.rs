@@ -153,7 +153,7 @@ fn starts(view: &View<'_>, expr: &Expr, locals: &mut Vec<LocalId>, attrs: &mut V
 /// A reducer takes `name.weight` by name; the module has a bias, which no reducer takes.
 pub fn biases(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     let by_name = |r: &&super::reducers::Reducer| r.when.iter().flatten().any(|t| matches!(t, Test::NameEnds(_)));
-    if !lint.reducers.all.iter().any(|r| by_name(&r)) {
+    if !lint.reducers().all.iter().any(|r| by_name(&r)) {
         return;
     }
     let Some(init) = lint.constructor(class) else { return };
@@ -166,9 +166,9 @@ pub fn biases(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         let parts = parts(&init, name);
         let covered = |part: &Name| {
             let path = format!("{name}.{part}");
-            lint.reducers.all.iter().map(|r| r.covers(&path, &|_| false)).collect::<Vec<Covered>>()
+            lint.reducers().all.iter().map(|r| r.covers(&path, &|_| false)).collect::<Vec<Covered>>()
         };
-        for reducer in lint.reducers.all.iter().filter(by_name) {
+        for reducer in lint.reducers().all.iter().filter(by_name) {
             let named = parts.iter().find(|p| reducer.covers(&format!("{name}.{p}"), &|_| false) == Covered::Yes);
             let Some(named) = named else { continue };
             let left = parts.iter().find(|p| covered(p).iter().all(|c| *c == Covered::No));

@@ -273,7 +273,7 @@ pub fn narrow(view: &View<'_>, out: &mut Found) {
         }
         let module = near::functions(view, view.at.module);
         let Some((axis, sliced)) = module.iter().find_map(|f| sliced(&near::other(view, *f))) else { continue };
-        let file = view.files[view.project.file(view.at.module)].text.to_lowercase();
+        let file = view.files[view.project.file(view.at.module)].whole().to_lowercase();
         if ["all_reduce(", "register_hook", "comm_hook", "reduce_scatter"].iter().any(|w| file.contains(w)) {
             continue;
         }

@@ -104,6 +104,10 @@ impl<'a> View<'a> {
             if let Stmt::Assert { test } = &node.stmt {
                 Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id });
             }
+            // What stands behind a return is never reached.
+            if ends(&node.stmt) {
+                break;
+            }
         }
         if around.guards.len() > guards {
             Rc::make_mut(&mut around.guards).truncate(guards);
@@ -493,7 +497,16 @@ struct Around<'a> {
 
 /// Whether a block always leaves the block around it.
 fn leaves(block: &Block) -> bool {
-    matches!(block.last().map(|n| &n.stmt), Some(Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
+    block.last().is_some_and(|n| matches!(n.stmt, Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
+}
+
+/// Whether nothing after a statement is reached.
+fn ends(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue => true,
+        Stmt::If { then, orelse, .. } => leaves(then) && leaves(orelse),
+        _ => false,
+    }
 }
 
 /// The locals of one statement.

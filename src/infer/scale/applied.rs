@@ -15,7 +15,7 @@ use crate::source::{Files, Name, Place};
 use crate::types::Scale;
 
 /// A factor that gradients of a parameter get on their way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     pub parameter: Name,
     /// Marks of the parameter with their values.
@@ -32,7 +32,7 @@ pub fn of_module(
     settings: &Settings,
     module: ModuleId,
 ) -> Vec<Applied> {
-    let text = &files[project.file(module)].text;
+    let text = files[project.file(module)].whole();
     if !text.contains(".apply(self.") || !text.contains("Parameter(") {
         return Vec::new();
     }

@@ -19,12 +19,14 @@ pub mod verdict;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
+use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::practice::found::{Practice, Scales};
 use super::practice::view::View;
 use super::settings::Settings;
 use crate::ir::{FuncId, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
+use crate::source::reads::{Read, note};
 use crate::source::{Files, Idx, Name, Place};
 use crate::types::Scale;
 use applied::Applied;
@@ -32,6 +34,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use table::{GradientRow, ScaleRow};
 use value::{Flow, Frame, State, Val, What};
 use verdict::{Declared, Mistake, Wrong};
@@ -101,20 +104,32 @@ pub struct Factors {
 }
 
 /// Gradients whose factor is wrong.
-pub fn scales(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings) -> Factors {
+pub fn scales(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, memo: Option<&Memo>) -> Factors {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let reducers = reducers(project, files);
-    let applied: Vec<Vec<Applied>> =
-        modules.par_iter().map(|m| applied::of_module(project, rules, files, settings, *m)).collect();
-    let applied: Vec<Applied> = applied.into_iter().flatten().collect();
-    let found: Vec<Factors> =
-        modules.par_iter().map(|m| of_module(project, rules, files, settings, (&applied, &reducers), *m)).collect();
+    let reducers = Arc::new(reducers(project, files));
+    let changed = |a: &Vec<String>, b: &Vec<String>| if a == b { Vec::new() } else { vec![Read::Factors] };
+    let reducers = combined(memo, "scale reducers", vec![reducers], |parts| parts[0].to_vec(), changed);
+    let applied: Vec<Arc<Vec<Applied>>> = modules
+        .par_iter()
+        .map(|m| kept_equal(memo, Task::Applied(*m), || applied::of_module(project, rules, files, settings, *m)))
+        .collect();
+    let flat = |parts: Vec<Arc<Vec<Applied>>>| parts.iter().flat_map(|part| part.iter().cloned()).collect::<Vec<_>>();
+    let applied = combined(memo, "scale applied", applied, flat, |_, _| vec![Read::Factors]);
+    let found: Vec<Arc<Factors>> = modules
+        .par_iter()
+        .map(|m| {
+            kept(memo, Task::Factors(*m), || {
+                note(|| Read::Factors);
+                of_module(project, rules, files, settings, (&applied, &reducers), *m)
+            })
+        })
+        .collect();
     let mut out = Factors::default();
     for one in found {
-        out.findings.extend(one.findings);
-        out.told.rows.extend(one.told.rows);
-        out.told.gradients.extend(one.told.gradients);
-        out.told.judged.extend(one.told.judged);
+        out.findings.extend(one.findings.iter().cloned());
+        out.told.rows.extend(one.told.rows.iter().cloned());
+        out.told.gradients.extend(one.told.gradients.iter().cloned());
+        out.told.judged.extend(one.told.judged.iter().copied());
     }
     out.findings = first_of_each(out.findings);
     out
@@ -198,7 +213,7 @@ fn first_of_each(found: Vec<Finding>) -> Vec<Finding> {
 fn reducers(project: &Project, files: &Files) -> Vec<String> {
     let mut out = Vec::new();
     for (module, m) in project.modules.iter_enumerated() {
-        let text = files[project.file(module)].text.as_str();
+        let text = files[project.file(module)].whole();
         if !REDUCTIONS.iter().any(|w| text.contains(w)) {
             continue;
         }
@@ -222,7 +237,7 @@ fn slice<'t>(text: &'t str, f: &crate::ir::Func) -> &'t str {
 /// The functions of a module that are executed on their own: those that speak of gradients or call those that do, and that reduce
 /// something or call what reduces.
 fn roots(project: &Project, files: &Files, reducers: &[String], module: ModuleId) -> Vec<FuncId> {
-    let text = files[project.file(module)].text.as_str();
+    let text = files[project.file(module)].whole();
     let shows = text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
     if !GRADIENTS.iter().any(|w| text.contains(w)) && !shows {
         return Vec::new();
@@ -252,7 +267,7 @@ fn roots(project: &Project, files: &Files, reducers: &[String], module: ModuleId
 
 /// The functions of a module that speak of losses.
 fn losses(project: &Project, files: &Files, module: ModuleId) -> Vec<FuncId> {
-    let text = files[project.file(module)].text.as_str();
+    let text = files[project.file(module)].whole();
     let funcs = project.modules[module].ir.funcs.iter_enumerated();
     let speak = funcs.filter(|(_, f)| f.kind == FuncKind::Function && slice(text, f).contains("loss"));
     speak.map(|(id, _)| id).collect()

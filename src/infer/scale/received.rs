@@ -18,13 +18,13 @@ const COPIES: &[&str] =
     &["complete gradient", "same gradient", "identical", "copies", "the full gradient", "replicated"];
 
 pub fn is_concerned(project: &Project, files: &Files, module: ModuleId) -> bool {
-    let text = &files[project.file(module)].text;
+    let text = files[project.file(module)].whole();
     text.contains("recv(") && text.contains("send(") && text.contains("backward(")
 }
 
 /// Copies of one gradient that are stacked and summed.
 pub fn copies(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<Mistake> {
-    let text = &files[project.file(module)].text;
+    let text = files[project.file(module)].whole();
     if !text.contains("recv(") || !text.contains("stack(") {
         return Vec::new();
     }

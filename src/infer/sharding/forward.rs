@@ -43,7 +43,7 @@ fn is_activation(view: &View<'_>, operand: &Operand) -> bool {
 /// A name that the module imports for both directions and does not read.
 fn unused(view: &View<'_>) -> Option<(Name, Place)> {
     let project = view.project;
-    let text = &view.files[project.file(view.at.module)].text;
+    let text = view.files[project.file(view.at.module)].whole();
     let mut names: Vec<&Name> = project.bindings(view.at.module).map(|(name, _)| name).collect();
     names.sort();
     names.into_iter().find_map(|name| {

@@ -159,7 +159,7 @@ impl Run<'_> {
 
     /// The number of devices that a comment on the line of a call states: nothing but a number, or a number of devices.
     fn stated(&self, place: Place) -> Option<i64> {
-        let text = &self.files[place.file].text;
+        let text = self.files[place.file].whole();
         let rest = text.get(usize::try_from(place.span.end).ok()?..)?.lines().next()?;
         let comment = rest.trim_start_matches(|c: char| c == ')' || c.is_whitespace()).strip_prefix('#')?;
         let mut words = comment.split_whitespace().map(|w| w.trim_end_matches(['.', ',']));

@@ -13,10 +13,11 @@ mod numbers;
 mod run;
 mod spec;
 mod state;
+mod types;
 mod value;
 
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts as Worlds;
+use super::memo::{Memo, Task, kept};
 use super::practice::view::View;
 use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -30,17 +31,20 @@ use state::{Frame, Mode};
 use value::{AxisNames, Note, Val};
 
 /// Everything found in a project, in the order of its modules.
-pub fn sharding(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Finding> {
+pub fn sharding(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Vec<Finding> {
     let library = Library::new(rules);
-    let modules: Vec<ModuleId> =
-        project.modules.ids().filter(|m| library.is_used(&files[project.file(*m)].text)).collect();
+    let modules: Vec<ModuleId> = project
+        .modules
+        .ids()
+        .filter(|m| *kept(memo, Task::Annotates(*m), || library.is_used(files[project.file(*m)].whole())))
+        .collect();
     if modules.is_empty() {
         return Vec::new();
     }
     let facts = library.facts(project, files);
     let found: Vec<Vec<(Place, Sharding)>> =
         modules.par_iter().map(|m| of_module(project, rules, files, &facts, *m)).collect();
-    found.into_iter().flatten().map(|(place, kind)| finding(place, kind)).collect()
+    found.into_iter().flatten().map(|(place, kind)| Finding::everywhere(place, FindingKind::Sharding(kind))).collect()
 }
 
 /// Names of the library that rules describe.
@@ -87,7 +91,7 @@ impl Library {
     }
 
     fn facts(&self, project: &Project, files: &Files) -> Facts {
-        let texts = || project.modules.ids().map(|m| &files[project.file(m)].text);
+        let texts = || project.modules.ids().map(|m| files[project.file(m)].whole());
         let says = |names: &[Name]| texts().any(|t| names.iter().any(|n| t.contains(n.as_str())));
         Facts {
             // The variable of the environment that turns it on has the name of the function.
@@ -199,10 +203,10 @@ fn exports(run: &mut Run<'_>, module: ModuleId) {
 
 /// Axes that no spec uses, of meshes that go nowhere else.
 fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
-    let own = &run.project.modules[module].name;
+    let own = run.project.name(module);
     let last = own.rsplit('.').next().unwrap_or(own);
     let others = run.project.modules.ids().filter(|m| *m != module);
-    let imported = others.into_iter().any(|m| files[run.project.file(m)].text.contains(last));
+    let imported = others.into_iter().any(|m| files[run.project.file(m)].whole().contains(last));
     if imported || run.cut {
         return;
     }
@@ -220,20 +224,5 @@ fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
     found.sort_by_key(|(place, axis, _)| (place.span.start, *axis));
     for (place, _, kind) in found {
         run.report(place, kind);
-    }
-}
-
-/// A finding that holds in every configuration.
-fn finding(place: Place, kind: Sharding) -> Finding {
-    Finding {
-        kind: FindingKind::Sharding(kind),
-        place,
-        worlds: vec![Worlds::default()],
-        silent_worlds: Vec::new(),
-        others: Vec::new(),
-        calls: Vec::new(),
-        reducers: Vec::new(),
-        repairs: Vec::new(),
-        rests_on_hint: false,
     }
 }

@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
         match resolved {
             Resolved::Func(at) => Val::Func(*at),
             Resolved::Class(at) => Val::Class(*at),
-            Resolved::Module(m) => Val::Module(self.project.modules[*m].name.clone()),
+            Resolved::Module(m) => Val::Module(self.project.name(*m).clone()),
             Resolved::Package(path) => Val::Module(path.clone()),
             Resolved::External(path) => Val::Path(path.clone()),
             Resolved::Value(m, name) => match self.top_level(*m, name) {

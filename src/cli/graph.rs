@@ -1,0 +1,75 @@
+//! `spmd-check graph FUNCTION`. In: options. Out: the flow of types through a function, as DOT or Mermaid. Never: findings of their own; they
+//! mark nodes. Next: `render/graph.rs`.
+
+use super::args::{GraphFormat, GraphOptions};
+use super::check::invalid;
+use super::engine::{self, TypeRow, Want};
+use super::failure::Failure;
+use super::project::{self, Input};
+use super::{Outcome, output};
+use crate::config::suggest::closest;
+use crate::fix::at_levels;
+use crate::render::Format;
+use crate::render::graph::{Flow, Node};
+use std::collections::BTreeSet;
+
+pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
+    let color = output::color(options.shared.color);
+    let input = Input::new(&options.input)?;
+    let config = project::configure(&input, &options.config, Format::Full, color)?;
+    let rules = engine::rule_book(&config).map_err(|found| invalid(found, Format::Full, color))?;
+    let pool = project::pool(&options.shared)?;
+    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
+    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
+    let (path, function) = find(&options.function, &report.types)?;
+    let Some((id, file)) = project.files.iter().find(|(_, file)| file.path == path) else {
+        return Err(Failure::message(format!("`{path}` is not loaded")));
+    };
+    let findings = at_levels(&config, &project.files, report.diagnostics);
+    let mut rows: Vec<&TypeRow> = report.types.iter().filter(|r| r.path == path && r.function == function).collect();
+    // What a function returns comes last, although its place is the `def`.
+    rows.sort_by_key(|row| (row.variable == "return", row.line));
+    let nodes = rows.into_iter().map(|row| {
+        let types: Vec<String> = row.types.iter().map(|(axis, known)| format!("{axis}: {known}")).collect();
+        let found = findings.iter().find(|f| f.place.file == id && file.position(f.place.span.start).line == row.line);
+        Node {
+            line: row.line,
+            variable: row.variable.clone(),
+            text: format!("{{{}}}", types.join(", ")),
+            when: row.when.join(" or "),
+            finding: found.map(|f| format!("{} {}", f.code, f.name)),
+        }
+    });
+    let flow = Flow::new(function, nodes.collect(), file);
+    output::write(|out| match options.format {
+        GraphFormat::Dot => write!(out, "{}", flow.dot()),
+        GraphFormat::Mermaid => write!(out, "{}", flow.mermaid()),
+    })?;
+    Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+}
+
+/// The path and name of the one function that is meant.
+fn find(wanted: &str, rows: &[TypeRow]) -> Result<(String, String), Failure> {
+    let known: BTreeSet<(&str, &str)> = rows.iter().map(|row| (row.path.as_str(), row.function.as_str())).collect();
+    let dotted = |path: &str| path.trim_end_matches(".py").trim_end_matches("/__init__").replace('/', ".");
+    let is_it = |(path, function): &&(&str, &str)| {
+        let whole = format!("{}.{function}", dotted(path));
+        *function == wanted || whole == wanted || whole.ends_with(&format!(".{wanted}"))
+    };
+    let found: Vec<_> = known.iter().filter(is_it).collect();
+    match found.as_slice() {
+        [(path, function)] => Ok(((*path).to_owned(), (*function).to_owned())),
+        [] => {
+            let failure = Failure::message(format!("nothing is typed in a function `{wanted}`"));
+            Err(match closest(wanted, known.iter().map(|(_, function)| *function)) {
+                Some(near) => failure.with_help(format!("did you mean `{near}`?")),
+                None => failure.with_help("`spmd-check types` lists what is typed".to_owned()),
+            })
+        }
+        several => {
+            let names: Vec<String> = several.iter().map(|(p, f)| format!("`{}.{f}`", dotted(p))).collect();
+            let failure = Failure::message(format!("`{wanted}` is the name of {} functions", several.len()));
+            Err(failure.with_help(format!("one of {}", names.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Axis maps of checkpoints against the marks of parameters. In: a class. Out: a parameter of which the map for the checkpoint says another
+//! dim than its mark, that one of them leaves out. Never: a map or a mark that is computed. Source: DESIGN.md section 7.
+//! Next: `partition.rs`, which finds the marks.
+
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::view::View;
+use super::{Found, Lint, partition};
+use crate::ir::{ArgKind, BuildKind, Const, Item, Operand, Rvalue, UnOp};
+use crate::project::{ClassRef, FuncRef};
+use crate::rules::Entry;
+use crate::source::{Name, Place};
+
+/// A parameter, the dim that is split, and where that is said.
+type Split = (Name, i64, Place);
+
+/// Maps that disagree with the constructor of a class.
+pub fn disagreeing(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let mut maps: Vec<(Vec<Split>, Place)> = Vec::new();
+    for (_, func) in &lint.project.class(class).methods {
+        let file = lint.project.file(class.module);
+        let at = FuncRef { module: class.module, func: *func };
+        if lint.files[file].slice(lint.project.func(at).span).contains("state_dict") {
+            maps.extend(of_method(&lint.view(at)));
+        }
+    }
+    let [(map, whole)] = maps.as_slice() else { return };
+    let Some(init) = lint.constructor(class) else { return };
+    let marks = marks(&init);
+    for (name, dim, place) in map {
+        let marked = marks.iter().find(|(n, ..)| n == name);
+        let mistake = match marked {
+            Some((_, own, mark)) if own != dim => Some((Some(*own), *mark)),
+            Some(_) => None,
+            None => partition::whole_unmarked(&init, name).filter(|_| !marks.is_empty()).map(|made| (None, made)),
+        };
+        if let Some((marked, mark)) = mistake {
+            let found = Scales::CheckpointAxis { parameter: name.clone(), mapped: Some(*dim), marked, mark };
+            out.push((*place, Practice::Scales(found)));
+        }
+    }
+    for (name, dim, mark) in &marks {
+        if !map.iter().any(|(n, ..)| n == name) {
+            let found =
+                Scales::CheckpointAxis { parameter: name.clone(), mapped: None, marked: Some(*dim), mark: *mark };
+            out.push((*whole, Practice::Scales(found)));
+        }
+    }
+}
+
+/// The map that a method gives to what makes the checkpoint.
+fn of_method(view: &View<'_>) -> Option<(Vec<Split>, Place)> {
+    (0..view.steps.len()).find_map(|step| {
+        let value = view.value(step)?;
+        let Entry::Intrinsic(rule) = view.rules.get(&view.callee(value)?)? else { return None };
+        let Rvalue::Call { args, .. } = value else { return None };
+        let at = rule.args.index("axis_map").filter(|_| rule.does == "checkpoint-axes")?;
+        let given = args.get(at).filter(|a| a.kind == ArgKind::Positional)?;
+        let (made, Rvalue::Build { kind: BuildKind::Dict, items }) = view.source(&given.value)? else { return None };
+        let mut map = Vec::new();
+        for (i, pair) in items.chunks(2).enumerate() {
+            match pair {
+                [Item::One(Operand::Const(Const::Str(name))), Item::One(Operand::Const(Const::Int(dim)))] => {
+                    map.push((name.clone(), *dim, view.part(view.steps[made].id, 2 * i + 1)));
+                }
+                _ => return None,
+            }
+        }
+        (!map.is_empty()).then(|| (map, view.place(view.steps[made].id)))
+    })
+}
+
+/// The parameters that a constructor marks as parts on a dim that it names, under no flag.
+fn marks(init: &View<'_>) -> Vec<Split> {
+    let mut out = Vec::new();
+    for step in 0..init.steps.len() {
+        let Some((Expr::Attr(base, name), place)) = partition::marks_part(init, step) else { continue };
+        let Some(Rvalue::Call { args, .. }) = init.value(step) else { continue };
+        let own = matches!(*base, Expr::Local(l) if init.func.params.first().is_some_and(|p| p.local == l));
+        let on = init.argument(args, 1, "is_parallel").map(|o| init.through(o));
+        let dim = init.argument(args, 2, "dim").and_then(|o| number(&init.through(o)));
+        if let (true, Some(Expr::Const(Const::Bool(true))), Some(dim)) = (own, on, dim) {
+            out.push((name, dim, place));
+        }
+    }
+    out
+}
+
+fn number(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Const(Const::Int(n)) => Some(*n),
+        Expr::Unary(UnOp::Neg, inner) => number(inner).map(|n| -n),
+        _ => None,
+    }
+}

@@ -1,0 +1,76 @@
+//! Gradients that are put into a list in a loop over parameters, and summed afterwards: one by one, or flattened into one buffer.
+//! In: a function and a collective in it. Out: where the gradients are put into the list, and the loop. Never: lists that something
+//! else fills as well. Next: `reducers.rs`, which asks.
+
+use super::expr::Expr;
+use super::reducers::{is_gradient, parameter_loop};
+use super::view::View;
+use crate::ir::{LocalId, Operand, Rvalue, Stmt};
+
+/// How far a buffer is followed back to its list.
+const MOST_STEPS: usize = 8;
+
+/// Where the gradients are put into the list that a step sums, and the loop over parameters around that.
+pub fn taken(view: &View<'_>, step: usize) -> Option<(usize, usize)> {
+    let call = view.collective(view.value(step)?)?;
+    if !matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter") {
+        return None;
+    }
+    let list = list_of(view, call.input?)?;
+    let mut puts = (0..view.steps.len()).filter_map(|s| Some((s, put(view, s, list)?)));
+    let (at, value) = puts.next()?;
+    let alone = puts.next().is_none() && is_gradient(&view.through(value));
+    Some((at, parameter_loop(view, at).filter(|_| alone)?))
+}
+
+/// The list of which an operand is an element, or a buffer made of all elements.
+fn list_of(view: &View<'_>, operand: &Operand) -> Option<LocalId> {
+    let mut expr = view.through(operand);
+    for _ in 0..MOST_STEPS {
+        expr = match expr {
+            Expr::Local(local) if is_list(view, local) => return Some(local),
+            Expr::Local(local) => match view.through(&Operand::Local(local)) {
+                Expr::Local(_) => return None,
+                other => other,
+            },
+            Expr::Element(inner) | Expr::Item(inner, _) => *inner,
+            Expr::Call { args, .. } => args.into_iter().next()?.1,
+            _ => return None,
+        };
+    }
+    None
+}
+
+/// Whether a variable is a list that starts empty and is never bound again.
+fn is_list(view: &View<'_>, local: LocalId) -> bool {
+    match view.defs(local) {
+        [one] => matches!(view.value(*one), Some(Rvalue::Build { items, .. }) if items.is_empty()) || made(view, *one),
+        _ => false,
+    }
+}
+
+/// Whether a step binds the temporary list of a comprehension.
+fn made(view: &View<'_>, step: usize) -> bool {
+    match view.value(step) {
+        Some(Rvalue::Use(Operand::Local(temp))) => match view.defs(*temp) {
+            [one] => matches!(view.value(*one), Some(Rvalue::Build { items, .. }) if items.is_empty()),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// What a step puts into a list.
+fn put<'a>(view: &View<'a>, step: usize, list: LocalId) -> Option<&'a Operand> {
+    let same = |l: LocalId| {
+        let source = |d: &usize| matches!(view.value(*d), Some(Rvalue::Use(Operand::Local(temp))) if *temp == l);
+        l == list || matches!(view.defs(list), [one] if source(one))
+    };
+    match (view.steps[step].stmt, view.value(step)) {
+        (Stmt::Append { collection, value, .. }, _) if same(*collection) => Some(value),
+        (_, Some(Rvalue::CallMethod { base: Operand::Local(base), name, args })) if name == "append" && same(*base) => {
+            args.first().map(|a| &a.value)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,159 @@
+//! Gradients that are summed although that is done already, or must not be. In: a function, the reducers of the project. Out: a second
+//! sum before the step; a sum after a wrapper that averages; a sum over the ranks that have other parts of the parameter. Never: a sum
+//! that something divides again, or that a condition may leave out. Source: DESIGN.md section 7. Next: `reducers.rs`.
+
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::marking::mark_set;
+use super::reducers::{Reducer, Test};
+use super::view::View;
+use super::{Found, Lint, data_sum, partition};
+use crate::ir::{FuncKind, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::Place;
+use crate::types::AxisType;
+
+/// Words of code that makes up for a second sum, or makes it no sum.
+const UNDONE: &[&str] = &["/", "div", "avg", "mul_", "*=", "max", "no_sync", "average"];
+
+/// A second sum of the same gradients between the backward pass and the step.
+pub fn twice<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    if view.func.kind != FuncKind::Function {
+        return;
+    }
+    let Some((backward, last)) = data_sum::region(view) else { return };
+    let mut seen: Vec<(&Reducer, Place)> = Vec::new();
+    for step in backward + 1..last {
+        if !view.steps[step].guards.is_empty() {
+            continue;
+        }
+        let here = view.place(view.steps[step].id);
+        let Some(reached) = data_sum::reached(lint, view, step..step + 1) else { return };
+        for reducer in lint.reducers().all.iter().filter(|r| runs(view, r, &reached, here)) {
+            if !plain(lint, reducer) {
+                continue;
+            }
+            let before = seen.iter().find(|(r, _)| r.axes == reducer.axes && r.when == reducer.when);
+            if let Some((_, first)) = before.filter(|(_, first)| *first != here) {
+                let axes = reducer.axes.clone().unwrap_or_default();
+                out.push((here, Practice::Scales(Scales::SummedAgain { axes, first: *first, sum: reducer.place })));
+                return;
+            }
+            seen.push((reducer, here));
+        }
+    }
+}
+
+/// Whether a step runs a reducer: it is one, or what it calls holds it.
+fn runs(view: &View<'_>, reducer: &Reducer, reached: &[FuncRef], here: Place) -> bool {
+    if reducer.func == view.at { reducer.place == here } else { reached.contains(&reducer.func) }
+}
+
+/// Whether a reducer is a sum that nothing beside it makes up for, under no condition.
+fn plain(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+    let view = lint.view(reducer.func);
+    let known = reducer.axes.is_some() && reducer.when.iter().flatten().all(|t| *t != Test::Other);
+    known && reducer.through.is_none() && !UNDONE.iter().any(|w| view.code().contains(w))
+}
+
+/// A loop that sums the gradients of a model that a wrapper averages already.
+pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    if UNDONE.iter().any(|w| view.code().contains(w)) || !view.code().contains("distributeddataparallel(") {
+        return;
+    }
+    for reducer in lint.reducers().all.iter().filter(|r| r.func == view.at && r.when.is_empty()) {
+        let step = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == reducer.place);
+        let Some(head) = step.and_then(|s| super::reducers::parameter_loop(view, s)) else { continue };
+        let Stmt::For { iter, .. } = view.steps[head].stmt else { continue };
+        let Some(model) = parameters_of(&view.through(iter)) else { continue };
+        let Some(made) = view.defs(model).last().filter(|d| wraps(view, **d)) else { continue };
+        let first = view.place(view.steps[*made].id);
+        let axes = reducer.axes.clone().unwrap_or_default();
+        let mistake = Scales::SummedAgain { axes, first, sum: reducer.place };
+        out.push((reducer.place, Practice::Scales(mistake)));
+    }
+}
+
+/// The variable of `model.parameters()` or `model.named_parameters()`.
+fn parameters_of(iter: &Expr) -> Option<crate::ir::LocalId> {
+    let Expr::Call { callee, .. } = iter else { return None };
+    match &**callee {
+        Expr::Attr(base, name) if name == "parameters" || name == "named_parameters" => match **base {
+            Expr::Local(local) => Some(local),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn wraps(view: &View<'_>, step: usize) -> bool {
+    let value = view.value(step);
+    value.and_then(|v| view.callee(v)).is_some_and(|p| p == "torch.nn.parallel.DistributedDataParallel")
+}
+
+/// A sum over the ranks of an axis that takes parameters of which each rank has its own part.
+pub fn parts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let marking = &lint.settings.marking;
+    for reducer in lint.reducers().all.iter().filter(|r| r.func == view.at) {
+        let Some(axes) = reducer.axes.as_ref().filter(|_| takes_parts(lint, reducer)) else { continue };
+        let split = lint.rules.entries().any(|(_, e)| match e {
+            crate::rules::Entry::Mark(rule) => rule.set == AxisType::V && rule.axes.iter().all(|a| axes.contains(a)),
+            _ => false,
+        });
+        let marked = lint.project.modules.ids().find_map(|m| marking.partitions_in(m));
+        if let Some(part) = marked.filter(|_| split && axes.len() == 1) {
+            let mistake = Scales::PartSummed { axes: axes.clone(), part, sum: None };
+            out.push((reducer.place, Practice::Scales(mistake)));
+        }
+    }
+}
+
+/// Whether a reducer takes every parameter, or those without a mark that no part has.
+fn takes_parts(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+    let whole = |t: &Test| match t {
+        Test::NoMark(mark) => lint.rules.mark(mark).is_some_and(|r| r.set == AxisType::R),
+        _ => false,
+    };
+    reducer.through.is_none() && reducer.when.iter().all(|all| !all.is_empty() && all.iter().all(whole))
+}
+
+/// A parameter that is marked as a part, and marked for a sum over the same ranks.
+pub fn marked_twice(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+    let Some(init) = lint.constructor(class) else { return };
+    let around = |s: usize| -> Vec<_> { init.steps[s].guards.iter().map(|g| (g.at, g.holds)).collect() };
+    let parts: Vec<(Expr, Place, Vec<_>)> =
+        (0..init.steps.len()).filter_map(|s| partition::marks_part(&init, s).map(|(e, p)| (e, p, around(s)))).collect();
+    if parts.is_empty() {
+        return;
+    }
+    for (at, step) in init.steps.iter().enumerate() {
+        let Some((target, mark)) = mark_set(&init, step.stmt) else { continue };
+        let Some(rule) = lint.rules.mark(&mark).filter(|r| r.set == AxisType::R) else { continue };
+        let tensor = rule.axes.iter().all(|a| splits(lint, a));
+        let own = matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_)));
+        let value = set_to(step.stmt).map(|o| init.through(o));
+        let off = matches!(value, Some(Expr::Const(crate::ir::Const::Bool(false))));
+        let part = parts.iter().find(|(e, _, guards)| *e == target && around(at).starts_with(guards));
+        if let Some((_, part, _)) = part.filter(|_| own && tensor && !off) {
+            let mistake = Scales::PartSummed { axes: rule.axes.clone(), part: *part, sum: Some(mark) };
+            out.push((init.place(step.id), Practice::Scales(mistake)));
+        }
+    }
+}
+
+/// The value that a mark is set to.
+fn set_to(stmt: &Stmt) -> Option<&Operand> {
+    match stmt {
+        Stmt::SetAttr { value, .. } => Some(value),
+        Stmt::Assign { value: Rvalue::Call { args, .. }, .. } => args.get(2).map(|a| &a.value),
+        _ => None,
+    }
+}
+
+/// Whether a mark of parts is about an axis.
+fn splits(lint: &Lint<'_>, axis: &str) -> bool {
+    lint.rules.entries().any(|(_, e)| match e {
+        crate::rules::Entry::Mark(rule) => rule.set == AxisType::V && rule.axes.iter().any(|a| a == axis),
+        _ => false,
+    })
+}

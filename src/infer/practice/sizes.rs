@@ -1,0 +1,227 @@
+//! Sizes of parameters: whole, given, or a part of something; and the classes whose objects the project makes with whole sizes.
+//! In: constructors and the calls of them. Out: [`Size`], [`made_whole`]. Never: numbers. Next: `infer/parameters.rs`, which asks.
+
+use super::expr::Expr;
+use super::view::View;
+use crate::ir::{ArgKind, BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, Project, Resolved};
+use crate::rules::RuleBook;
+use crate::source::{Files, Name};
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Words in a size or a name that say that it is a part of something.
+const PARTS: &[&str] = &[
+    "partition",
+    "local",
+    "shard",
+    "per_rank",
+    "_rank",
+    "world_size",
+    "tp_size",
+    "divide",
+    "per_gpu",
+    "num_experts",
+    "_tp",
+];
+
+/// What the sizes of a parameter say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Size {
+    /// Numbers, and sizes of the configuration.
+    Whole,
+    /// Sizes that the constructor is given.
+    Given,
+    /// Divided, computed by a function, or not followed.
+    Part,
+}
+
+/// Receivers whose attributes are sizes of the whole model.
+const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_config", "model_args"];
+
+/// The sizes in the arguments of a call that makes a parameter or a module.
+pub fn made_of(view: &View<'_>, step: usize, depth: usize) -> Size {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return Size::Part };
+    let sizes = args.iter().filter(|a| !is_option(&a.kind));
+    sizes.map(|a| size_of(view, &view.through(&a.value), true, depth)).max().unwrap_or(Size::Part)
+}
+
+/// Arguments that are no sizes.
+fn is_option(kind: &ArgKind) -> bool {
+    matches!(kind, ArgKind::Keyword(k) if matches!(k.as_str(), "device" | "dtype" | "bias" | "eps" | "requires_grad" | "generator" | "elementwise_affine"))
+}
+
+fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
+    if depth > super::super::limits::MAX_VALUE_DEPTH {
+        return Size::Part;
+    }
+    let deeper = |e: &Expr| size_of(view, e, false, depth + 1);
+    match expr {
+        Expr::Const(_) => Size::Whole,
+        Expr::Attr(_, name) if says_part(name) => Size::Part,
+        Expr::Attr(base, name) => match &**base {
+            Expr::Local(l) if CONFIGS.contains(&view.local_name(*l).as_str()) => Size::Whole,
+            Expr::Attr(_, inner) if CONFIGS.contains(&inner.as_str()) => Size::Whole,
+            Expr::Local(l) if view.local_name(*l) == "self" => stored(view, name, depth),
+            _ => Size::Part,
+        },
+        Expr::Local(l) if says_part(view.local_name(*l)) => Size::Part,
+        // Data that is given may be anything; a size that is given is what the caller calls it.
+        Expr::Local(l) if view.is_param(*l) => {
+            if outer && depth == 0 && is_data(view, *l) {
+                Size::Part
+            } else {
+                Size::Given
+            }
+        }
+        Expr::Local(_) => Size::Part,
+        Expr::Call { callee, args, step } => match callee.path() {
+            Some(path) if path.starts_with("torch.") => {
+                let _ = args;
+                made_of(view, *step, depth + 1)
+            }
+            _ => Size::Part,
+        },
+        Expr::Binary(BinOp::Mul | BinOp::Add | BinOp::Sub, a, b) => deeper(a).max(deeper(b)),
+        Expr::Build(items) => items.iter().map(deeper).max().unwrap_or(Size::Whole),
+        Expr::Path(path) if !says_part(path) => Size::Whole,
+        _ => Size::Part,
+    }
+}
+
+/// Whether a parameter of the constructor is a tensor rather than a size: no annotation says that it is a number, and it is all that
+/// the new parameter is made of.
+fn is_data(view: &View<'_>, local: LocalId) -> bool {
+    let param = view.func.params.iter().find(|p| p.local == local);
+    let number = param.and_then(|p| p.hint.as_deref()).is_some_and(|h| h.contains("int"));
+    let name = view.local_name(local);
+    let sized =
+        ["size", "dim", "features", "hidden", "channels", "width", "inner", "num_"].iter().any(|w| name.contains(w));
+    !number && !sized
+}
+
+/// What an attribute holds that the constructor stored before.
+fn stored(view: &View<'_>, attr: &str, depth: usize) -> Size {
+    let values = view.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::SetAttr { base: Operand::Local(l), name, value } if name == attr && view.local_name(*l) == "self" => {
+            Some(value)
+        }
+        _ => None,
+    });
+    values.map(|v| size_of(view, &view.through(v), false, depth + 1)).max().unwrap_or(Size::Part)
+}
+
+pub fn says_part(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    PARTS.iter().any(|p| lower.contains(p))
+}
+
+/// A class whose parameters have the sizes that its constructor is given: the parameters of the constructor that are sizes.
+struct Sized {
+    class: ClassRef,
+    name: Name,
+    sizes: Vec<(usize, Name)>,
+}
+
+/// The classes whose parameters have the sizes that they are given, and that the project makes with whole sizes only.
+pub fn made_whole(project: &Project, rules: &RuleBook, files: &Files) -> FxHashSet<ClassRef> {
+    let modules: Vec<_> = project.modules.ids().collect();
+    let sized: Vec<Sized> = modules
+        .par_iter()
+        .flat_map_iter(|module| {
+            let asked = files[project.file(*module)].whole().contains("Parameter(")
+                && crate::infer::parameters::protocol(project, rules, *module).is_some();
+            let classes = project.modules[*module].ir.classes.ids().filter(move |_| asked);
+            classes.filter_map(|class| sized(project, rules, files, ClassRef { module: *module, class }))
+        })
+        .collect();
+    if sized.is_empty() {
+        return FxHashSet::default();
+    }
+    let by_class: FxHashMap<ClassRef, &Sized> = sized.iter().map(|s| (s.class, s)).collect();
+    let made: Vec<Vec<(ClassRef, bool)>> = modules
+        .par_iter()
+        .map(|module| {
+            let text = files[project.file(*module)].whole();
+            let named: Vec<&Sized> = sized.iter().filter(|s| text.contains(s.name.as_str())).collect();
+            let mut out = Vec::new();
+            for (func, f) in project.modules[*module].ir.funcs.iter_enumerated() {
+                let text = files[project.file(*module)].slice(f.span);
+                if f.kind != FuncKind::Function || !named.iter().any(|s| text.contains(s.name.as_str())) {
+                    continue;
+                }
+                let view = View::new(project, rules, files, FuncRef { module: *module, func });
+                makes(&view, &by_class, &mut out);
+            }
+            out
+        })
+        .collect();
+    let mut whole: FxHashMap<ClassRef, bool> = FxHashMap::default();
+    for (class, is_whole) in made.into_iter().flatten() {
+        *whole.entry(class).or_insert(true) &= is_whole;
+    }
+    whole.into_iter().filter(|(_, whole)| *whole).map(|(class, _)| class).collect()
+}
+
+/// The parameters of a constructor from which the sizes of its parameters are taken.
+fn sized(project: &Project, rules: &RuleBook, files: &Files, class: ClassRef) -> Option<Sized> {
+    let c = project.class(class);
+    let (_, func) = c.methods.iter().find(|(n, _)| n == "__init__")?;
+    let at = FuncRef { module: class.module, func: *func };
+    if !files[project.file(class.module)].slice(project.func(at).span).contains("Parameter(") {
+        return None;
+    }
+    let view = View::new(project, rules, files, at);
+    let mut sizes: Vec<(usize, Name)> = Vec::new();
+    for step in &view.steps {
+        let Stmt::SetAttr { value, .. } = step.stmt else { continue };
+        let made = view.expr(value);
+        if made.call_of("Parameter").is_none() {
+            continue;
+        }
+        made.any(&mut |e| {
+            if let Expr::Local(l) = e
+                && let Some(i) = view.func.params.iter().position(|p| p.local == *l)
+                && i > 0
+            {
+                sizes.push((i - 1, view.local_name(*l).clone()));
+            }
+            false
+        });
+    }
+    (!sizes.is_empty()).then(|| Sized { class, name: c.name.clone(), sizes })
+}
+
+/// The calls of these classes in a function, and whether the sizes that they give are whole.
+fn makes(view: &View<'_>, classes: &FxHashMap<ClassRef, &Sized>, out: &mut Vec<(ClassRef, bool)>) {
+    for step in 0..view.steps.len() {
+        let Some(value) = view.value(step) else { continue };
+        if let Some(path) = view.callee(value)
+            && let Resolved::Class(class) = view.project.path(&path)
+            && let Some(sized) = classes.get(&class)
+            && let Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } = value
+        {
+            let whole = sized.sizes.iter().all(|(at, name)| {
+                let given = view.argument(args, *at, name);
+                given.is_none_or(|o| size_of(view, &view.through(o), false, 0) == Size::Whole)
+            });
+            let open = args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar));
+            out.push((class, whole && !open));
+            continue;
+        }
+        // A class that is handed on may be made with anything.
+        for operand in view.reads(step) {
+            if let Operand::Global(name) = operand
+                && !is_callee(value, operand)
+                && let Some(Resolved::Class(class)) = view.project.member(view.at.module, name)
+                && classes.contains_key(&class)
+            {
+                out.push((class, false));
+            }
+        }
+    }
+}
+
+fn is_callee(value: &Rvalue, operand: &Operand) -> bool {
+    matches!(value, Rvalue::Call { callee, .. } if std::ptr::eq(callee, operand))
+}

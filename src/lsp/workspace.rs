@@ -1,0 +1,193 @@
+//! One folder of the client: a project with its configuration, its files and the texts that are open in the editor. In: a folder, open texts,
+//! edits. Out: findings by file, as `spmd-check check` run in that folder has them. Never: messages. Next: `check/session.rs`.
+
+use super::text::{Encoding, Text};
+use super::types::FileTypes;
+use super::uri;
+use crate::check::session::Session;
+use crate::cli::engine;
+use crate::config::{self, Checks, Config, ConfigSource, LoadError};
+use crate::source::walk::{Request, Source, absolute, load_set, shown_path};
+use crate::source::{Diagnostic, File, FileId, Files, Place};
+use lsp_types::{Location, Range};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What the user sets in the editor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub config: Option<PathBuf>,
+    pub hints: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { config: None, hints: true }
+    }
+}
+
+/// A folder that is checked.
+pub struct Workspace {
+    pub root: PathBuf,
+    pub session: Session,
+    paths: Vec<PathBuf>,
+    by_path: FxHashMap<PathBuf, FileId>,
+    /// The findings of the last check, levels applied.
+    pub found: Vec<Diagnostic>,
+    /// Whether texts changed since.
+    pub dirty: bool,
+    types: FxHashMap<FileId, Arc<FileTypes>>,
+}
+
+/// Mistakes in the configuration: a file and what is wrong with it, or words alone.
+pub enum Unusable {
+    Diagnostics(config::Diagnostics),
+    Words(String),
+}
+
+impl Workspace {
+    /// Reads a folder. Open texts take the place of files, and join them.
+    ///
+    /// # Errors
+    /// The configuration or the rules that it adds cannot be used.
+    pub fn load(
+        root: &Path,
+        options: &Options,
+        open: &BTreeMap<PathBuf, String>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Workspace, Unusable> {
+        let checks = Checks { codes: engine::CODES, type_text: &engine::type_text, mode: &engine::mode_name };
+        let source = match &options.config {
+            Some(path) => ConfigSource::File(absolute(path, root)),
+            None => ConfigSource::Discover,
+        };
+        let config = config::load(&source, root, root, &checks).map_err(|error| match error {
+            LoadError::Unreadable(words) => Unusable::Words(words),
+            LoadError::Invalid(found) => Unusable::Diagnostics(found),
+        })?;
+        let rules = engine::rule_book(&config).map_err(Unusable::Diagnostics)?;
+        let sources = sources(root, &config, open);
+        let texts: Vec<Option<Result<String, String>>> = sources
+            .par_iter()
+            .map(|source| match open.get(&source.path) {
+                Some(text) => Some(Ok(text.clone())),
+                None => {
+                    let bytes = std::fs::read(&source.path).ok()?;
+                    Some(crate::syntax::decode(&bytes).map_err(|error| error.message))
+                }
+            })
+            .collect();
+        let (mut files, mut paths, mut by_path) = (Files::default(), Vec::new(), FxHashMap::default());
+        for (source, text) in sources.into_iter().zip(texts) {
+            let Some(text) = text else { continue };
+            let unreadable = text.as_ref().err().cloned();
+            let mut file = File::new(source.shown, text.unwrap_or_default());
+            (file.unreadable, file.reported) = (unreadable, source.reported);
+            let id = files.add(file);
+            by_path.insert(source.path.clone(), id);
+            paths.push(source.path);
+        }
+        let session = Session::new(config, Arc::new(rules), files, stop.clone());
+        let root = root.to_owned();
+        Ok(Workspace { root, session, paths, by_path, found: Vec::new(), dirty: true, types: FxHashMap::default() })
+    }
+
+    pub fn file(&self, path: &Path) -> Option<FileId> {
+        self.by_path.get(path).copied()
+    }
+
+    pub fn path(&self, file: FileId) -> Option<&Path> {
+        self.paths.get(file.0 as usize).map(PathBuf::as_path)
+    }
+
+    /// Whether a file that is not there yet belongs here.
+    pub fn takes(&self, path: &Path) -> bool {
+        let config = self.session.config();
+        path.starts_with(&self.root) && !config.exclude.matches(config.relative(path))
+    }
+
+    pub fn edit(&mut self, file: FileId, text: String) {
+        self.session.edit(file, text);
+        self.dirty = true;
+        self.types.clear();
+    }
+
+    /// A first look at files that are edited; whether there is one.
+    pub fn glance(&mut self, files: &[FileId]) -> bool {
+        let Some(found) = self.session.glance(files) else { return false };
+        self.keep(found);
+        true
+    }
+
+    /// Checks; whether that came to an end.
+    pub fn check(&mut self) -> bool {
+        let Some(found) = self.session.check() else { return false };
+        self.keep(found);
+        self.dirty = false;
+        true
+    }
+
+    fn keep(&mut self, found: Vec<Diagnostic>) {
+        let (config, files) = (self.session.config(), self.session.files());
+        self.found = found
+            .into_iter()
+            .filter_map(|found| {
+                let severity = config.severity(found.code, found.severity, &files[found.place.file].path)?;
+                Some(Diagnostic { severity, ..found })
+            })
+            .collect();
+    }
+
+    /// The types in a file; nothing if that was stopped.
+    pub fn types(&mut self, file: FileId) -> Option<Arc<FileTypes>> {
+        if let Some(known) = self.types.get(&file) {
+            return Some(known.clone());
+        }
+        let found = self.session.types(file)?;
+        let types = Arc::new(FileTypes::new(&self.session, file, found));
+        self.types.insert(file, types.clone());
+        Some(types)
+    }
+
+    pub fn has_types(&self, file: FileId) -> bool {
+        self.types.contains_key(&file)
+    }
+
+    /// A place as the client names it.
+    pub fn location(&self, place: Place, encoding: Encoding) -> Option<Location> {
+        let uri = uri::of(self.path(place.file)?)?;
+        Some(Location { uri, range: self.range(place, encoding) })
+    }
+
+    pub fn range(&self, place: Place, encoding: Encoding) -> Range {
+        let text = Text::new(self.session.text(place.file), encoding);
+        text.range(&self.session.files()[place.file], place.span)
+    }
+}
+
+/// The files of a folder and what is open in it, sorted by path.
+fn sources(root: &Path, config: &Config, open: &BTreeMap<PathBuf, String>) -> Vec<Source> {
+    let mut found = load_set(&Request {
+        paths: &[PathBuf::from(".")],
+        root: config::project_root(root).as_deref(),
+        cwd: root,
+        include: &config.include,
+        exclude: &config.exclude,
+        glob_root: &config.root,
+    })
+    .files;
+    for path in open.keys() {
+        let known = found.binary_search_by(|source| source.path.cmp(path));
+        if let Err(at) = known
+            && path.starts_with(root)
+            && !config.exclude.matches(config.relative(path))
+        {
+            found.insert(at, Source { path: path.clone(), shown: shown_path(path, root), reported: true });
+        }
+    }
+    found
+}
