@@ -35,16 +35,18 @@ impl<'a> Run<'a> {
     fn merged(&self, states: Vec<State>) -> Vec<State> {
         let mut out: Vec<State> = Vec::new();
         for state in states {
-            match out.iter_mut().find(|o| alike(o, &state) && self.frames_alike(o, &state)) {
-                Some(o) => {
+            match out.iter().position(|o| alike(o, &state) && self.frames_alike(o, &state)) {
+                Some(at) => {
+                    let o = &mut out[at];
                     o.facts.retain(|k, v| state.facts.get(k) == Some(v));
                     o.every.retain(|k, _| o.facts.contains_key(k));
                     o.next = o.next.max(state.next);
                 }
+                // Further ones are not followed.
+                None if out.len() >= MOST_STATES => {}
                 None => out.push(state),
             }
         }
-        out.truncate(MOST_STATES);
         out
     }
 
