@@ -26,16 +26,19 @@ pub struct Decorated {
     pub overrides: Vec<(Name, Placement)>,
 }
 
+/// The packages that have such decorators.
+pub fn packages(rules: &RuleBook) -> Vec<Name> {
+    let decorators = rules.entries().filter_map(|(name, entry)| match entry {
+        Entry::Intrinsic(rule) if rule.does == "mode-decorator" => name.rsplit('.').nth(1).map(Name::from),
+        _ => None,
+    });
+    decorators.collect()
+}
+
 /// Every decorated function.
 pub fn decorated(project: &Project, rules: &RuleBook, files: &Files) -> FxHashMap<FuncRef, Decorated> {
     let mut out = FxHashMap::default();
-    let packages: Vec<Name> = rules
-        .entries()
-        .filter_map(|(name, entry)| match entry {
-            Entry::Intrinsic(rule) if rule.does == "mode-decorator" => name.rsplit('.').nth(1).map(Name::from),
-            _ => None,
-        })
-        .collect();
+    let packages = packages(rules);
     for (module, m) in project.modules.iter_enumerated() {
         let text = files[m.file].whole();
         if !packages.iter().any(|package| text.contains(package.as_str())) {

@@ -1,7 +1,7 @@
 //! What is known of the whole project before functions are executed: from definitions and texts, from module bodies, from declared
 //! shardings. In: the project, the results of bodies. Out: the tables of `settings.rs`. Never: findings of its own. Next: `root.rs`.
 
-use super::memo::Memo;
+use super::memo::{Memo, Task, kept_equal};
 use super::output::Output;
 use super::relevance::Relevance;
 use super::root::{Body, Run, execute, functions};
@@ -11,6 +11,7 @@ use super::value::{Closure, Value};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::{Files, Idx, Name};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -61,11 +62,28 @@ fn declaring(rules: &RuleBook) -> Vec<Name> {
     attributes.map(|name| Name::from(format!(".{name} = "))).collect()
 }
 
-/// Whether any file declares shardings.
-pub fn declares(project: &Project, rules: &RuleBook, files: &Files) -> bool {
-    let kept = declaring(rules);
-    let mut texts = project.modules.ids().map(|module| files[project.file(module)].whole());
-    texts.any(|text| kept.iter().any(|word| text.contains(word.as_str())))
+/// What a file speaks of that is looked for in all files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mentions {
+    /// Decorators that select a mode.
+    pub decorators: bool,
+    /// Declared shardings.
+    pub shardings: bool,
+}
+
+/// What any file speaks of.
+pub fn mentions(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Mentions {
+    let (decorating, declaring) = (super::decorated::packages(rules), declaring(rules));
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let of_module = |module: &ModuleId| {
+        kept_equal(memo, Task::Mentions(*module), || {
+            let text = files[project.file(*module)].whole();
+            let says = |words: &[Name]| words.iter().any(|word| text.contains(word.as_str()));
+            Mentions { decorators: says(&decorating), shardings: says(&declaring) }
+        })
+    };
+    let each: Vec<Arc<Mentions>> = modules.par_iter().map(of_module).collect();
+    Mentions { decorators: each.iter().any(|m| m.decorators), shardings: each.iter().any(|m| m.shardings) }
 }
 
 /// Executes the functions that give modules declared shardings, before those that compute with them.

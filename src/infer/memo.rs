@@ -34,6 +34,9 @@ pub enum Task {
     Arities(ModuleId),
     Annotates(ModuleId),
     Applied(ModuleId),
+    Mentions(ModuleId),
+    Sized(ModuleId),
+    Makes(ModuleId),
     Factors(ModuleId),
 }
 

@@ -4,7 +4,7 @@
 use super::autograd::Case;
 use super::budget::Budget;
 use super::contract::contract_conditions;
-use super::facts::{Defaults, declare, declares, defaults, exports, facts};
+use super::facts::{Defaults, declare, defaults, exports, facts, mentions};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Activation, Machine};
@@ -54,9 +54,13 @@ pub fn infer_kept(
     memo: Option<&Memo>,
 ) -> Output {
     settings.add_directives(project);
-    settings.decorated = super::decorated::decorated(project, rules, files);
+    let mentions = mentions(project, rules, files, memo);
+    settings.decorated = match mentions.decorators {
+        true => super::decorated::decorated(project, rules, files),
+        false => FxHashMap::default(),
+    };
     // What these two say of functions is not noted by those who read it.
-    let memo = memo.filter(|_| settings.decorated.is_empty() && !declares(project, rules, files));
+    let memo = memo.filter(|_| settings.decorated.is_empty() && !mentions.shardings);
     facts(project, rules, files, settings, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let run = Run::new(project, rules, files, settings, memo);
@@ -84,7 +88,9 @@ pub fn infer_kept(
     settings.exports = combined(memo, "exports", bodies, exports, |a, b| {
         super::memo::differing(a, b).map(|(module, name)| Read::Export(module.0, number(name))).collect()
     });
-    declare(project, rules, files, settings, &mut out);
+    if mentions.shardings {
+        declare(project, rules, files, settings, &mut out);
+    }
     let roots = functions(project, &settings.relevance, &out, memo);
     derivations(&Run::new(project, rules, files, settings, memo), project.modules.ids(), &mut out);
     let claims = super::autograd::claims(project, &out.derived);

@@ -39,6 +39,8 @@ pub enum Read {
     Marking,
     /// What all functions of the project read and mark.
     Lint,
+    /// Classes whose parameters have the sizes that they are given.
+    Sizes,
     /// Who reduces gradients, and the factors that classes apply to them.
     Factors,
     /// The object that the constructor of a class leaves.

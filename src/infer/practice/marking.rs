@@ -59,12 +59,7 @@ impl Marking {
             })
             .collect();
         let mut out = combined(memo, "marking", parts, |parts| Marking::joined(&parts), |_, _| vec![Read::Marking]);
-        let whole = Arc::new(super::sizes::made_whole(project, rules, files));
-        let changed = |a: &FxHashSet<ClassRef>, b: &FxHashSet<ClassRef>| match a == b {
-            true => Vec::new(),
-            false => vec![Read::Marking],
-        };
-        let whole = combined(memo, "made whole", vec![whole], |parts| FxHashSet::clone(&parts[0]), changed);
+        let whole = super::sizes::made_whole(project, rules, files, memo);
         Arc::make_mut(&mut out).whole.clone_from(&whole);
         out
     }

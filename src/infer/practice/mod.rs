@@ -235,7 +235,9 @@ impl<'a> Practices<'a> {
         memo: Option<&'a Memo>,
     ) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let asked = Asked::new(rules, modules.iter().map(|m| files[project.file(*m)].text.len()).sum());
+        // Of one that is edited, few texts are searched.
+        let all = || modules.iter().map(|m| files[project.file(*m)].text.len()).sum();
+        let asked = Asked::new(rules, if memo.is_some() { 0 } else { all() });
         let parts: Vec<Arc<OfModule>> = modules
             .par_iter()
             .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, &asked, *m)))

@@ -1,14 +1,17 @@
 //! Sizes of parameters: whole, given, or a part of something; and the classes whose objects the project makes with whole sizes.
 //! In: constructors and the calls of them. Out: [`Size`], [`made_whole`]. Never: numbers. Next: `infer/parameters.rs`, which asks.
 
+use super::super::memo::{Memo, Task, combined, kept_equal};
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ArgKind, BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, Project, Resolved};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
+use crate::source::reads::{Read, note};
 use crate::source::{Files, Name};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// Words in a size or a name that say that it is a part of something.
 const PARTS: &[&str] = &[
@@ -117,6 +120,7 @@ pub fn says_part(text: &str) -> bool {
 }
 
 /// A class whose parameters have the sizes that its constructor is given: the parameters of the constructor that are sizes.
+#[derive(Clone, Debug, PartialEq)]
 struct Sized {
     class: ClassRef,
     name: Name,
@@ -124,43 +128,52 @@ struct Sized {
 }
 
 /// The classes whose parameters have the sizes that they are given, and that the project makes with whole sizes only.
-pub fn made_whole(project: &Project, rules: &RuleBook, files: &Files) -> FxHashSet<ClassRef> {
-    let modules: Vec<_> = project.modules.ids().collect();
-    let sized: Vec<Sized> = modules
-        .par_iter()
-        .flat_map_iter(|module| {
-            let asked = files[project.file(*module)].whole().contains("Parameter(")
-                && crate::infer::parameters::protocol(project, rules, *module).is_some();
-            let classes = project.modules[*module].ir.classes.ids().filter(move |_| asked);
-            classes.filter_map(|class| sized(project, rules, files, ClassRef { module: *module, class }))
-        })
-        .collect();
-    if sized.is_empty() {
-        return FxHashSet::default();
-    }
+pub fn made_whole(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Arc<FxHashSet<ClassRef>> {
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let parts: Vec<Arc<Vec<Sized>>> =
+        modules.par_iter().map(|m| kept_equal(memo, Task::Sized(*m), || sized_in(project, rules, files, *m))).collect();
+    let flat = |parts: Vec<Arc<Vec<Sized>>>| parts.iter().flat_map(|part| part.iter().cloned()).collect::<Vec<_>>();
+    let sized = combined(memo, "sized", parts, flat, |_, _| vec![Read::Sizes]);
     let by_class: FxHashMap<ClassRef, &Sized> = sized.iter().map(|s| (s.class, s)).collect();
-    let made: Vec<Vec<(ClassRef, bool)>> = modules
-        .par_iter()
-        .map(|module| {
-            let text = files[project.file(*module)].whole();
-            let named: Vec<&Sized> = sized.iter().filter(|s| text.contains(s.name.as_str())).collect();
-            let mut out = Vec::new();
-            for (func, f) in project.modules[*module].ir.funcs.iter_enumerated() {
-                let text = files[project.file(*module)].slice(f.span);
-                if f.kind != FuncKind::Function || !named.iter().any(|s| text.contains(s.name.as_str())) {
-                    continue;
-                }
-                let view = View::new(project, rules, files, FuncRef { module: *module, func });
-                makes(&view, &by_class, &mut out);
+    let made_in = |module: ModuleId| {
+        note(|| Read::Sizes);
+        let text = files[project.file(module)].whole();
+        let named: Vec<&Sized> = sized.iter().filter(|s| text.contains(s.name.as_str())).collect();
+        let mut out = Vec::new();
+        if named.is_empty() {
+            return out;
+        }
+        for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
+            let text = files[project.file(module)].slice(f.span);
+            if f.kind != FuncKind::Function || !named.iter().any(|s| text.contains(s.name.as_str())) {
+                continue;
             }
-            out
-        })
-        .collect();
-    let mut whole: FxHashMap<ClassRef, bool> = FxHashMap::default();
-    for (class, is_whole) in made.into_iter().flatten() {
-        *whole.entry(class).or_insert(true) &= is_whole;
+            let view = View::new(project, rules, files, FuncRef { module, func });
+            makes(&view, &by_class, &mut out);
+        }
+        out
+    };
+    let made: Vec<Arc<Vec<(ClassRef, bool)>>> =
+        modules.par_iter().map(|module| kept_equal(memo, Task::Makes(*module), || made_in(*module))).collect();
+    let joined = |made: Vec<Arc<Vec<(ClassRef, bool)>>>| {
+        let mut whole: FxHashMap<ClassRef, bool> = FxHashMap::default();
+        for (class, is_whole) in made.iter().flat_map(|part| part.iter()) {
+            *whole.entry(*class).or_insert(true) &= is_whole;
+        }
+        whole.into_iter().filter(|(_, whole)| *whole).map(|(class, _)| class).collect::<FxHashSet<_>>()
+    };
+    combined(memo, "made whole", made, joined, |a, b| if a == b { Vec::new() } else { vec![Read::Marking] })
+}
+
+/// The classes of a module whose parameters have the sizes that they are given.
+fn sized_in(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<Sized> {
+    if !files[project.file(module)].whole().contains("Parameter(")
+        || crate::infer::parameters::protocol(project, rules, module).is_none()
+    {
+        return Vec::new();
     }
-    whole.into_iter().filter(|(_, whole)| *whole).map(|(class, _)| class).collect()
+    let classes = project.modules[module].ir.classes.ids();
+    classes.filter_map(|class| sized(project, rules, files, ClassRef { module, class })).collect()
 }
 
 /// The parameters of a constructor from which the sizes of its parameters are taken.
