@@ -26,7 +26,7 @@ pub enum Job {
 }
 
 /// How long to wait for another change, as a part of the time that a check takes, and the longest wait.
-const WAIT_PART: u32 = 5;
+const WAIT_PART: u32 = 10;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// An open document.
