@@ -54,7 +54,7 @@ impl<'a> Baseline<'a> {
         let shown = path.to_string_lossy().into_owned();
         let path = config.cwd.join(path);
         let mut entries = BTreeMap::new();
-        match std::fs::read_to_string(&path) {
+        match crate::source::disk::read_to_string(&path) {
             Ok(text) => {
                 let document: Document = serde_json::from_str(&text)
                     .map_err(|error| Failure::message(format!("the baseline `{shown}` cannot be read: {error}")))?;

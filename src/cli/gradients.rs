@@ -2,12 +2,10 @@
 //! each axis, who reduces it and over which axes, the factor that it carries, the configuration. Never: findings. Next: `project.rs`.
 
 use super::args::{GradientsOptions, TypesFormat};
-use super::check::invalid;
-use super::engine::{self, GradientLine, Want};
+use super::engine::GradientLine;
 use super::failure::Failure;
-use super::project::{self, Input};
+use super::inferred::Inferred;
 use super::{Outcome, output};
-use crate::render::Format;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -15,18 +13,13 @@ use std::io::{self, Write};
 const HEAD: [&str; 6] = ["step", "parameters", "type", "reducer", "factor", "when"];
 
 pub(super) fn run(options: &GradientsOptions) -> Result<Outcome, Failure> {
-    let color = output::color(options.shared.color);
-    let input = Input::new(&options.input)?;
-    let config = project::configure(&input, &options.config, Format::Full, color)?;
-    let rules = engine::rule_book(&config).map_err(|found| invalid(found, Format::Full, color))?;
-    let pool = project::pool(&options.shared)?;
-    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
-    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
+    let inferred = Inferred::new(&options.input, &options.config, &options.shared)?;
+    let report = &inferred.report;
     output::write(|out| match options.output_format {
         TypesFormat::Text => table(&report.gradients, out),
         TypesFormat::Json => array(&report.gradients, out),
     })?;
-    Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+    Ok(inferred.outcome())
 }
 
 fn cells(row: &GradientLine) -> [String; 6] {

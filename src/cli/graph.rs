@@ -2,30 +2,23 @@
 //! mark nodes. Next: `render/graph.rs`.
 
 use super::args::{GraphFormat, GraphOptions};
-use super::check::invalid;
-use super::engine::{self, TypeRow, Want};
+use super::engine::TypeRow;
 use super::failure::Failure;
-use super::project::{self, Input};
+use super::inferred::Inferred;
 use super::{Outcome, output};
 use crate::config::suggest::closest;
 use crate::fix::at_levels;
-use crate::render::Format;
 use crate::render::graph::{Flow, Node};
 use std::collections::BTreeSet;
 
 pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
-    let color = output::color(options.shared.color);
-    let input = Input::new(&options.input)?;
-    let config = project::configure(&input, &options.config, Format::Full, color)?;
-    let rules = engine::rule_book(&config).map_err(|found| invalid(found, Format::Full, color))?;
-    let pool = project::pool(&options.shared)?;
-    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
-    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
+    let inferred = Inferred::new(&options.input, &options.config, &options.shared)?;
+    let Inferred { config, project, report, .. } = &inferred;
     let (path, function) = find(&options.function, &report.types)?;
     let Some((id, file)) = project.files.iter().find(|(_, file)| file.path == path) else {
         return Err(Failure::message(format!("`{path}` is not loaded")));
     };
-    let findings = at_levels(&config, &project.files, report.diagnostics);
+    let findings = at_levels(config, &project.files, report.diagnostics.clone());
     let mut rows: Vec<&TypeRow> = report.types.iter().filter(|r| r.path == path && r.function == function).collect();
     // What a function returns comes last, although its place is the `def`.
     rows.sort_by_key(|row| (row.variable == "return", row.line));
@@ -45,7 +38,7 @@ pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
         GraphFormat::Dot => write!(out, "{}", flow.dot()),
         GraphFormat::Mermaid => write!(out, "{}", flow.mermaid()),
     })?;
-    Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+    Ok(inferred.outcome())
 }
 
 /// The path and name of the one function that is meant.

@@ -13,6 +13,7 @@ mod failure;
 mod fix;
 mod gradients;
 mod graph;
+mod inferred;
 mod init;
 mod output;
 mod plan;

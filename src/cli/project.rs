@@ -127,29 +127,25 @@ pub(super) fn pool(options: &SharedOptions) -> Result<rayon::ThreadPool, Failure
 
 /// The files that a run reads.
 pub(super) fn paths(input: &Input, config: &Config) -> Vec<PathBuf> {
+    walked(input, config).files.into_iter().map(|source| source.path).collect()
+}
+
+/// What the paths given lead to.
+fn walked(input: &Input, config: &Config) -> LoadSet {
     let root = config::project_root(&input.start());
-    let found = load_set(&Request {
+    load_set(&Request {
         paths: &input.paths,
         root: root.as_deref(),
         cwd: &input.cwd,
         include: &config.include,
         exclude: &config.exclude,
         glob_root: &config.root,
-    });
-    found.files.into_iter().map(|source| source.path).collect()
+    })
 }
 
 /// Finds, reads and decodes the files. To be called inside the pool.
 pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> Result<Project, Failure> {
-    let root = config::project_root(&input.start());
-    let LoadSet { files: mut sources, mut skipped } = load_set(&Request {
-        paths: &input.paths,
-        root: root.as_deref(),
-        cwd: &input.cwd,
-        include: &config.include,
-        exclude: &config.exclude,
-        glob_root: &config.root,
-    });
+    let LoadSet { files: mut sources, mut skipped } = walked(input, config);
     let stdin = match &input.stdin {
         Some(name) => Some(read_stdin(name, &input.cwd, &mut sources)?),
         None => None,
@@ -188,7 +184,7 @@ pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> R
         output::say(&format!("loaded {}, {reported} of them reported", output::plural(files.len(), "file")));
     }
     let given = input.paths.iter().map(|path| absolute(path, &input.cwd)).filter(|path| path.is_dir());
-    let folders = given.chain(root).collect();
+    let folders = given.chain(config::project_root(&input.start())).collect();
     Ok(Project { files, reported, incomplete, from_stdin: stdin.is_some(), folders })
 }
 

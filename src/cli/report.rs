@@ -2,13 +2,10 @@
 //! Next: `render/report.rs`.
 
 use super::args::ReportOptions;
-use super::check::invalid;
-use super::engine::{self, Want};
 use super::failure::Failure;
-use super::project::{self, Input};
+use super::inferred::Inferred;
 use super::{Outcome, output};
 use crate::fix::at_levels;
-use crate::render::Format;
 use crate::render::report::{CollectiveLine, Page, write};
 use crate::rules::{CollectiveRule, Form, Pattern, RuleBook, Transition};
 use crate::source::Files;
@@ -17,16 +14,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub(super) fn run(options: &ReportOptions) -> Result<Outcome, Failure> {
-    let color = output::color(options.shared.color);
-    let input = Input::new(&options.input)?;
-    let config = project::configure(&input, &options.config, Format::Full, color)?;
-    let rules = engine::rule_book(&config).map_err(|found| invalid(found, Format::Full, color))?;
-    let pool = project::pool(&options.shared)?;
-    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
-    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
-    let findings = at_levels(&config, &project.files, report.diagnostics.clone());
-    let collectives = collectives(&rules, &project.files);
-    let page = Page { files: &project.files, report: &report, findings: &findings, collectives: &collectives };
+    let inferred = Inferred::new(&options.input, &options.config, &options.shared)?;
+    let Inferred { config, rules, project, report } = &inferred;
+    let findings = at_levels(config, &project.files, report.diagnostics.clone());
+    let collectives = collectives(rules, &project.files);
+    let page = Page { files: &project.files, report, findings: &findings, collectives: &collectives };
     if options.output == Path::new("-") {
         output::write(|out| write(&page, out))?;
     } else {
@@ -38,7 +30,7 @@ pub(super) fn run(options: &ReportOptions) -> Result<Outcome, Failure> {
             output::say(&format!("wrote `{shown}` with {}", output::plural(findings.len(), "finding")));
         }
     }
-    Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+    Ok(inferred.outcome())
 }
 
 /// The calls of functions that the tables know, by the last part of their names.

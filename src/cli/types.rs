@@ -2,23 +2,16 @@
 //! Never: findings. Next: `project.rs`.
 
 use super::args::{Notation, TypesFormat, TypesOptions};
-use super::check::invalid;
-use super::engine::{self, DerivedLine, DueKind, DueLine, ScaleLine, SignatureLine, TypeRow, Want};
+use super::engine::{DerivedLine, DueKind, DueLine, ScaleLine, SignatureLine, TypeRow};
 use super::failure::Failure;
-use super::project::{self, Input};
+use super::inferred::Inferred;
 use super::{Outcome, output};
-use crate::render::Format;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
-    let color = output::color(options.shared.color);
-    let input = Input::new(&options.input)?;
-    let config = project::configure(&input, &options.config, Format::Full, color)?;
-    let rules = engine::rule_book(&config).map_err(|found| invalid(found, Format::Full, color))?;
-    let pool = project::pool(&options.shared)?;
-    let project = pool.install(|| project::read(&input, &config, &options.shared))?;
-    let report = pool.install(|| engine::check(&config, &rules, &project.files, Want::Types));
+    let inferred = Inferred::new(&options.input, &options.config, &options.shared)?;
+    let report = &inferred.report;
     output::write(|out| match options.output_format {
         TypesFormat::Text if options.variables => {
             text(&report.types, options.notation, out)?;
@@ -35,7 +28,7 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
         TypesFormat::Json if options.autograd => autograd_array(&report.derived, out),
         TypesFormat::Json => array(&report.types, out),
     })?;
-    Ok(if project.incomplete { Outcome::Incomplete } else { Outcome::Clean })
+    Ok(inferred.outcome())
 }
 
 /// Variables with a factor: `train.py:12: loss = dp/tokens`.

@@ -48,7 +48,7 @@ impl Scan<'_> {
             if is_wanted {
                 out.push(Place { file: self.project.file(self.module), span: self.func.spans[node.id].span });
             }
-            for inner in inner_blocks(&node.stmt) {
+            for inner in node.stmt.blocks() {
                 self.block(inner, out);
             }
         }
@@ -71,17 +71,5 @@ impl Scan<'_> {
             Some(member) => format!("{path}.{member}"),
             None => path,
         })
-    }
-}
-
-/// The blocks inside a statement.
-fn inner_blocks(stmt: &Stmt) -> Vec<&Block> {
-    match stmt {
-        Stmt::If { then, orelse, .. } => vec![then, orelse],
-        Stmt::For { body, orelse, .. } => vec![body, orelse],
-        Stmt::While { head, body, orelse, .. } => vec![head, body, orelse],
-        Stmt::With { body, .. } => vec![body],
-        Stmt::Try { body, handlers, orelse, finally } => [body, orelse, finally].into_iter().chain(handlers).collect(),
-        _ => Vec::new(),
     }
 }

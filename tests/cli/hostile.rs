@@ -65,12 +65,15 @@ fn what_is_no_file_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_device_is_no_configuration() {
+fn a_device_is_no_configuration_and_no_baseline() {
     let session = Session::new();
     session.write("good.py", "x = 1\n");
     let ran = session.run(&["check", "--config", "/dev/zero", "good.py"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("/dev/zero") && ran.err.contains("not a regular file"), "{}", ran.err);
+    let ran = session.run(&["check", "--baseline", "/dev/zero", "good.py"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("the baseline `/dev/zero` cannot be read"), "{}", ran.err);
     session.write("spmd-check.toml", "[rules]\nextend = ['/dev/zero']\n");
     let ran = session.run(&["check", "good.py"]);
     assert_eq!(ran.code, 2);

@@ -3,7 +3,7 @@
 //! guess: any use that is not plain counts as one that follows. Source: DESIGN.md section 6. Next: `derive.rs`.
 
 use super::super::practice::expr::operands;
-use crate::ir::{Block, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt};
+use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::source::{Idx, Name};
 
 /// What `save_for_backward` fills.
@@ -55,23 +55,9 @@ fn stored(func: &Func, context: LocalId) -> Option<Vec<Name>> {
 fn each(block: &Block, visit: &mut dyn FnMut(&Stmt)) {
     for node in block {
         visit(&node.stmt);
-        for inner in blocks(node) {
+        for inner in node.stmt.blocks() {
             each(inner, visit);
         }
-    }
-}
-
-/// The blocks inside a statement.
-fn blocks(node: &Node) -> Vec<&Block> {
-    match &node.stmt {
-        Stmt::If { then, orelse, .. } => vec![then, orelse],
-        Stmt::For { body, orelse, .. } => vec![body, orelse],
-        Stmt::While { head, body, orelse, .. } => vec![head, body, orelse],
-        Stmt::With { body, .. } => vec![body],
-        Stmt::Try { body, handlers, orelse, finally } => {
-            std::iter::once(body).chain(handlers).chain([orelse, finally]).collect()
-        }
-        _ => Vec::new(),
     }
 }
 
@@ -112,7 +98,7 @@ impl Follow {
 
     /// Whether nothing that is returned in a block is made of what is followed.
     fn block(&mut self, block: &Block) -> bool {
-        block.iter().all(|node| self.statement(&node.stmt) && blocks(node).into_iter().all(|b| self.block(b)))
+        block.iter().all(|node| self.statement(&node.stmt) && node.stmt.blocks().all(|b| self.block(b)))
     }
 
     fn statement(&mut self, stmt: &Stmt) -> bool {

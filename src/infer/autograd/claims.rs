@@ -200,5 +200,5 @@ fn finding(place: Place, name: Name, case: &Case, in_forward: bool) -> Finding {
         forward_at: case.forward_at,
         backward_at: case.backward_at,
     };
-    super::super::practice::finding(place, kind)
+    Finding::everywhere(place, kind)
 }

@@ -99,7 +99,7 @@ pub fn against_rule(at: Place, name: &Name, rule: &CollectiveRule, input: usize,
         forward_at: case.forward_at,
         backward_at: case.backward_at,
     };
-    Some(super::super::practice::finding(at, kind))
+    Some(Finding::everywhere(at, kind))
 }
 
 /// Whether a declaration allows a type on an axis; one that does not mention it allows any.

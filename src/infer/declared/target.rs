@@ -329,7 +329,7 @@ impl Scan<'_, '_, '_> {
                     self.out.certain.retain(|(n, _)| n != name);
                     self.out.names.push(name.clone());
                 }
-                other => inner(other).into_iter().for_each(|b| self.block(b, false)),
+                other => other.blocks().for_each(|b| self.block(b, false)),
             }
         }
     }
@@ -375,19 +375,5 @@ impl Scan<'_, '_, '_> {
             self.out.certain.push((name.clone(), place));
         }
         self.out.names.push(name.clone());
-    }
-}
-
-/// The blocks inside a statement.
-fn inner(stmt: &Stmt) -> Vec<&Block> {
-    match stmt {
-        Stmt::If { then, orelse, .. } => vec![then, orelse],
-        Stmt::For { body, orelse, .. } => vec![body, orelse],
-        Stmt::While { head, body, orelse, .. } => vec![head, body, orelse],
-        Stmt::With { body, .. } => vec![body],
-        Stmt::Try { body, handlers, orelse, finally } => {
-            [body].into_iter().chain(handlers).chain([orelse, finally]).collect()
-        }
-        _ => Vec::new(),
     }
 }

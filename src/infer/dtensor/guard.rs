@@ -31,7 +31,7 @@ impl Machine<'_> {
                 (self.expects(func, file, node.id) && contains(func, body, place))
                     || self.catches(func, file, body, place)
             }
-            other => blocks(other).into_iter().any(|b| self.catches(func, file, b, place)),
+            other => other.blocks().any(|b| self.catches(func, file, b, place)),
         })
     }
 
@@ -48,20 +48,6 @@ fn contains(func: &Func, block: &Block, place: Place) -> bool {
     block.iter().any(|node| {
         let own = func.spans.get(node.id).map(|s| s.span);
         own.is_some_and(|s| s.start <= place.span.start && place.span.end <= s.end)
-            || blocks(&node.stmt).into_iter().any(|b| contains(func, b, place))
+            || node.stmt.blocks().any(|b| contains(func, b, place))
     })
-}
-
-/// The blocks inside a statement.
-fn blocks(stmt: &Stmt) -> Vec<&Block> {
-    match stmt {
-        Stmt::If { then, orelse, .. } => vec![then, orelse],
-        Stmt::For { body, orelse, .. } => vec![body, orelse],
-        Stmt::While { head, body, orelse, .. } => vec![head, body, orelse],
-        Stmt::With { body, .. } => vec![body],
-        Stmt::Try { body, handlers, orelse, finally } => {
-            [body].into_iter().chain(handlers).chain([orelse, finally]).collect()
-        }
-        _ => Vec::new(),
-    }
 }

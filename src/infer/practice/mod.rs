@@ -271,7 +271,7 @@ impl<'a> Practices<'a> {
         let arities = arities(&self.lint, told, self.memo);
         let found = self.found.into_iter().map(|(place, practice)| {
             let when = practice.when();
-            restricted(finding(place, FindingKind::Practice(practice)), &when)
+            restricted(Finding::everywhere(place, FindingKind::Practice(practice)), &when)
         });
         found.chain(arities).collect()
     }
@@ -346,7 +346,7 @@ fn arities(lint: &Lint<'_>, told: &[Finding], memo: Option<&Memo>) -> Vec<Findin
         found.extend(part.iter().cloned());
     }
     found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
-    found.into_iter().map(|(place, kind)| finding(place, kind)).collect()
+    found.into_iter().map(|(place, kind)| Finding::everywhere(place, kind)).collect()
 }
 
 /// A finding that holds where flags have these values.
@@ -358,19 +358,4 @@ fn restricted(mut finding: Finding, when: &[(Name, bool)]) -> Finding {
         finding.silent_worlds = when.iter().map(against).collect();
     }
     finding
-}
-
-/// A finding that holds in every configuration.
-pub fn finding(place: Place, kind: FindingKind) -> Finding {
-    Finding {
-        kind,
-        place,
-        worlds: vec![Facts::default()],
-        silent_worlds: Vec::new(),
-        others: Vec::new(),
-        calls: Vec::new(),
-        reducers: Vec::new(),
-        repairs: Vec::new(),
-        rests_on_hint: false,
-    }
 }

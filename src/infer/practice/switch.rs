@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{ArgKind, Block, Const, FuncKind, LocalKind, Node, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, Const, FuncKind, LocalKind, Node, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -91,17 +91,9 @@ impl Reads {
 
 /// Whether a statement, or one inside it, stores an attribute that is named like a switch.
 fn stores_switch(node: &Node) -> bool {
-    let any = |block: &Block| block.iter().any(stores_switch);
     match &node.stmt {
         Stmt::SetAttr { name, .. } => is_switch(name),
-        Stmt::If { then, orelse, .. } => any(then) || any(orelse),
-        Stmt::For { body, orelse, .. } => any(body) || any(orelse),
-        Stmt::While { head, body, orelse, .. } => any(head) || any(body) || any(orelse),
-        Stmt::With { body, .. } => any(body),
-        Stmt::Try { body, handlers, orelse, finally } => {
-            any(body) || handlers.iter().any(any) || any(orelse) || any(finally)
-        }
-        _ => false,
+        stmt => stmt.blocks().any(|block| block.iter().any(stores_switch)),
     }
 }
 

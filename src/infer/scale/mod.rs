@@ -544,5 +544,5 @@ fn decisive(with: &[&Outcome], without: &[&Outcome]) -> Option<(Name, bool)> {
 
 fn finding(mistake: &Mistake) -> Finding {
     let kind = FindingKind::Practice(Practice::Scales(Scales::Factor(Box::new(mistake.clone()))));
-    super::practice::finding(mistake.place, kind)
+    Finding::everywhere(mistake.place, kind)
 }
