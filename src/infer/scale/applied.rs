@@ -136,12 +136,12 @@ impl<'a> Run<'a> {
     fn of_method(&mut self, at: FuncRef, operand: &Operand) -> Option<Scale> {
         let body = FuncRef { module: at.module, func: crate::source::Idx::from_index(0) };
         let start = self.body(body);
-        let (mut state, object) = self.instance(at, start);
+        let (state, object) = self.instance(at, start);
         let view = self.view(at);
         let expr = view.through(operand);
         let attr = near::own_attribute(&view, &expr)?.clone();
         let Val::Object(id) = object else { return None };
-        let value = state.objects.get_mut(id)?.attrs.get(&attr)?.clone();
+        let value = self.attribute(id, &attr, &state)?.clone();
         self.factor(&value).filter(|s| s.known().is_some_and(|m| !m.is_number()))
     }
 

@@ -6,13 +6,14 @@ use super::Run;
 use super::eval::{is_batch_name, tokens};
 use super::exec::Elements;
 use super::groups;
+use super::known::{Call, Unknown};
+use super::shared::{Shared, Slots};
 use super::value::{Grad, List, Part, State, Tensor, Test, Val, What, last};
 use crate::ir::{ArgKind, Const, Operand, Rvalue, StmtId};
 use crate::project::FuncRef;
 use crate::rules::{Entry, Gives};
 use crate::source::{Idx, Name};
 use crate::types::{Axis, AxisSet, Factor, Scale};
-use std::collections::BTreeMap;
 
 /// Arguments of a call.
 #[derive(Clone, Debug, Default)]
@@ -142,20 +143,17 @@ impl<'a> Run<'a> {
 
     pub fn call(&mut self, id: StmtId, value: &'a Rvalue, state: State) -> Vec<(State, Val)> {
         let at = state.frames.last().map(|f| f.at);
-        if let Some(at) = at {
-            let view = self.view(at);
-            if let Some(call) = view.collective(value)
-                && matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter" | "all_gather")
-            {
-                let mut state = state;
-                let result = self.collective(id, &call, &mut state);
-                return vec![(state, result)];
-            }
-        }
+        let is = at.map_or(Call::Other, |at| self.called(at, value));
         if let Some(at) = at
-            && let Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } = value
-            && let Some(first) = args.first()
-            && self.view(at).callee(value).is_some_and(|p| p == "torch.distributed.recv")
+            && is == Call::Collective
+            && let Some(call) = self.view(at).collective(value)
+        {
+            let mut state = state;
+            let result = self.collective(id, &call, &mut state);
+            return vec![(state, result)];
+        }
+        if let Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } = value
+            && let Some(first) = args.first().filter(|_| is == Call::Receive)
         {
             let mut state = state;
             self.receive(&first.value, &mut state);
@@ -171,7 +169,7 @@ impl<'a> Run<'a> {
                 match &receiver {
                     Val::Path(path) => {
                         let full = format!("{path}.{name}");
-                        let callee = self.resolved(&self.project.path(&full));
+                        let callee = self.led(full);
                         self.apply(id, &callee, args, state)
                     }
                     _ => self.method_call(id, base, &receiver, name, args, state),
@@ -179,6 +177,25 @@ impl<'a> Run<'a> {
             }
             _ => vec![(state, Val::named("call"))],
         }
+    }
+
+    /// What a call is to this pass.
+    fn called(&mut self, at: FuncRef, value: &'a Rvalue) -> Call {
+        let view = self.view(at);
+        self.known.call(value, || {
+            let followed = |op: &str| matches!(op, "all_reduce" | "reduce_scatter" | "all_gather");
+            if view.collective(value).is_some_and(|call| followed(&call.rule.op)) {
+                return Call::Collective;
+            }
+            match value {
+                Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }
+                    if !args.is_empty() && view.callee(value).is_some_and(|p| p == "torch.distributed.recv") =>
+                {
+                    Call::Receive
+                }
+                _ => Call::Other,
+            }
+        })
     }
 
     pub fn apply(&mut self, id: StmtId, callee: &Val, args: Args, mut state: State) -> Vec<(State, Val)> {
@@ -252,11 +269,22 @@ impl<'a> Run<'a> {
 
     /// A call of something that is not known.
     pub fn unknown(&mut self, name: &str, args: &Args, state: &mut State) {
-        if HARMLESS.contains(&last(name)) || last(name).starts_with("is_") || last(name).starts_with("has_") {
+        let concerned = |v: &Val| match v {
+            Val::Named(_) => !state.modules.is_empty(),
+            Val::Params(_) | Val::Param(_) | Val::Grad(_) | Val::Module(_) | Val::List(_) => true,
+            _ => false,
+        };
+        if !args.all().any(concerned) {
             return;
         }
-        let lower = name.to_lowercase();
-        let touches = TOUCHES.iter().any(|w| lower.contains(w));
+        let does = self.known.unknown(name, || {
+            if HARMLESS.contains(&last(name)) || last(name).starts_with("is_") || last(name).starts_with("has_") {
+                return Unknown::Harmless;
+            }
+            let lower = name.to_lowercase();
+            Unknown::Lost(TOUCHES.iter().any(|w| lower.contains(w)))
+        });
+        let Unknown::Lost(touches) = does else { return };
         for value in args.all() {
             match value {
                 Val::Module(_) if !touches => {}
@@ -270,11 +298,11 @@ impl<'a> Run<'a> {
     }
 
     /// Arguments by parameter of a function of the project.
-    fn bind(&self, at: FuncRef, receiver: Option<Val>, args: &Args) -> BTreeMap<crate::ir::LocalId, Val> {
+    fn bind(&self, at: FuncRef, receiver: Option<Val>, args: &Args) -> Slots {
         let func = self.project.func(at);
         let defaults = self.settings.statics.defaults(at);
         let plain: Vec<&Val> = receiver.iter().chain(&args.plain).collect();
-        let mut out = BTreeMap::new();
+        let mut out = Slots::default();
         for (i, param) in func.params.iter().enumerate() {
             let default = defaults.iter().find(|(n, _)| *n as usize == i).map(|(_, v)| v);
             let value = match (args.keyword(&param.name), plain.get(i), default) {
@@ -286,7 +314,7 @@ impl<'a> Run<'a> {
                 },
                 _ => Val::Named(param.name.clone()),
             };
-            out.insert(param.local, value);
+            out.insert(param.local.index(), value);
         }
         out
     }
@@ -306,7 +334,7 @@ impl<'a> Run<'a> {
             let module = Val::Module(state.module(&text));
             return vec![(state, module)];
         }
-        state.objects.push(super::value::Object { class: Some(class), attrs: BTreeMap::new() });
+        state.objects.push(Shared::new(super::value::Object { class: Some(class), attrs: Slots::default() }));
         let object = Val::Object(state.objects.len() - 1);
         match self.method(class, "__init__") {
             Some(init) if !args.open => {
@@ -434,7 +462,7 @@ impl<'a> Run<'a> {
     /// Tensors in one.
     fn joined(&mut self, id: StmtId, args: &Args, state: &mut State) -> Val {
         let list = match args.get(0, "tensors") {
-            Some(Val::List(l)) => state.lists[*l].clone(),
+            Some(Val::List(l)) => (*state.lists[*l]).clone(),
             Some(Val::Tuple(items) | Val::Pack(items)) => List { items: items.clone(), length: None },
             Some(grad @ Val::Grad(_)) => return grad.clone(),
             _ => return Val::Named(self.text(state, id)),
@@ -492,7 +520,7 @@ impl<'a> Run<'a> {
         }
         // A second mesh is another way to see the same ranks.
         if state.world.is_none() {
-            state.world = Some(axes.iter().cloned().collect());
+            *state.world = Some(axes.iter().cloned().collect());
         }
         Val::Mesh(axes)
     }
@@ -503,7 +531,7 @@ impl<'a> Run<'a> {
             ("int" | "float" | "max" | "min" | "abs" | "round", Some(first)) => {
                 args.plain.iter().find(|v| matches!(v, Val::Num(_) | Val::Tensor(_))).unwrap_or(first).clone()
             }
-            ("len", Some(Val::List(l))) => match &state.lists[*l] {
+            ("len", Some(Val::List(l))) => match &*state.lists[*l] {
                 List { length: Some(scale), .. } => state.num(scale.clone()),
                 List { items, length: None } => Val::Const(Const::Int(items.len() as i64)),
             },

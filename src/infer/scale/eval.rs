@@ -52,7 +52,7 @@ impl<'a> Run<'a> {
     }
 
     /// A name that speaks of the size of a group is that size.
-    fn sized(&self, value: Val) -> Val {
+    pub fn sized(&self, value: Val) -> Val {
         match &value {
             Val::Named(text) => match groups::of_size_name(text) {
                 Some(axes) if is_plain(text) => {
@@ -68,16 +68,12 @@ impl<'a> Run<'a> {
         let Some(at) = state.frames.last().map(|f| f.at) else { return Val::Named(name.clone()) };
         let body = state.frames.iter().find(|f| f.at.module == at.module && f.at.func.index() == 0);
         if let Some(body) = body {
-            let func = self.project.func(body.at);
-            let found = func.locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(id, _)| id);
-            if let Some(value) = found.and_then(|l| body.locals.get(&l)) {
+            let found = self.global_local(at.module, body.at, name);
+            if let Some(value) = found.and_then(|l| body.locals.get(l.index())) {
                 return self.sized(value.clone());
             }
         }
-        match self.project.member(at.module, name) {
-            Some(resolved) => self.sized(self.resolved(&resolved)),
-            None => Val::Path(Name::from(format!("builtins.{name}"))),
-        }
+        self.member(at.module, name)
     }
 
     pub fn resolved(&self, resolved: &Resolved) -> Val {
@@ -92,9 +88,15 @@ impl<'a> Run<'a> {
 
     /// The text of a statement, without spaces.
     pub fn text(&self, state: &State, id: StmtId) -> Name {
-        let place = self.place(state, id);
-        let text: String = self.files[place.file].slice(place.span).chars().filter(|c| !c.is_whitespace()).collect();
-        Name::from(text.chars().take(80).collect::<String>())
+        let written = || {
+            let place = self.place(state, id);
+            let text = self.files[place.file].slice(place.span).chars().filter(|c| !c.is_whitespace());
+            Name::from(text.take(80).collect::<String>())
+        };
+        match state.frames.last() {
+            Some(frame) => self.known.text(frame.at, id, written),
+            None => written(),
+        }
     }
 
     pub fn eval(&mut self, id: StmtId, value: &'a Rvalue, mut state: State) -> Vec<(State, Val)> {
@@ -501,10 +503,5 @@ fn is_plain(text: &str) -> bool {
 /// Puts a value in the place of another one wherever that is held.
 pub fn replace(state: &mut State, old: &Val, new: &Val) {
     let Some(id) = old.id().filter(|id| *id != 0) else { return };
-    let new = new.clone();
-    state.each(&mut |v| {
-        if v.id() == Some(id) {
-            *v = new.clone();
-        }
-    });
+    state.change(&|v| (v.id() == Some(id)).then(|| new.clone()));
 }

@@ -1,13 +1,13 @@
 //! Execution of statements on paths. In: blocks and states. Out: the states after them. Never: an iteration to a fixpoint: a loop runs
 //! once, and what adds up in it is multiplied with its rounds. Next: `eval.rs`, `calls.rs`.
 
+use super::shared::{Shared, Slots};
 use super::value::{ClassId, Flow, Frame, List, Num, State, Tensor, Test, Val};
 use super::{MOST_STATES, Run};
 use crate::ir::{Block, Const, LocalId, LocalKind, Node, Operand, Stmt, StmtId};
 use crate::project::FuncRef;
 use crate::source::{Idx, Name, Place};
 use crate::types::Scale;
-use std::collections::BTreeMap;
 
 impl<'a> Run<'a> {
     /// The statements of a block, one after another, on every path.
@@ -38,8 +38,14 @@ impl<'a> Run<'a> {
             match out.iter().position(|o| alike(o, &state) && self.frames_alike(o, &state)) {
                 Some(at) => {
                     let o = &mut out[at];
-                    o.facts.retain(|k, v| state.facts.get(k) == Some(v));
-                    o.every.retain(|k, _| o.facts.contains_key(k));
+                    let differs = |(k, v): (&Name, &bool)| state.facts.get(k) != Some(v);
+                    if !o.facts.is(&state.facts) && o.facts.iter().any(differs) {
+                        o.facts.retain(|k, v| state.facts.get(k) == Some(v));
+                    }
+                    let facts = o.facts.clone();
+                    if o.every.keys().any(|k| !facts.contains_key(k)) {
+                        o.every.retain(|k, _| facts.contains_key(k));
+                    }
                     o.next = o.next.max(state.next);
                 }
                 // Further ones are not followed.
@@ -54,14 +60,12 @@ impl<'a> Run<'a> {
     fn frames_alike(&self, a: &State, b: &State) -> bool {
         let same = |x: &Frame, y: &Frame| {
             let func = self.project.func(x.at);
-            let all = x.locals.keys().chain(y.locals.keys());
-            x.at == y.at
-                && all.into_iter().all(|l| match (x.locals.get(l), y.locals.get(l)) {
-                    (Some(v), Some(w)) => v == w,
-                    _ => func.locals[*l].kind == LocalKind::Temp,
-                })
+            let temporary = |l| func.locals[LocalId::from_index(l)].kind == LocalKind::Temp;
+            x.at == y.at && x.locals.alike(&y.locals, temporary)
         };
-        a.frames.len() == b.frames.len() && a.frames.iter().zip(&b.frames).all(|(x, y)| same(x, y))
+        a.frames.is(&b.frames)
+            || a.frames.len() == b.frames.len()
+                && a.frames.iter().zip(b.frames.iter()).all(|(x, y)| x.is(y) || same(x, y))
     }
 
     fn node(&mut self, node: &'a Node, mut state: State) -> Vec<State> {
@@ -166,7 +170,7 @@ impl<'a> Run<'a> {
             }
             Stmt::Delete { local } => {
                 if let Some(frame) = state.frames.last_mut() {
-                    frame.locals.remove(local);
+                    frame.locals.remove(local.index());
                 }
             }
             _ => {}
@@ -233,11 +237,16 @@ impl<'a> Run<'a> {
         let mut out = Vec::new();
         let guards = if orelse.is_empty() || then.is_empty() { test.every() } else { Vec::new() };
         for (mut state, holds) in self.decide(&test, state) {
-            state.guards.extend(guards.iter().cloned());
+            if !guards.is_empty() {
+                state.guards.extend(guards.iter().cloned());
+            }
             test.sums_up(holds, &mut state);
             let after = self.block(if holds { then } else { orelse }, vec![state]);
             out.extend(after.into_iter().map(|mut s| {
-                s.guards.truncate(s.guards.len().saturating_sub(guards.len()));
+                if !guards.is_empty() {
+                    let around = s.guards.len().saturating_sub(guards.len());
+                    s.guards.truncate(around);
+                }
                 s
             }));
         }
@@ -410,13 +419,7 @@ impl<'a> Run<'a> {
     }
 
     /// Calls a function of the project with arguments by parameter.
-    pub fn run(
-        &mut self,
-        at: FuncRef,
-        args: BTreeMap<LocalId, Val>,
-        call: Option<Place>,
-        mut state: State,
-    ) -> Vec<(State, Val)> {
+    pub fn run(&mut self, at: FuncRef, args: Slots, call: Option<Place>, mut state: State) -> Vec<(State, Val)> {
         let depth = state.frames.iter().filter(|f| f.at == at).count();
         if state.frames.len() > super::MOST_CALLS || depth > 0 {
             return vec![(state, Val::named("call"))];
@@ -425,12 +428,12 @@ impl<'a> Run<'a> {
         let mut locals = args;
         for (outer, inner) in &func.captures {
             let parent = state.frames.iter().rev().find(|f| Some(f.at.func) == func.parent && f.at.module == at.module);
-            if let Some(value) = parent.and_then(|f| f.locals.get(outer)) {
-                locals.insert(*inner, value.clone());
+            if let Some(value) = parent.and_then(|f| f.locals.get(outer.index())) {
+                locals.insert(inner.index(), value.clone());
             }
         }
         let depth = state.frames.len();
-        state.frames.push(Frame { at, locals, call });
+        state.frames.push(Shared::new(Frame { at, locals, call }));
         let mut out = Vec::new();
         for mut s in self.block(&func.body, vec![state]) {
             let value = match std::mem::replace(&mut s.flow, Flow::Next) {
@@ -446,8 +449,8 @@ impl<'a> Run<'a> {
             let parent = s.frames.iter_mut().rev().find(|f| Some(f.at.func) == func.parent && f.at.module == at.module);
             if let (Some(inner), Some(parent)) = (inner, parent) {
                 for (outer, own) in &func.captures {
-                    if let Some(value) = inner.locals.get(own) {
-                        parent.locals.insert(*outer, value.clone());
+                    if let Some(value) = inner.locals.get(own.index()) {
+                        parent.locals.insert(outer.index(), value.clone());
                     }
                 }
             }
@@ -580,23 +583,17 @@ fn rename_new(state: &mut State, before: &State, leaf: ClassId, to: ClassId) {
 /// Values that were zero before a loop and are sums after it: so many of them.
 fn multiply_sums(before: &State, after: &mut State, scale: &Scale) {
     let mut zeros: Vec<u32> = Vec::new();
-    let mut known = before.clone();
-    known.each(&mut |v| {
+    before.numbered(&mut |v| {
         if let Val::Num(Num { id, added: true, .. }) | Val::Tensor(Tensor { id, added: true, .. }) = v {
             zeros.push(*id);
         }
     });
-    after.each(&mut |v| match v {
+    after.change(&|v| match v {
         Val::Num(n) if n.added && !zeros.contains(&n.id) => {
-            n.scale = n.scale.times(scale);
+            Some(Val::Num(Num { scale: n.scale.times(scale), ..n.clone() }))
         }
-        Val::Tensor(t) if t.added && !zeros.contains(&t.id) => {
-            for part in &mut t.parts {
-                part.grad = part.grad.times(scale);
-                part.value = part.value.times(scale);
-            }
-        }
-        _ => {}
+        Val::Tensor(t) if t.added && !zeros.contains(&t.id) => Some(Val::Tensor(t.times(scale))),
+        _ => None,
     });
     for (i, list) in after.lists.iter_mut().enumerate() {
         let old = before.lists.get(i).map_or(0, |l| l.items.len());

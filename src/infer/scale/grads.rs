@@ -4,6 +4,7 @@
 use super::Run;
 use super::eval::{opaque, what};
 use super::groups::{Kind, kind};
+use super::shared::Shared;
 use super::value::{Class, ClassId, Event, Grad, ModId, Module, Part, State, Tensor, Term, Val, What};
 use crate::ir::{BinOp, StmtId};
 use crate::source::{Name, Place};
@@ -129,8 +130,8 @@ impl State {
 
     /// Gradients are thrown away.
     pub fn clear(&mut self) {
-        self.terms.clear();
-        for class in &mut self.classes {
+        self.terms = Shared::default();
+        for class in self.classes.iter_mut() {
             class.after = Scale::one();
             class.over = AxisSet::default();
             class.events.clear();
@@ -191,8 +192,8 @@ impl<'a> Run<'a> {
         };
         let place = self.place(state, id);
         for part in parts {
-            let every = state.guards.clone();
-            state.terms.push(Term { part, loops: state.loops.clone(), every, place });
+            let (loops, every) = (state.loops.to_vec(), state.guards.to_vec());
+            state.terms.push(Term { part, loops, every, place });
         }
     }
 

@@ -71,10 +71,23 @@ const SIZES: &[&str] = &["_world_size", "_group_size", "_parallel_size", "_size"
 
 /// The axes that a name of a group speaks of: `dp_group`, `self.expert_data_parallel_pg`.
 pub fn of_group_name(name: &str) -> Option<AxisSet> {
+    if !may_end(name, &["group", "pg", "mesh", "comm"]) {
+        return None;
+    }
     let lower = last(name).to_lowercase();
     let lower = lower.trim_matches('_');
     let stem = GROUPS.iter().find_map(|end| lower.strip_suffix(end))?;
     words(stem)
+}
+
+/// Whether a name may end so, whatever its case; underscores do not count.
+fn may_end(name: &str, ends: &[&str]) -> bool {
+    let name = name.trim_end_matches('_').as_bytes();
+    let ends_so = |end: &&str| {
+        let tail = name.len().checked_sub(end.len()).and_then(|at| name.get(at..));
+        tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end.as_bytes()) || !tail.is_ascii())
+    };
+    ends.iter().any(ends_so)
 }
 
 /// The axes of a member of groups: `groups["dp"]`.
@@ -86,6 +99,9 @@ fn of_member(text: &str) -> Option<AxisSet> {
 
 /// The axes that a name of a size speaks of: `dp_size`, `cp_degree`, `world_size`.
 pub fn of_size_name(name: &str) -> Option<AxisSet> {
+    if !may_end(name, &["size", "degree", "ranks"]) {
+        return None;
+    }
     let lower = last(name).to_lowercase();
     let lower = lower.trim_matches('_').trim_start_matches("num_").trim_start_matches("n_");
     if lower == "world_size" {
@@ -146,7 +162,7 @@ impl State {
 
     /// All ranks.
     pub fn everyone(&self) -> AxisSet {
-        self.world.clone().unwrap_or_else(|| one(WORLD))
+        (*self.world).clone().unwrap_or_else(|| one(WORLD))
     }
 
     /// The axes that a value denotes as a group; `None` stands for all ranks.

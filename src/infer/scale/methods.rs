@@ -51,13 +51,13 @@ const COPIES: &[&str] = &["clone", "detach", "new_tensor"];
 impl<'a> Run<'a> {
     pub fn attr(&mut self, id: StmtId, base: &Val, name: &Name, state: &mut State) -> Val {
         match (base, name.as_str()) {
-            (Val::Path(path), _) => self.resolved(&self.project.path(&format!("{path}.{name}"))),
+            (Val::Path(path), _) => self.led(format!("{path}.{name}")),
             (Val::Param(class), "grad" | "main_grad") => self.gradient(*class),
             (Val::Param(_), "requires_grad") => Val::Test(Test::Known(true)),
             (Val::Param(class), "data") => Val::Param(*class),
             (Val::Param(_), _) => Val::Test(Test::Param(Name::from(format!("mark {name}")))),
             (Val::Grad(_) | Val::Tensor(_) | Val::Num(_) | Val::Zero(_) | Val::Mask, "data" | "T") => base.clone(),
-            (Val::Object(object), _) => match state.objects.get(*object).and_then(|o| o.attrs.get(name)) {
+            (Val::Object(object), _) => match self.attribute(*object, name, state) {
                 Some(value) => value.clone(),
                 None => self.own_method(*object, name, state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
             },
@@ -68,6 +68,17 @@ impl<'a> Run<'a> {
             (Val::Class(_) | Val::Func(_), _) => Val::Named(self.text(state, id)),
             _ => Val::Named(self.text(state, id)),
         }
+    }
+
+    /// The number of a name of attributes.
+    pub fn number(&mut self, name: &Name) -> usize {
+        let next = self.numbers.len();
+        *self.numbers.entry(name.clone()).or_insert(next)
+    }
+
+    /// An attribute of an object.
+    pub fn attribute<'s>(&self, object: usize, name: &Name, state: &'s State) -> Option<&'s Val> {
+        state.objects.get(object)?.attrs.get(*self.numbers.get(name)?)
     }
 
     /// A method of an object.
@@ -96,9 +107,9 @@ impl<'a> Run<'a> {
                 _ => state.lose(&base),
             },
             (Val::Object(object), _) => {
-                let value = self.renamed_attr(name, value);
+                let (value, number) = (self.renamed_attr(name, value), self.number(name));
                 if let Some(o) = state.objects.get_mut(*object) {
-                    o.attrs.insert(name.clone(), value);
+                    o.attrs.insert(number, value);
                 }
             }
             _ => {
@@ -148,7 +159,7 @@ impl<'a> Run<'a> {
         mut state: State,
     ) -> Vec<(State, Val)> {
         if let Val::Object(object) = receiver {
-            let callee = match state.objects.get(*object).and_then(|o| o.attrs.get(name)) {
+            let callee = match self.attribute(*object, name, &state) {
                 Some(value) => value.clone(),
                 None => self.own_method(*object, name, &state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
             };

@@ -11,8 +11,10 @@ mod eval;
 mod exec;
 mod grads;
 mod groups;
+mod known;
 mod methods;
 mod received;
+mod shared;
 pub mod table;
 pub mod value;
 pub mod verdict;
@@ -32,6 +34,7 @@ use crate::types::Scale;
 use applied::Applied;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use shared::{Shared, Slots};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,7 +67,7 @@ const REDUCTIONS: &[&str] = &[
 pub struct Outcome {
     pub root: FuncRef,
     pub place: Place,
-    pub facts: BTreeMap<Name, bool>,
+    pub facts: Shared<BTreeMap<Name, bool>>,
     pub mistake: Option<Mistake>,
 }
 
@@ -82,6 +85,9 @@ pub struct Run<'a> {
     pub told: Told,
     made: FxHashMap<ClassRef, (State, Val)>,
     matter: FxHashMap<FuncRef, bool>,
+    known: known::Known,
+    /// Numbers of names of attributes.
+    numbers: FxHashMap<Name, usize>,
     /// An optimizer has stepped in this root.
     stepped: bool,
     steps: usize,
@@ -305,6 +311,8 @@ impl<'a> Run<'a> {
             told,
             made: FxHashMap::default(),
             matter: FxHashMap::default(),
+            known: known::Known::default(),
+            numbers: FxHashMap::default(),
             stepped: false,
             steps: 0,
         }
@@ -350,23 +358,23 @@ impl<'a> Run<'a> {
     /// A module's own statements; what they leave is what its functions see.
     fn body(&mut self, at: FuncRef) -> State {
         let mut state = State::default();
-        state.frames.push(Frame { at, locals: BTreeMap::new(), call: None });
+        state.frames.push(Shared::new(Frame { at, locals: Slots::default(), call: None }));
         let empty = state.clone();
         let func = self.project.func(at);
         let after = self.block(&func.body, vec![state]);
         let mut first = after.into_iter().next().unwrap_or(empty);
         first.flow = Flow::Next;
-        first.facts.clear();
-        first.every.clear();
-        first.terms.clear();
-        first.loops.clear();
+        first.facts = Shared::default();
+        first.every = Shared::default();
+        first.terms = Shared::default();
+        first.loops = Shared::default();
         first
     }
 
     /// A function with arguments that are known by name alone.
     fn root(&mut self, at: FuncRef, mut state: State) {
         let func = self.project.func(at);
-        let mut args = BTreeMap::new();
+        let mut args = Slots::default();
         let mut params = func.params.iter();
         if func.class.is_some()
             && let Some(own) = func.params.first().filter(|p| p.name == "self")
@@ -374,10 +382,10 @@ impl<'a> Run<'a> {
             params.next();
             let (made, object) = self.instance(at, state);
             state = made;
-            args.insert(own.local, object);
+            args.insert(own.local.index(), object);
         }
         for param in params {
-            args.insert(param.local, Val::Named(param.name.clone()));
+            args.insert(param.local.index(), Val::Named(param.name.clone()));
         }
         let outer = func.parent.filter(|_| func.class.is_none());
         if outer.is_some_and(|f| f.index() != 0) {
@@ -403,9 +411,9 @@ impl<'a> Run<'a> {
         let mut class = value::Class::new(None);
         class.always =
             (Scale::size(axes).inverse(), axes.clone(), vec![state.event(What::Wrapped(axes.clone()), place)]);
-        (state.classes, state.terms) = (vec![class], Vec::new());
+        (state.classes, state.terms) = (Shared::new(vec![class]), Shared::default());
         for part in &tensor.parts {
-            let loops = state.loops.clone();
+            let loops = state.loops.to_vec();
             state.terms.push(value::Term { part: part.clone(), loops, every: Vec::new(), place });
         }
         let mut mistake = verdict::judge(&state, place, self.declared, &mut Vec::new());
@@ -455,7 +463,7 @@ impl<'a> Run<'a> {
     fn instance(&mut self, method: FuncRef, mut state: State) -> (State, Val) {
         let func = self.project.func(method);
         let class = func.class.map(|class| crate::project::ClassRef { module: method.module, class });
-        state.objects.push(value::Object { class, attrs: BTreeMap::new() });
+        state.objects.push(Shared::new(value::Object { class, attrs: Slots::default() }));
         let object = Val::Object(state.objects.len() - 1);
         let Some(class) = class else { return (state, object) };
         let Some(init) = self.method(class, "__init__").filter(|_| func.name != "__init__") else {
@@ -465,24 +473,16 @@ impl<'a> Run<'a> {
             return (made.clone(), object.clone());
         }
         let f = self.project.func(init);
-        let mut args = BTreeMap::new();
+        let mut args = Slots::default();
         for (i, param) in f.params.iter().enumerate() {
             let value = if i == 0 { object.clone() } else { Val::Named(param.name.clone()) };
-            args.insert(param.local, value);
+            args.insert(param.local.index(), value);
         }
         let before = state.clone();
         let made = self.run(init, args, None, state).into_iter().next().map_or(before, |(s, _)| s);
-        let made = State { facts: BTreeMap::new(), terms: Vec::new(), ..made };
+        let made = State { facts: Shared::default(), terms: Shared::default(), ..made };
         self.made.insert(class, (made.clone(), object.clone()));
         (made, object)
-    }
-
-    /// A method of a class or of its bases.
-    pub fn method(&self, class: crate::project::ClassRef, name: &str) -> Option<FuncRef> {
-        self.settings.statics.linearized(class).iter().find_map(|c| {
-            let methods = &self.project.class(*c).methods;
-            methods.iter().find(|(n, _)| n == name).map(|(_, func)| FuncRef { module: c.module, func: *func })
-        })
     }
 }
 

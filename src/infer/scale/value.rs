@@ -1,9 +1,10 @@
 //! What variables hold, seen as factors. In: nothing. Out: [`Val`], and [`State`] of one path through a function. Never: execution.
 //! Next: `exec.rs`.
 
+use super::shared::{Shared, Slots};
 use crate::ir::{Const, LocalId};
 use crate::project::{ClassRef, FuncRef};
-use crate::source::{Name, Place};
+use crate::source::{Idx, Name, Place};
 use crate::types::{Axis, AxisSet, Scale};
 use std::collections::BTreeMap;
 
@@ -195,14 +196,15 @@ pub struct Module {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Object {
     pub class: Option<ClassRef>,
-    pub attrs: BTreeMap<Name, Val>,
+    /// Attributes by the number of their name in this run.
+    pub attrs: Slots,
 }
 
 /// Variables of a function under execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub at: FuncRef,
-    pub locals: BTreeMap<LocalId, Val>,
+    pub locals: Slots,
     /// Where it is called.
     pub call: Option<Place>,
 }
@@ -220,28 +222,28 @@ pub enum Flow {
 /// One path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    pub frames: Vec<Frame>,
-    pub objects: Vec<Object>,
+    pub frames: Shared<Vec<Shared<Frame>>>,
+    pub objects: Shared<Vec<Shared<Object>>>,
     /// Sizes of mesh dims by the numbers that they were made with.
-    pub sizes: BTreeMap<Name, AxisSet>,
+    pub sizes: Shared<BTreeMap<Name, AxisSet>>,
     /// Conditions on the round around the statement in hand.
-    pub guards: Vec<Name>,
-    pub lists: Vec<List>,
-    pub modules: Vec<Module>,
-    pub classes: Vec<Class>,
-    pub terms: Vec<Term>,
+    pub guards: Shared<Vec<Name>>,
+    pub lists: Shared<Vec<Shared<List>>>,
+    pub modules: Shared<Vec<Module>>,
+    pub classes: Shared<Vec<Class>>,
+    pub terms: Shared<Vec<Term>>,
     /// Axes over which tokens were counted together.
-    pub counted: Vec<(AxisSet, Place)>,
+    pub counted: Shared<Vec<(AxisSet, Place)>>,
     /// What the path has decided of flags; conditions on rounds with the rounds.
-    pub facts: BTreeMap<Name, bool>,
-    pub every: BTreeMap<Name, Scale>,
+    pub facts: Shared<BTreeMap<Name, bool>>,
+    pub every: Shared<BTreeMap<Name, Scale>>,
     /// Names of products of axes: `dp_cp`.
-    pub aliases: BTreeMap<Name, Vec<Axis>>,
+    pub aliases: Shared<BTreeMap<Name, Vec<Axis>>>,
     /// All axes of a mesh that was made.
-    pub world: Option<AxisSet>,
+    pub world: Shared<Option<AxisSet>>,
     /// The parameters in hand.
     pub param: Option<ClassId>,
-    pub loops: Vec<(usize, Scale)>,
+    pub loops: Shared<Vec<(usize, Scale)>>,
     pub flow: Flow,
     /// Where the function under execution returned.
     pub returned: Option<Place>,
@@ -251,21 +253,21 @@ pub struct State {
 impl Default for State {
     fn default() -> State {
         State {
-            frames: Vec::new(),
-            objects: Vec::new(),
-            sizes: BTreeMap::new(),
-            guards: Vec::new(),
-            lists: Vec::new(),
-            modules: Vec::new(),
-            classes: Vec::new(),
-            terms: Vec::new(),
-            counted: Vec::new(),
-            facts: BTreeMap::new(),
-            every: BTreeMap::new(),
-            aliases: BTreeMap::new(),
-            world: None,
+            frames: Shared::default(),
+            objects: Shared::default(),
+            sizes: Shared::default(),
+            guards: Shared::default(),
+            lists: Shared::default(),
+            modules: Shared::default(),
+            classes: Shared::default(),
+            terms: Shared::default(),
+            counted: Shared::default(),
+            facts: Shared::default(),
+            every: Shared::default(),
+            aliases: Shared::default(),
+            world: Shared::default(),
             param: None,
-            loops: Vec::new(),
+            loops: Shared::default(),
             flow: Flow::Next,
             returned: None,
             next: 0,
@@ -290,17 +292,17 @@ impl State {
     }
 
     pub fn list(&mut self, items: Vec<Val>, length: Option<Scale>) -> Val {
-        self.lists.push(List { items, length });
+        self.lists.push(Shared::new(List { items, length }));
         Val::List(self.lists.len() - 1)
     }
 
     pub fn get(&self, local: LocalId) -> Option<&Val> {
-        self.frames.last()?.locals.get(&local)
+        self.frames.last()?.locals.get(local.index())
     }
 
     pub fn set(&mut self, local: LocalId, value: Val) {
         if let Some(frame) = self.frames.last_mut() {
-            frame.locals.insert(local, value);
+            frame.locals.insert(local.index(), value);
         }
     }
 
@@ -312,25 +314,67 @@ impl State {
         }
     }
 
-    /// Every value that is held, to be changed in place.
-    pub fn each(&mut self, change: &mut dyn FnMut(&mut Val)) {
-        for frame in &mut self.frames {
-            frame.locals.values_mut().for_each(|v| each(v, change));
+    /// The values with numbers of their own, wherever they are held.
+    pub fn numbered(&self, then: &mut dyn FnMut(&Val)) {
+        for frame in self.frames.iter() {
+            frame.locals.numbered().for_each(|v| each(v, then));
         }
-        for object in &mut self.objects {
-            object.attrs.values_mut().for_each(|v| each(v, change));
+        for object in self.objects.iter() {
+            object.attrs.numbered().for_each(|v| each(v, then));
         }
-        for list in &mut self.lists {
-            list.items.iter_mut().for_each(|v| each(v, change));
+        for list in self.lists.iter() {
+            list.items.iter().for_each(|v| each(v, then));
+        }
+    }
+
+    /// Puts others in the place of values with numbers of their own; those for which there is none stay.
+    pub fn change(&mut self, other: &dyn Fn(&Val) -> Option<Val>) {
+        let other = |v: &Val| changed(v, other);
+        if self.frames.iter().any(|f| f.locals.changes(&other)) {
+            self.frames.iter_mut().filter(|f| f.locals.changes(&other)).for_each(|f| f.locals.change(&other));
+        }
+        if self.objects.iter().any(|o| o.attrs.changes(&other)) {
+            self.objects.iter_mut().filter(|o| o.attrs.changes(&other)).for_each(|o| o.attrs.change(&other));
+        }
+        let concerned = |l: &Shared<List>| l.items.iter().any(|v| other(v).is_some());
+        if self.lists.iter().any(concerned) {
+            for list in self.lists.iter_mut().filter(|l| concerned(l)) {
+                for item in &mut list.items {
+                    if let Some(new) = other(item) {
+                        *item = new;
+                    }
+                }
+            }
         }
     }
 }
 
-fn each(value: &mut Val, change: &mut dyn FnMut(&mut Val)) {
+fn each(value: &Val, then: &mut dyn FnMut(&Val)) {
     match value {
-        Val::Pack(items) | Val::Tuple(items) => items.iter_mut().for_each(|v| each(v, change)),
-        Val::Dict(items) => items.iter_mut().for_each(|(_, v)| each(v, change)),
-        _ => change(value),
+        Val::Pack(items) | Val::Tuple(items) => items.iter().for_each(|v| each(v, then)),
+        Val::Dict(items) => items.iter().for_each(|(_, v)| each(v, then)),
+        _ => then(value),
+    }
+}
+
+/// A value with others in the place of what it holds; nothing if all of that stays.
+fn changed(value: &Val, other: &dyn Fn(&Val) -> Option<Val>) -> Option<Val> {
+    let all = |items: &[Val]| {
+        let new: Vec<Option<Val>> = items.iter().map(|v| changed(v, other)).collect();
+        let any = new.iter().any(Option::is_some);
+        any.then(|| new.into_iter().zip(items).map(|(new, old)| new.unwrap_or_else(|| old.clone())).collect())
+    };
+    match value {
+        Val::Pack(items) => all(items).map(Val::Pack),
+        Val::Tuple(items) => all(items).map(Val::Tuple),
+        Val::Dict(items) => {
+            let new: Vec<Option<Val>> = items.iter().map(|(_, v)| changed(v, other)).collect();
+            let pair =
+                |(new, (name, old)): (Option<Val>, &(Name, Val))| (name.clone(), new.unwrap_or_else(|| old.clone()));
+            let any = new.iter().any(Option::is_some);
+            any.then(|| Val::Dict(new.into_iter().zip(items).map(pair).collect()))
+        }
+        _ => other(value),
     }
 }
 
@@ -352,6 +396,11 @@ impl Val {
             Val::Pack(items) => items.iter().flat_map(Val::ids).collect(),
             other => other.id().into_iter().collect(),
         }
+    }
+
+    /// Whether it has a number of its own, or may hold what has one.
+    pub fn is_numbered(&self) -> bool {
+        matches!(self, Val::Zero(_) | Val::Num(_) | Val::Tensor(_) | Val::Pack(_) | Val::Tuple(_) | Val::Dict(_))
     }
 
     pub fn is_none(&self) -> bool {
@@ -380,19 +429,27 @@ pub fn last(text: &str) -> &str {
     &text[start..]
 }
 
+impl Tensor {
+    /// So many times as much.
+    pub fn times(&self, scale: &Scale) -> Tensor {
+        let mut out = self.clone();
+        for p in &mut out.parts {
+            (p.grad, p.value) = (p.grad.times(scale), p.value.times(scale));
+        }
+        out
+    }
+}
+
 impl Test {
     /// Where this holds once in so many rounds, what was added up since is as many times what one round adds.
     pub fn sums_up(&self, holds: bool, state: &mut State) {
         match self {
-            Test::Every(_, scale) if holds => state.each(&mut |v| match v {
-                Val::Num(n) if n.added => (n.scale, n.added) = (n.scale.times(scale), false),
-                Val::Tensor(t) if t.added => {
-                    for p in &mut t.parts {
-                        (p.grad, p.value) = (p.grad.times(scale), p.value.times(scale));
-                    }
-                    t.added = false;
+            Test::Every(_, scale) if holds => state.change(&|v| match v {
+                Val::Num(n) if n.added => {
+                    Some(Val::Num(Num { scale: n.scale.times(scale), added: false, ..n.clone() }))
                 }
-                _ => {}
+                Val::Tensor(t) if t.added => Some(Val::Tensor(Tensor { added: false, ..t.times(scale) })),
+                _ => None,
             }),
             Test::Not(inner) => inner.sums_up(!holds, state),
             Test::And(items) if holds => items.iter().for_each(|t| t.sums_up(true, state)),

@@ -64,7 +64,7 @@ pub fn judge(state: &State, step: Place, declared: Declared, judged: &mut Vec<Pl
         dense
     };
     for class in &classes {
-        for term in &state.terms {
+        for term in state.terms.iter() {
             match absolute(state, class, term, &dense, step, declared) {
                 Judgement::Unknown => {}
                 Judgement::Right => judged.extend(class.events.iter().map(|e| e.place)),
@@ -187,7 +187,7 @@ fn rounds(state: &State, term: &Term) -> (Scale, Vec<Monomial>) {
             }
         }
     }
-    for (name, scale) in &state.every {
+    for (name, scale) in state.every.iter() {
         if state.facts.get(name) == Some(&true) && !term.every.contains(name) {
             all = all.times(scale);
         }
@@ -203,7 +203,7 @@ fn accumulates(name: &str) -> bool {
 
 /// The number of all ranks as the product of the dims of the mesh, where one was made.
 fn in_parts(state: &State, scale: &Scale) -> Scale {
-    match &state.world {
+    match &*state.world {
         Some(axes) => scale.replace(&Factor::Size(Axis::new(WORLD)), &Scale::size(axes)),
         None => scale.clone(),
     }
@@ -363,7 +363,7 @@ fn of_sets(state: &State, term: &Term, own: &AxisSet, declared: Declared, made: 
     let known = |a: &Axis| matches!(a.name(), "dp" | "cp") || state.world.as_ref().is_some_and(|w| w.contains(a));
     let counts = term.part.grad.known().is_some_and(|g| g.power(&Factor::Count(Name::from(TOKENS))) < 0);
     if own.iter().all(known) && counts {
-        for (axes, place) in &state.counted {
+        for (axes, place) in state.counted.iter() {
             let missing: AxisSet =
                 axes.iter().filter(|a| kind(a) == Kind::Data && known(a) && !own.contains(a)).cloned().collect();
             if !missing.is_empty() {
