@@ -63,6 +63,9 @@ const REDUCTIONS: &[&str] = &[
     "FullyShardedDataParallel",
 ];
 
+/// One of these is a part of each of those.
+const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard"];
+
 /// What a path says at a step.
 pub struct Outcome {
     pub root: FuncRef,
@@ -220,7 +223,7 @@ fn reducers(project: &Project, files: &Files) -> Vec<String> {
     let mut out = Vec::new();
     for (module, m) in project.modules.iter_enumerated() {
         let text = files[project.file(module)].whole();
-        if !REDUCTIONS.iter().any(|w| text.contains(w)) {
+        if ![PARTS, REDUCTIONS].iter().all(|words| words.iter().any(|w| text.contains(w))) {
             continue;
         }
         for f in m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function) {
@@ -248,6 +251,13 @@ fn roots(project: &Project, files: &Files, reducers: &[String], module: ModuleId
     if !GRADIENTS.iter().any(|w| text.contains(w)) && !shows {
         return Vec::new();
     }
+    // Few files have any of the words; functions are asked for those that theirs has.
+    let words: Vec<&str> =
+        REDUCTIONS.iter().copied().chain(reducers.iter().map(String::as_str)).filter(|w| text.contains(w)).collect();
+    let pipeline = received::is_concerned(project, files, module);
+    if words.is_empty() && !pipeline {
+        return Vec::new();
+    }
     let funcs = &project.modules[module].ir.funcs;
     let all: Vec<(FuncId, &str)> = funcs
         .iter_enumerated()
@@ -257,16 +267,15 @@ fn roots(project: &Project, files: &Files, reducers: &[String], module: ModuleId
     let has = |own: &str, words: &[&str]| words.iter().any(|w| own.contains(w));
     let called = |f: &FuncId| format!("{}(", funcs[*f].name);
     let calls = |own: &str, names: &[String]| names.iter().any(|n| own.contains(n.as_str()));
-    let reduces = |own: &str| has(own, REDUCTIONS) || calls(own, reducers);
+    let reduces = |own: &str| has(own, &words);
     let first: Vec<FuncId> = all.iter().filter(|(_, own)| has(own, ROOTS)).map(|(id, _)| *id).collect();
     let names: Vec<String> = first.iter().map(called).filter(|n| !n.starts_with("__")).collect();
     let whole = first.iter().filter(|f| reduces(slice(text, &funcs[**f])));
     let whole: Vec<String> = whole.map(called).filter(|n| !n.starts_with("__")).collect();
-    let pipeline = received::is_concerned(project, files, module);
     let is_root = |id: &FuncId, own: &str| {
-        let speaks = first.contains(id) || calls(own, &names) || own.contains("all_reduce") && own.contains("loss");
-        let made = class_reduces(text, funcs, *id) || pipeline && own.contains("recv(");
-        speaks && (reduces(own) || calls(own, &whole) || made)
+        let speaks = || first.contains(id) || calls(own, &names) || own.contains("all_reduce") && own.contains("loss");
+        let made = || class_reduces(text, funcs, *id) || pipeline && own.contains("recv(");
+        (reduces(own) || calls(own, &whole) || made()) && speaks()
     };
     all.iter().filter(|(id, own)| is_root(id, own)).map(|(id, _)| *id).collect()
 }
