@@ -6,6 +6,8 @@
 mod adopt;
 #[path = "cli/baseline.rs"]
 mod baseline;
+#[path = "cli/cache.rs"]
+mod cache;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/files.rs"]

@@ -69,6 +69,9 @@ pub struct CheckOptions {
     /// Record the present findings in the baseline
     #[arg(long, requires = "baseline")]
     pub update_baseline: bool,
+    /// Keep findings in this folder, for runs in which no file has changed
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
     /// Report only what the change since this git revision introduces
     #[arg(long, value_name = "REV", conflicts_with = "update_baseline")]
     pub diff_base: Option<String>,

@@ -6,7 +6,7 @@ use super::baseline::Baseline;
 use super::engine::{self, Want};
 use super::failure::Failure;
 use super::project::{self, Input, Project};
-use super::{Outcome, diff_base, fix, output, settings, watch};
+use super::{Outcome, cache, diff_base, fix, output, settings, watch};
 use crate::config::suggest::closest;
 use crate::config::{Config, Diagnostics, resolve_codes};
 use crate::fix::at_levels;
@@ -46,7 +46,15 @@ pub(super) fn once(options: &CheckOptions) -> Result<Outcome, Failure> {
     }
     // What is typed is counted from the types of variables.
     let want = if options.coverage { Want::Types } else { Want::Findings };
-    let report = pool.install(|| engine::check(&config, &rules, &project.files, want));
+    // An entry holds findings, not types.
+    let folder = options.cache_dir.as_deref().filter(|_| want == Want::Findings);
+    let check = || pool.install(|| engine::check(&config, &rules, &project.files, want));
+    let tell = |line: &str| {
+        if options.shared.verbose {
+            output::say(line);
+        }
+    };
+    let report = cache::findings(folder, &config, &project.files, check, tell);
     let mut findings = at_levels(&config, &project.files, report.diagnostics);
     if fix::is_asked_for(options) {
         let changed = pool.install(|| fix::run(options, &config, &rules, project, &findings))?;

@@ -1,7 +1,7 @@
 //! The one place where the command line meets the checker. In: a configuration and files. Out: a report.
 //! Never: logic of its own. Next: `check.rs`.
 
-pub(super) use crate::check::{DerivedLine, DueLine, GradientLine, ScaleLine, TypeRow, Want, check};
+pub(super) use crate::check::{DerivedLine, DueLine, GradientLine, Report, ScaleLine, TypeRow, Want, check};
 use crate::config::{Config, Diagnostics};
 pub(super) use crate::diagnostics::SignatureLine;
 pub(super) use crate::diagnostics::page;

@@ -4,6 +4,7 @@
 
 mod args;
 mod baseline;
+mod cache;
 mod check;
 mod diff_base;
 mod dump;
