@@ -1,7 +1,7 @@
 //! What a root may spend, and how it gives up precision when that runs out. In: steps. Out: how many worlds may be kept apart, whether a
 //! callee is still executed. Never: a guess: what is given up is joined or unknown. Source: DESIGN.md section 5. Next: `exec.rs`.
 
-use super::limits::{CALL_SHARE, MAX_STEPS, MAX_WORLDS, STEPS_PER_STATEMENT, WORLDS_LEFT};
+use super::limits::{CALL_SHARE, MAX_WORLDS, STEPS_PER_STATEMENT, WORLDS_LEFT};
 use crate::project::FuncRef;
 use rustc_hash::FxHashMap;
 
@@ -28,10 +28,15 @@ pub struct Share {
 }
 
 impl Budget {
-    /// A root with so many statements of its own.
-    pub fn of_root(statements: u64) -> Budget {
-        let end = MAX_STEPS + statements * STEPS_PER_STATEMENT;
-        Budget { call: Share { start: 0, soft: MAX_STEPS, end, worlds: MAX_WORLDS }, ..Budget::default() }
+    /// A root with so many statements of its own, and so many steps beyond them.
+    pub fn of_root(statements: u64, steps: u64) -> Budget {
+        let end = steps + statements * STEPS_PER_STATEMENT;
+        Budget { call: Share { start: 0, soft: steps, end, worlds: MAX_WORLDS }, ..Budget::default() }
+    }
+
+    /// The steps that were taken.
+    pub fn spent(&self) -> u64 {
+        self.spent
     }
 
     /// So many steps, for bodies that are executed beside the root.

@@ -9,6 +9,7 @@ pub const MAX_CALL_DEPTH: usize = 24;
 pub const MAX_RECURSION: usize = 2;
 /// Statements executed for one root, beyond [`STEPS_PER_STATEMENT`] for each of its own. Up to these, callees are
 /// executed and worlds kept apart; then the rest of the root runs in one world, and at the end of both it is not checked.
+/// The worlds that the constructor of its class leaves share them.
 pub const MAX_STEPS: u64 = 6000;
 /// Worlds kept apart once so many percent of the steps of a root are spent.
 pub const WORLDS_LEFT: &[(u64, usize)] = &[(60, 8), (80, 4), (100, 1)];
@@ -32,6 +33,8 @@ pub const MAX_RULE_ATOMS: usize = 5;
 pub const MAX_EXPANDED: usize = 12;
 /// Steps of the bodies of one autograd function, for each number of dims that is tried.
 pub const DERIVATION_STEPS: u64 = 3_000;
+/// Times that one autograd function is derived in vain in a root; after these what it returns is unknown.
+pub const MAX_VAIN_DERIVATIONS: usize = 2;
 /// Depth to which an expression is read back from its statements; deeper parts stay variables.
 pub const MAX_EXPR_DEPTH: usize = 24;
 /// Places that sum gradients shown with one finding.

@@ -77,7 +77,7 @@ impl<'a> Machine<'a> {
             settings,
             w: World::default(),
             next_id: 0,
-            budget: Budget::of_root(0),
+            budget: Budget::of_root(0, super::limits::MAX_STEPS),
             stack: Vec::new(),
             out: Output::default(),
             changed: Vec::new(),

@@ -7,6 +7,7 @@ use super::contract::contract_conditions;
 use super::facts::{Defaults, declare, defaults, exports, facts, mentions};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
+use super::limits::MAX_STEPS;
 use super::machine::{Activation, Machine};
 use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::output::{Exit, Output};
@@ -451,7 +452,7 @@ impl Machine<'_> {
     fn module_root(mut self, module: ModuleId) -> (Output, Vec<(Name, Value)>) {
         let at = module_body(module);
         let func = self.project.func(at);
-        self.begin(at, func.locals.len());
+        self.begin(at, func.locals.len(), MAX_STEPS);
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(&func.body) {
             if !self.plans.is_empty() {
@@ -494,9 +495,11 @@ impl Machine<'_> {
             }
             (None, _) => None,
         };
-        for world in self.assumed_worlds(root.module, worlds) {
+        let mut left = MAX_STEPS;
+        let mut waiting = self.assumed_worlds(root.module, worlds).into_iter();
+        while let Some(world) = waiting.next() {
             self.w = world;
-            self.begin(root, func.locals.len());
+            self.begin(root, func.locals.len(), left / (waiting.len() as u64 + 1));
             let mut given = Vec::new();
             for (i, param) in func.params.iter().enumerate() {
                 let value = match (&receiver, i) {
@@ -532,6 +535,7 @@ impl Machine<'_> {
                 }
             }
             self.stack.clear();
+            left = left.saturating_sub(self.budget.spent());
         }
         self.out.finish();
         self.out
@@ -626,13 +630,14 @@ impl Machine<'_> {
         }
     }
 
-    fn begin(&mut self, func: FuncRef, n_locals: usize) {
+    /// Starts a root that may take so many steps beyond its own statements.
+    fn begin(&mut self, func: FuncRef, n_locals: usize, steps: u64) {
         self.stack = vec![Activation { func, call: None }];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
         self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated.contains_key(&func);
         let own = self.project.func(func).spans.len() as u64;
-        self.budget = Budget::of_root(own);
+        self.budget = Budget::of_root(own, steps);
     }
 
     /// An object of a class, before its constructor.
@@ -690,7 +695,7 @@ impl Machine<'_> {
 
     fn run_init(&mut self, closure: &Arc<Closure>, object: &Value) -> Vec<World> {
         let func = self.project.func(closure.func);
-        self.begin(closure.func, func.locals.len());
+        self.begin(closure.func, func.locals.len(), MAX_STEPS);
         let mut given = Vec::new();
         for (i, param) in func.params.iter().enumerate() {
             let value = if i == 0 { object.clone() } else { self.unknown_param(param) };

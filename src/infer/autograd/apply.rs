@@ -5,8 +5,9 @@ use super::super::exec::is_opaque;
 use super::super::expr::{CallArg, CallArgs};
 use super::super::finding::FindingKind;
 use super::super::formula::{Atom, Facts, Formula};
+use super::super::limits::MAX_VAIN_DERIVATIONS;
 use super::super::machine::{Activation, Eval, Machine};
-use super::super::output::{DerivedRow, Output, Pass};
+use super::super::output::{DerivedRow, Output, Pass, Reason as Lost};
 use super::super::statics::module_body;
 use super::super::value::Value;
 use super::super::world::{Modes, World};
@@ -30,6 +31,14 @@ pub struct Remembered {
     /// Where else it holds; `None`: it may depend on the heap.
     reach: Option<Reach>,
     derived: Option<Arc<Derived>>,
+}
+
+impl Remembered {
+    /// Whether it gave no signature, and nothing is wrong.
+    fn is_vain(&self) -> bool {
+        let says = |case: &Case| !case.legal.is_empty() || case.trouble.is_some();
+        !self.derived.as_ref().is_some_and(|d| d.cases.iter().any(says))
+    }
 }
 
 /// What a derivation depended on beside its arguments.
@@ -260,6 +269,10 @@ impl Machine<'_> {
         if let Some(derived) = around.as_ref().and_then(|around| self.rebased(class, &arguments, around)) {
             self.derivations.push(Remembered { class, arguments, facts, reach: None, derived: derived.clone() });
             return derived;
+        }
+        if self.derivations.iter().filter(|r| r.class == class && r.is_vain()).count() >= MAX_VAIN_DERIVATIONS {
+            self.lose(Lost::Budget, "derivations");
+            return None;
         }
         let symbols = self.w.symbols.clone();
         self.asked.take();
