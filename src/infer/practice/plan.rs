@@ -15,6 +15,9 @@ use crate::source::{Name, Place};
 /// Methods that keep what a value is on each rank.
 const VIEWS: &[&str] =
     &["view", "reshape", "transpose", "contiguous", "unflatten", "to", "float", "permute", "type_as"];
+/// A file with a plan has one of these.
+pub const WORDS: &[&str] = &["wise\""];
+
 /// How deep an expression is followed.
 const MOST_DEPTH: usize = 12;
 
@@ -59,6 +62,11 @@ fn entries<'a>(lint: &Lint<'a>, view: &View<'a>, step: usize) -> Vec<Entry<'a>> 
         Item::One(Operand::Const(Const::Str(text))) => Some(text.clone()),
         _ => None,
     };
+    // Most dicts are no plans.
+    let words = items.iter().skip(1).step_by(2).filter_map(text);
+    if words.filter(|word| lint.rules.plan_style(word).is_some()).take(2).count() < 2 {
+        return Vec::new();
+    }
     let mut out = Vec::new();
     for (i, pair) in items.chunks(2).enumerate() {
         let [key, word] = pair else { return Vec::new() };

@@ -271,7 +271,7 @@ impl Run<'_> {
             return Val::Unknown;
         }
         let locals = self.parameters(at, receiver, args);
-        self.st.frames.push(Frame { at, locals });
+        self.st.frames.push(Frame { at, locals: locals.into() });
         self.returns.push(Vec::new());
         let exits = std::mem::take(&mut self.exits);
         let flow = self.block(&func.body);
