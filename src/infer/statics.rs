@@ -59,7 +59,10 @@ impl Statics {
     fn of_module(project: &Project, rules: &RuleBook, module: ModuleId) -> Part {
         let mut part = Part::default();
         let m = &project.modules[module];
-        for func in m.ir.funcs.iter() {
+        // Where nothing is defined, nothing is said: few functions have others inside.
+        let mut defines = vec![false; m.ir.funcs.len()];
+        m.ir.funcs.iter().filter_map(|f| f.parent).for_each(|parent| defines[parent.index()] = true);
+        for (_, func) in m.ir.funcs.iter_enumerated().filter(|(id, _)| defines[id.index()]) {
             let scan = Scan { project, rules, module, func, temps: OnceCell::new() };
             scan.block(&func.body, &mut part.statics, &mut part.bases);
         }

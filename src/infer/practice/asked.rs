@@ -5,7 +5,7 @@
 use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, switch};
 use crate::project::ModuleId;
 use crate::rules::RuleBook;
-use crate::source::Idx;
+use crate::source::{Idx, Span};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Match};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -47,7 +47,8 @@ pub struct Shown {
     /// For each check of functions, whether it has something to look at.
     pub checks: Vec<bool>,
     pub communicates: bool,
-    pub switches: bool,
+    /// Where words of switches stand, ascending.
+    pub switches: Vec<u32>,
     pub set_by_name: bool,
     pub wraps: bool,
     pub in_project: bool,
@@ -56,11 +57,17 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// Whether a word of switches stands in a part of the text.
+    pub fn has_switch(&self, span: Span) -> bool {
+        let next = self.switches.partition_point(|at| *at <= span.start);
+        self.switches.get(next).is_some_and(|at| *at <= span.end)
+    }
+
     fn all(value: bool) -> Shown {
         Shown {
             checks: vec![value; OF_FUNCTIONS.len()],
             communicates: value,
-            switches: value,
+            switches: Vec::new(),
             set_by_name: value,
             wraps: value,
             in_project: value,
@@ -117,7 +124,11 @@ impl Asked {
     }
 
     fn read(&self, text: &str) -> Shown {
-        let Some(searcher) = &self.searcher else { return Shown::all(true) };
+        let Some(searcher) = &self.searcher else {
+            // Everything may stand everywhere.
+            let switches = (1..=u32::try_from(text.len()).unwrap_or(u32::MAX)).collect();
+            return Shown { switches, ..Shown::all(true) };
+        };
         let mut shown = Shown::all(false);
         for found in searcher.find_overlapping_iter(text) {
             for sign in &self.signs[found.pattern().as_usize()] {
@@ -125,7 +136,7 @@ impl Asked {
                     Sign::Check(at) => shown.checks[*at] = true,
                     Sign::Named(at) => shown.checks[*at] = shown.checks[*at] || stands_alone(text, &found),
                     Sign::Communicates => shown.communicates = shown.communicates || stands_alone(text, &found),
-                    Sign::Switch => shown.switches = true,
+                    Sign::Switch => shown.switches.push(found.end() as u32),
                     Sign::SetByName => shown.set_by_name = true,
                     Sign::Wraps => shown.wraps = shown.wraps || is_lowercase(text, &found),
                     Sign::InProject => shown.in_project = shown.in_project || is_lowercase(text, &found),

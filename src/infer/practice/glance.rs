@@ -5,9 +5,11 @@
 use super::marks::Marks;
 use super::view::may_communicate;
 use super::{Lint, expr, switch};
-use crate::ir::{Block, Const, FuncKind, Operand, Rvalue, Stmt};
+use crate::ir::{Block, Const, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
+use crate::source::Name;
+use rustc_hash::FxHashMap;
 
 /// What the statements of a function show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,38 +24,58 @@ pub struct Glance {
     pub set_by_name: bool,
 }
 
-/// What is looked for.
+/// What is looked for in the functions of a module.
 pub struct Glancer<'a> {
-    pub project: &'a Project,
-    pub rules: &'a RuleBook,
-    pub module: ModuleId,
-    /// Whether the text of the file names anything that communicates, and switches.
-    pub communicates: bool,
-    pub switches: bool,
+    project: &'a Project,
+    rules: &'a RuleBook,
+    module: ModuleId,
+    /// Whether the text of the file names anything that communicates.
+    communicates: bool,
+    /// Whether functions of a name may communicate, of names that were met.
+    known: FxHashMap<&'a Name, bool>,
 }
 
-impl Glancer<'_> {
-    /// Looks at a block and at those inside; attributes that are set are added to the marks.
-    pub fn look(&self, block: &Block, marks: &mut Marks) -> Glance {
+impl<'a> Glancer<'a> {
+    pub fn new(project: &'a Project, rules: &'a RuleBook, module: ModuleId, communicates: bool) -> Glancer<'a> {
+        Glancer { project, rules, module, communicates, known: FxHashMap::default() }
+    }
+
+    /// Looks at the statements of a function; attributes that are set are added to the marks. `switches`: whether its text has words of
+    /// switches.
+    pub fn look(&mut self, func: &'a Func, switches: bool, marks: &mut Marks) -> Glance {
         let mut out = Glance::default();
-        self.block(block, marks, &mut out);
+        let mut locals = Vec::new();
+        self.block(&func.body, switches, marks, &mut locals, &mut out);
+        out.communicates |= locals.into_iter().any(|local| may_be_path(&func.body, local));
         out
     }
 
-    fn block(&self, block: &Block, marks: &mut Marks, out: &mut Glance) {
+    /// Whether a function calls something that may communicate.
+    pub fn communicates(&mut self, func: &'a Func) -> bool {
+        self.look(func, false, &mut Marks::default()).communicates
+    }
+
+    fn block(
+        &mut self,
+        block: &'a Block,
+        switches: bool,
+        marks: &mut Marks,
+        locals: &mut Vec<LocalId>,
+        out: &mut Glance,
+    ) {
         for node in block {
-            if self.switches && !out.switches {
+            if switches && !out.switches {
                 out.switches = reads_switch(&node.stmt);
             }
             match &node.stmt {
-                Stmt::Assign { value, .. } => self.value(value, out),
+                Stmt::Assign { value, .. } => self.value(value, locals, out),
                 Stmt::SetAttr { name, .. } => marks.add(name),
-                stmt => stmt.blocks().for_each(|inner| self.block(inner, marks, out)),
+                stmt => stmt.blocks().for_each(|inner| self.block(inner, switches, marks, locals, out)),
             }
         }
     }
 
-    fn value(&self, value: &Rvalue, out: &mut Glance) {
+    fn value(&mut self, value: &'a Rvalue, locals: &mut Vec<LocalId>, out: &mut Glance) {
         match value {
             Rvalue::CallMethod { name, .. } => {
                 out.counts |= matches!(name.as_str(), "sum" | "count_nonzero");
@@ -62,17 +84,37 @@ impl Glancer<'_> {
             Rvalue::Call { .. } => {}
             _ => return,
         }
-        if self.communicates && !out.communicates {
-            out.communicates = may_communicate(self.project, self.rules, self.module, value);
+        if !self.communicates || out.communicates {
+            return;
+        }
+        let may = || may_communicate(self.project, self.rules, self.module, value);
+        match value {
+            Rvalue::Call { callee: Operand::Global(name), .. } => {
+                out.communicates = match self.known.get(name) {
+                    Some(known) => *known,
+                    None => {
+                        let may = may();
+                        self.known.insert(name, may);
+                        may
+                    }
+                }
+            }
+            // What a variable holds is looked at when all of the function is known.
+            Rvalue::Call { callee: Operand::Local(local), .. } => locals.push(*local),
+            _ => out.communicates = may(),
         }
     }
 }
 
-/// Whether a block calls something that may communicate.
-pub fn communicates(project: &Project, rules: &RuleBook, module: ModuleId, block: &Block) -> bool {
+/// Whether a variable may stand for a name of a module: one that is imported, or read of something.
+fn may_be_path(block: &Block, local: LocalId) -> bool {
     block.iter().any(|node| match &node.stmt {
-        Stmt::Assign { value, .. } => may_communicate(project, rules, module, value),
-        stmt => stmt.blocks().any(|inner| communicates(project, rules, module, inner)),
+        Stmt::Assign { dst, value } => {
+            *dst == local && matches!(value, Rvalue::Use(_) | Rvalue::Attr { .. } | Rvalue::Await(_))
+        }
+        Stmt::Import { dst, .. } => *dst == local,
+        Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after).any(|l| *l == local),
+        stmt => stmt.blocks().any(|inner| may_be_path(inner, local)),
     })
 }
 

@@ -318,25 +318,24 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
     let mut out = OfModule::default();
     let text = files[project.file(module)].whole();
     let shown = asked.shown(module, text);
-    let (switches, set_by_name) = (shown.switches, shown.set_by_name);
     out.sums.wraps = shown.wraps;
     let checks: Vec<&Check> =
-        OF_FUNCTIONS.iter().zip(shown.checks).filter(|(_, asked)| *asked).map(|(check, _)| check).collect();
-    let glancer = Glancer { project, rules, module, communicates: shown.communicates, switches };
+        OF_FUNCTIONS.iter().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(check, _)| check).collect();
+    let mut glancer = Glancer::new(project, rules, module, shown.communicates);
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
-        let seen = glancer.look(&f.body, &mut out.sums.marks);
+        let seen = glancer.look(f, shown.has_switch(f.span), &mut out.sums.marks);
         let mut due = checks.iter().filter(|check| (check.concerns)(&seen)).peekable();
-        if due.peek().is_none() && !seen.switches && !(seen.set_by_name && set_by_name) {
+        if due.peek().is_none() && !seen.switches && !(seen.set_by_name && shown.set_by_name) {
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });
         if seen.switches {
             out.sums.reads.add(&view);
         }
-        if set_by_name && seen.set_by_name {
+        if shown.set_by_name && seen.set_by_name {
             out.sums.marks.add_named(&view);
         }
         for check in due {
@@ -353,8 +352,13 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
     let ir = &lint.project.modules[module].ir;
     for class in ir.classes.ids() {
         let at = ClassRef { module, class };
-        let class =
-            Class { at, switches: shown.switches, maps: shown.maps, init: OnceCell::new(), marks: OnceCell::new() };
+        let class = Class {
+            at,
+            switches: !shown.switches.is_empty(),
+            maps: shown.maps,
+            init: OnceCell::new(),
+            marks: OnceCell::new(),
+        };
         for check in OF_CLASSES {
             check(lint, &class, &mut out);
         }
@@ -384,7 +388,7 @@ fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
     let says = |word: &str| text.contains(word);
     let cuts = f.name == "forward" && f.class.is_some() || says("all_reduce");
     let trains = says("backward") && (says("backward(") || says("step"));
-    let communicates = || glance::communicates(lint.project, lint.rules, at.module, &f.body);
+    let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(f);
     let gates = || says("getattr") && (says("register_") || communicates());
     cuts || trains || gates() || lint.reducers().all.iter().any(|r| r.func == at)
 }

@@ -82,14 +82,18 @@ fn entries<'a>(lint: &Lint<'a>, view: &View<'a>, step: usize) -> Vec<Entry<'a>> 
 /// Compares a plan with the classes whose constructors take the configuration that holds it.
 fn against(lint: &Lint<'_>, config: ClassRef, entries: &[Entry<'_>], out: &mut Found) {
     let name = &lint.project.class(config).name;
-    let package = |m: ModuleId| lint.project.modules[m].name.rsplit_once('.').map(|(p, _)| p.to_string());
+    let package = lint.project.name(config.module).rsplit_once('.').map(|(package, _)| package);
+    let beside = |other: &str| match package {
+        Some(package) => {
+            other.strip_prefix(package).and_then(|r| r.strip_prefix('.')).is_some_and(|r| !r.contains('.'))
+        }
+        None => !other.contains('.'),
+    };
     let mut parents: Vec<&str> = entries.iter().map(|e| e.parent.as_str()).collect();
     parents.sort_unstable();
     parents.dedup();
     for (module, m) in lint.project.modules.iter_enumerated() {
-        if module != config.module && package(module) != package(config.module)
-            || !lint.files[m.file].whole().contains(name.as_str())
-        {
+        if module != config.module && !beside(&m.name) || !lint.files[m.file].whole().contains(name.as_str()) {
             continue;
         }
         for class in m.ir.classes.ids() {

@@ -9,6 +9,7 @@ use crate::source::{Name, Place};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ pub struct State {
     pub frames: Vec<Frame>,
     pub tensors: Shared<Id, Tensor>,
     pub layers: Shared<Id, Layer>,
-    pub objects: Shared<Id, FxHashMap<Name, Val>>,
+    pub objects: Shared<Id, Shared<Name, Val>>,
     pub global_mesh: Val,
     pub mode: Mode,
     /// The first tensor on a device, made while the mode was off.
@@ -119,7 +120,8 @@ impl State {
         }
         if !self.objects.is(&other.objects) {
             for (id, object) in self.objects.iter_mut() {
-                if let Some(theirs) = other.objects.get(id) {
+                if let Some(theirs) = other.objects.get(id).filter(|theirs| !object.is(theirs) && !same(object, theirs))
+                {
                     agree(object, theirs, &self.lost);
                 }
             }
@@ -209,30 +211,32 @@ impl State {
 
     /// A list changed: no variable that may be it is known.
     pub fn forget_list(&mut self, list: &Val) {
-        for frame in &mut self.frames {
+        for frame in self.frames.iter_mut().filter(|frame| holds(&frame.locals, list)) {
             for value in frame.locals.values_mut() {
                 if value == list {
                     *value = Val::Unknown;
                 }
             }
         }
-        for object in self.objects.values_mut() {
-            object.retain(|_, v| v != list);
+        if self.objects.values().any(|object| holds(object, list)) {
+            for object in self.objects.values_mut().filter(|object| holds(object, list)) {
+                object.retain(|_, v| v != list);
+            }
         }
     }
 }
 
+fn holds<K>(map: &FxHashMap<K, Val>, wanted: &Val) -> bool {
+    map.values().any(|value| value == wanted)
+}
+
 /// Whether two maps are the same.
-fn same(mine: &FxHashMap<LocalId, Val>, theirs: &FxHashMap<LocalId, Val>) -> bool {
+fn same<K: Eq + Hash>(mine: &FxHashMap<K, Val>, theirs: &FxHashMap<K, Val>) -> bool {
     mine.len() == theirs.len() && mine.iter().all(|(key, value)| theirs.get(key) == Some(value))
 }
 
 /// Keeps what two maps agree about.
-fn agree<K: Eq + std::hash::Hash>(
-    mine: &mut FxHashMap<K, Val>,
-    theirs: &FxHashMap<K, Val>,
-    lost: &RefCell<BTreeSet<Id>>,
-) {
+fn agree<K: Eq + Hash>(mine: &mut FxHashMap<K, Val>, theirs: &FxHashMap<K, Val>, lost: &RefCell<BTreeSet<Id>>) {
     let drop = |value: &Val| {
         if let Val::Mesh(mesh) = value {
             lost.borrow_mut().insert(mesh.id);
