@@ -155,7 +155,7 @@ pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> R
         .par_iter()
         .map(|source| match &stdin {
             Some((path, text)) if *path == source.path => Ok(Ok(text.clone())),
-            _ => std::fs::read(&source.path).map_err(|error| error.to_string()).map(|bytes| decode(&bytes)),
+            _ => std::fs::read(&source.path).map_err(|error| error.to_string()).map(decode),
         })
         .collect();
     let mut files = Files::default();
@@ -188,8 +188,8 @@ pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> R
     Ok(Project { files, reported, incomplete, from_stdin: stdin.is_some(), folders })
 }
 
-fn decode(bytes: &[u8]) -> Result<String, String> {
-    crate::syntax::decode(bytes).map_err(|error| error.message)
+fn decode(bytes: Vec<u8>) -> Result<String, String> {
+    crate::syntax::decode_owned(bytes).map_err(|error| error.message)
 }
 
 fn tell(skipped: &[Skipped], options: &SharedOptions) -> bool {
@@ -207,7 +207,7 @@ fn tell(skipped: &[Skipped], options: &SharedOptions) -> bool {
 fn read_stdin(name: &Path, cwd: &Path, sources: &mut Vec<Source>) -> Result<(PathBuf, String), Failure> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes).map_err(|error| error.to_string());
-    let text = read.and_then(|_| decode(&bytes));
+    let text = read.and_then(|_| decode(bytes));
     let text = text.map_err(|why| Failure::message(format!("cannot read standard input: {why}")))?;
     let path = absolute(name, cwd);
     match sources.iter_mut().find(|source| source.path == path) {

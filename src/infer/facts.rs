@@ -31,6 +31,7 @@ pub fn facts(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
 
 pub fn exports(bodies: Vec<Arc<Body>>) -> FxHashMap<(ModuleId, Name), Value> {
     let mut out = FxHashMap::default();
+    out.reserve(bodies.iter().map(|body| body.1.len()).sum());
     for (module, body) in bodies.into_iter().enumerate() {
         let module = ModuleId::from_index(module);
         out.extend(body.1.iter().map(|(name, value)| ((module, name.clone()), value.clone())));

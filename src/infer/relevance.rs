@@ -8,7 +8,7 @@ use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
-use crate::source::{Files, Name};
+use crate::source::{Files, Idx, Name};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -220,12 +220,12 @@ pub fn shows_split(text: &str) -> bool {
 }
 
 /// The functions of one module.
-fn scanned(
-    project: &Project,
-    rules: &RuleBook,
+fn scanned<'a>(
+    project: &'a Project,
+    rules: &'a RuleBook,
     files: &Files,
     module: ModuleId,
-    names: &Names<'_>,
+    names: &Names<'a>,
     by_name: &FxHashMap<&str, Vec<FuncRef>>,
 ) -> Vec<Scanned> {
     let m = &project.modules[module];
@@ -234,8 +234,8 @@ fn scanned(
     let by_mark = super::parameters::protocol(project, rules, module).is_some();
     // What no line of the file shows, no function of it does.
     let any_noted = shows_split(files[m.file].whole());
-    let mut called_by_name: FxHashMap<Name, Vec<FuncRef>> = FxHashMap::default();
-    let scan = |(func, f): (FuncId, &Func)| {
+    let mut called_by_name: FxHashMap<&'a Name, Vec<FuncRef>> = FxHashMap::default();
+    let scan = |(func, f): (FuncId, &'a Func)| {
         let at = FuncRef { module, func };
         let mut scan = Scan {
             project,
@@ -248,14 +248,17 @@ fn scanned(
             plans: false,
             makes_parameter: false,
             methods: Vec::new(),
+            called: FxHashMap::default(),
             names: Vec::new(),
+            seen: FxHashSet::default(),
+            read: vec![false; f.locals.len()],
         };
         scan.block(&f.body);
         let mut callees = Vec::new();
         for name in scan.names {
-            callees.extend_from_slice(called_by_name.entry(name).or_insert_with_key(|name| called(project, at, name)));
+            callees.extend_from_slice(called_by_name.entry(name).or_insert_with(|| called(project, at, name)));
         }
-        for name in &scan.methods {
+        for name in scan.methods {
             note(|| Read::Named(number(name)));
             match by_name.get(name.as_str()) {
                 Some(namesakes) if namesakes.len() <= MAX_NAMESAKES => callees.extend_from_slice(namesakes),
@@ -324,21 +327,37 @@ struct Scan<'a> {
     plans: bool,
     /// It makes a parameter, or a module that has one.
     makes_parameter: bool,
-    methods: Vec<Name>,
-    names: Vec<Name>,
+    /// Methods of what may be inside the project, each once.
+    methods: Vec<&'a Name>,
+    /// Those that were looked at before, and whether they are among these.
+    called: FxHashMap<&'a Name, bool>,
+    /// Names that may be called, each once.
+    names: Vec<&'a Name>,
+    /// What was looked at before: names, and locals by number.
+    seen: FxHashSet<&'a Name>,
+    read: Vec<bool>,
 }
 
-impl Scan<'_> {
-    fn operand(&mut self, operand: &Operand) {
+impl<'a> Scan<'a> {
+    fn operand(&mut self, operand: &'a Operand) {
         let name = match operand {
             Operand::Global(name) => name,
-            Operand::Local(local) => &self.func.locals[*local].name,
+            Operand::Local(local) => {
+                if std::mem::replace(&mut self.read[local.index()], true) {
+                    return;
+                }
+                &self.func.locals[*local].name
+            }
             Operand::Const(_) => return,
         };
+        // Temporaries have no name.
+        if name.is_empty() || matches!(operand, Operand::Global(_)) && !self.seen.insert(name) {
+            return;
+        }
         self.direct |= self.telling.contains(name);
         self.plans |= self.planning.contains(name);
         if matches!(operand, Operand::Global(_)) || self.func.kind == FuncKind::Module {
-            self.names.push(name.clone());
+            self.names.push(name);
         }
     }
 
@@ -374,7 +393,7 @@ impl Scan<'_> {
         }
     }
 
-    fn block(&mut self, block: &Block) {
+    fn block(&mut self, block: &'a Block) {
         for node in block {
             match &node.stmt {
                 Stmt::Assign { value, .. } => self.rvalue(value),
@@ -383,7 +402,7 @@ impl Scan<'_> {
         }
     }
 
-    fn rvalue(&mut self, value: &Rvalue) {
+    fn rvalue(&mut self, value: &'a Rvalue) {
         match value {
             Rvalue::Attr { base, name } => {
                 self.direct |= self.telling.contains(name) || self.tells_by_path(base, name);
@@ -400,12 +419,19 @@ impl Scan<'_> {
                 }
             }
             Rvalue::CallMethod { base, name, args } => {
-                self.plans |= self.planning.contains(name);
-                self.direct |= self.telling.contains(name) || name == "backward" || self.tells_by_path(base, name);
-                self.direct |= name == "apply" && self.is_class(base);
-                self.makes_parameter |= name == "Parameter";
-                if !self.is_outside(base) {
-                    self.methods.push(name.clone());
+                let known = self.called.get(name).copied();
+                if known.is_none() {
+                    self.plans |= self.planning.contains(name);
+                    self.direct |= self.telling.contains(name) || name == "backward";
+                    self.makes_parameter |= name == "Parameter";
+                }
+                self.direct = self.direct || self.tells_by_path(base, name) || name == "apply" && self.is_class(base);
+                if known != Some(true) {
+                    let inside = !self.is_outside(base);
+                    self.called.insert(name, inside);
+                    if inside {
+                        self.methods.push(name);
+                    }
                 }
                 self.operand(base);
                 for arg in args {

@@ -7,8 +7,8 @@ use super::value::Value;
 use crate::ir::{ArgKind, Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
-use crate::source::Name;
 use crate::source::reads::{Read, note, number};
+use crate::source::{Idx, Name};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -87,6 +87,9 @@ impl Specs {
     }
 }
 
+/// The last value of each local of a function.
+type Temps<'a> = Vec<Option<&'a Rvalue>>;
+
 /// What one module says.
 #[derive(Debug, Default, PartialEq)]
 struct Part {
@@ -124,8 +127,10 @@ impl Makers {
 impl Part {
     fn new(project: &Project, rules: &RuleBook, module: ModuleId, makers: &Makers) -> Part {
         let mut out = Part { fields: Vec::new(), alternatives: alternatives(project, rules, module) };
+        let mut temps = Temps::new();
         for func in project.modules[module].ir.funcs.iter() {
-            let mut temps = FxHashMap::default();
+            temps.clear();
+            temps.resize(func.locals.len(), None);
             out.block(project, module, &func.body, makers, &mut temps);
         }
         out
@@ -137,12 +142,12 @@ impl Part {
         module: ModuleId,
         block: &'a Block,
         makers: &Makers,
-        temps: &mut FxHashMap<LocalId, &'a Rvalue>,
+        temps: &mut Temps<'a>,
     ) {
         for node in block {
             match &node.stmt {
                 Stmt::Assign { dst, value } => {
-                    temps.insert(*dst, value);
+                    temps[dst.index()] = Some(value);
                     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { continue };
                     for arg in args {
                         let ArgKind::Keyword(field) = &arg.kind else { continue };
@@ -167,16 +172,10 @@ impl Part {
 }
 
 /// The classes that an operand may be: named, or returned by a method of that name.
-fn classes(
-    project: &Project,
-    module: ModuleId,
-    operand: &Operand,
-    makers: &Makers,
-    temps: &FxHashMap<LocalId, &Rvalue>,
-) -> Vec<Value> {
+fn classes(project: &Project, module: ModuleId, operand: &Operand, makers: &Makers, temps: &Temps<'_>) -> Vec<Value> {
     match operand {
         Operand::Global(name) => class_named(project, module, name).into_iter().collect(),
-        Operand::Local(local) => match temps.get(local) {
+        Operand::Local(local) => match temps[local.index()] {
             Some(Rvalue::CallMethod { name, .. }) => makers.get(name).cloned().unwrap_or_default(),
             Some(Rvalue::Use(Operand::Global(name))) => class_named(project, module, name).into_iter().collect(),
             _ => Vec::new(),

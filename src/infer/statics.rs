@@ -12,6 +12,7 @@ use crate::source::reads::{Read, note};
 use crate::source::{Idx, Name};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// What is known of a function or class from its definition alone.
@@ -58,8 +59,11 @@ impl Statics {
     fn of_module(project: &Project, rules: &RuleBook, module: ModuleId) -> Part {
         let mut part = Part::default();
         let m = &project.modules[module];
-        for func in m.ir.funcs.iter() {
-            let scan = Scan { project, rules, module, func, temps: temps(&func.body) };
+        // Where nothing is defined, nothing is said: few functions have others inside.
+        let mut defines = vec![false; m.ir.funcs.len()];
+        m.ir.funcs.iter().filter_map(|f| f.parent).for_each(|parent| defines[parent.index()] = true);
+        for (_, func) in m.ir.funcs.iter_enumerated().filter(|(id, _)| defines[id.index()]) {
+            let scan = Scan { project, rules, module, func, temps: OnceCell::new() };
             scan.block(&func.body, &mut part.statics, &mut part.bases);
         }
         for class in m.ir.classes.ids() {
@@ -84,6 +88,8 @@ impl Statics {
     fn joined(parts: Vec<Arc<Part>>) -> Statics {
         let mut out = Statics::default();
         let mut bases: FxHashMap<ClassRef, Vec<ClassRef>> = FxHashMap::default();
+        out.funcs.reserve(parts.iter().map(|p| p.statics.funcs.len()).sum());
+        out.classes.reserve(parts.iter().map(|p| p.statics.classes.len()).sum());
         for part in parts.into_iter().map(taken) {
             out.funcs.extend(part.statics.funcs);
             out.classes.extend(part.statics.classes);
@@ -189,7 +195,8 @@ struct Scan<'a> {
     rules: &'a RuleBook,
     module: ModuleId,
     func: &'a Func,
-    temps: FxHashMap<LocalId, &'a Rvalue>,
+    /// The first assignment of each local, once somebody asked: most functions define nothing.
+    temps: OnceCell<FxHashMap<LocalId, &'a Rvalue>>,
 }
 
 impl Scan<'_> {
@@ -273,7 +280,7 @@ impl Scan<'_> {
         let depth = depth.checked_sub(1)?;
         match operand {
             Operand::Global(name) => Some(self.global_path(name)),
-            Operand::Local(local) => match self.temps.get(local) {
+            Operand::Local(local) => match self.temps.get_or_init(|| temps(&self.func.body)).get(local) {
                 Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }) => {
                     Some(format!("{}.{name}", self.path_within(base, depth)?))
                 }

@@ -6,7 +6,7 @@ use crate::ir::{Class, FileIr, Func};
 use crate::source::reads::{Read, note, number};
 use crate::source::{FileId, Files, Idx, IndexVec, Name};
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 crate::define_id!(
     /// A module of the project.
@@ -59,6 +59,9 @@ impl std::ops::Index<ModuleId> for Modules {
     }
 }
 
+/// Methods by name, those of one name in order.
+type Methods = FxHashMap<Name, Vec<(super::ClassRef, crate::ir::FuncId)>>;
+
 /// All modules of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Project {
@@ -66,6 +69,8 @@ pub struct Project {
     by_name: FxHashMap<Name, ModuleId>,
     /// Names of packages that exist only as folders.
     packages: FxHashMap<Name, ()>,
+    /// The methods of each name, once somebody asked.
+    methods: OnceLock<Methods>,
     /// Whether results are kept for later versions, so that what they looked at has to be known.
     pub watched: bool,
 }
@@ -144,13 +149,21 @@ impl Project {
         }
     }
     /// The methods of a name, in order.
-    pub fn methods_named(&self, name: &Name) -> Vec<(super::ClassRef, crate::ir::FuncId)> {
+    pub fn methods_named(&self, name: &Name) -> &[(super::ClassRef, crate::ir::FuncId)] {
         note(|| Read::Named(number(name)));
-        let mut out = Vec::new();
+        self.methods.get_or_init(|| self.all_methods()).get(name).map_or(&[], Vec::as_slice)
+    }
+    fn all_methods(&self) -> Methods {
+        let mut out = Methods::default();
         for (module, m) in self.modules.items.iter_enumerated() {
             for (class, c) in m.ir.classes.iter_enumerated() {
-                let own = c.methods.iter().find(|(n, _)| n == name);
-                out.extend(own.map(|(_, func)| (super::ClassRef { module, class }, *func)));
+                for (name, func) in &c.methods {
+                    let class = super::ClassRef { module, class };
+                    let known = out.entry(name.clone()).or_default();
+                    if known.last().is_none_or(|(last, _)| *last != class) {
+                        known.push((class, *func));
+                    }
+                }
             }
         }
         out
@@ -171,6 +184,7 @@ impl Project {
     /// Puts another version of a file in the place of a module; returns the one before and the names that it now binds otherwise.
     pub fn replace(&mut self, module: ModuleId, ir: FileIr) -> (Arc<FileIr>, Vec<Name>) {
         let (bindings, stars) = bindings(&ir);
+        self.methods = OnceLock::new();
         let known = &mut self.modules.items[module];
         let before = std::mem::replace(&mut known.ir, Arc::new(ir));
         let mut other: Vec<Name> = Vec::new();

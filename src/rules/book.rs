@@ -154,6 +154,20 @@ pub enum Entry {
     Mark(Arc<MarkRule>),
 }
 
+/// What the intrinsics do that communicate.
+const COMMUNICATING: &[&str] = &["rooted-collective", "object-collective", "barrier"];
+
+impl Entry {
+    /// Whether it communicates with other ranks.
+    pub fn communicates(&self) -> bool {
+        match self {
+            Entry::Collective(_) => true,
+            Entry::Intrinsic(rule) => COMMUNICATING.contains(&&*rule.does),
+            Entry::Layer(_) | Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_) => false,
+        }
+    }
+}
+
 /// All rules of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RuleBook {
@@ -168,6 +182,12 @@ pub struct RuleBook {
     order: Vec<Name>,
     /// The last components of all names.
     last: FxHashSet<Name>,
+    /// Those of everything that communicates, and of functions that mark what they are given.
+    communicating: FxHashSet<Name>,
+    marking: FxHashSet<Name>,
+    /// Names of attributes that have a rule, and those that are marks.
+    attributes: FxHashSet<Name>,
+    marks: Vec<Name>,
     /// Marks whose dim another attribute names, with their own names.
     dims: Vec<(Name, Arc<MarkRule>)>,
 }
@@ -175,7 +195,20 @@ pub struct RuleBook {
 impl RuleBook {
     pub(super) fn insert(&mut self, name: Name, entry: Entry) {
         self.order.push(name.clone());
-        self.last.insert(Name::from(name.rsplit('.').next().unwrap_or(&name)));
+        let last = Name::from(name.rsplit('.').next().unwrap_or(&name));
+        if entry.communicates() {
+            self.communicating.insert(last.clone());
+        }
+        if matches!(&entry, Entry::Intrinsic(rule) if rule.does == "mark-partitioned") {
+            self.marking.insert(last.clone());
+        }
+        self.last.insert(last);
+        if let Some(attribute) = name.strip_prefix('.') {
+            self.attributes.insert(Name::from(attribute));
+            if matches!(entry, Entry::Mark(_)) {
+                self.marks.push(Name::from(attribute));
+            }
+        }
         self.dims.retain(|(known, _)| *known != name);
         if let Entry::Mark(rule) = &entry
             && rule.dim.is_some()
@@ -244,6 +277,26 @@ impl RuleBook {
         self.last.contains(last)
     }
 
+    /// Whether a path that ends like this may communicate.
+    pub fn may_communicate(&self, last: &str) -> bool {
+        self.communicating.contains(last)
+    }
+
+    /// Whether a path that ends like this may mark what it is given.
+    pub fn may_mark(&self, last: &str) -> bool {
+        self.marking.contains(last)
+    }
+
+    /// The names of all marks.
+    pub fn marks(&self) -> &[Name] {
+        &self.marks
+    }
+
+    /// The last components of the names of everything that communicates, in no particular order.
+    pub fn communicating(&self) -> impl Iterator<Item = &Name> {
+        self.communicating.iter()
+    }
+
     pub fn op(&self, path: &str) -> Option<&Arc<OpRule>> {
         match self.by_name.get(path) {
             Some(Entry::Op(rule)) => Some(rule),
@@ -263,7 +316,7 @@ impl RuleBook {
 
     /// The mark that an attribute of a parameter is.
     pub fn mark(&self, name: &str) -> Option<&Arc<MarkRule>> {
-        if !self.may_name(name) {
+        if !self.attributes.contains(name) {
             return None;
         }
         match self.by_name.get(format!(".{name}").as_str()) {
@@ -279,7 +332,7 @@ impl RuleBook {
 
     /// The attribute of any object that denotes a group: `.tp_group`.
     pub fn group_attribute(&self, name: &str) -> Option<&Arc<GroupRule>> {
-        if !self.may_name(name) {
+        if !self.attributes.contains(name) {
             return None;
         }
         match self.by_name.get(format!(".{name}").as_str()) {

@@ -49,6 +49,15 @@ pub fn decode(bytes: &[u8]) -> Result<String, DecodeError> {
     }
 }
 
+/// The same, of bytes that nobody needs any more: those of most files are the text already.
+pub fn decode_owned(bytes: Vec<u8>) -> Result<String, DecodeError> {
+    let marked = [&[0xff, 0xfe][..], &[0xfe, 0xff], b"\xef\xbb\xbf"].iter().any(|mark| bytes.starts_with(mark));
+    if marked || declared(&bytes).is_some() {
+        return decode(&bytes);
+    }
+    String::from_utf8(bytes).or_else(|error| decode(error.as_bytes()))
+}
+
 fn utf8(body: &[u8], skipped: usize) -> Result<String, DecodeError> {
     match std::str::from_utf8(body) {
         Ok(text) => Ok(text.to_owned()),

@@ -21,7 +21,7 @@ mod suppressions;
 use crate::ir::{FileIr, annotation::TypeExpr};
 use crate::source::Span;
 
-pub use decode::{DecodeError, decode};
+pub use decode::{DecodeError, decode, decode_owned};
 pub use gaps::gaps;
 
 /// A lowered file and what was wrong with it.

@@ -5,9 +5,9 @@
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::view::View;
-use super::{Found, Lint, partition};
+use super::{Class, Found, Lint, partition};
 use crate::ir::{ArgKind, BuildKind, Const, Item, Operand, Rvalue, UnOp};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::FuncRef;
 use crate::rules::Entry;
 use crate::source::{Name, Place};
 
@@ -15,24 +15,27 @@ use crate::source::{Name, Place};
 type Split = (Name, i64, Place);
 
 /// Maps that disagree with the constructor of a class.
-pub fn disagreeing(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+pub fn disagreeing<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    if !class.maps {
+        return;
+    }
     let mut maps: Vec<(Vec<Split>, Place)> = Vec::new();
-    for (_, func) in &lint.project.class(class).methods {
-        let file = lint.project.file(class.module);
-        let at = FuncRef { module: class.module, func: *func };
+    for (_, func) in &lint.project.class(class.at).methods {
+        let file = lint.project.file(class.at.module);
+        let at = FuncRef { module: class.at.module, func: *func };
         if lint.files[file].slice(lint.project.func(at).span).contains("state_dict") {
             maps.extend(of_method(&lint.view(at)));
         }
     }
     let [(map, whole)] = maps.as_slice() else { return };
-    let Some(init) = lint.constructor(class) else { return };
-    let marks = marks(&init);
+    let Some(init) = class.init(lint) else { return };
+    let marks = marks(init);
     for (name, dim, place) in map {
         let marked = marks.iter().find(|(n, ..)| n == name);
         let mistake = match marked {
             Some((_, own, mark)) if own != dim => Some((Some(*own), *mark)),
             Some(_) => None,
-            None => partition::whole_unmarked(&init, name).filter(|_| !marks.is_empty()).map(|made| (None, made)),
+            None => partition::whole_unmarked(init, name).filter(|_| !marks.is_empty()).map(|made| (None, made)),
         };
         if let Some((marked, mark)) = mistake {
             let found = Scales::CheckpointAxis { parameter: name.clone(), mapped: Some(*dim), marked, mark };

@@ -4,7 +4,7 @@
 
 use super::expr::Expr;
 use super::found::Practice;
-use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, through};
+use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, may_cut, through};
 use super::view::View;
 use super::{Found, Lint};
 use crate::ir::{FuncKind, Operand, Stmt};
@@ -22,7 +22,7 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let forward = view.func.name == "forward" && class_of(view).is_some_and(|c| is_module(lint, c));
     let text = view.text(view.spot(view.func.span));
     let reduces = text.contains("all_reduce") && view.func.kind == FuncKind::Function;
-    if !forward && !reduces || !is_trained(lint, view) {
+    if !forward && !reduces || !may_cut(lint, view) || !is_trained(lint, view) {
         return;
     }
     let walk = Walk::of(lint, view, 0);

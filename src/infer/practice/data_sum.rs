@@ -17,7 +17,7 @@ use crate::source::{Name, Place};
 const DATA: &str = "dp";
 
 /// Words of code that may sum gradients in a way that is not followed.
-const WRAPPERS: &[&str] = &[
+pub const WRAPPERS: &[&str] = &[
     "distributeddataparallel",
     "dataparallel(",
     "ddp",
@@ -217,11 +217,6 @@ fn is_followed<'a>(view: &View<'a>, step: usize) -> bool {
         Some(value @ Rvalue::CallMethod { name, .. }) => known(value) || HARMLESS.contains(&name.as_str()),
         _ => true,
     }
-}
-
-/// Whether a text, in lowercase, names anything that may sum gradients in a way that is not followed.
-pub fn wraps(text: &str) -> bool {
-    WRAPPERS.iter().any(|w| text.contains(w))
 }
 
 /// Whether the project names anything that may sum gradients in a way that is not followed.

@@ -7,9 +7,9 @@ use super::found::{Practice, Scales};
 use super::marking::mark_set;
 use super::reducers::{Reducer, Test};
 use super::view::View;
-use super::{Found, Lint, data_sum, partition};
+use super::{Class, Found, Lint, data_sum, partition};
 use crate::ir::{FuncKind, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::FuncRef;
 use crate::source::Place;
 use crate::types::AxisType;
 
@@ -58,10 +58,14 @@ fn plain(lint: &Lint<'_>, reducer: &Reducer) -> bool {
 
 /// A loop that sums the gradients of a model that a wrapper averages already.
 pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
-    if UNDONE.iter().any(|w| view.code().contains(w)) || !view.code().contains("distributeddataparallel(") {
+    let mut own = lint.reducers().all.iter().filter(|r| r.func == view.at && r.when.is_empty()).peekable();
+    if own.peek().is_none()
+        || UNDONE.iter().any(|w| view.code().contains(w))
+        || !view.code().contains("distributeddataparallel(")
+    {
         return;
     }
-    for reducer in lint.reducers().all.iter().filter(|r| r.func == view.at && r.when.is_empty()) {
+    for reducer in own {
         let step = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == reducer.place);
         let Some(head) = step.and_then(|s| super::reducers::parameter_loop(view, s)) else { continue };
         let Stmt::For { iter, .. } = view.steps[head].stmt else { continue };
@@ -118,16 +122,16 @@ fn takes_parts(lint: &Lint<'_>, reducer: &Reducer) -> bool {
 }
 
 /// A parameter that is marked as a part, and marked for a sum over the same ranks.
-pub fn marked_twice(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
-    let Some(init) = lint.constructor(class) else { return };
+pub fn marked_twice<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let Some(init) = class.init(lint).filter(|_| class.may_mark(lint)) else { return };
     let around = |s: usize| -> Vec<_> { init.steps[s].guards.iter().map(|g| (g.at, g.holds)).collect() };
     let parts: Vec<(Expr, Place, Vec<_>)> =
-        (0..init.steps.len()).filter_map(|s| partition::marks_part(&init, s).map(|(e, p)| (e, p, around(s)))).collect();
+        (0..init.steps.len()).filter_map(|s| partition::marks_part(init, s).map(|(e, p)| (e, p, around(s)))).collect();
     if parts.is_empty() {
         return;
     }
     for (at, step) in init.steps.iter().enumerate() {
-        let Some((target, mark)) = mark_set(&init, step.stmt) else { continue };
+        let Some((target, mark)) = mark_set(init, step.stmt) else { continue };
         let Some(rule) = lint.rules.mark(&mark).filter(|r| r.set == AxisType::R) else { continue };
         let tensor = rule.axes.iter().all(|a| splits(lint, a));
         let own = matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_)));

@@ -233,7 +233,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn value(&mut self, id: StmtId, step: usize, value: &'a Rvalue, s: &mut State) -> Made {
         match value {
             Rvalue::Use(o) | Rvalue::Await(o) => get(s, o),
-            Rvalue::Attr { base, name } if self.is_self(base) => {
+            Rvalue::Attr { base, name } if is_self(self.view, base) => {
                 let sub = if self.submodules.contains(name) { SUB } else { 0 };
                 sub | if self.parameters.contains(name) { MODULE } else { 0 }
             }
@@ -250,11 +250,6 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    fn is_self(&self, o: &Operand) -> bool {
-        let first = self.view.func.params.first();
-        matches!((o, first), (Operand::Local(l), Some(p)) if p.local == *l && p.name == "self")
-    }
-
     fn call(&mut self, id: StmtId, step: usize, value: &'a Rvalue, s: &mut State) -> Made {
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return 0 };
         if let Some(made) = self.collective(id, step, value, s) {
@@ -262,7 +257,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let given: Made = args.iter().map(|a| get(s, &a.value)).fold(0, |a, b| a | b) & !SUB;
         let base = match value {
-            Rvalue::CallMethod { base, name, .. } if self.is_self(base) => {
+            Rvalue::CallMethod { base, name, .. } if is_self(self.view, base) => {
                 if self.submodules.contains(name) {
                     return given | MODULE;
                 }
@@ -402,7 +397,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let c = self.lint.project.class(class);
         let file = self.lint.project.file(class.module);
         let text = self.lint.files[file].slice(c.span);
-        let talks = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"].iter().any(|n| text.contains(n));
+        let talks = TALKS.iter().any(|n| text.contains(n));
         (talks && self.lint.is_autograd(class)).then(|| c.name.clone())
     }
 
@@ -421,11 +416,9 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// The result of a function of the project, by what its arguments are made from.
     fn inside(&mut self, id: StmtId, value: &'a Rvalue, s: &mut State) -> Option<Made> {
-        let (at, method) = self.target(value)?;
-        let file = self.lint.project.file(at.module);
+        let (at, method) = target(self.lint, self.view, value)?;
         let func = self.lint.project.func(at);
-        let text = self.lint.files[file].slice(func.span);
-        if !["all_gather", "all_to_all", "reduce_scatter", "all_reduce"].iter().any(|n| text.contains(n)) {
+        if !talks(self.lint, at) {
             return None;
         }
         let untrained = |d: &Name| d.contains("no_grad") || d.contains("inference_mode");
@@ -469,26 +462,51 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         Some(made)
     }
+}
 
-    /// The function of the project that a call calls, and whether as a method.
-    fn target(&self, value: &'a Rvalue) -> Option<(FuncRef, bool)> {
-        if let Rvalue::CallMethod { base, name, .. } = value
-            && self.is_self(base)
-        {
-            let class = class_of(self.view)?;
-            return self.lint.settings.statics.linearized(class).iter().find_map(|c| {
-                let methods = &self.lint.project.class(*c).methods;
-                let (_, func) = methods.iter().find(|(n, _)| n == name)?;
-                let at = FuncRef { module: c.module, func: *func };
-                let bound = self.lint.project.func(at).params.first().is_some_and(|p| p.name == "self");
-                Some((at, bound))
-            });
+/// Names in the text of what communicates.
+const TALKS: &[&str] = &["all_gather", "all_to_all", "reduce_scatter", "all_reduce"];
+
+/// Whether a walk through a function may meet a collective.
+pub fn may_cut(lint: &Lint<'_>, view: &View<'_>) -> bool {
+    (0..view.steps.len()).filter_map(|step| view.value(step)).any(|value| match value {
+        Rvalue::CallMethod { name, .. } if name == "apply" => true,
+        Rvalue::Call { .. } | Rvalue::CallMethod { .. } => {
+            view.collective(value).is_some() || target(lint, view, value).is_some_and(|(at, _)| talks(lint, at))
         }
-        let path = self.view.callee(value)?;
-        match self.lint.project.path(&path) {
-            Resolved::Func(at) => Some((at, false)),
-            _ => None,
-        }
+        _ => false,
+    })
+}
+
+/// Whether the text of a function names what communicates.
+fn talks(lint: &Lint<'_>, at: FuncRef) -> bool {
+    let text = lint.files[lint.project.file(at.module)].slice(lint.project.func(at).span);
+    TALKS.iter().any(|name| text.contains(name))
+}
+
+fn is_self(view: &View<'_>, o: &Operand) -> bool {
+    let first = view.func.params.first();
+    matches!((o, first), (Operand::Local(l), Some(p)) if p.local == *l && p.name == "self")
+}
+
+/// The function of the project that a call calls, and whether as a method.
+fn target<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<(FuncRef, bool)> {
+    if let Rvalue::CallMethod { base, name, .. } = value
+        && is_self(view, base)
+    {
+        let class = class_of(view)?;
+        return lint.settings.statics.linearized(class).iter().find_map(|c| {
+            let methods = &lint.project.class(*c).methods;
+            let (_, func) = methods.iter().find(|(n, _)| n == name)?;
+            let at = FuncRef { module: c.module, func: *func };
+            let bound = lint.project.func(at).params.first().is_some_and(|p| p.name == "self");
+            Some((at, bound))
+        });
+    }
+    let path = view.callee(value)?;
+    match lint.project.path(&path) {
+        Resolved::Func(at) => Some((at, false)),
+        _ => None,
     }
 }
 

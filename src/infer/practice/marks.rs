@@ -6,8 +6,8 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::reducers::{Reducer, Test};
 use super::view::View;
-use super::{Found, Lint};
-use crate::ir::{ArgKind, Block, Operand, Rvalue, Stmt};
+use super::{Class, Found, Lint};
+use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::{Name, Place, Span};
@@ -22,15 +22,10 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Marks that a block sets by assignment.
-    pub fn add(&mut self, block: &Block) {
-        for node in block {
-            match &node.stmt {
-                Stmt::SetAttr { name, .. } => {
-                    self.set.insert(name.clone());
-                }
-                stmt => stmt.blocks().for_each(|inner| self.add(inner)),
-            }
+    /// A mark that is set by assignment.
+    pub fn add(&mut self, name: &Name) {
+        if !self.set.contains(name) {
+            self.set.insert(name.clone());
         }
     }
 
@@ -77,7 +72,7 @@ fn asked(reducer: &Reducer) -> Option<&Name> {
 }
 
 /// Norms of a class whose gradients a reducer would sum if anything marked them.
-pub fn unset(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+pub fn unset<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let marks = lint.marks();
     if marks.open {
         return;
@@ -88,11 +83,11 @@ pub fn unset(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
     if lint.rules.mark(mark).is_some() {
         return;
     }
-    let Some(init) = lint.constructor(class) else { return };
+    let Some(init) = class.init(lint) else { return };
     let mut norms = Vec::new();
     for step in &init.steps {
         if let Stmt::SetAttr { name, value, .. } = step.stmt
-            && is_norm(&init, name, value)
+            && is_norm(init, name, value)
         {
             norms.push((name.clone(), init.place(step.id)));
         }
@@ -103,7 +98,7 @@ pub fn unset(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         mark: mark.clone(),
         modules: names,
         reducer: reducer.guard.unwrap_or(reducer.place),
-        missing: after(&init),
+        missing: after(init),
     };
     out.push((*first, practice));
 }
@@ -211,8 +206,8 @@ fn finalises_elsewhere(lint: &Lint<'_>) -> bool {
 }
 
 /// A module of which one parameter is marked and another is not.
-pub fn partly(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
-    let Some(init) = lint.constructor(class) else { return };
+pub fn partly<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let Some(init) = class.init(lint).filter(|_| class.may_mark(lint)) else { return };
     let mut marked: Vec<(Name, Name, Name, Place)> = Vec::new();
     for step in &init.steps {
         let (target, mark) = match step.stmt {
@@ -238,7 +233,7 @@ pub fn partly(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
         }
     }
     for (attr, part, mark, place) in &marked {
-        for other in parts(&init, attr) {
+        for other in parts(init, attr) {
             let is_marked = marked.iter().any(|(a, p, m, _)| a == attr && *p == other && m == mark);
             let reported = out.iter().any(
                 |(_, p)| matches!(p, Practice::PartNotMarked { module, part, .. } if module == attr && *part == other),
@@ -249,12 +244,29 @@ pub fn partly(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
                     marked: part.clone(),
                     part: other.clone(),
                     mark: mark.clone(),
-                    made: made(&init, attr).unwrap_or(*place),
+                    made: made(init, attr).unwrap_or(*place),
                 };
                 out.push((*place, practice));
             }
         }
     }
+}
+
+/// Whether an attribute is a mark of the rules, or one that a reducer asks for.
+pub fn is_mark(lint: &Lint<'_>, name: &str) -> bool {
+    lint.rules.mark(name).is_some() || reducer_marks(lint).any(|mark| mark == name)
+}
+
+/// Whether a text may set a mark.
+pub fn says_mark(lint: &Lint<'_>, text: &str) -> bool {
+    text.contains("setattr") || lint.rules.marks().iter().chain(reducer_marks(lint)).any(|mark| text.contains(&**mark))
+}
+
+fn reducer_marks<'a>(lint: &Lint<'a>) -> impl Iterator<Item = &'a Name> {
+    lint.reducers().all.iter().flat_map(|r| r.when.iter().flatten()).filter_map(|t| match t {
+        Test::Mark(mark) => Some(mark),
+        _ => None,
+    })
 }
 
 /// Whether a reducer of the project asks for a mark, or the rules say that it makes a gradient be summed.

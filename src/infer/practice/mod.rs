@@ -17,6 +17,7 @@ pub mod expr;
 mod factor;
 pub mod found;
 mod gate;
+mod glance;
 mod gradient;
 mod handles;
 pub mod hints;
@@ -48,15 +49,17 @@ use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
 use super::memo::{Memo, Task, combined, kept};
 use super::settings::Settings;
-use crate::ir::FuncKind;
+use crate::ir::{Func, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
-use asked::{Asked, Shown};
+use asked::Asked;
 use found::Practice;
+use glance::{Glance, Glancer};
 use rayon::prelude::*;
 use reducers::Reducers;
+use std::cell::OnceCell;
 use std::sync::Arc;
 use view::View;
 
@@ -74,23 +77,34 @@ struct Check {
     whole: bool,
     /// Or the name of a collective.
     communicates: bool,
+    /// Whether it may have something to say of a function that looks like this.
+    concerns: fn(&Glance) -> bool,
     of: OfFunction,
 }
 
 /// A check of functions that communicate.
 const fn of_collectives(of: OfFunction) -> Check {
-    Check { words: &[], whole: true, communicates: true, of }
+    Check { words: &[], whole: true, communicates: true, concerns: |seen| seen.communicates, of }
 }
 
 /// A check of functions in whose file one of these words stands.
 const fn of_words(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, whole: false, communicates: false, of }
+    Check { words, whole: false, communicates: false, concerns: |_| true, of }
 }
 
 /// A check of functions in whose file one of these names stands.
 const fn of_names(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, whole: true, communicates: false, of }
+    Check { words, whole: true, communicates: false, concerns: |_| true, of }
 }
+
+/// A check of functions that count.
+const OF_COUNTS: Check = Check {
+    words: counts::AVERAGED,
+    whole: false,
+    communicates: true,
+    concerns: |seen| seen.counts,
+    of: counts::local_counts,
+};
 
 const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
@@ -113,12 +127,12 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
-    Check { words: counts::AVERAGED, whole: false, communicates: true, of: counts::local_counts },
+    OF_COUNTS,
     of_collectives(ranks::some_ranks),
 ];
 
 /// The checks of single classes, which look at the whole project.
-const OF_CLASSES: &[fn(&Lint<'_>, ClassRef, &mut Found)] = &[
+const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     switch::stored,
     marks::unset,
     marks::partly,
@@ -151,8 +165,31 @@ pub struct Lint<'a> {
     rules: &'a RuleBook,
     files: &'a Files,
     settings: &'a Settings,
+    /// What the texts show.
+    asked: Asked,
     /// What all functions read and mark.
     sums: Arc<Sums>,
+}
+
+/// A class that is checked.
+struct Class<'a> {
+    at: ClassRef,
+    /// Whether the text of its file shows switches, and maps of checkpoints.
+    switches: bool,
+    maps: bool,
+    /// Its constructor, once somebody asked, and whether that may mark parameters.
+    init: OnceCell<Option<View<'a>>>,
+    marks: OnceCell<bool>,
+}
+
+impl<'a> Class<'a> {
+    fn init(&self, lint: &Lint<'a>) -> Option<&View<'a>> {
+        self.init.get_or_init(|| lint.constructor(self.at)).as_ref()
+    }
+
+    fn may_mark(&self, lint: &Lint<'a>) -> bool {
+        *self.marks.get_or_init(|| glance::may_mark(lint, self.at))
+    }
 }
 
 /// What the functions of a project read and mark.
@@ -237,7 +274,7 @@ impl<'a> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         // Of one that is edited, few texts are searched.
         let all = || modules.iter().map(|m| files[project.file(*m)].text.len()).sum();
-        let asked = Asked::new(rules, if memo.is_some() { 0 } else { all() });
+        let asked = Asked::new(rules, modules.len(), if memo.is_some() { 0 } else { all() });
         let parts: Vec<Arc<OfModule>> = modules
             .par_iter()
             .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, &asked, *m)))
@@ -245,7 +282,7 @@ impl<'a> Practices<'a> {
         let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
         let sums = combined(memo, "practice", parts, |parts| Sums::joined(&parts), changes);
-        let lint = Lint { project, rules, files, settings, sums };
+        let lint = Lint { project, rules, files, settings, asked, sums };
         let of_classes: Vec<Arc<Found>> =
             modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
@@ -280,27 +317,29 @@ impl<'a> Practices<'a> {
 fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> OfModule {
     let mut out = OfModule::default();
     let text = files[project.file(module)].whole();
-    out.sums.wraps = data_sum::wraps(text);
-    let Shown { checks, switches, set_by_name } = asked.shown(text);
-    let checks: Vec<OfFunction> =
-        OF_FUNCTIONS.iter().zip(checks).filter(|(_, asked)| *asked).map(|(check, _)| check.of).collect();
+    let shown = asked.shown(module, text);
+    out.sums.wraps = shown.wraps;
+    let checks: Vec<&Check> =
+        OF_FUNCTIONS.iter().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(check, _)| check).collect();
+    let mut glancer = Glancer::new(project, rules, module, shown.communicates);
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
-        out.sums.marks.add(&f.body);
-        if checks.is_empty() && !switches && !set_by_name {
+        let seen = glancer.look(f, shown.has_switch(f.span), &mut out.sums.marks);
+        let mut due = checks.iter().filter(|check| (check.concerns)(&seen)).peekable();
+        if due.peek().is_none() && !seen.switches && !(seen.set_by_name && shown.set_by_name) {
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });
-        if switches {
+        if seen.switches {
             out.sums.reads.add(&view);
         }
-        if set_by_name {
+        if shown.set_by_name && seen.set_by_name {
             out.sums.marks.add_named(&view);
         }
-        for check in &checks {
-            check(&view, &mut out.found);
+        for check in due {
+            (check.of)(&view, &mut out.found);
         }
     }
     out
@@ -308,28 +347,50 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
 
 fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
     let mut out = Vec::new();
-    for class in lint.project.modules[module].ir.classes.ids() {
+    let text = lint.files[lint.project.file(module)].whole();
+    let shown = lint.asked.shown(module, text);
+    let ir = &lint.project.modules[module].ir;
+    for class in ir.classes.ids() {
+        let at = ClassRef { module, class };
+        let class = Class {
+            at,
+            switches: !shown.switches.is_empty(),
+            maps: shown.maps,
+            init: OnceCell::new(),
+            marks: OnceCell::new(),
+        };
         for check in OF_CLASSES {
-            check(lint, ClassRef { module, class }, &mut out);
+            check(lint, &class, &mut out);
         }
     }
-    let text = lint.files[lint.project.file(module)].whole();
-    if text.contains("wise\"") {
+    if shown.plans {
         plan::plans(lint, module, &mut out);
     }
-    if !COMMUNICATES.iter().any(|w| text.contains(w)) {
+    if !shown.in_project {
         return out;
     }
-    for (func, f) in lint.project.modules[module].ir.funcs.iter_enumerated() {
-        if f.kind == FuncKind::ClassBody {
+    for (func, f) in ir.funcs.iter_enumerated() {
+        let at = FuncRef { module, func };
+        if f.kind == FuncKind::ClassBody || !in_project(lint, at, f) {
             continue;
         }
-        let view = lint.view(FuncRef { module, func });
+        let view = lint.view(at);
         for check in IN_PROJECT {
             check(lint, &view, &mut out);
         }
     }
     out
+}
+
+/// Whether checks that look at the whole project may have something to say of a function.
+fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
+    let text = lint.files[lint.project.file(at.module)].slice(f.span);
+    let says = |word: &str| text.contains(word);
+    let cuts = f.name == "forward" && f.class.is_some() || says("all_reduce");
+    let trains = says("backward") && (says("backward(") || says("step"));
+    let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(f);
+    let gates = || says("getattr") && (says("register_") || communicates());
+    cuts || trains || gates() || lint.reducers().all.iter().any(|r| r.func == at)
 }
 
 /// Backwards that return the wrong number of gradients, those that execution has not seen.

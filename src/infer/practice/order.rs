@@ -217,7 +217,7 @@ fn helper<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<Fun
 /// Where the only method of this name in the project, one of an optimizer, clears gradients that it has added to others.
 fn moves(lint: &Lint<'_>, name: &Name) -> Option<Place> {
     let mut found = None;
-    for (class, func) in lint.project.methods_named(name) {
+    for &(class, func) in lint.project.methods_named(name) {
         if found.is_some() || !lint.project.class(class).methods.iter().any(|(n, _)| n == "step") {
             return None;
         }

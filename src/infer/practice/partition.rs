@@ -6,9 +6,8 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::marking::{mark_set, own_names};
 use super::view::View;
-use super::{Found, Lint, near};
+use super::{Class, Found, Lint, near};
 use crate::ir::{ArgKind, BinOp, Operand, Rvalue, Stmt};
-use crate::project::ClassRef;
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
 use crate::types::AxisType;
@@ -17,17 +16,17 @@ use crate::types::AxisType;
 const MOST_DEPTH: usize = 6;
 
 /// Parameters of a class that are parts and are not marked.
-pub fn unmarked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let marking = &lint.settings.marking;
-    let Some(other) = marking.partitions_in(class.module).filter(|_| !marking.partitions_anything()) else { return };
-    let Some(init) = lint.constructor(class) else { return };
-    if init.steps.iter().all(|s| made(&init, s.stmt).is_none()) {
+    let Some(other) = marking.partitions_in(class.at.module).filter(|_| !marking.partitions_anything()) else { return };
+    let Some(init) = class.init(lint) else { return };
+    if init.steps.iter().all(|s| made(init, s.stmt).is_none()) {
         return;
     }
-    let Some(touched) = touched(&init) else { return };
+    let Some(touched) = touched(init) else { return };
     for step in &init.steps {
-        let Some((name, args)) = made(&init, step.stmt) else { continue };
-        let Some(axes) = args.iter().find_map(|(_, a)| divided(&init, a, 0)) else { continue };
+        let Some((name, args)) = made(init, step.stmt) else { continue };
+        let Some(axes) = args.iter().find_map(|(_, a)| divided(init, a, 0)) else { continue };
         let mark = init.rules.entries().find_map(|(_, e)| match e {
             Entry::Mark(rule) if rule.set == AxisType::V && rule.axes.iter().any(|a| axes.contains(a)) => {
                 Some(Name::from(rule.name.trim_start_matches('.')))

@@ -15,6 +15,9 @@ use crate::source::{Name, Place};
 /// Methods that keep what a value is on each rank.
 const VIEWS: &[&str] =
     &["view", "reshape", "transpose", "contiguous", "unflatten", "to", "float", "permute", "type_as"];
+/// A file with a plan has one of these.
+pub const WORDS: &[&str] = &["wise\""];
+
 /// How deep an expression is followed.
 const MOST_DEPTH: usize = 12;
 
@@ -59,6 +62,11 @@ fn entries<'a>(lint: &Lint<'a>, view: &View<'a>, step: usize) -> Vec<Entry<'a>> 
         Item::One(Operand::Const(Const::Str(text))) => Some(text.clone()),
         _ => None,
     };
+    // Most dicts are no plans.
+    let words = items.iter().skip(1).step_by(2).filter_map(text);
+    if words.filter(|word| lint.rules.plan_style(word).is_some()).take(2).count() < 2 {
+        return Vec::new();
+    }
     let mut out = Vec::new();
     for (i, pair) in items.chunks(2).enumerate() {
         let [key, word] = pair else { return Vec::new() };
@@ -74,14 +82,18 @@ fn entries<'a>(lint: &Lint<'a>, view: &View<'a>, step: usize) -> Vec<Entry<'a>> 
 /// Compares a plan with the classes whose constructors take the configuration that holds it.
 fn against(lint: &Lint<'_>, config: ClassRef, entries: &[Entry<'_>], out: &mut Found) {
     let name = &lint.project.class(config).name;
-    let package = |m: ModuleId| lint.project.modules[m].name.rsplit_once('.').map(|(p, _)| p.to_string());
+    let package = lint.project.name(config.module).rsplit_once('.').map(|(package, _)| package);
+    let beside = |other: &str| match package {
+        Some(package) => {
+            other.strip_prefix(package).and_then(|r| r.strip_prefix('.')).is_some_and(|r| !r.contains('.'))
+        }
+        None => !other.contains('.'),
+    };
     let mut parents: Vec<&str> = entries.iter().map(|e| e.parent.as_str()).collect();
     parents.sort_unstable();
     parents.dedup();
     for (module, m) in lint.project.modules.iter_enumerated() {
-        if module != config.module && package(module) != package(config.module)
-            || !lint.files[m.file].whole().contains(name.as_str())
-        {
+        if module != config.module && !beside(&m.name) || !lint.files[m.file].whole().contains(name.as_str()) {
             continue;
         }
         for class in m.ir.classes.ids() {

@@ -4,20 +4,21 @@
 use super::expr::Expr;
 use super::found::Practice;
 use super::view::View;
-use super::{Found, Lint};
+use super::{Class, Found, Lint};
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::FuncRef;
 
 /// Methods by which a pool hands out a buffer.
 const HANDS_OUT: &[&str] = &["get", "get_tensor", "get_buffer", "allocate"];
 
 /// Forwards of autograd functions that return a buffer of a pool, or save it for the backward.
-pub fn shared(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+pub fn shared<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let class = class.at;
+    let methods = &lint.project.class(class).methods;
+    let Some((_, func)) = methods.iter().find(|(name, _)| name == "forward") else { return };
     if !lint.is_autograd(class) {
         return;
     }
-    let methods = &lint.project.class(class).methods;
-    let Some((_, func)) = methods.iter().find(|(name, _)| name == "forward") else { return };
     let view = lint.view(FuncRef { module: class.module, func: *func });
     for step in 0..view.steps.len() {
         let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };

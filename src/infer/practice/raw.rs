@@ -37,13 +37,10 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// What the intrinsics do that communicate.
-pub const COMMUNICATES: &[&str] = &["rooted-collective", "object-collective", "barrier"];
-
 /// The raw communication that an operation is.
 pub fn raw<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Raw<'a>> {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-    if !view.may_be_ruled(value) {
+    if !view.may_communicate(value) {
         return None;
     }
     let (path, rule) = view.ruled(value)?;

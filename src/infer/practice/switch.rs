@@ -5,8 +5,8 @@
 use super::expr::Expr;
 use super::found::Practice;
 use super::view::View;
-use super::{Found, Lint};
-use crate::ir::{ArgKind, Const, FuncKind, LocalKind, Node, Operand, Rvalue, Stmt};
+use super::{Class, Found, Lint};
+use crate::ir::{ArgKind, Const, FuncId, FuncKind, LocalKind, Node, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -42,7 +42,8 @@ const NO_SWITCHES: &[&str] =
 /// Names under which a configuration is kept: reading the flag there is not reading the copy.
 const CONFIGS: &[&str] = &["config", "cfg", "args", "conf"];
 
-fn is_switch(name: &str) -> bool {
+/// Whether a name is one of a switch.
+pub fn is_switch(name: &str) -> bool {
     // Most names are shorter than any switch, or have none of the words that switches are made of.
     name.len() >= SHORTEST
         && WORDS.iter().any(|w| name.contains(w))
@@ -98,14 +99,23 @@ fn stores_switch(node: &Node) -> bool {
 }
 
 /// Attributes of a class, or of the context of an autograd function, that nothing reads.
-pub fn stored(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    if !class.switches {
+        return;
+    }
+    let class = class.at;
     let definition = lint.project.class(class);
+    let stores =
+        |func: FuncId| lint.project.func(FuncRef { module: class.module, func }).body.iter().any(stores_switch);
+    if !definition.methods.iter().any(|(n, f)| (n == "forward" || n == "__init__") && stores(*f)) {
+        return;
+    }
     if !lint.may_be_complete(class) {
         return;
     }
     let maker = if lint.is_autograd(class) { "forward" } else { "__init__" };
     let Some((_, made)) = definition.methods.iter().find(|(n, _)| n == maker) else { return };
-    if !lint.project.modules[class.module].ir.funcs[*made].body.iter().any(stores_switch) {
+    if !stores(*made) {
         return;
     }
     let methods: Vec<(Name, View<'_>)> = definition

@@ -8,23 +8,23 @@ use super::marking::mark_set;
 use super::marks::{asked_by_any, parts};
 use super::reducers::{Covered, Test};
 use super::view::View;
-use super::{Found, Lint};
+use super::{Class, Found, Lint};
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, Resolved};
 use crate::source::{Name, Place};
 
 /// Norms of one class, made alike: one is marked and another is not.
-pub fn siblings(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
-    let Some(init) = lint.constructor(class) else { return };
-    let marked = marked_attributes(lint, &init);
+pub fn siblings<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let Some(init) = class.init(lint).filter(|_| class.may_mark(lint)) else { return };
+    let marked = marked_attributes(lint, init);
     let Some((first, mark, at)) = marked.first() else { return };
-    let Some(kind) = kind_of(&init, first) else { return };
-    if gathers(lint, class) {
+    let Some(kind) = kind_of(init, first) else { return };
+    if gathers(lint, class.at) {
         return;
     }
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
-        let alike = made_by(&init, value).is_some_and(|k| k == kind);
+        let alike = made_by(init, value).is_some_and(|k| k == kind);
         if alike && kind.to_lowercase().contains("norm") && !marked.iter().any(|(n, ..)| n == name) {
             let practice = Practice::SiblingNotMarked {
                 module: name.clone(),
@@ -151,19 +151,19 @@ fn starts(view: &View<'_>, expr: &Expr, locals: &mut Vec<LocalId>, attrs: &mut V
 }
 
 /// A reducer takes `name.weight` by name; the module has a bias, which no reducer takes.
-pub fn biases(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+pub fn biases<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let by_name = |r: &&super::reducers::Reducer| r.when.iter().flatten().any(|t| matches!(t, Test::NameEnds(_)));
     if !lint.reducers().all.iter().any(|r| by_name(&r)) {
         return;
     }
-    let Some(init) = lint.constructor(class) else { return };
+    let Some(init) = class.init(lint) else { return };
     // A bias that is frozen somewhere needs no sum.
-    if init.text(init.spot(lint.project.class(class).span)).contains("requires_grad") {
+    if init.text(init.spot(lint.project.class(class.at).span)).contains("requires_grad") {
         return;
     }
     for step in &init.steps {
         let Stmt::SetAttr { name, .. } = step.stmt else { continue };
-        let parts = parts(&init, name);
+        let parts = parts(init, name);
         let covered = |part: &Name| {
             let path = format!("{name}.{part}");
             lint.reducers().all.iter().map(|r| r.covers(&path, &|_| false)).collect::<Vec<Covered>>()

@@ -3,7 +3,7 @@
 
 use super::expr::Expr;
 use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
-use crate::project::{FuncRef, Project, Resolved};
+use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::{Files, Idx, Name, Place, Span};
 use rustc_hash::FxHashMap;
@@ -381,27 +381,9 @@ impl<'a> View<'a> {
         callee
     }
 
-    /// Whether what a call calls may have a rule, by the last part of its name.
-    pub fn may_be_ruled(&self, value: &Rvalue) -> bool {
-        match value {
-            // A module of the project may give a name to what is called otherwise elsewhere.
-            Rvalue::CallMethod { base: Operand::Global(base), name, .. } => {
-                self.rules.may_name(name)
-                    || matches!(
-                        self.project.member(self.at.module, base),
-                        Some(Resolved::Module(_) | Resolved::Package(_))
-                    )
-            }
-            Rvalue::CallMethod { name, .. } => self.rules.may_name(name),
-            Rvalue::Call { callee: Operand::Global(name), .. } => match self.project.member(self.at.module, name) {
-                Some(Resolved::External(path)) => self.rules.may_name(path.rsplit('.').next().unwrap_or(&path)),
-                Some(Resolved::Func(func)) => self.rules.may_name(&self.project.func(func).name),
-                Some(Resolved::Class(_) | Resolved::Module(_) | Resolved::Package(_) | Resolved::Value(..)) => true,
-                None => self.rules.may_name(name),
-            },
-            Rvalue::Call { callee: Operand::Local(_) | Operand::Const(_), .. } => true,
-            _ => false,
-        }
+    /// Whether what a call calls may communicate, by the last part of its name.
+    pub fn may_communicate(&self, value: &Rvalue) -> bool {
+        may_communicate(self.project, self.rules, self.at.module, value)
     }
 
     fn called(&self, value: &Rvalue) -> Option<Name> {
@@ -425,7 +407,7 @@ impl<'a> View<'a> {
 
     /// The collective that an operation is.
     pub fn collective(&self, value: &'a Rvalue) -> Option<CollectiveCall<'a>> {
-        if !self.may_be_ruled(value) {
+        if !self.may_communicate(value) {
             return None;
         }
         let (_, Some(Entry::Collective(rule))) = self.ruled(value)? else { return None };
@@ -485,6 +467,29 @@ impl<'a> View<'a> {
             }
             other => matches!(other.path(), Some(p) if p.ends_with("no_grad") || p.ends_with("inference_mode")),
         })
+    }
+}
+
+/// Whether what a call in a module calls may communicate, by the last part of its name.
+pub fn may_communicate(project: &Project, rules: &RuleBook, module: ModuleId, value: &Rvalue) -> bool {
+    let ends = |path: &str| rules.may_communicate(path.rsplit('.').next().unwrap_or(path));
+    match value {
+        // A module of the project may give a name to what is called otherwise elsewhere.
+        Rvalue::CallMethod { base: Operand::Global(base), name, .. } => {
+            rules.may_communicate(name)
+                || matches!(project.member(module, base), Some(Resolved::Module(_) | Resolved::Package(_)))
+        }
+        Rvalue::CallMethod { name, .. } => rules.may_communicate(name),
+        Rvalue::Call { callee: Operand::Global(name), .. } => match project.member(module, name) {
+            Some(Resolved::External(path) | Resolved::Package(path)) => ends(&path),
+            Some(Resolved::Func(func)) => rules.may_communicate(&project.func(func).name),
+            Some(Resolved::Class(class)) => rules.may_communicate(&project.class(class).name),
+            Some(Resolved::Module(module)) => ends(project.name(module)),
+            Some(Resolved::Value(_, name)) => rules.may_communicate(&name),
+            None => rules.may_communicate(name),
+        },
+        Rvalue::Call { callee: Operand::Local(_) | Operand::Const(_), .. } => true,
+        _ => false,
     }
 }
 

@@ -5,7 +5,7 @@ use super::eval::sizes;
 use super::exec::Flow;
 use super::numbers::{number, range, shape};
 use super::run::Run;
-use super::state::{Frame, Layer, Mode, State};
+use super::state::{Frame, Layer, Mode, Shared, State};
 use super::value::{Id, Manual, Note, Val};
 use crate::ir::{Arg, ArgKind, LocalId, Operand, ParamKind, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -245,7 +245,7 @@ impl Run<'_> {
     fn call_class(&mut self, class: ClassRef, args: &Args, blind: bool) -> Val {
         let object = self.id();
         self.classes.insert(object, class);
-        self.st.objects.insert(object, FxHashMap::default());
+        self.st.objects.insert(object, Shared::default());
         match self.bound(object, &Name::new_static("__init__")) {
             Some(Val::Bound(_, at)) => {
                 let saved = if blind { self.defaults.remove(&at) } else { None };
@@ -271,7 +271,7 @@ impl Run<'_> {
             return Val::Unknown;
         }
         let locals = self.parameters(at, receiver, args);
-        self.st.frames.push(Frame { at, locals });
+        self.st.frames.push(Frame { at, locals: locals.into() });
         self.returns.push(Vec::new());
         let exits = std::mem::take(&mut self.exits);
         let flow = self.block(&func.body);

@@ -2,12 +2,11 @@
 //! loop binds is unknown. Next: `eval.rs`.
 
 use super::run::{Run, body};
-use super::state::{Frame, State};
+use super::state::{Frame, Shared, State};
 use super::value::Val;
 use crate::ir::{Block, LocalId, LocalKind, Node, Operand, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
-use rustc_hash::FxHashMap;
 
 /// Elements of a literal sequence that a loop visits one by one.
 const MAX_UNROLLED: usize = 16;
@@ -132,7 +131,7 @@ impl<'a> Run<'a> {
         let class = ClassRef { module: at.module, class };
         self.st.set(dst, Val::Class(class));
         let inner = FuncRef { module: at.module, func: self.project.class(class).body };
-        self.st.frames.push(Frame { at: inner, locals: FxHashMap::default() });
+        self.st.frames.push(Frame { at: inner, locals: Shared::default() });
         let project = self.project;
         self.block(&project.func(inner).body);
         self.st.frames.pop();

@@ -106,19 +106,19 @@ impl Library {
 
 /// Attributes that one statement of the project sets.
 fn set_once(project: &Project) -> FxHashSet<Name> {
-    let mut times: FxHashMap<Name, u32> = FxHashMap::default();
+    let mut times: FxHashMap<&Name, u32> = FxHashMap::default();
     for (_, module) in project.modules.iter_enumerated() {
         for func in module.ir.funcs.iter() {
             attributes(&func.body, &mut times);
         }
     }
-    times.into_iter().filter(|(_, n)| *n == 1).map(|(name, _)| name).collect()
+    times.into_iter().filter(|(_, n)| *n == 1).map(|(name, _)| name.clone()).collect()
 }
 
-fn attributes(block: &Block, times: &mut FxHashMap<Name, u32>) {
+fn attributes<'a>(block: &'a Block, times: &mut FxHashMap<&'a Name, u32>) {
     for node in block {
         match &node.stmt {
-            Stmt::SetAttr { name, .. } => *times.entry(name.clone()).or_default() += 1,
+            Stmt::SetAttr { name, .. } => *times.entry(name).or_default() += 1,
             stmt => stmt.blocks().for_each(|b| attributes(b, times)),
         }
     }
@@ -145,7 +145,7 @@ fn of_module(
             run.st.global_mesh = if facts.sets_mesh { Val::Unknown } else { Val::NONE };
         }
         let locals = receiver(&mut run, facts, at);
-        run.st.frames.push(Frame { at, locals });
+        run.st.frames.push(Frame { at, locals: locals.into() });
         let _ = run.block(&f.body);
         forward::forward_only(&View::new(project, rules, files, at), &mut run.found);
         if at == body(module) {

@@ -9,14 +9,51 @@ use crate::source::{Name, Place};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// A map that states have in common until one of them changes it.
+#[derive(Clone, Debug)]
+pub struct Shared<K, V>(Rc<FxHashMap<K, V>>);
+
+impl<K, V> Shared<K, V> {
+    fn is(&self, other: &Shared<K, V>) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<K, V> Default for Shared<K, V> {
+    fn default() -> Self {
+        Shared(Rc::default())
+    }
+}
+
+impl<K, V> From<FxHashMap<K, V>> for Shared<K, V> {
+    fn from(map: FxHashMap<K, V>) -> Self {
+        Shared(Rc::new(map))
+    }
+}
+
+impl<K, V> Deref for Shared<K, V> {
+    type Target = FxHashMap<K, V>;
+    fn deref(&self) -> &FxHashMap<K, V> {
+        &self.0
+    }
+}
+
+impl<K: Clone, V: Clone> DerefMut for Shared<K, V> {
+    fn deref_mut(&mut self) -> &mut FxHashMap<K, V> {
+        Rc::make_mut(&mut self.0)
+    }
+}
 
 /// The variables of one call.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub at: FuncRef,
-    pub locals: FxHashMap<LocalId, Val>,
+    pub locals: Shared<LocalId, Val>,
 }
 
 /// A module of torch: its rule, the arguments of its constructor by parameter, and the parameters that were asked for.
@@ -39,9 +76,9 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct State {
     pub frames: Vec<Frame>,
-    pub tensors: FxHashMap<Id, Tensor>,
-    pub layers: FxHashMap<Id, Layer>,
-    pub objects: FxHashMap<Id, FxHashMap<Name, Val>>,
+    pub tensors: Shared<Id, Tensor>,
+    pub layers: Shared<Id, Layer>,
+    pub objects: Shared<Id, Shared<Name, Val>>,
     pub global_mesh: Val,
     pub mode: Mode,
     /// The first tensor on a device, made while the mode was off.
@@ -54,9 +91,9 @@ impl State {
     pub fn new() -> State {
         State {
             frames: Vec::new(),
-            tensors: FxHashMap::default(),
-            layers: FxHashMap::default(),
-            objects: FxHashMap::default(),
+            tensors: Shared::default(),
+            layers: Shared::default(),
+            objects: Shared::default(),
             global_mesh: Val::Unknown,
             mode: Mode::Unknown,
             early: None,
@@ -77,40 +114,31 @@ impl State {
     /// What holds in both: the other one is a state of the same calls.
     pub fn join(mut self, other: State) -> State {
         for (mine, theirs) in self.frames.iter_mut().zip(&other.frames) {
-            agree(&mut mine.locals, &theirs.locals, &self.lost);
-        }
-        for (id, object) in &mut self.objects {
-            if let Some(theirs) = other.objects.get(id) {
-                agree(object, theirs, &self.lost);
+            if !mine.locals.is(&theirs.locals) && !same(&mine.locals, &theirs.locals) {
+                agree(&mut mine.locals, &theirs.locals, &self.lost);
             }
         }
-        for (id, theirs) in other.objects {
-            self.objects.entry(id).or_insert(theirs);
-        }
-        for (id, theirs) in other.tensors {
-            match self.tensors.get_mut(&id) {
-                Some(mine) if *mine != theirs => {
-                    if mine.note != theirs.note {
-                        mine.note = Note::Unknown;
-                    }
-                    if mine.shape != theirs.shape {
-                        mine.shape = None;
-                    }
-                    if mine.manual != theirs.manual {
-                        mine.manual = super::value::Manual::Unknown;
-                    }
-                }
-                Some(_) => {}
-                None => {
-                    self.tensors.insert(id, theirs);
+        if !self.objects.is(&other.objects) {
+            for (id, object) in self.objects.iter_mut() {
+                if let Some(theirs) = other.objects.get(id).filter(|theirs| !object.is(theirs) && !same(object, theirs))
+                {
+                    agree(object, theirs, &self.lost);
                 }
             }
+            for (id, theirs) in other.objects.iter() {
+                self.objects.entry(*id).or_insert_with(|| theirs.clone());
+            }
         }
-        for (id, theirs) in other.layers {
-            match self.layers.get_mut(&id) {
-                Some(mine) => mine.params.extend(theirs.params),
-                None => {
-                    self.layers.insert(id, theirs);
+        if !self.tensors.is(&other.tensors) {
+            self.join_tensors(&other.tensors);
+        }
+        if !self.layers.is(&other.layers) {
+            for (id, theirs) in other.layers.iter() {
+                match self.layers.get_mut(id) {
+                    Some(mine) => mine.params.extend(theirs.params.iter().map(|(name, id)| (name.clone(), *id))),
+                    None => {
+                        self.layers.insert(*id, theirs.clone());
+                    }
                 }
             }
         }
@@ -122,6 +150,29 @@ impl State {
         }
         self.early = self.early.filter(|e| other.early == Some(*e));
         self
+    }
+
+    fn join_tensors(&mut self, other: &FxHashMap<Id, Tensor>) {
+        for (id, theirs) in other {
+            match self.tensors.get(id) {
+                Some(mine) if mine == theirs => continue,
+                Some(_) => {}
+                None => {
+                    self.tensors.insert(*id, theirs.clone());
+                    continue;
+                }
+            }
+            let Some(mine) = self.tensors.get_mut(id) else { continue };
+            if mine.note != theirs.note {
+                mine.note = Note::Unknown;
+            }
+            if mine.shape != theirs.shape {
+                mine.shape = None;
+            }
+            if mine.manual != theirs.manual {
+                mine.manual = super::value::Manual::Unknown;
+            }
+        }
     }
 
     /// Something unknown may have been done to a value: to its annotations, its attributes, its elements.
@@ -160,25 +211,32 @@ impl State {
 
     /// A list changed: no variable that may be it is known.
     pub fn forget_list(&mut self, list: &Val) {
-        for frame in &mut self.frames {
+        for frame in self.frames.iter_mut().filter(|frame| holds(&frame.locals, list)) {
             for value in frame.locals.values_mut() {
                 if value == list {
                     *value = Val::Unknown;
                 }
             }
         }
-        for object in self.objects.values_mut() {
-            object.retain(|_, v| v != list);
+        if self.objects.values().any(|object| holds(object, list)) {
+            for object in self.objects.values_mut().filter(|object| holds(object, list)) {
+                object.retain(|_, v| v != list);
+            }
         }
     }
 }
 
+fn holds<K>(map: &FxHashMap<K, Val>, wanted: &Val) -> bool {
+    map.values().any(|value| value == wanted)
+}
+
+/// Whether two maps are the same.
+fn same<K: Eq + Hash>(mine: &FxHashMap<K, Val>, theirs: &FxHashMap<K, Val>) -> bool {
+    mine.len() == theirs.len() && mine.iter().all(|(key, value)| theirs.get(key) == Some(value))
+}
+
 /// Keeps what two maps agree about.
-fn agree<K: Eq + std::hash::Hash>(
-    mine: &mut FxHashMap<K, Val>,
-    theirs: &FxHashMap<K, Val>,
-    lost: &RefCell<BTreeSet<Id>>,
-) {
+fn agree<K: Eq + Hash>(mine: &mut FxHashMap<K, Val>, theirs: &FxHashMap<K, Val>, lost: &RefCell<BTreeSet<Id>>) {
     let drop = |value: &Val| {
         if let Val::Mesh(mesh) = value {
             lost.borrow_mut().insert(mesh.id);

@@ -38,7 +38,11 @@ pub(super) struct Lowered {
 }
 
 pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
-    let walrus = text.match_indices(":=").map(|(at, _)| at as u32).collect();
+    // Most texts have none, which is found out faster than where they are.
+    let walrus = match text.contains(":=") {
+        true => text.match_indices(":=").map(|(at, _)| at as u32).collect(),
+        false => Vec::new(),
+    };
     let mut lowerer = Lowerer {
         text,
         funcs: Vec::new(),
@@ -48,6 +52,7 @@ pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
         too_deep: None,
         walrus,
         claims,
+        spare: Spare::default(),
     };
     let span = Span::new(0, text.len() as u32);
     let names = FuncNames { name: Name::new_static("<module>"), qualname: Name::new_static("<module>") };
@@ -99,6 +104,25 @@ struct Lowerer<'a> {
     /// Offsets of `:=`, ascending: most functions have none, and then their expressions are not searched for bindings.
     walrus: Vec<u32>,
     claims: Claims,
+    spare: Spare,
+}
+
+/// Memory for what is under construction; what is complete is kept without room to grow.
+#[derive(Default)]
+struct Spare {
+    blocks: Vec<Block>,
+    locals: Vec<IndexVec<LocalId, Local>>,
+    spans: Vec<IndexVec<StmtId, StmtSpan>>,
+}
+
+impl Spare {
+    /// A block without room to grow.
+    fn exact(&mut self, mut block: Block) -> Block {
+        let mut out = Vec::with_capacity(block.len());
+        out.append(&mut block);
+        self.blocks.push(block);
+        out
+    }
 }
 
 /// A function under construction.
@@ -139,6 +163,8 @@ impl<'a> Lowerer<'a> {
     ) -> FuncId {
         let id = FuncId::from_index(self.funcs.len());
         self.funcs.push(None);
+        let spare = &mut self.spare;
+        let (block, locals, spans) = (spare.blocks.pop(), spare.locals.pop(), spare.spans.pop());
         self.stack.push(Builder {
             id,
             kind,
@@ -147,14 +173,14 @@ impl<'a> Lowerer<'a> {
             class,
             methods: Vec::new(),
             params: Vec::new(),
-            locals: IndexVec::default(),
+            locals: locals.unwrap_or_default(),
             captures: Vec::new(),
             names: FxHashMap::default(),
             comprehension: Vec::new(),
             assigned: Vec::new(),
             loops: 0,
-            block: Vec::new(),
-            spans: IndexVec::default(),
+            block: block.unwrap_or_default(),
+            spans: spans.unwrap_or_default(),
             span,
             name_span,
             is_async: false,
@@ -166,7 +192,11 @@ impl<'a> Lowerer<'a> {
 
     /// Ends the innermost function; returns its methods, if it is a class body.
     fn leave(&mut self) -> Vec<(Name, FuncId)> {
-        let done = self.stack.pop().expect("a function is being lowered");
+        let mut done = self.stack.pop().expect("a function is being lowered");
+        let (locals, spans) = (done.locals.exact(), done.spans.exact());
+        self.spare.locals.push(done.locals);
+        self.spare.spans.push(done.spans);
+        let body = self.spare.exact(done.block);
         let func = Func {
             name: done.name,
             qualname: done.qualname,
@@ -174,10 +204,10 @@ impl<'a> Lowerer<'a> {
             class: done.class,
             parent: self.stack.last().map(|b| b.id),
             params: done.params,
-            locals: done.locals,
+            locals,
             captures: done.captures,
-            body: done.block,
-            spans: done.spans,
+            body,
+            spans,
             signature: Vec::new(),
             claims: Vec::new(),
             span: done.span,
@@ -236,9 +266,11 @@ impl<'a> Lowerer<'a> {
 
     /// What `f` emits, as a block of its own.
     fn block(&mut self, f: impl FnOnce(&mut Self)) -> Block {
-        let outer = std::mem::take(&mut self.cur().block);
+        let inner = self.spare.blocks.pop().unwrap_or_default();
+        let outer = std::mem::replace(&mut self.cur().block, inner);
         f(self);
-        std::mem::replace(&mut self.cur().block, outer)
+        let inner = std::mem::replace(&mut self.cur().block, outer);
+        self.spare.exact(inner)
     }
 
     /// Runs `f` one level deeper, or gives `None` where nesting is cut off.
