@@ -63,7 +63,7 @@ fn threads_do_not_show() {
     let files = project(&programs());
     let one = everything(&on_threads(&rules, &files, 1), &files);
     assert!(one.contains("SPMD101"), "nothing is compared when nothing is found");
-    for threads in [2, 8, 8] {
+    for threads in [2, 8, 64, 8] {
         let many = everything(&on_threads(&rules, &files, threads), &files);
         assert_eq!(first_difference(&one, &many), None, "on {threads} threads");
     }

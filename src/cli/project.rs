@@ -7,6 +7,7 @@ use super::failure::Failure;
 use super::output;
 use crate::config::{self, Checks, Config, ConfigSource, LoadError};
 use crate::render::{Color, Format};
+use crate::source::disk;
 use crate::source::walk::{LoadSet, Request, Skipped, Source, absolute, load_set, shown_path};
 use crate::source::{File, Files};
 use rayon::prelude::*;
@@ -155,7 +156,7 @@ pub(super) fn read(input: &Input, config: &Config, options: &SharedOptions) -> R
         .par_iter()
         .map(|source| match &stdin {
             Some((path, text)) if *path == source.path => Ok(Ok(text.clone())),
-            _ => std::fs::read(&source.path).map_err(|error| error.to_string()).map(decode),
+            _ => disk::read_source(&source.path).map_err(|error| error.to_string()).map(decode),
         })
         .collect();
     let mut files = Files::default();

@@ -6,6 +6,7 @@ use super::worker::{Open, Worker, inside};
 use super::workspace::{Options, Unusable, Workspace};
 use super::{publish, uri};
 use crate::config::project_root;
+use crate::source::disk;
 use lsp_server::Notification;
 use lsp_types::{
     DidChangeTextDocumentParams, DidChangeWatchedFilesParams, DidChangeWorkspaceFoldersParams,
@@ -136,7 +137,7 @@ impl Worker {
         self.documents.open.remove(&path);
         self.documents.texts.remove(&path);
         // What counts is the file again.
-        match std::fs::read(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
+        match disk::read_source(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
             Some(text) => self.give(&path, text),
             None => self.load(),
         }
@@ -152,7 +153,7 @@ impl Worker {
             match (python, self.documents.open.contains_key(&path), known) {
                 (true, true, true) => {}
                 (true, false, true) if event.typ != FileChangeType::DELETED => {
-                    match std::fs::read(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
+                    match disk::read_source(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
                         Some(text) => self.give(&path, text),
                         None => again = true,
                     }

@@ -7,6 +7,7 @@ use super::uri;
 use crate::check::session::Session;
 use crate::cli::engine;
 use crate::config::{self, Checks, Config, ConfigSource, LoadError};
+use crate::source::disk;
 use crate::source::walk::{Request, Source, absolute, load_set, shown_path};
 use crate::source::{Diagnostic, File, FileId, Files, Place};
 use lsp_types::{Location, Range};
@@ -76,7 +77,7 @@ impl Workspace {
             .map(|source| match open.get(&source.path) {
                 Some(text) => Some(Ok(text.clone())),
                 None => {
-                    let bytes = std::fs::read(&source.path).ok()?;
+                    let bytes = disk::read_source(&source.path).ok()?;
                     Some(crate::syntax::decode(&bytes).map_err(|error| error.message))
                 }
             })

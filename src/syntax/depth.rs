@@ -5,6 +5,7 @@
 //! Both are bounded here. Ordinary files pay for one vectorized count of brackets.
 
 use crate::source::Span;
+use crate::source::disk::MAX_SOURCE_BYTES;
 
 /// More open brackets than this are refused.
 pub const MAX_BRACKETS: usize = 5_000;
@@ -12,7 +13,7 @@ pub const MAX_BRACKETS: usize = 5_000;
 pub const MAX_CHAIN: u32 = 250_000;
 /// Larger files are refused: the tree and the statements of one take some hundred times its size in memory. Hand-written modules
 /// stay far below; what is larger is generated data.
-pub const MAX_FILE_BYTES: usize = 4 << 20;
+pub const MAX_FILE_BYTES: usize = MAX_SOURCE_BYTES;
 /// Below this length no chain can be too long.
 const MAX_CHAIN_BYTES: usize = 250_000;
 const BLOCK: usize = 1024;

@@ -2,7 +2,7 @@
 //! that a check only reads. In: small trees. Out: exit codes, messages, system calls. Never: hostile source text, which is in
 //! `tests/syntax_hostile.rs` and `tests/mutation.rs`. Next: `src/source/walk.rs`, `src/source/disk.rs`.
 
-use super::support::{BAD, Session};
+use super::support::{BAD, Session, repository};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
@@ -80,6 +80,28 @@ fn a_device_is_no_configuration_and_no_baseline() {
     assert!(ran.err.contains("not a regular file"), "{}", ran.err);
 }
 
+/// Files of a terabyte (of nothing), of 100 MB and of one line of 10 MB: each is named as too large, and read no further than needed.
+#[test]
+fn enormous_files_are_not_read() {
+    let session = Session::new();
+    let sparse = std::fs::File::create(session.folder.join("sparse.py")).expect("files can be written");
+    // Where there are no files with holes there is nothing to see.
+    let has_sparse = sparse.set_len(1 << 40).is_ok();
+    if !has_sparse {
+        std::fs::remove_file(session.folder.join("sparse.py")).expect("files can be removed");
+    }
+    session.write("long.py", "x = f(1)\n".repeat(11_000_000));
+    session.write("wide.py", "x = 1; ".repeat(1_500_000));
+    session.write("umlaut.py", format!("\u{feff}#{}\n", "ü".repeat(3_000_000)));
+    session.write("bad.py", BAD);
+    let started = Instant::now();
+    let ran = session.run(&["check", "--output-format", "concise"]);
+    assert!(started.elapsed() < LONGEST);
+    let count = ran.out.lines().filter(|line| line.contains("larger than 4 MiB")).count();
+    assert_eq!((ran.code, count), (1, 3 + usize::from(has_sparse)), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("bad.py:1:"), "{}", ran.out);
+}
+
 #[test]
 fn odd_names_end_up_in_well_formed_output() {
     let session = Session::new();
@@ -136,9 +158,41 @@ fn locale_zone_width_and_seeds_change_nothing() {
         ("COLUMNS", "20"),
         ("PYTHONHASHSEED", "7"),
         ("RAYON_NUM_THREADS", "5"),
+        ("RUST_BACKTRACE", "1"),
+        ("MALLOC_PERTURB_", "165"),
+        ("HOME", "/nowhere"),
     ] {
         let output = session.command(&["check"]).env(name, value).output().expect("the program ends");
         assert_eq!(String::from_utf8_lossy(&output.stdout), plain.out, "{name}={value}");
+    }
+}
+
+/// Programs with findings in several files that import each other, in every format: whatever the order of the paths, the number of threads
+/// and the run, the same bytes.
+#[test]
+fn orders_threads_and_runs_change_nothing() {
+    let session = Session::new();
+    let bugs = ["mlm-reduce-noncontiguous", "mlm-row-bias-sp-mark", "tt-cp-allgather-dim", "yunchang-grad-count"];
+    for (at, bug) in bugs.iter().enumerate() {
+        let text = repository(&format!("corpus/bugs/{bug}/buggy.py"));
+        session.write(&format!("part{at}/one.py"), &text);
+        session.write(&format!("part{at}/two.py"), format!("from part{}.one import *\n{text}", (at + 1) % bugs.len()));
+    }
+    let formats = ["full", "concise", "json", "json-lines", "github", "gitlab", "sarif", "junit"];
+    for format in formats {
+        let run = |jobs: &str, paths: &[&str]| {
+            let mut arguments = vec!["check", "--statistics", "--output-format", format, "-j", jobs];
+            arguments.extend(paths);
+            session.run(&arguments).out
+        };
+        let first = run("1", &["part0", "part1", "part2", "part3"]);
+        assert!(first.contains("SPMD"), "nothing is compared when nothing is found");
+        for jobs in ["2", "8", "64"] {
+            let orders: [&[&str]; 2] = [&["part3", "part1", "part2", "part0"], &[".", "part2", "part0/two.py"]];
+            for paths in orders {
+                assert_eq!(run(jobs, paths), first, "{format}, {jobs} threads, {paths:?}");
+            }
+        }
     }
 }
 
