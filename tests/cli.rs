@@ -4,6 +4,9 @@
 
 #[path = "cli/adopt.rs"]
 mod adopt;
+#[cfg(unix)]
+#[path = "cli/atomic.rs"]
+mod atomic;
 #[path = "cli/baseline.rs"]
 mod baseline;
 #[path = "cli/cache.rs"]

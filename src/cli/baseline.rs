@@ -3,6 +3,7 @@
 //! for the key.
 
 use super::failure::Failure;
+use super::write;
 use crate::config::Config;
 use crate::render::key;
 use crate::source::walk::shown_path;
@@ -149,7 +150,7 @@ impl<'a> Baseline<'a> {
         let mut text = serde_json::to_string_pretty(&Document { version: 2, findings })
             .expect("a baseline is plain data and always serialises");
         text.push('\n');
-        std::fs::write(&self.path, text)
+        write::put(&self.path, &[text.as_bytes()])
             .map_err(|error| Failure::message(format!("cannot write the baseline `{}`: {error}", self.shown)))?;
         Ok(usize::try_from(total).unwrap_or(usize::MAX))
     }

@@ -4,8 +4,9 @@
 use super::args::InitOptions;
 use super::failure::Failure;
 use super::project::current_folder;
-use super::{Outcome, output};
+use super::{Outcome, output, write};
 use crate::config::CONFIG_NAME;
+use crate::source::disk;
 use crate::source::walk::{Globs, Request, absolute, load_set};
 use crate::syntax::decode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,8 @@ pub(super) fn run(options: &InitOptions) -> Result<Outcome, Failure> {
         return Err(failure.with_help("`--force` overwrites it".to_owned()));
     }
     let text = document(&Seen::look(&folder));
-    std::fs::write(&path, text).map_err(|error| Failure::message(format!("cannot write `{shown}`: {error}")))?;
+    write::put(&path, &[text.as_bytes()])
+        .map_err(|error| Failure::message(format!("cannot write `{shown}`: {error}")))?;
     output::say(&format!("wrote `{shown}`"));
     Ok(Outcome::Clean)
 }
@@ -67,7 +69,9 @@ impl Seen {
             if source.path.ends_with("__init__.py") {
                 packages.extend(source.path.parent().map(Path::to_owned));
             }
-            let Some(text) = std::fs::read(&source.path).ok().and_then(|bytes| decode(&bytes).ok()) else { continue };
+            let Some(text) = disk::read_source(&source.path).ok().and_then(|bytes| decode(&bytes).ok()) else {
+                continue;
+            };
             for mesh in mesh_names(&text) {
                 meshes.entry(mesh).or_insert((0, source.shown.clone())).0 += 1;
             }

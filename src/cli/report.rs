@@ -4,6 +4,7 @@
 use super::args::ReportOptions;
 use super::failure::Failure;
 use super::inferred::Inferred;
+use super::write::put;
 use super::{Outcome, output};
 use crate::fix::at_levels;
 use crate::render::report::{CollectiveLine, Page, write};
@@ -24,7 +25,7 @@ pub(super) fn run(options: &ReportOptions) -> Result<Outcome, Failure> {
     } else {
         let shown = options.output.to_string_lossy();
         let mut text = Vec::new();
-        let written = write(&page, &mut text).and_then(|()| std::fs::write(&options.output, &text));
+        let written = write(&page, &mut text).and_then(|()| put(&options.output, &[text.as_slice()]));
         written.map_err(|error| Failure::message(format!("cannot write `{shown}`: {error}")))?;
         if !options.shared.quiet {
             output::say(&format!("wrote `{shown}` with {}", output::plural(findings.len(), "finding")));
