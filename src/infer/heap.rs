@@ -1,6 +1,7 @@
 //! The heap of a world: tensors, lists, dicts, objects and captured variables by id. In: cells. Out: cells, shared between worlds
 //! until one of them writes. Never: garbage collection; a root is short. Next: `world.rs`.
 
+use super::limits::MAX_DICT;
 use super::trie::IdMap;
 use super::value::{ObjId, Value};
 use crate::project::ClassRef;
@@ -66,9 +67,11 @@ impl DictCell {
         self.entries.iter().find(|(k, _)| k == key).map(|(_, v)| v)
     }
     pub fn set(&mut self, key: Value, value: Value) {
+        let has_room = self.entries.len() < MAX_DICT;
         match self.entries.iter_mut().find(|(k, _)| *k == key) {
             Some((_, v)) => *v = value,
-            None => self.entries.push((key, value)),
+            None if has_room => self.entries.push((key, value)),
+            None => self.open = true,
         }
     }
 }

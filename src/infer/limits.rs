@@ -25,6 +25,8 @@ pub const MAX_UNROLLED: usize = 8;
 pub const MAX_VALUE_DEPTH: usize = 6;
 /// Elements of a list that are followed one by one; a longer list keeps one summary.
 pub const MAX_LIST: usize = 256;
+/// Entries of a dict that are followed one by one; whatever else a longer dict holds is unknown.
+pub const MAX_DICT: usize = 256;
 /// Parts of the path of an unknown value (`self.config.x`); longer ones lose their identity.
 pub const MAX_PATH: usize = 8;
 /// Flags between which a world remembers what holds; beyond it the connection is forgotten, and all combinations are possible.

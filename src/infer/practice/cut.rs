@@ -7,9 +7,9 @@ use super::found::Practice;
 use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, may_cut, through};
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{FuncKind, Operand, Stmt};
+use crate::ir::{Block, FuncId, FuncKind, Operand, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
-use crate::source::Name;
+use crate::source::{Idx, Name};
 
 /// Words in names of code that is never trained.
 const UNTRAINED: &[&str] = &["infer", "generat", "eval", "decod", "predict", "no_grad"];
@@ -116,18 +116,31 @@ fn is_served(lint: &Lint<'_>, view: &View<'_>) -> bool {
     let package = |module: ModuleId| lint.project.modules[module].name.rsplit_once('.').map(|(package, _)| package);
     let says = |module: ModuleId| {
         let text = lint.files[lint.project.file(module)].whole();
-        SERVED.iter().any(|words| text.contains(words))
+        *lint.served[module.index()].get_or_init(|| SERVED.iter().any(|words| text.contains(words)))
     };
     let own = package(view.at.module);
     says(view.at.module)
         || own.is_some() && lint.project.modules.ids().any(|module| package(module) == own && says(module))
 }
 
+/// Whether the definition of a function in this block has decorators.
+fn is_decorated(block: &Block, func: FuncId) -> bool {
+    block.iter().any(|node| match &node.stmt {
+        Stmt::Def { func: defined, decorators, .. } => *defined == func && !decorators.is_empty(),
+        stmt => stmt.blocks().any(|inner| is_decorated(inner, func)),
+    })
+}
+
 /// The names of the decorators of a function.
 pub fn decorators(lint: &Lint<'_>, at: FuncRef) -> Vec<Name> {
     let func = lint.project.func(at);
     let Some(parent) = func.parent else { return Vec::new() };
-    let outer = lint.view(FuncRef { module: at.module, func: parent });
+    let parent = FuncRef { module: at.module, func: parent };
+    // Most functions have none, and the function around them, often a whole module, need not be taken apart to know that.
+    if !is_decorated(&lint.project.func(parent).body, at.func) {
+        return Vec::new();
+    }
+    let outer = lint.view(parent);
     let defined = |stmt: &Stmt| matches!(stmt, Stmt::Def { func, .. } if *func == at.func);
     let Some(step) = outer.steps.iter().find(|s| defined(s.stmt)) else { return Vec::new() };
     let Stmt::Def { decorators, .. } = step.stmt else { return Vec::new() };

@@ -107,10 +107,7 @@ enum Waited {
 fn waited(view: &View<'_>, handle: LocalId) -> Waited {
     let is = |o: &Operand| matches!(o, Operand::Local(l) if *l == handle);
     let mut first = None;
-    for i in 0..view.steps.len() {
-        if !view.reads(i).into_iter().any(is) {
-            continue;
-        }
+    for &i in view.readers(handle) {
         match view.value(i) {
             Some(Rvalue::CallMethod { base, name, .. }) if is(base) && name == "wait" => {
                 first.get_or_insert(i);

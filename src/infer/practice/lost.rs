@@ -22,7 +22,7 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
             Form::Result | Form::IntoList | Form::SrcDst => None,
         };
         let Some(Operand::Local(temp)) = written else { continue };
-        if view.func.locals[*temp].kind != LocalKind::Temp || readers(view, *temp) > 1 {
+        if view.func.locals[*temp].kind != LocalKind::Temp || view.readers(*temp).len() > 1 {
             continue;
         }
         let [made] = view.defs(*temp) else { continue };
@@ -55,19 +55,13 @@ pub fn results(view: &View<'_>, out: &mut Found) {
         let step = &view.steps[*i];
         let Stmt::Assign { dst, .. } = step.stmt else { continue };
         let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer";
-        let unused = view.func.locals[*dst].kind == LocalKind::Temp && readers(view, *dst) == 0;
+        let unused = view.func.locals[*dst].kind == LocalKind::Temp && view.readers(*dst).is_empty();
         let fresh = call.input.is_none_or(|o| is_fresh(&view.expr(o)) || is_factory(&view.through(o)));
         if pure && unused && !fresh && view.defs(*dst) == [*i] {
             let practice = Practice::UnusedResult { collective: last(&call.rule.name) };
             out.push((view.place(step.id), practice));
         }
     }
-}
-
-/// How many operands read a local.
-fn readers(view: &View<'_>, local: crate::ir::LocalId) -> usize {
-    let reads = |s: usize| view.reads(s).iter().filter(|o| matches!(o, Operand::Local(l) if *l == local)).count();
-    (0..view.steps.len()).map(reads).sum()
 }
 
 /// Whether a value is made on the spot, by a function.

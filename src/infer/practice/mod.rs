@@ -60,7 +60,7 @@ use glance::{Glance, Glancer};
 use rayon::prelude::*;
 use reducers::Reducers;
 use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use view::View;
 
 /// What a check reports: where, and what.
@@ -169,6 +169,8 @@ pub struct Lint<'a> {
     asked: Asked,
     /// What all functions read and mark.
     sums: Arc<Sums>,
+    /// Whether the text of each module says that its models are only served, once somebody asked.
+    served: Vec<OnceLock<bool>>,
 }
 
 /// A class that is checked.
@@ -282,7 +284,8 @@ impl<'a> Practices<'a> {
         let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
         let sums = combined(memo, "practice", parts, |parts| Sums::joined(&parts), changes);
-        let lint = Lint { project, rules, files, settings, asked, sums };
+        let served = project.modules.ids().map(|_| OnceLock::new()).collect();
+        let lint = Lint { project, rules, files, settings, asked, sums, served };
         let of_classes: Vec<Arc<Found>> =
             modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));

@@ -50,6 +50,8 @@ pub struct View<'a> {
     callees: RefCell<FxHashMap<*const Rvalue, Callee<'a>>>,
     /// The text without comments, once somebody asked.
     code: OnceCell<String>,
+    /// Steps that read each local, once somebody asked.
+    readers: OnceCell<Vec<SmallVec<[usize; 2]>>>,
 }
 
 /// What a call calls, and the rule for it.
@@ -79,6 +81,7 @@ impl<'a> View<'a> {
             collectives: OnceCell::new(),
             callees: RefCell::default(),
             code: OnceCell::new(),
+            readers: OnceCell::new(),
         };
         let mut around = Around::default();
         view.block(&func.body, &mut around);
@@ -451,12 +454,25 @@ impl<'a> View<'a> {
         super::expr::operands(self.steps[step].stmt)
     }
 
+    /// The steps that read a local, in order; one that reads it twice is there twice.
+    pub fn readers(&self, local: LocalId) -> &[usize] {
+        let all = self.readers.get_or_init(|| {
+            let mut all = vec![SmallVec::new(); self.func.locals.len()];
+            for step in 0..self.steps.len() {
+                for operand in self.reads(step) {
+                    if let Operand::Local(local) = operand {
+                        all[local.index()].push(step);
+                    }
+                }
+            }
+            all
+        });
+        &all[local.index()]
+    }
+
     /// Whether any step reads a local.
     pub fn is_read(&self, local: LocalId) -> bool {
-        let captured = self.func.locals[local].kind == LocalKind::Cell;
-        captured
-            || (0..self.steps.len())
-                .any(|s| self.reads(s).iter().any(|o| matches!(o, Operand::Local(l) if *l == local)))
+        self.func.locals[local].kind == LocalKind::Cell || !self.readers(local).is_empty()
     }
 
     /// Whether a step runs without gradients: inside `no_grad` or `inference_mode`.
