@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Time and memory of spmd-check on a tree of Python files, as a ratio to `ruff check --select F --no-cache` in the same run.
+"""Time and memory of spmd-check on trees of Python files, as ratios to `ruff check --select F --no-cache` in the same run.
 
-usage: ratio.py [--binary target/release/spmd-check] [--runs 11] [--twice] [TREE ...]
+usage: ratio.py [--binary target/release/spmd-check] [--runs 11] [--trees FOLDER] [--only WORD] [--twice] [--markdown] [TREE ...]
 
-Without TREE the newest megatron-core is taken from PyPI; ruff is taken from PyPI when it is not on the PATH. Runs alternate
-between the programs, so that a slow moment of the machine meets both; the median of each is shown, with the processor time of all threads. With --twice each tree is also checked together with a copy of
-itself under another name, which may at most double time and memory. Output is thrown away.
+Without TREE these are measured, in the versions written below: megatron-core, torchtitan, torch, and ten packages together. What is not in
+--trees (target/trees) is taken from PyPI with `pip download --no-deps` and unpacked there; torch alone is 900 MB. ruff is taken from PyPI when
+it is not on the PATH. Runs alternate between the programs, so that a slow moment of the machine meets both; the median of each is shown,
+with the processor time of all threads and the largest memory. With --twice each tree is also checked together with a copy of itself under
+another name, which may at most double time and memory. Output is thrown away.
 """
 
 import argparse
@@ -15,22 +17,54 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import zipfile
+
+# Names of trees and what they are made of.
+TREES = {
+    "megatron-core": ["megatron-core==0.16.1"],
+    "torchtitan": ["torchtitan==0.3.0"],
+    "torch": ["torch==2.15.0"],
+    "ten packages": [
+        "accelerate==1.15.0",
+        "deepspeed==0.19.8",
+        "fairscale==0.4.13",
+        "lightning==2.6.6",
+        "nanotron==0.4",
+        "peft==0.21.2",
+        "pytorch-metric-learning==2.9.0",
+        "transformers==5.23.0",
+        "trl==1.16.0",
+        "verl==0.9.1",
+    ],
+}
 
 
 def pip(*arguments):
     subprocess.run([sys.executable, "-m", "pip", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
-def megatron_core(folder):
-    """The unpacked package."""
-    pip("download", "--quiet", "--no-deps", "--dest", str(folder), "megatron-core")
-    wheel = next(folder.glob("*.whl"))
-    tree = folder / wheel.name.split("-cp")[0]
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tree)
+def fetched(name, requirements, folder):
+    """The folder with the unpacked packages of a tree."""
+    tree = folder / name.replace(" ", "-")
+    for requirement in requirements:
+        target = tree / requirement.replace("==", "-")
+        if target.is_dir():
+            continue
+        with tempfile.TemporaryDirectory() as downloads:
+            pip("download", "--quiet", "--no-deps", "--no-build-isolation", "--dest", downloads, requirement)
+            archive = next(pathlib.Path(downloads).iterdir())
+            unpacked = target.with_name(target.name + ".part")
+            if archive.suffix == ".whl":
+                with zipfile.ZipFile(archive) as wheel:
+                    # Of a wheel with libraries only the sources are wanted.
+                    wheel.extractall(unpacked, [name for name in wheel.namelist() if name.endswith((".py", ".pyi"))])
+            else:
+                with tarfile.open(archive) as source:
+                    source.extractall(unpacked, filter="data")
+            unpacked.rename(target)
     return tree
 
 
@@ -84,35 +118,61 @@ def main():
     parser.add_argument("trees", nargs="*", metavar="TREE")
     parser.add_argument("--binary", default="target/release/spmd-check")
     parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--trees", dest="folder", default="target/trees", help="where trees from PyPI are kept")
+    parser.add_argument("--only", help="of the trees from PyPI those whose name has this in it")
     parser.add_argument("--twice", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="a table for a page")
     options = parser.parse_args()
     binary = str(pathlib.Path(options.binary).resolve())
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         other = ruff(folder)
-        trees = [pathlib.Path(tree).resolve() for tree in options.trees] or [megatron_core(folder)]
+        trees = [pathlib.Path(tree).resolve() for tree in options.trees]
+        if not trees:
+            kept = pathlib.Path(options.folder).resolve()
+            wanted = {name: parts for name, parts in TREES.items() if not options.only or options.only in name}
+            trees = [fetched(name, parts, kept) for name, parts in wanted.items()]
         if options.twice:
             trees = [found for tree in trees for found in (tree, doubled(tree, folder))]
         version = subprocess.run([other, "--version"], check=True, capture_output=True, text=True).stdout.strip()
-        print(f"{os.cpu_count()} cores, {version}, median of {options.runs} runs")
-        print(f"{'tree':<32} {'files':>6} {'lines':>8}  {'spmd-check':>24}  {'ruff':>24}  {'time ratio':>10}")
-        for tree in trees:
-            tree = str(tree)
-            programs = {
-                "spmd-check": [binary, "check", "--isolated", "--quiet", "--output-format", "concise", tree],
-                "ruff": [other, "check", "--isolated", "--select", "F", "--no-cache", "--output-format", "concise", tree],
-            }
-            results = measure(tree, programs, options.runs)
-            files, lines = size(tree)
-            seconds = {name: statistics.median(row[0] for row in rows) for name, rows in results.items()}
-            memory = {name: max(row[1] for row in rows) for name, rows in results.items()}
-            spent = {name: statistics.median(row[3] for row in rows) for name, rows in results.items()}
-            cells = [
-                f"{1000 * seconds[name]:6.0f} ms {1000 * spent[name]:5.0f} cpu {memory[name]:4.0f} MB" for name in programs
+        print(f"{os.cpu_count()} cores, {version}, median of {options.runs} runs\n")
+        print(table(trees, [binary, other], options))
+
+
+def table(trees, binaries, options):
+    """A row for each tree."""
+    head = ["tree", "files", "lines", "ms", "cpu ms", "MB", "ruff ms", "cpu ms", "MB", "ratio", "cpu ratio"]
+    rows = [head]
+    for tree in trees:
+        programs = {
+            "spmd-check": [binaries[0], "check", "--isolated", "--quiet", "--output-format", "concise", str(tree)],
+            "ruff": [binaries[1], "check", "--isolated", "--select", "F", "--no-cache", "--output-format", "concise", str(tree)],
+        }
+        results = measure(str(tree), programs, options.runs)
+        cells = [tree.name, *(f"{number:,}" for number in size(tree))]
+        for found in results.values():
+            cells += [
+                f"{1000 * statistics.median(row[0] for row in found):.0f}",
+                f"{1000 * statistics.median(row[3] for row in found):.0f}",
+                f"{max(row[1] for row in found):.0f}",
             ]
-            ratio = seconds["spmd-check"] / seconds["ruff"]
-            name = pathlib.Path(tree).name
-            print(f"{name:<32} {files:>6} {lines:>8}  {cells[0]:>24}  {cells[1]:>24}  {ratio:>10.2f}")
+        ours, theirs = results.values()
+        for at in (0, 3):
+            cells.append(f"{statistics.median(row[at] for row in ours) / statistics.median(row[at] for row in theirs):.2f}")
+        rows.append(cells)
+        print(f"{tree.name}: {cells[-2]}", file=sys.stderr, flush=True)
+    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
+    edge = "| " if options.markdown else ""
+    between = " | " if options.markdown else "  "
+
+    def line(row):
+        cells = [cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))]
+        return edge + between.join(cells) + edge[::-1]
+
+    lines = [line(row) for row in rows]
+    if options.markdown:
+        lines.insert(1, "|" + "|".join("-" * (width + 1) + ("-" if at == 0 else ":") for at, width in enumerate(widths)) + "|")
+    return "\n".join(lines)
 
 
 main()
