@@ -58,15 +58,30 @@ pub fn load(source: &ConfigSource, start: &Path, cwd: &Path, checks: &Checks) ->
         ConfigSource::File(path) => {
             let path = cwd.join(path);
             let text = read(&path).map_err(LoadError::Unreadable)?;
-            let shared = path.file_name().is_some_and(|name| name == "pyproject.toml");
-            let section = if shared { Section::Pyproject } else { Section::WholeFile };
-            Some(Found { path, text, section })
+            Some(Found { section: section(&path), path, text })
         }
     };
     let Some(found) = found else {
         let root = project_root(start).unwrap_or_else(|| start.to_owned());
         return Ok(Config { root, cwd: cwd.to_owned(), ..Config::default() });
     };
+    validated(found, cwd, checks).map_err(LoadError::Invalid)
+}
+
+/// The configuration that a text means as the contents of the file `path` (absolute): what [`load`] makes of it, without the file.
+///
+/// # Errors
+/// Every mistake in the text.
+pub fn parse(path: &Path, text: &str, cwd: &Path, checks: &Checks) -> Result<Config, Diagnostics> {
+    validated(Found { path: path.to_owned(), text: text.to_owned(), section: section(path) }, cwd, checks)
+}
+
+fn section(path: &Path) -> Section {
+    let shared = path.file_name().is_some_and(|name| name == "pyproject.toml");
+    if shared { Section::Pyproject } else { Section::WholeFile }
+}
+
+fn validated(found: Found, cwd: &Path, checks: &Checks) -> Result<Config, Diagnostics> {
     let root = found.path.parent().unwrap_or(cwd).to_owned();
     let shown = found.path.strip_prefix(cwd).unwrap_or(&found.path).to_string_lossy().replace('\\', "/");
     let mut files = Files::default();
@@ -75,7 +90,7 @@ pub fn load(source: &ConfigSource, start: &Path, cwd: &Path, checks: &Checks) ->
     if problems.is_empty() {
         return Ok(Config { cwd: cwd.to_owned(), path: Some(shown), ..config });
     }
-    Err(LoadError::Invalid(Diagnostics { files, problems }))
+    Err(Diagnostics { files, problems })
 }
 
 /// Why there is no configuration to run with.

@@ -8,7 +8,7 @@ mod reader;
 mod schema;
 pub mod suggest;
 
-pub use discover::{CONFIG_NAME, ConfigSource, LoadError, load, project_root};
+pub use discover::{CONFIG_NAME, ConfigSource, LoadError, load, parse, project_root};
 pub use reader::{Checks, INVALID_CONFIG, UNKNOWN_CONFIG_KEY, resolve_codes};
 pub use schema::{KEYS, KeyShape};
 

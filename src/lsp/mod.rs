@@ -25,5 +25,10 @@ mod workspace;
 
 /// Serves a client on standard input and output until it says goodbye; whether it did so in the right order.
 pub fn serve() -> bool {
-    server::serve(std::io::stdin(), std::io::stdout())
+    serve_on(std::io::stdin(), std::io::stdout())
+}
+
+/// The same on other streams, for programs that play the client in the same process.
+pub fn serve_on(input: impl std::io::Read, output: impl std::io::Write + Send + 'static) -> bool {
+    server::serve(input, output)
 }
