@@ -233,7 +233,7 @@ def functions_of_statements(size):
 
 SHAPES = [
     ("chain of functions", chain, 5_000),
-    ("functions called twice", ladder, 2_000),
+    ("functions called twice", ladder, 400),
     ("functions in a circle", recursion, 1_000),
     ("functions of one kind", functions_of_statements, 10_000),
     ("callers of one function", wide, 5_000),
