@@ -5,7 +5,7 @@ usage: instructions.py [--binary target/release/spmd-check] [--runs 1] [--update
 
 Unlike time, the number is the same on a busy machine. It is that of `check -j 1` on `scripts/package.py`, counted by valgrind, with the build
 that `.ci/run` makes; `benches/instructions.txt` has the recorded one. More than 10 % above it is a failure: find out why, or record the new
-number with --update if it is worth it. More than 10 % below it is a failure too, with the request to record the gain, so that it is not
+number with --update if it is worth it. More than 10 % below it is said, with the request to record the gain, so that it is not
 lost again. Without valgrind nothing is measured, which is said.
 """
 
@@ -77,7 +77,7 @@ def main():
     if change > TOLERANCE:
         sys.exit("a check takes more than 10 % more instructions than recorded: scripts/instructions.py")
     if change < -TOLERANCE:
-        sys.exit("a check takes more than 10 % fewer instructions than recorded: keep the gain with scripts/instructions.py --update")
+        print("a check takes more than 10 % fewer instructions than recorded: keep the gain with scripts/instructions.py --update")
 
 
 main()
