@@ -3,6 +3,7 @@
 //! the check reads, and one that is damaged or not ours is passed by. Next: `check.rs`.
 
 use super::engine::{self, CODES};
+use super::write::put;
 use crate::config::Config;
 use crate::source::{Applicability, Diagnostic, Edit, FileId, Files, Fix, Label, Place, Severity, Span, disk};
 use serde::{Deserialize, Serialize};
@@ -66,18 +67,9 @@ impl Cache {
         self.mark("CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n")?;
         self.mark(".gitignore", "*\n")?;
         let body = serde_json::to_string(&findings.iter().map(Stored::new).collect::<Vec<_>>())?;
-        let beside = self.folder.join(format!(".{}-{}", self.key, std::process::id()));
-        let written = (|| {
-            let mut file = fs::File::create(&beside)?;
-            writeln!(file, "{}", self.head(&body))?;
-            file.write_all(body.as_bytes())?;
-            file.flush()?;
-            fs::rename(&beside, self.path())
-        })();
-        if written.is_err() {
-            let _ = fs::remove_file(&beside);
-        }
-        written.and_then(|()| self.shrink())
+        let head = self.head(&body) + "\n";
+        put(&self.path(), &[head.as_bytes(), body.as_bytes()])?;
+        self.shrink()
     }
 
     /// The first line of an entry: whose it is, and the digest of the rest.

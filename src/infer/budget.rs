@@ -1,9 +1,20 @@
 //! What a root may spend, and how it gives up precision when that runs out. In: steps. Out: how many worlds may be kept apart, whether a
 //! callee is still executed. Never: a guess: what is given up is joined or unknown. Source: DESIGN.md section 5. Next: `exec.rs`.
 
-use super::limits::{CALL_SHARE, MAX_WORLDS, STEPS_PER_STATEMENT, WORLDS_LEFT};
-use crate::project::FuncRef;
+use super::limits::{CALL_SHARE, MAX_FILE_STEPS, MAX_STEPS, MAX_WORLDS, MIN_STEPS, STEPS_PER_STATEMENT, WORLDS_LEFT};
+use super::settings::Allowances;
+use crate::project::{FuncRef, ModuleId};
 use rustc_hash::FxHashMap;
+
+/// What each root of a file may spend beyond its own statements, of the files in which that is less than [`MAX_STEPS`].
+pub fn allowances<'a>(roots: impl Iterator<Item = &'a FuncRef>) -> Allowances {
+    let mut counts: FxHashMap<ModuleId, u64> = FxHashMap::default();
+    for root in roots {
+        *counts.entry(root.module).or_default() += 1;
+    }
+    let part = |count: u64| (MAX_FILE_STEPS / count).max(MIN_STEPS);
+    counts.into_iter().map(|(module, count)| (module, part(count))).filter(|(_, steps)| *steps < MAX_STEPS).collect()
+}
 
 /// The steps of one root.
 #[derive(Debug, Default)]

@@ -11,6 +11,10 @@ pub const MAX_RECURSION: usize = 2;
 /// executed and worlds kept apart; then the rest of the root runs in one world, and at the end of both it is not checked.
 /// The worlds that the constructor of its class leaves share them.
 pub const MAX_STEPS: u64 = 6000;
+/// Statements executed for all roots of one file, beyond those of their own: each root gets an equal part, at most [`MAX_STEPS`] and at
+/// least [`MIN_STEPS`]. Files of tests have hundreds of roots that all execute the same callees.
+pub const MAX_FILE_STEPS: u64 = 240_000;
+pub const MIN_STEPS: u64 = 1000;
 /// Worlds kept apart once so many percent of the steps of a root are spent.
 pub const WORLDS_LEFT: &[(u64, usize)] = &[(60, 8), (80, 4), (100, 1)];
 /// Percent of the steps left that one call may take; one that takes more is given up, and what it returns is unknown.

@@ -2,7 +2,7 @@
 //! Never: dependence on the order of threads: roots are independent and merged in order. Source: DESIGN.md section 5. Next: `machine.rs`.
 
 use super::autograd::Case;
-use super::budget::Budget;
+use super::budget::{Budget, allowances};
 use super::contract::contract_conditions;
 use super::facts::{Defaults, declare, defaults, exports, facts, mentions};
 use super::finding::Finding;
@@ -12,7 +12,7 @@ use super::machine::{Activation, Machine};
 use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::output::{Exit, Output};
 use super::relevance::Relevance;
-use super::settings::Settings;
+use super::settings::{Allowances, Settings};
 use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
 use super::world::{Flow, Frame, World};
@@ -93,6 +93,10 @@ pub fn infer_kept(
         declare(project, rules, files, settings, &mut out);
     }
     let roots = functions(project, &settings.relevance, &out, memo);
+    let changed =
+        |a: &Allowances, b: &Allowances| super::memo::differing(a, b).map(|module| Read::Allowance(module.0)).collect();
+    let table = Arc::new(allowances(roots.0.iter().chain(&roots.1)));
+    settings.allowances = combined(memo, "allowances", vec![table], |tables| tables[0].as_ref().clone(), changed);
     derivations(&Run::new(project, rules, files, settings, memo), project.modules.ids(), &mut out);
     let claims = super::autograd::claims(project, &out.derived);
     let ruled = ruled(&Run::new(project, rules, files, settings, memo));
@@ -495,7 +499,7 @@ impl Machine<'_> {
             }
             (None, _) => None,
         };
-        let mut left = MAX_STEPS;
+        let mut left = self.settings.allowance(root.module);
         let mut waiting = self.assumed_worlds(root.module, worlds).into_iter();
         while let Some(world) = waiting.next() {
             self.w = world;

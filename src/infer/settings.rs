@@ -19,6 +19,9 @@ use std::sync::Arc;
 const CONFIG_NAMES: &[&str] =
     &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
 
+/// Steps of a root, by its module.
+pub type Allowances = FxHashMap<ModuleId, u64>;
+
 /// Look-ups fixed for a run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -60,6 +63,8 @@ pub struct Settings {
     pub statics: Arc<Statics>,
     /// What module bodies leave under names.
     pub exports: Arc<FxHashMap<(ModuleId, Name), Value>>,
+    /// Steps of each root, of the files with many.
+    pub allowances: Arc<Allowances>,
     pub relevance: Arc<super::relevance::Relevance>,
     pub specs: Arc<super::specs::Specs>,
     /// Shardings that are declared apart from the code.
@@ -286,6 +291,12 @@ impl Settings {
 
     pub fn declared_type(&self, _path: &str) -> Option<TensorType> {
         None
+    }
+
+    /// What a root of a module may spend beyond its own statements.
+    pub fn allowance(&self, module: ModuleId) -> u64 {
+        note(|| Read::Allowance(module.0));
+        self.allowances.get(&module).copied().unwrap_or(super::limits::MAX_STEPS)
     }
 
     pub fn static_flavour(&self, _project: &Project, _rules: &RuleBook, func: FuncRef) -> Option<Flavour> {

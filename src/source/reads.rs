@@ -45,6 +45,8 @@ pub enum Read {
     Factors,
     /// The object that the constructor of a class leaves.
     Built(u32, u32),
+    /// What each function of a module may cost that is executed for itself.
+    Allowance(u32),
 }
 
 /// What nobody notes.
