@@ -47,6 +47,7 @@ mod root;
 pub mod scale;
 pub mod settings;
 pub mod sharding;
+mod shared;
 mod specs;
 mod statics;
 mod trie;

@@ -2,12 +2,13 @@
 //! not known, and what is handed to them is not followed any more. In: a call. Out: its value on each path. Next: `methods.rs`,
 //! `collectives.rs`.
 
+use super::super::shared::Shared;
 use super::Run;
 use super::eval::{is_batch_name, tokens};
 use super::exec::Elements;
 use super::groups;
 use super::known::{Call, Unknown};
-use super::shared::{Shared, Slots};
+use super::slots::Slots;
 use super::value::{Grad, List, Part, State, Tensor, Test, Val, What, last};
 use crate::ir::{ArgKind, Const, Operand, Rvalue, StmtId};
 use crate::project::FuncRef;

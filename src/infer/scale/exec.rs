@@ -1,7 +1,8 @@
 //! Execution of statements on paths. In: blocks and states. Out: the states after them. Never: an iteration to a fixpoint: a loop runs
 //! once, and what adds up in it is multiplied with its rounds. Next: `eval.rs`, `calls.rs`.
 
-use super::shared::{Shared, Slots};
+use super::super::shared::Shared;
+use super::slots::Slots;
 use super::value::{ClassId, Flow, Frame, List, Num, State, Tensor, Test, Val};
 use super::{MOST_STATES, Run};
 use crate::ir::{Block, Const, LocalId, LocalKind, Node, Operand, Stmt, StmtId};

@@ -1,10 +1,10 @@
 //! Gradients: backward passes, reductions, factors, wrappers, and the classes of parameters that are treated alike. In: steps of a
 //! program. Out: what each class carries. Never: whether that is right, which is `verdict.rs`. Next: `verdict.rs`.
 
+use super::super::shared::Shared;
 use super::Run;
 use super::eval::{opaque, what};
 use super::groups::{Kind, kind};
-use super::shared::Shared;
 use super::value::{Class, ClassId, Event, Grad, ModId, Module, Part, State, Tensor, Term, Val, What};
 use crate::ir::{BinOp, StmtId};
 use crate::source::{Name, Place};

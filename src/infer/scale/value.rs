@@ -1,7 +1,8 @@
 //! What variables hold, seen as factors. In: nothing. Out: [`Val`], and [`State`] of one path through a function. Never: execution.
 //! Next: `exec.rs`.
 
-use super::shared::{Shared, Slots};
+use super::super::shared::Shared;
+use super::slots::Slots;
 use crate::ir::{Const, LocalId};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::{Idx, Name, Place};

@@ -1,11 +1,12 @@
 //! Calls: functions and classes of the project are followed, torch and numbers are known by their rules. In: a callee and arguments.
 //! Out: the result. Never: annotations, see `library.rs`. Next: `library.rs`.
 
+use super::super::shared::Shared;
 use super::eval::sizes;
 use super::exec::Flow;
 use super::numbers::{number, range, shape};
 use super::run::Run;
-use super::state::{Frame, Layer, Mode, Shared, State};
+use super::state::{Frame, Layer, Mode, State};
 use super::value::{Id, Manual, Note, Val};
 use crate::ir::{Arg, ArgKind, LocalId, Operand, ParamKind, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -271,7 +272,7 @@ impl Run<'_> {
             return Val::Unknown;
         }
         let locals = self.parameters(at, receiver, args);
-        self.st.frames.push(Frame { at, locals: locals.into() });
+        self.st.frames.push(Frame { at, locals: Shared::new(locals) });
         self.returns.push(Vec::new());
         let exits = std::mem::take(&mut self.exits);
         let flow = self.block(&func.body);

@@ -1,8 +1,9 @@
 //! Statements. In: a block. Out: whether control goes on after it, and the state then. Never: a guess: branches are joined, what a
 //! loop binds is unknown. Next: `eval.rs`.
 
+use super::super::shared::Shared;
 use super::run::{Run, body};
-use super::state::{Frame, Shared, State};
+use super::state::{Frame, State};
 use super::value::Val;
 use crate::ir::{Block, LocalId, LocalKind, Node, Operand, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};

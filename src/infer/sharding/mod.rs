@@ -19,6 +19,7 @@ mod value;
 use super::finding::{Finding, FindingKind};
 use super::memo::{Memo, Task, kept};
 use super::practice::view::View;
+use super::shared::Shared;
 use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
@@ -145,7 +146,7 @@ fn of_module(
             run.st.global_mesh = if facts.sets_mesh { Val::Unknown } else { Val::NONE };
         }
         let locals = receiver(&mut run, facts, at);
-        run.st.frames.push(Frame { at, locals: locals.into() });
+        run.st.frames.push(Frame { at, locals: Shared::new(locals) });
         let _ = run.block(&f.body);
         forward::forward_only(&View::new(project, rules, files, at), &mut run.found);
         if at == body(module) {

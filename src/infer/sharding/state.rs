@@ -1,6 +1,7 @@
 //! What is known at one point of a program: variables of the calls under way, tensors, the mode. In: values. Out: [`State`], and the
 //! join of two. Never: evaluation. Next: `exec.rs`.
 
+use super::super::shared::Shared;
 use super::value::{Id, Note, Tensor, Val};
 use crate::ir::LocalId;
 use crate::project::FuncRef;
@@ -10,50 +11,17 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::hash::Hash;
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// A map that states have in common until one of them changes it.
-#[derive(Clone, Debug)]
-pub struct Shared<K, V>(Rc<FxHashMap<K, V>>);
-
-impl<K, V> Shared<K, V> {
-    fn is(&self, other: &Shared<K, V>) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl<K, V> Default for Shared<K, V> {
-    fn default() -> Self {
-        Shared(Rc::default())
-    }
-}
-
-impl<K, V> From<FxHashMap<K, V>> for Shared<K, V> {
-    fn from(map: FxHashMap<K, V>) -> Self {
-        Shared(Rc::new(map))
-    }
-}
-
-impl<K, V> Deref for Shared<K, V> {
-    type Target = FxHashMap<K, V>;
-    fn deref(&self) -> &FxHashMap<K, V> {
-        &self.0
-    }
-}
-
-impl<K: Clone, V: Clone> DerefMut for Shared<K, V> {
-    fn deref_mut(&mut self) -> &mut FxHashMap<K, V> {
-        Rc::make_mut(&mut self.0)
-    }
-}
+pub type Map<K, V> = Shared<FxHashMap<K, V>>;
 
 /// The variables of one call.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub at: FuncRef,
-    pub locals: Shared<LocalId, Val>,
+    pub locals: Map<LocalId, Val>,
 }
 
 /// A module of torch: its rule, the arguments of its constructor by parameter, and the parameters that were asked for.
@@ -76,9 +44,9 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct State {
     pub frames: Vec<Frame>,
-    pub tensors: Shared<Id, Tensor>,
-    pub layers: Shared<Id, Layer>,
-    pub objects: Shared<Id, Shared<Name, Val>>,
+    pub tensors: Map<Id, Tensor>,
+    pub layers: Map<Id, Layer>,
+    pub objects: Map<Id, Map<Name, Val>>,
     pub global_mesh: Val,
     pub mode: Mode,
     /// The first tensor on a device, made while the mode was off.
@@ -114,14 +82,13 @@ impl State {
     /// What holds in both: the other one is a state of the same calls.
     pub fn join(mut self, other: State) -> State {
         for (mine, theirs) in self.frames.iter_mut().zip(&other.frames) {
-            if !mine.locals.is(&theirs.locals) && !same(&mine.locals, &theirs.locals) {
+            if mine.locals != theirs.locals {
                 agree(&mut mine.locals, &theirs.locals, &self.lost);
             }
         }
         if !self.objects.is(&other.objects) {
             for (id, object) in self.objects.iter_mut() {
-                if let Some(theirs) = other.objects.get(id).filter(|theirs| !object.is(theirs) && !same(object, theirs))
-                {
+                if let Some(theirs) = other.objects.get(id).filter(|theirs| object != *theirs) {
                     agree(object, theirs, &self.lost);
                 }
             }
@@ -228,11 +195,6 @@ impl State {
 
 fn holds<K>(map: &FxHashMap<K, Val>, wanted: &Val) -> bool {
     map.values().any(|value| value == wanted)
-}
-
-/// Whether two maps are the same.
-fn same<K: Eq + Hash>(mine: &FxHashMap<K, Val>, theirs: &FxHashMap<K, Val>) -> bool {
-    mine.len() == theirs.len() && mine.iter().all(|(key, value)| theirs.get(key) == Some(value))
 }
 
 /// Keeps what two maps agree about.
