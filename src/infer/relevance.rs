@@ -22,7 +22,6 @@ const TELLING: &[&str] = &[
     "set-current-mesh",
     "local-map",
     "scalar",
-    "rooted-collective",
     "init-device-mesh",
     "dtensor-distribute",
     "dtensor-from-local",
@@ -422,7 +421,7 @@ impl<'a> Scan<'a> {
                 let known = self.called.get(name).copied();
                 if known.is_none() {
                     self.plans |= self.planning.contains(name);
-                    self.direct |= self.telling.contains(name) || name == "backward";
+                    self.direct |= self.telling.contains(name);
                     self.makes_parameter |= name == "Parameter";
                 }
                 self.direct = self.direct || self.tells_by_path(base, name) || name == "apply" && self.is_class(base);
