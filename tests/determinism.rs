@@ -97,3 +97,29 @@ fn the_order_of_files_does_not_show() {
         assert_eq!(sorted.len(), shuffled.len());
     }
 }
+
+/// How many calls of what was executed led nowhere.
+fn lost(rules: &RuleBook, texts: &[(&str, &str)]) -> u64 {
+    let files = support::files(texts.iter().copied());
+    let report = support::run(rules, &files, Want::Types);
+    report
+        .coverage
+        .iter()
+        .filter(|(words, _)| words == "calls that lead to nothing known")
+        .map(|(_, times)| times)
+        .sum()
+}
+
+#[test]
+fn packages_that_know_nothing_of_each_other_are_judged_as_alone() {
+    let rules = builtin();
+    let first = ("first/__init__.py", "def kept(x):\n    return x.flush_all()\n");
+    let sums =
+        "import torch.distributed as dist\n\nclass C:\n    def flush_all(self):\n        dist.all_reduce(self.x)\n";
+    let second = ("second/__init__.py", sums);
+    assert_eq!(lost(&rules, &[first]), 0, "nothing in the package is worth executing");
+    assert_eq!(lost(&rules, &[first, second]), 0);
+    let importing = "def kept(x):\n    from second import C\n    return x.flush_all()\n";
+    let times = lost(&rules, &[("first/__init__.py", importing), second]);
+    assert_eq!(times, 1, "what it imports may be what it calls");
+}

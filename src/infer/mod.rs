@@ -35,6 +35,7 @@ pub mod memo;
 mod modes;
 mod moved;
 mod names;
+mod namesakes;
 pub use modes::{Due, DueKind};
 mod op_results;
 mod ops;

@@ -3,6 +3,7 @@
 //! is still executed. Next: `root.rs`.
 
 use super::memo::{Memo, Task, combined, kept_equal};
+use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
@@ -42,9 +43,6 @@ const COMMON: &[&str] =
 
 /// Builtins that test a value against a class.
 const CLASS_TESTS: &[&str] = &["isinstance", "issubclass"];
-
-/// Methods defined by more functions than this say nothing about which of them is called.
-const MAX_NAMESAKES: usize = 4;
 
 /// Methods through which a module uses what its constructor made.
 const CALLED: &[&str] = &["forward", "__call__"];
@@ -88,14 +86,7 @@ impl Relevance {
             .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
             .collect();
         let names = Names { telling: &telling, planning: &planning };
-        let mut by_name: FxHashMap<&str, Vec<FuncRef>> = FxHashMap::default();
-        for (module, m) in project.modules.iter_enumerated() {
-            for (func, f) in m.ir.funcs.iter_enumerated() {
-                if f.kind == FuncKind::Function {
-                    by_name.entry(f.name.as_str()).or_default().push(FuncRef { module, func });
-                }
-            }
-        }
+        let by_name = Namesakes::new(project);
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         let parts: Vec<Arc<Vec<Scanned>>> = modules
             .par_iter()
@@ -225,7 +216,7 @@ fn scanned<'a>(
     files: &Files,
     module: ModuleId,
     names: &Names<'a>,
-    by_name: &FxHashMap<&str, Vec<FuncRef>>,
+    by_name: &Namesakes<'_>,
 ) -> Vec<Scanned> {
     let m = &project.modules[module];
     let ir = &m.ir;
@@ -233,6 +224,7 @@ fn scanned<'a>(
     let by_mark = super::parameters::protocol(project, rules, module).is_some();
     // What no line of the file shows, no function of it does.
     let any_noted = shows_split(files[m.file].whole());
+    let seen = by_name.seen_from(project, module);
     let mut called_by_name: FxHashMap<&'a Name, Vec<FuncRef>> = FxHashMap::default();
     let scan = |(func, f): (FuncId, &'a Func)| {
         let at = FuncRef { module, func };
@@ -259,10 +251,7 @@ fn scanned<'a>(
         }
         for name in scan.methods {
             note(|| Read::Named(number(name)));
-            match by_name.get(name.as_str()) {
-                Some(namesakes) if namesakes.len() <= MAX_NAMESAKES => callees.extend_from_slice(namesakes),
-                _ => {}
-            }
+            callees.extend(by_name.named(name, &seen));
         }
         // A plan may be for a module that only the annotation of a parameter shows.
         for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {

@@ -1,0 +1,81 @@
+//! Functions that a method call may mean where nothing says what its receiver is: those of its name. In: the project. Out: functions of the
+//! module's own package and of those that it imports. Never: what lies beside it by chance: two packages that know nothing of each other are
+//! judged together as they are alone. Next: `relevance.rs`.
+
+use crate::ir::{Block, FuncKind, Stmt};
+use crate::project::{FuncRef, ModuleId, Project};
+use crate::source::Idx;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Methods defined by more functions than this say nothing about which of them is called.
+const MAX_NAMESAKES: usize = 4;
+
+/// A top-level package by number; modules outside any package are one.
+type Package = u32;
+
+/// The functions of each name, by package.
+pub struct Namesakes<'a> {
+    funcs: FxHashMap<&'a str, Vec<(Package, Vec<FuncRef>)>>,
+    packages: FxHashMap<&'a str, Package>,
+    /// The package of each module.
+    of: Vec<Package>,
+}
+
+/// The first part of a dotted name, if it has several.
+fn package_of(name: &str, is_package: bool) -> &str {
+    match name.split_once('.') {
+        Some((first, _)) => first,
+        None if is_package => name,
+        None => "",
+    }
+}
+
+impl<'a> Namesakes<'a> {
+    pub fn new(project: &'a Project) -> Namesakes<'a> {
+        let mut out = Namesakes { funcs: FxHashMap::default(), packages: FxHashMap::default(), of: Vec::new() };
+        for (module, m) in project.modules.iter_enumerated() {
+            let next = Package::try_from(out.packages.len()).unwrap_or(Package::MAX);
+            let package = *out.packages.entry(package_of(&m.name, m.is_package)).or_insert(next);
+            out.of.push(package);
+            for (func, f) in m.ir.funcs.iter_enumerated().filter(|(_, f)| f.kind == FuncKind::Function) {
+                let known = out.funcs.entry(f.name.as_str()).or_default();
+                match known.last_mut().filter(|(last, _)| *last == package) {
+                    Some((_, funcs)) => funcs.push(FuncRef { module, func }),
+                    None => known.push((package, vec![FuncRef { module, func }])),
+                }
+            }
+        }
+        out
+    }
+
+    /// The packages that code of a module may have objects of: its own, and those that any line of it imports.
+    pub fn seen_from(&self, project: &Project, module: ModuleId) -> FxHashSet<Package> {
+        let mut seen: FxHashSet<Package> = self.of.get(module.index()).copied().into_iter().collect();
+        for f in project.modules[module].ir.funcs.iter() {
+            self.imported(project, &f.body, &mut seen);
+        }
+        seen
+    }
+
+    fn imported(&self, project: &Project, block: &Block, seen: &mut FxHashSet<Package>) {
+        for node in block {
+            match &node.stmt {
+                Stmt::Import { path, level: 0, .. } | Stmt::ImportStar { path, level: 0 } => {
+                    let first = path.split_once('.').map_or(path.as_str(), |(first, _)| first);
+                    // A module outside any package is imported by its own name.
+                    let alone = || self.packages.get("").filter(|_| project.module_named(first).is_some());
+                    seen.extend(self.packages.get(first).or_else(alone));
+                }
+                stmt => stmt.blocks().for_each(|b| self.imported(project, b, seen)),
+            }
+        }
+    }
+
+    /// The functions of a name in these packages, if they are few.
+    pub fn named(&self, name: &str, packages: &FxHashSet<Package>) -> impl Iterator<Item = FuncRef> {
+        let known = self.funcs.get(name).map_or(&[][..], Vec::as_slice);
+        let seen = || known.iter().filter(|(package, _)| packages.contains(package));
+        let few = seen().map(|(_, funcs)| funcs.len()).sum::<usize>() <= MAX_NAMESAKES;
+        seen().filter(move |_| few).flat_map(|(_, funcs)| funcs.iter().copied()).collect::<Vec<_>>().into_iter()
+    }
+}
