@@ -590,7 +590,7 @@ impl Machine<'_> {
                     (Some(size), Some(n)) if grow => size.checked_mul(n),
                     (Some(size), Some(n)) if size % n == 0 => Some(size / n),
                     // The run-time checker runs on the first rank, whose part is the largest.
-                    (Some(size), Some(n)) if first_rank && size > 0 => Some((size + n - 1) / n),
+                    (Some(size), Some(n)) if first_rank && size > 0 => size.checked_add(n - 1).map(|up| up / n),
                     _ => None,
                 };
             }

@@ -124,6 +124,6 @@ impl Mesh {
         self.axes.iter().position(|(a, _)| a == axis)
     }
     pub fn size(&self, axis: &Axis) -> Option<u64> {
-        self.axes.iter().find(|(a, _)| a == axis).and_then(|(_, size)| *size)
+        self.axes.iter().find(|(a, _)| a == axis).and_then(|(_, size)| *size).filter(|size| *size > 0)
     }
 }
