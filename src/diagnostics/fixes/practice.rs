@@ -138,7 +138,9 @@ impl<'a> At<'a> {
 
     fn placements(&self, found: &Placements) -> Option<Planned> {
         match found {
-            Placements::BareLocal { method, .. } => self.gradient_placements(method),
+            Placements::BareLocal { method, .. } | Placements::PartOut { method, .. } => {
+                self.gradient_placements(method)
+            }
             Placements::RegionGradient { conditional: true } => self.one_branch().map(Planned::certain),
             Placements::StyleGradient { parameter, .. } => {
                 let mut edits = vec![self.argument(&format!("{parameter}=(Partial(),)"))?];

@@ -12,6 +12,14 @@ impl Words<'_> {
             Placements::BareLocal { method, weight, meets, evidence } => {
                 self.bare_local(method, weight, *meets, *evidence)
             }
+            Placements::PartOut { method, value, out } => {
+                let mut draft = self.bare_local(method, value, *out, None);
+                draft.primary = "each rank's gradient of it is a part, and is taken for the whole".to_string();
+                if let Some(label) = draft.labels.first_mut() {
+                    label.message = "what each rank makes of it is one part of a sum".to_string();
+                }
+                draft
+            }
             Placements::RegionGradient { conditional } => region_gradient(*conditional),
             Placements::StyleGradient { style, module, parameter, returns } => {
                 let title = format!(

@@ -45,6 +45,14 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("`mesh.get_local_rank(mesh_dim)`, or `dist.get_rank(group)`".to_string());
             draft
         }
+        Scales::WorldRank { group } => {
+            let title = "the rank among all ranks picks a part of what another group has".to_string();
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "rank among all ranks".to_string();
+            draft.labels.push(label(*group, "among the ranks of this group".to_string()));
+            draft.help.push("`dist.get_rank(group)` with that group".to_string());
+            draft
+        }
         Scales::OtherSize { size, group, reduced } => {
             let (size, group) = (axes(size), axes(group));
             let title = format!("a mean over {group} divides by the size of {size}");

@@ -65,6 +65,8 @@ impl Practice {
 pub enum Placements {
     /// `to_local()` or `full_tensor()` of a weight that meets values of one rank, without gradient placements.
     BareLocal { method: Name, weight: Name, meets: Place, evidence: Option<Place> },
+    /// The same of a value that is whole, and from which something is made that is wrapped as a part of a sum.
+    PartOut { method: Name, value: Name, out: Place },
     /// `local_map` whose input gradients are partial, without gradient placements, always or under a condition.
     RegionGradient { conditional: bool },
     /// A style that returns local tensors, used for a router without gradient placements.
@@ -109,6 +111,8 @@ pub enum Scales {
     GroupLeftOut { collective: Name, own: Name, stored: Place },
     /// The rank of all ranks, and a parameter that says over which ranks is not read.
     GlobalRank { unread: Name, given: Place },
+    /// The rank of all ranks picks a part of what belongs to another group, which is named there.
+    WorldRank { group: Place },
     /// Divided by the size of one group, and summed over another.
     OtherSize { size: Vec<Name>, group: Vec<Name>, reduced: Place },
     /// A count that several ranks have of the same data, summed over all and scaled by fewer.

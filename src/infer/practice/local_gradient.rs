@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
@@ -78,8 +78,8 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
             Expr::Local(local) => weight_behind(view, local, step),
             other => other,
         };
-        let Some(weight) = weight_name(view, &receiver) else { continue };
         let Some((meets, data)) = meeting(view, step) else { continue };
+        let Some(weight) = weight_name(view, &receiver) else { continue };
         let evidence = match name.as_str() {
             "full_tensor" => gathered(view, &weight, &data),
             _ => replicated(view, &receiver, &weight).and_then(|why| one_rank(view, &data).map(|_| why)),
@@ -99,7 +99,7 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
 const FROZEN: &[&str] = &["frozen", "Frozen", "requires_grad_(False)", "requires_grad = False"];
 
 /// Whether gradients do not flow here, or the code is about storage.
-fn is_apart(view: &View<'_>, step: usize) -> bool {
+pub(super) fn is_apart(view: &View<'_>, step: usize) -> bool {
     const STORAGE: &[&str] = &[
         "state_dict",
         "save",
@@ -140,6 +140,7 @@ fn weight_behind(view: &View<'_>, local: LocalId, step: usize) -> Expr {
     let before: Vec<usize> = view.defs(local).iter().copied().filter(|d| *d < step).collect();
     match before.as_slice() {
         [one] => match view.value(*one) {
+            None => unpacked(view, local, *one).unwrap_or(Expr::Local(local)),
             Some(Rvalue::Use(operand)) => view.expr(operand),
             Some(Rvalue::Attr { base, name }) => Expr::Attr(Box::new(view.expr(base)), name.clone()),
             _ => Expr::Local(local),
@@ -148,7 +149,20 @@ fn weight_behind(view: &View<'_>, local: LocalId, step: usize) -> Expr {
     }
 }
 
-/// The name of a weight or bias.
+/// What a variable is given by `a, b = self.a, self.b`.
+fn unpacked(view: &View<'_>, local: LocalId, step: usize) -> Option<Expr> {
+    let Stmt::Unpack { value, before, star: None, .. } = view.steps[step].stmt else { return None };
+    let at = before.iter().position(|l| *l == local)?;
+    match view.source(value)?.1 {
+        Rvalue::Build { items, .. } => match items.get(at)? {
+            Item::One(operand) => Some(view.expr(operand)),
+            Item::Star(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// The name of a weight or bias: an attribute that the constructor makes a parameter, or what is called like one.
 fn weight_name(view: &View<'_>, receiver: &Expr) -> Option<Name> {
     let name = match receiver {
         Expr::Local(local) if !view.is_temp(*local) => view.local_name(*local).clone(),
@@ -158,7 +172,14 @@ fn weight_name(view: &View<'_>, receiver: &Expr) -> Option<Name> {
     let lower = name.to_lowercase();
     let weight = ["weight", "bias", "gamma", "beta"].iter().any(|w| lower.contains(w))
         || ["w", "b", "embed", "kernel", "lm_head"].iter().any(|w| lower == *w);
-    weight.then_some(name)
+    (weight || is_parameter(view, receiver)).then_some(name)
+}
+
+/// Whether the class makes an attribute of its own a parameter.
+fn is_parameter(view: &View<'_>, receiver: &Expr) -> bool {
+    let (Some(name), Some(class)) = (near::own_attribute(view, receiver), near::class_of(view)) else { return false };
+    let made = |method: &View<'_>, value: &Operand| method.through(value).call_of("Parameter").is_some();
+    near::assigned(view, class, name).iter().any(|(method, _, value)| made(method, value))
 }
 
 /// Where the value that a step makes meets activations, and these.

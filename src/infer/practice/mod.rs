@@ -31,6 +31,7 @@ pub mod near;
 mod nones;
 mod order;
 mod own_group;
+mod part_out;
 mod partition;
 mod plan;
 mod pool;
@@ -44,6 +45,7 @@ mod uncalled;
 mod uneven;
 mod unreduced_step;
 pub mod view;
+mod world_rank;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
@@ -111,6 +113,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::results),
     of_words(switch::WORDS, switch::group_choices),
     of_words(&["to_local", "full_tensor"], local_gradient::bare),
+    of_words(&["Partial"], part_out::parts),
     of_words(&["local_map"], local_map::regions),
     of_names(local_map::ROUTERS, local_map::styles),
     of_words(mesh_dims::WORDS, mesh_dims::counts),
@@ -119,6 +122,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow),
     of_collectives(own_group::left_out),
     of_names(&["get_rank"], own_group::global_rank),
+    of_names(&["get_rank"], world_rank::of_other_group),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
     of_words(&["fully_shard"], factor::inner_mesh),

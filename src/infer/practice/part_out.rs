@@ -1,0 +1,222 @@
+//! Activations that leave a distributed tensor as whole ones and come back as parts of a sum. In: a function. Out: `to_local()` of a
+//! replicated value, or `full_tensor()`, without gradient placements, whose result is made `Partial`. Never: weights
+//! (`local_gradient.rs`), and values that have no gradient. Source: torch.distributed.tensor, `DTensor.to_local`: the gradient is taken
+//! for placed as the tensor is; where every rank's output is one part of a sum, so is every rank's gradient. Next: `near.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Placements, Practice};
+use super::local_gradient::is_apart;
+use super::near;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
+use crate::source::{Name, Place};
+use rustc_hash::FxHashSet;
+
+/// What one placement says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placed {
+    Replicate,
+    Partial,
+    Other,
+}
+
+/// Parts of names of values that have no gradient.
+const WITHOUT_GRADIENT: &[&str] = &[
+    "ids",
+    "id",
+    "mask",
+    "masks",
+    "index",
+    "indices",
+    "idx",
+    "labels",
+    "label",
+    "target",
+    "targets",
+    "positions",
+    "counts",
+    "num",
+    "lengths",
+];
+
+/// Functions whose first argument has no gradient, and those whose results have none.
+const OF_INDICES: &[&str] = &[
+    "embedding",
+    "one_hot",
+    "bincount",
+    "histc",
+    "argmax",
+    "argsort",
+    "searchsorted",
+    "zeros_like",
+    "empty_like",
+    "ones_like",
+];
+
+pub fn parts(view: &View<'_>, out: &mut Found) {
+    for step in 0..view.steps.len() {
+        let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { continue };
+        let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
+        if !args.is_empty() || is_apart(view, step) {
+            continue;
+        }
+        let whole = match name.as_str() {
+            "full_tensor" => Whole::Everywhere,
+            "to_local" => match placements_before(view, base, step) {
+                Some(placed) => Whole::Where(placed),
+                None => continue,
+            },
+            _ => continue,
+        };
+        let Some(value) = value_name(view, base, *dst, step) else { continue };
+        if let Some(place) = made_partial(view, step, *dst, &whole) {
+            let mistake = Placements::PartOut { method: name.clone(), value, out: place };
+            out.push((view.place(view.steps[step].id), Practice::Placements(mistake)));
+        }
+    }
+}
+
+/// On which dims of the mesh a value is whole.
+enum Whole {
+    Everywhere,
+    Where(Vec<Placed>),
+}
+
+impl Whole {
+    /// Whether some dim on which the value was whole has parts of a sum now.
+    fn meets(&self, out: &[Placed]) -> bool {
+        match self {
+            Whole::Everywhere => out.contains(&Placed::Partial),
+            Whole::Where(placed) => {
+                placed.len() == out.len()
+                    && placed.iter().zip(out).any(|(p, o)| (*p, *o) == (Placed::Replicate, Placed::Partial))
+            }
+        }
+    }
+}
+
+/// The name of a value that may have a gradient: what is unwrapped, or what that is called afterwards. A parameter of the module is none.
+fn value_name(view: &View<'_>, base: &Operand, dst: LocalId, step: usize) -> Option<Name> {
+    let named = |local: LocalId| Some(view.local_name(local).clone()).filter(|_| !view.is_temp(local));
+    let after = || match view.readers(dst) {
+        [one] if view.is_temp(dst) && *one > step => match view.steps[*one].stmt {
+            Stmt::Assign { dst, value: Rvalue::Use(_) } => named(*dst),
+            _ => None,
+        },
+        _ => named(dst),
+    };
+    let name = match view.expr(base) {
+        Expr::Local(local) => named(local).or_else(after)?,
+        Expr::Call { .. } => after()?,
+        _ => return None,
+    };
+    let differentiable = !WITHOUT_GRADIENT.iter().any(|w| near::has_part(&name, w));
+    differentiable.then_some(name)
+}
+
+/// The placements that a value was given last.
+fn placements_before(view: &View<'_>, base: &Operand, step: usize) -> Option<Vec<Placed>> {
+    let made = match view.expr(base) {
+        Expr::Local(local) => {
+            let last = view.defs(local).iter().copied().filter(|d| *d < step).max()?;
+            match view.value(last)? {
+                Rvalue::Use(operand) => view.expr(operand),
+                _ => view.expr(&Operand::Local(local)),
+            }
+        }
+        other => other,
+    };
+    let made = match made {
+        Expr::Local(_) => {
+            let Expr::Local(local) = view.expr(base) else { return None };
+            let last = view.defs(local).iter().copied().filter(|d| *d < step).max()?;
+            return match view.value(last)? {
+                Rvalue::CallMethod { name, args, .. } if name == "redistribute" => given(view, args, 1),
+                _ => None,
+            };
+        }
+        made => made,
+    };
+    let Expr::Call { callee, args, .. } = &made else { return None };
+    let position = match callee.last_name()? {
+        "redistribute" => 1,
+        "from_local" | "distribute_tensor" => 2,
+        _ => return None,
+    };
+    let of = |(i, (kind, value)): (usize, &(ArgKind, Expr))| match kind {
+        ArgKind::Keyword(k) => (k == "placements").then(|| value.clone()),
+        ArgKind::Positional => (i == position).then(|| value.clone()),
+        ArgKind::Star | ArgKind::DoubleStar => None,
+    };
+    listed(view, &args.iter().enumerate().find_map(of)?)
+}
+
+/// The placements that a call is given.
+fn given<'a>(view: &View<'a>, args: &'a [Arg], position: usize) -> Option<Vec<Placed>> {
+    listed(view, &view.expr(view.argument(args, position, "placements")?))
+}
+
+fn listed(view: &View<'_>, placements: &Expr) -> Option<Vec<Placed>> {
+    let Expr::Build(items) = near::deep(view, placements) else { return None };
+    let one = |item: &Expr| match near::deep(view, item) {
+        Expr::Call { callee, .. } => match callee.last_name() {
+            Some("Replicate") => Placed::Replicate,
+            Some("Partial") => Placed::Partial,
+            _ => Placed::Other,
+        },
+        _ => Placed::Other,
+    };
+    Some(items.iter().map(one).collect())
+}
+
+/// Where something that is computed from a value is wrapped as one part of a sum.
+fn made_partial(view: &View<'_>, step: usize, dst: LocalId, whole: &Whole) -> Option<Place> {
+    let mut held: FxHashSet<LocalId> = [dst].into_iter().collect();
+    for later in step + 1..view.steps.len() {
+        let Stmt::Assign { dst, value } = view.steps[later].stmt else { continue };
+        let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
+        if let Some((wrapped, args)) = wrapping(view, value) {
+            let out = given(view, args, 2);
+            if is_held(wrapped) && out.is_some_and(|out| whole.meets(&out)) {
+                return Some(view.place(view.steps[later].id));
+            }
+            continue;
+        }
+        if carries(view, value, &is_held) {
+            held.insert(*dst);
+        }
+    }
+    None
+}
+
+/// `DTensor.from_local(x, ...)`: what is wrapped, and the arguments.
+fn wrapping<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<(&'a Operand, &'a [Arg])> {
+    let (name, args) = match value {
+        Rvalue::CallMethod { name, args, .. } => (Some(name.as_str().to_owned()), args),
+        Rvalue::Call { callee, args } => (view.through(callee).last_name().map(str::to_owned), args),
+        _ => return None,
+    };
+    (name.as_deref() == Some("from_local")).then_some(())?;
+    Some((&args.first().filter(|a| a.kind == ArgKind::Positional)?.value, args))
+}
+
+/// Whether the gradient of a result goes back to what is held.
+fn carries(view: &View<'_>, value: &Rvalue, is_held: &dyn Fn(&Operand) -> bool) -> bool {
+    match value {
+        Rvalue::Compare { .. } => false,
+        Rvalue::Attr { base, name } => is_held(base) && matches!(name.as_str(), "T" | "mT"),
+        Rvalue::Item { base, .. } => is_held(base),
+        Rvalue::Call { callee, args } => {
+            let indices = view.through(callee).last_name().is_some_and(|n| OF_INDICES.contains(&n));
+            !indices && args.iter().any(|a| is_held(&a.value))
+        }
+        Rvalue::CallMethod { base, name, args } => {
+            let none =
+                matches!(name.as_str(), "detach" | "size" | "dim" | "numel" | "new_zeros" | "new_empty" | "item")
+                    || OF_INDICES.contains(&name.as_str());
+            !none && (is_held(base) || args.iter().any(|a| is_held(&a.value)))
+        }
+        other => super::expr::of_rvalue(other).into_iter().any(is_held),
+    }
+}

@@ -1,0 +1,158 @@
+//! The rank among all ranks where another group is counted. In: a function. Out: `get_rank()` without a group that picks a part of what a
+//! collective over another group made, or of what the size of another group cuts, or that is handed on beside that size. Never: a rank that
+//! is computed with, as in `get_rank() % size`. Source: torch.distributed, `get_rank`: the rank in the group, of all ranks by
+//! default. Next: `own_group.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::near;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
+use crate::source::Place;
+use rustc_hash::FxHashSet;
+
+/// Methods and functions that cut a value into as many parts as they are told.
+const CUTS: &[&str] = &["chunk", "tensor_split"];
+
+pub fn of_other_group(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        if !is_world_rank(view, value) {
+            continue;
+        }
+        if let Some(group) = picked(view, *dst, i) {
+            out.push((view.place(step.id), Practice::Scales(Scales::WorldRank { group })));
+        }
+    }
+}
+
+fn is_world_rank(view: &View<'_>, value: &Rvalue) -> bool {
+    match value {
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if args.is_empty() => {}
+        _ => return false,
+    }
+    let callee = match value {
+        Rvalue::Call { callee, .. } => near::path(view, &view.through(callee)),
+        Rvalue::CallMethod { base, name, .. } => near::path(view, &Expr::Attr(Box::new(view.expr(base)), name.clone()))
+            .or_else(|| match view.expr(base) {
+                Expr::Path(path) => Some(format!("{path}.{name}").into()),
+                _ => None,
+            }),
+        _ => None,
+    };
+    callee.is_some_and(|path| path == "torch.distributed.get_rank")
+}
+
+/// Where the other group is named, if the rank picks a part of what belongs to that.
+fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
+    let mut held: FxHashSet<LocalId> = [rank].into_iter().collect();
+    for later in from + 1..view.steps.len() {
+        let uses = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+        match view.steps[later].stmt {
+            Stmt::SetItem { base, index, .. } if uses(index) => {
+                if let Some(place) = group_of(view, base, later) {
+                    return Some(place);
+                }
+            }
+            Stmt::Assign { dst, value } => match value {
+                Rvalue::Item { base, index } if uses(index) => return group_of(view, base, later),
+                Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+                    if let Some(place) = handed_on(view, value, args, &uses) {
+                        return Some(place);
+                    }
+                }
+                // Parts that begin at a multiple of the rank.
+                Rvalue::Use(_)
+                | Rvalue::Build { .. }
+                | Rvalue::Binary { op: BinOp::Mul | BinOp::Add | BinOp::Sub, .. }
+                    if super::expr::of_rvalue(value).into_iter().any(uses) =>
+                {
+                    held.insert(*dst);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A group that the caller has to give; one that may be left out is all ranks by default.
+fn explicit(view: &View<'_>, group: &Operand) -> bool {
+    let may_be_left_out = |at: &View<'_>, name: &str| at.func.params.iter().any(|p| p.name == name && p.has_default);
+    match near::deep(view, &view.expr(group)) {
+        Expr::Local(local) => {
+            view.is_param(local) && view.defs(local).is_empty() && !may_be_left_out(view, view.local_name(local))
+        }
+        Expr::Attr(_, name) => {
+            let methods = near::class_of(view).map_or_else(Vec::new, |class| near::methods(view, class));
+            name != "WORLD" && !methods.iter().any(|method| may_be_left_out(method, &name))
+        }
+        _ => false,
+    }
+}
+
+/// The group that a value belongs to: a collective over it filled the value, or its size says into how many parts the value was cut.
+fn group_of<'a>(view: &View<'a>, base: &'a Operand, before: usize) -> Option<Place> {
+    let root = near::local(base)?;
+    let same = |o: Option<&Operand>| o.and_then(near::local) == Some(root);
+    for (at, call) in view.collectives() {
+        if !call.group.is_some_and(|g| explicit(view, g)) {
+            continue;
+        }
+        let in_place = call.rule.form == crate::rules::Form::InPlace && same(call.input);
+        // A list that is filled in place of this rank's own part is read and written around the collective.
+        if (in_place && *at < before) || same(call.output) {
+            return Some(view.place(view.steps[*at].id));
+        }
+    }
+    let (_, made) = view.source(base)?;
+    let (name, args) = match made {
+        Rvalue::Call { callee, args } => (view.through(callee).last_name().map(str::to_owned)?, args),
+        Rvalue::CallMethod { name, args, .. } => (name.to_string(), args),
+        _ => return None,
+    };
+    CUTS.contains(&name.as_str()).then(|| args.iter().find_map(|a| size_of(view, &a.value))).flatten()
+}
+
+/// Where a value is made as the size of a group that is given.
+fn size_of<'a>(view: &View<'a>, value: &'a Operand) -> Option<Place> {
+    let (step, made) = view.source(value)?;
+    let args: &'a [Arg] = match made {
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => args,
+        Rvalue::Binary { op: BinOp::Mul, left, right } => {
+            return [left, right].into_iter().find_map(|o| size_of(view, o));
+        }
+        _ => return None,
+    };
+    let Expr::Call { callee, .. } = view.through(value) else { return None };
+    let of_group = near::path(view, &callee)? == "torch.distributed.get_world_size";
+    let group = view.argument(args, 0, "group")?;
+    (of_group && explicit(view, group)).then(|| view.place(view.steps[step].id))
+}
+
+/// A call that is given both the rank and the size of a group as such.
+fn handed_on<'a>(
+    view: &View<'a>,
+    value: &'a Rvalue,
+    args: &'a [Arg],
+    uses: &dyn Fn(&Operand) -> bool,
+) -> Option<Place> {
+    let Rvalue::Call { callee, .. } = value else { return None };
+    let path = near::path(view, &view.through(callee))?;
+    let Resolved::Func(func) = view.project.path(&path) else { return None };
+    let params = &view.project.func(func).params;
+    let name = |i: usize, a: &Arg| match &a.kind {
+        ArgKind::Keyword(name) => Some(name.clone()),
+        ArgKind::Positional => params.get(i).map(|p| p.name.clone()),
+        ArgKind::Star | ArgKind::DoubleStar => None,
+    };
+    let named =
+        |i: usize, a: &Arg, words: &[&str]| name(i, a).is_some_and(|n| words.iter().any(|word| n.ends_with(word)));
+    let each = || args.iter().enumerate();
+    let rank = each().any(|(i, a)| uses(&a.value) && named(i, a, &["rank"]));
+    let size = each().filter(|(i, a)| named(*i, a, &["size"])).find_map(|(_, a)| size_of(view, &a.value));
+    size.filter(|_| rank)
+}
