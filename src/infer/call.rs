@@ -73,6 +73,9 @@ impl Machine<'_> {
                 let mesh = crate::types::Mesh::new(axes.iter().map(|a| (a.clone(), None)).collect());
                 Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
             }
+            Value::Sym(path) if self.unknown_mesh_method(path, name, args).is_some() => {
+                Eval::One(self.unknown_mesh_method(path, name, args).unwrap_or(Value::Unknown))
+            }
             Value::Sym(path) => {
                 if let Some(eval) = self.symbol_method(id, path, name, args) {
                     return eval;
@@ -146,7 +149,7 @@ impl Machine<'_> {
             return self.call_external(id, path, args);
         }
         self.unresolved(args, path);
-        Eval::One(Value::Unknown)
+        Eval::One(self.mesh_of_call(path, args).unwrap_or(Value::Unknown))
     }
 
     /// A special method of an object, unknown if its class has none.

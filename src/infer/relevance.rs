@@ -257,6 +257,10 @@ fn scanned<'a>(
         for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {
             callees.extend(called(project, at, &Name::from(hint.trim_matches(['"', '\'']))));
         }
+        // What is called may be a module that only an annotation shows.
+        for param in f.params.iter().filter(|p| f.kind == FuncKind::Function && !p.has_default) {
+            callees.extend(param.hint.as_deref().and_then(|hint| module_hinted(project, module, hint)));
+        }
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
@@ -276,6 +280,13 @@ fn scanned<'a>(
         }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
+}
+
+/// The `forward` of the class that an annotation names.
+fn module_hinted(project: &Project, module: ModuleId, hint: &str) -> Option<FuncRef> {
+    let class = super::unseen::hinted_class(project, module, hint)?;
+    let (_, func) = project.class(class).methods.iter().find(|(name, _)| name == "forward")?;
+    Some(FuncRef { module: class.module, func: *func })
 }
 
 /// The last parts of the names of collectives and of calls that state types.
