@@ -8,11 +8,18 @@ use crate::infer::finding::{FindingKind, OperandAt};
 use crate::infer::machine::Machine;
 use crate::infer::value::{ObjId, Value};
 use crate::plan::{Placement, Written};
+use crate::source::Place;
 use crate::types::{
     AxisState, AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, Stated, TensorType, Tri,
     state_of_placement,
 };
 use std::sync::Arc;
+
+/// Parts of names of tensors without gradients.
+const COUNTED: &[&str] = &[
+    "mask", "idx", "index", "indic", "ids", "label", "target", "pos", "len", "count", "num", "seq", "norm", "metric",
+    "token",
+];
 
 impl Machine<'_> {
     /// `distribute_tensor(tensor, mesh, placements)`: the tensor is the whole one.
@@ -212,7 +219,8 @@ impl Machine<'_> {
         let Some(on) = t.dist.on().cloned() else { return Value::Unknown };
         let mut local = LocalType::unknown();
         // Without a word about it the gradient is taken for whole on every rank.
-        let trained = call.value("grad_placements").is_none() && self.trains(&t);
+        let part = call.arg("tensor").map_or(0, |(_, part)| part);
+        let trained = call.value("grad_placements").is_none() && self.trains(&t, self.part(call.id, part));
         for (axis, placement) in on.axes().filter(|(axis, _)| trained && !axis.is_position()) {
             if matches!(placement, Some(Placement::Shard(_))) {
                 let origin = Origin::new(self.place(call.id), Why::Collective(call.name()), AxisType::I.known());
@@ -222,8 +230,12 @@ impl Machine<'_> {
         self.new_tensor(TensorType { local, shape: t.shape, grad: t.grad, dist: Dist::Plain, ..TensorType::unknown() })
     }
 
-    /// Whether gradients flow through a tensor: it is not one without, in the forward of a module.
-    fn trains(&self, t: &TensorType) -> bool {
+    /// Whether gradients flow through a tensor: it is not one without, by its type or its name, in the forward of a module.
+    fn trains(&self, t: &TensorType, at: Place) -> bool {
+        let text = self.files[at.file].slice(at.span).to_lowercase();
+        if COUNTED.iter().any(|word| text.contains(word)) {
+            return false;
+        }
         let forward = |func: crate::project::FuncRef| {
             let f = self.project.func(func);
             let class = f.class.filter(|_| f.name == "forward");
