@@ -73,11 +73,9 @@ impl Machine<'_> {
                 let mesh = crate::types::Mesh::new(axes.iter().map(|a| (a.clone(), None)).collect());
                 Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
             }
-            Value::Sym(path) if self.unknown_mesh_method(path, name, args).is_some() => {
-                Eval::One(self.unknown_mesh_method(path, name, args).unwrap_or(Value::Unknown))
-            }
             Value::Sym(path) => {
-                if let Some(eval) = self.symbol_method(id, path, name, args) {
+                let of_mesh = self.unknown_mesh_method(path, name, args).map(Eval::One);
+                if let Some(eval) = of_mesh.or_else(|| self.symbol_method(id, path, name, args)) {
                     return eval;
                 }
                 let callee = self.attr_quietly(base, name);
