@@ -74,7 +74,8 @@ impl Machine<'_> {
                 Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
             }
             Value::Sym(path) => {
-                if let Some(eval) = self.symbol_method(id, path, name, args) {
+                let of_mesh = self.unknown_mesh_method(path, name, args).map(Eval::One);
+                if let Some(eval) = of_mesh.or_else(|| self.symbol_method(id, path, name, args)) {
                     return eval;
                 }
                 let callee = self.attr_quietly(base, name);
@@ -146,7 +147,7 @@ impl Machine<'_> {
             return self.call_external(id, path, args);
         }
         self.unresolved(args, path);
-        Eval::One(Value::Unknown)
+        Eval::One(self.mesh_of_call(path, args).unwrap_or(Value::Unknown))
     }
 
     /// A special method of an object, unknown if its class has none.

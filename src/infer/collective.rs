@@ -69,6 +69,7 @@ impl Machine<'_> {
         if !self.w.heap.tensor(input).is_some_and(|t| t.local.is_unknown()) {
             self.out.coverage.site(place, Site::Typed);
         }
+        self.forget_unknown_meshes(input, &axes);
         let call = Call { rule, bound, axes, input, part };
         let outcome = match rule.form {
             Form::SrcDst => self.converted(id, &call, args),

@@ -47,7 +47,7 @@ impl Machine<'_> {
                 Some(name) => self.builtin(id, name, args),
                 None => {
                     self.unknown_external(path, args);
-                    Eval::One(Value::Unknown)
+                    Eval::One(self.mesh_of_call(path, args).unwrap_or(Value::Unknown))
                 }
             },
         }

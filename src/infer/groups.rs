@@ -63,7 +63,7 @@ impl Machine<'_> {
                 None if self.deriving.is_some() => {
                     AxisSet::one(Axis::variable(path.strip_suffix("_name").unwrap_or(path)))
                 }
-                None => AxisSet::one(Axis::variable(path)),
+                None => self.unknown_mesh_group(path).unwrap_or_else(|| AxisSet::one(Axis::variable(path))),
             }),
             _ => None,
         }

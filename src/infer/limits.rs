@@ -39,6 +39,10 @@ pub const MAX_RULE_ATOMS: usize = 5;
 pub const MAX_EXPANDED: usize = 12;
 /// Steps of the bodies of one autograd function, for each number of dims that is tried.
 pub const DERIVATION_STEPS: u64 = 3_000;
+/// Steps of the constructor of an object that only an annotation shows; after these it stays unknown.
+pub const UNSEEN_STEPS: u64 = 1500;
+/// Depth to which the constructors of such objects are given other ones.
+pub const MAX_UNSEEN: usize = 2;
 /// Times that one autograd function is derived in vain in a root; after these what it returns is unknown.
 pub const MAX_VAIN_DERIVATIONS: usize = 2;
 /// Depth to which an expression is read back from its statements; deeper parts stay variables.

@@ -54,6 +54,7 @@ mod statics;
 mod trie;
 mod typed;
 pub use typed::types_in;
+mod unseen;
 mod value;
 mod vocabulary;
 mod world;

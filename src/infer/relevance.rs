@@ -5,7 +5,7 @@
 use super::memo::{Memo, Task, combined, kept_equal};
 use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
-use crate::ir::{Block, Func, FuncId, FuncKind, Operand, Rvalue, Stmt};
+use crate::ir::{Block, Func, FuncId, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
@@ -242,6 +242,7 @@ fn scanned<'a>(
             called: FxHashMap::default(),
             names: Vec::new(),
             seen: FxHashSet::default(),
+            calls: Vec::new(),
             read: vec![false; f.locals.len()],
         };
         scan.block(&f.body);
@@ -256,6 +257,11 @@ fn scanned<'a>(
         // A plan may be for a module that only the annotation of a parameter shows.
         for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {
             callees.extend(called(project, at, &Name::from(hint.trim_matches(['"', '\'']))));
+        }
+        // What is called may be a module that only an annotation shows.
+        let may_call = |p: &Param| f.name == "__init__" || scan.calls.contains(&p.local);
+        for param in f.params.iter().filter(|p| f.kind == FuncKind::Function && !p.has_default && may_call(p)) {
+            callees.extend(param.hint.as_deref().and_then(|hint| module_hinted(project, module, hint)));
         }
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
@@ -276,6 +282,13 @@ fn scanned<'a>(
         }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
+}
+
+/// The `forward` of the class that an annotation names.
+fn module_hinted(project: &Project, module: ModuleId, hint: &str) -> Option<FuncRef> {
+    let class = super::unseen::hinted_class(project, module, hint)?;
+    let (_, func) = project.class(class).methods.iter().find(|(name, _)| name == "forward")?;
+    Some(FuncRef { module: class.module, func: *func })
 }
 
 /// The last parts of the names of collectives and of calls that state types.
@@ -323,6 +336,8 @@ struct Scan<'a> {
     names: Vec<&'a Name>,
     /// What was looked at before: names, and locals by number.
     seen: FxHashSet<&'a Name>,
+    /// Locals that are called.
+    calls: Vec<LocalId>,
     read: Vec<bool>,
 }
 
@@ -401,6 +416,9 @@ impl<'a> Scan<'a> {
             Rvalue::Call { callee: Operand::Global(name), .. } if CLASS_TESTS.contains(&name.as_str()) => {}
             Rvalue::Call { callee, args } => {
                 self.makes_parameter |= matches!(callee, Operand::Global(name) if name == "Parameter");
+                if let Operand::Local(local) = callee {
+                    self.calls.push(*local);
+                }
                 self.operand(callee);
                 for arg in args {
                     self.operand(&arg.value);

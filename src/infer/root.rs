@@ -613,7 +613,7 @@ impl Machine<'_> {
             {
                 (Some(axes), _) => Value::Group(axes),
                 (None, Some(rule)) => self.unseen_layer(&rule, &param.name),
-                (None, None) => Value::Sym(param.name.clone()),
+                (None, None) => self.unseen_object(param).unwrap_or_else(|| Value::Sym(param.name.clone())),
             },
         }
     }

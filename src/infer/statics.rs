@@ -43,6 +43,8 @@ struct ClassFacts {
     external: Vec<Name>,
     members: FxHashMap<Name, Value>,
     dataclass: bool,
+    /// Whether another class derives from it.
+    is_base: bool,
     fields: Vec<(Name, Option<Value>)>,
 }
 
@@ -98,6 +100,11 @@ impl Statics {
         for (at, facts) in &mut out.classes {
             facts.order = linearize(*at, &bases, 0).into();
         }
+        for base in bases.into_values().flatten() {
+            if let Some(facts) = out.classes.get_mut(&base) {
+                facts.is_base = true;
+            }
+        }
         out
     }
 
@@ -138,6 +145,10 @@ impl Statics {
     pub fn member(&self, class: ClassRef, name: &Name) -> Option<Value> {
         let facts = self.facts(class)?;
         facts.members.get(name).cloned()
+    }
+    /// Whether another class derives from it.
+    pub fn is_base(&self, class: ClassRef) -> bool {
+        self.facts(class).is_some_and(|facts| facts.is_base)
     }
     fn facts(&self, class: ClassRef) -> Option<&ClassFacts> {
         note_class(class);

@@ -74,7 +74,7 @@ impl OnMesh {
     pub fn local(&self) -> LocalType {
         let mut local = LocalType::unknown();
         for (axis, placement) in self.axes() {
-            if let Some(placement) = placement.filter(|_| !axis.is_variable()) {
+            if let Some(placement) = placement.filter(|_| !axis.is_position()) {
                 // What is equal on all ranks, and a distributed tensor knows it.
                 let whole = placement == Placement::Replicate;
                 local.set(axis, if whole { AxisState::new(AxisType::R) } else { state(placement) });

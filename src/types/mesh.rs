@@ -20,9 +20,21 @@ impl Axis {
     pub fn is_variable(&self) -> bool {
         self.0.starts_with('?')
     }
-    /// The name without the mark of a variable.
+    /// The dim of a mesh of unknown origin: it may be that of a group, named or not.
+    pub fn of_mesh(name: &str) -> Axis {
+        Axis(Name::from(format!("?@{name}")))
+    }
+    pub fn is_of_mesh(&self) -> bool {
+        self.0.starts_with("?@")
+    }
+    /// A dim of a mesh without names, known by its position only: other meshes have one of the same position.
+    pub fn is_position(&self) -> bool {
+        self.0.strip_prefix('?').is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()))
+    }
+    /// The name without the marks of a variable.
     pub fn name(&self) -> &str {
-        self.0.strip_prefix('?').unwrap_or(&self.0)
+        let marked = self.0.strip_prefix('?').map(|name| name.strip_prefix('@').unwrap_or(name));
+        marked.unwrap_or(&self.0)
     }
 }
 

@@ -8,16 +8,24 @@ use crate::infer::finding::{FindingKind, OperandAt};
 use crate::infer::machine::Machine;
 use crate::infer::value::{ObjId, Value};
 use crate::plan::{Placement, Written};
+use crate::source::Place;
 use crate::types::{
-    AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, Stated, TensorType, Tri, state_of_placement,
+    AxisState, AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, Stated, TensorType, Tri,
+    state_of_placement,
 };
 use std::sync::Arc;
+
+/// Parts of names of tensors without gradients.
+const COUNTED: &[&str] = &[
+    "mask", "idx", "index", "indic", "ids", "label", "target", "pos", "len", "count", "num", "seq", "norm", "metric",
+    "token",
+];
 
 impl Machine<'_> {
     /// `distribute_tensor(tensor, mesh, placements)`: the tensor is the whole one.
     pub(super) fn distribute(&mut self, call: &Call<'_>) -> Value {
         let tensor = self.tensor_argument(call);
-        let mesh = mesh_given(call);
+        let mesh = self.mesh_given(call);
         let known = tensor.as_ref().map(|(_, t)| t.clone());
         let shape = known.as_ref().and_then(|t| t.shape.clone());
         let omitted = call.value("placements").is_none_or(Value::is_none);
@@ -70,7 +78,7 @@ impl Machine<'_> {
     /// `DTensor.from_local(tensor, mesh, placements)`: the tensor is the part of this rank.
     pub(super) fn local_wrapped(&mut self, call: &Call<'_>) -> Value {
         let tensor = self.tensor_argument(call);
-        let mesh = mesh_given(call);
+        let mesh = self.mesh_given(call);
         let known = tensor.as_ref().map(|(_, t)| t.clone());
         if known.as_ref().is_some_and(|t| t.dist.on().is_some()) {
             let part = call.arg("tensor").map_or(0, |(_, part)| part);
@@ -101,7 +109,7 @@ impl Machine<'_> {
                 Placement::Shard(_) | Placement::Strided { .. } => AxisType::EQUAL.join(AxisType::V),
                 Placement::Partial(_) => continue,
             };
-            if state.set.known().is_none() || !state.set.meet(allowed).is_empty() || axis.is_variable() {
+            if state.set.known().is_none() || !state.set.meet(allowed).is_empty() || axis.is_position() {
                 continue;
             }
             let operand =
@@ -114,7 +122,7 @@ impl Machine<'_> {
 
     /// A factory with a mesh and placements.
     pub(super) fn distributed_factory(&mut self, call: &Call<'_>) -> Value {
-        let mesh = mesh_given(call);
+        let mesh = self.mesh_given(call);
         let sizes: Vec<Value> = match call.args.args.iter().filter(|a| a.keyword.is_none()).collect::<Vec<_>>()[..] {
             [one] => self.literal_items(&one.value).unwrap_or_else(|| vec![one.value.clone()]),
             ref many => many.iter().map(|a| a.value.clone()).collect(),
@@ -140,7 +148,7 @@ impl Machine<'_> {
     pub(super) fn redistribute(&mut self, call: &Call<'_>) -> Value {
         let Some((_, t)) = self.tensor_argument(call) else { return Value::Unknown };
         let Some(on) = t.dist.on().cloned() else { return Value::Unknown };
-        let wanted_mesh = mesh_given(call);
+        let wanted_mesh = self.mesh_given(call);
         if let (Some(a), Some(b)) = (&on.mesh, &wanted_mesh)
             && a.differs(b)
         {
@@ -186,7 +194,7 @@ impl Machine<'_> {
         let silent = call.value("grad_placements").is_some() && gradients.is_none();
         let mut local = LocalType::unknown();
         for (i, (axis, placement)) in on.axes().enumerate() {
-            let Some(placement) = placement.filter(|_| !axis.is_variable() && !silent) else { continue };
+            let Some(placement) = placement.filter(|_| !axis.is_position() && !silent) else { continue };
             let mut state = state_of_placement(placement);
             if placement == Placement::Replicate {
                 state.set = match gradients.as_ref().and_then(|g| g.get(i).copied().flatten()) {
@@ -208,10 +216,35 @@ impl Machine<'_> {
     /// `tensor.full_tensor()`: the whole of it, on every rank.
     pub(super) fn full_tensor(&mut self, call: &Call<'_>) -> Value {
         let Some((_, t)) = self.tensor_argument(call) else { return Value::Unknown };
-        if t.dist.on().is_none() {
-            return Value::Unknown;
+        let Some(on) = t.dist.on().cloned() else { return Value::Unknown };
+        let mut local = LocalType::unknown();
+        // Without a word about it the gradient is taken for whole on every rank.
+        let part = call.arg("tensor").map_or(0, |(_, part)| part);
+        let trained = call.value("grad_placements").is_none() && self.trains(&t, self.part(call.id, part));
+        for (axis, placement) in on.axes().filter(|(axis, _)| trained && !axis.is_position()) {
+            if matches!(placement, Some(Placement::Shard(_))) {
+                let origin = Origin::new(self.place(call.id), Why::Collective(call.name()), AxisType::I.known());
+                local.set(axis, AxisState::new(AxisType::I).from(&origin));
+            }
         }
-        self.new_tensor(TensorType { shape: t.shape, grad: t.grad, dist: Dist::Plain, ..TensorType::unknown() })
+        self.new_tensor(TensorType { local, shape: t.shape, grad: t.grad, dist: Dist::Plain, ..TensorType::unknown() })
+    }
+
+    /// Whether gradients flow through a tensor: it is not one without, by its type or its name, in the forward of a module.
+    fn trains(&self, t: &TensorType, at: Place) -> bool {
+        let text = self.files[at.file].slice(at.span).to_lowercase();
+        if COUNTED.iter().any(|word| text.contains(word)) {
+            return false;
+        }
+        let forward = |func: crate::project::FuncRef| {
+            let f = self.project.func(func);
+            let class = f.class.filter(|_| f.name == "forward");
+            class.is_some_and(|class| {
+                let class = crate::project::ClassRef { module: func.module, class };
+                self.settings.statics.external_bases(class).any(|base| base.ends_with(".Module"))
+            })
+        };
+        self.w.modes.grad && t.grad != Tri::No && self.stack.iter().any(|a| forward(a.func))
     }
 
     fn checked(
@@ -241,13 +274,6 @@ impl Machine<'_> {
     /// After a finding: on this mesh, nobody knows how.
     fn lost_on_mesh(&mut self, mesh: Option<Arc<Mesh>>, shape: Option<Shape>) -> Value {
         self.on_mesh(OnMesh { mesh, placements: None, stated: Stated::default() }, Tri::Unknown, shape)
-    }
-}
-
-fn mesh_given(call: &Call<'_>) -> Option<Arc<Mesh>> {
-    match call.value("device_mesh")? {
-        Value::Mesh(mesh) => Some(mesh.clone()),
-        _ => None,
     }
 }
 

@@ -11,6 +11,7 @@ mod modules;
 mod op;
 mod placements;
 pub mod planned;
+mod unknown_mesh;
 mod view;
 
 use super::expr::CallArgs;

@@ -59,6 +59,7 @@ impl Machine<'_> {
         } else if let Some((module, sure)) = self.module_given(call) {
             let axis = match call.value("device_mesh") {
                 Some(Value::Mesh(mesh)) if mesh.ndim() == 1 => mesh.axes.first().map(|(axis, _)| axis.clone()),
+                Some(Value::Sym(path)) => self.axis_of_unknown(path),
                 _ => None,
             };
             let axis = axis.unwrap_or_else(|| Axis::variable("mesh"));

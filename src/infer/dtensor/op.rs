@@ -349,7 +349,7 @@ impl Machine<'_> {
         if on.mesh.as_deref().is_some_and(|mesh| mesh.auto) {
             return;
         }
-        let axis = on.axes().nth(mesh_dim).map(|(axis, _)| axis.clone()).filter(|a| !a.is_variable());
+        let axis = on.axes().nth(mesh_dim).map(|(axis, _)| axis.clone()).filter(|a| !a.is_position());
         let (op, at) = (call.rule.name.clone(), self.part(id, argument.part));
         if call.rule.in_place && tensors.len() > 1 {
             return;
