@@ -178,6 +178,7 @@ pub struct RuleBook {
     aliases: Vec<(Name, Name)>,
     protocols: Vec<ProtocolRule>,
     plan_styles: Vec<PlanStyleRule>,
+    pub(super) wrappers: super::wrapper::Wrappers,
     /// Names in order of definition, for listings.
     order: Vec<Name>,
     /// The last components of all names.

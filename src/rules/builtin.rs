@@ -21,6 +21,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/torch/pointwise.toml", include_str!("../../rules/torch/pointwise.toml")),
     ("rules/torch/reduction.toml", include_str!("../../rules/torch/reduction.toml")),
     ("rules/torch/view.toml", include_str!("../../rules/torch/view.toml")),
+    ("rules/torch/wrappers.toml", include_str!("../../rules/torch/wrappers.toml")),
     ("rules/python.toml", include_str!("../../rules/python.toml")),
     ("rules/collectives/functional.toml", include_str!("../../rules/collectives/functional.toml")),
     ("rules/collectives/spmd_types.toml", include_str!("../../rules/collectives/spmd_types.toml")),

@@ -101,6 +101,12 @@ impl Loader {
         for style in &file.plan_style {
             self.add_plan_style(style, &source);
         }
+        for wrapper in &file.wrapper {
+            self.add_wrapper(wrapper, &source);
+        }
+        for norm in &file.gradient_norm {
+            self.add_norms(&norm.names);
+        }
         for alias in &file.alias {
             self.book.insert_alias(Name::from(alias.from.as_str()), Name::from(alias.to.as_str()));
         }

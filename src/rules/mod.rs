@@ -15,6 +15,7 @@ mod schema;
 pub mod shapes;
 pub mod shards;
 pub mod signature;
+mod wrapper;
 
 pub use book::{Entry, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck};
 pub use builtin::{FILES, builtin, without_mappings};
@@ -24,3 +25,4 @@ pub use load::{RuleProblem, load};
 pub use operator::{Arg, Kind, Role, Violation, apply};
 pub use shapes::ShapeRule;
 pub use signature::{Bound, Signature};
+pub use wrapper::{Keeps, WrapperRule, Wrappers};

@@ -31,6 +31,10 @@ pub struct RuleFile {
     pub protocol: Vec<Protocol>,
     #[serde(default, rename = "plan-style")]
     pub plan_style: Vec<PlanStyle>,
+    #[serde(default)]
+    pub wrapper: Vec<Wrapper>,
+    #[serde(default, rename = "gradient-norm")]
+    pub gradient_norm: Vec<GradientNorm>,
     /// Functions of the frameworks that need nothing but "what comes in goes out" or "nothing is known".
     #[serde(default)]
     pub typecheck: Option<Typecheck>,
@@ -252,6 +256,43 @@ pub struct Protocol {
     #[serde(default)]
     pub summed_names: Vec<String>,
     pub source: Option<String>,
+}
+
+/// Something that sums the gradients of a model over data-parallel ranks.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Wrapper {
+    pub names: Vec<String>,
+    #[serde(default)]
+    pub keeps: Keeps,
+    #[serde(default)]
+    pub in_place: bool,
+    pub clip: Option<String>,
+    pub whole_where: Option<String>,
+    pub no_sync: Option<String>,
+    pub sync_flag: Option<String>,
+    #[serde(default)]
+    pub ignores: Vec<String>,
+    pub source: Option<String>,
+}
+
+/// What a rank keeps of each parameter of a wrapped model.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keeps {
+    #[default]
+    Whole,
+    /// A part, in a plain tensor.
+    Shards,
+    /// A part, in a distributed tensor.
+    Distributed,
+}
+
+/// Functions that take the norm of the gradients of their first argument.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GradientNorm {
+    pub names: Vec<String>,
 }
 
 /// A way to split a module over the ranks, by the word that plans have for it.

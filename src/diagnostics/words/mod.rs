@@ -16,6 +16,7 @@ mod practice;
 mod practice_calls;
 mod practice_placements;
 mod practice_scales;
+mod practice_training;
 mod scale;
 mod sharding;
 

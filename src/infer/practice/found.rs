@@ -31,6 +31,8 @@ pub enum Practice {
     Placements(Placements),
     /// Of groups, sizes and factors.
     Scales(Scales),
+    /// Of training loops around wrappers.
+    Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.
     InvertedGuard { variable: Name, used: Place, collective: Name },
     /// An output buffer between a submodule and the result; where the function that holds it is called.

@@ -23,13 +23,16 @@ mod handles;
 pub mod hints;
 mod local_gradient;
 mod local_map;
+mod local_norm;
 mod lost;
 pub mod marking;
 mod marks;
 mod mesh_dims;
 pub mod near;
+mod no_sync;
 mod nones;
 mod order;
+mod outside;
 mod own_group;
 mod part_out;
 mod partition;
@@ -39,13 +42,18 @@ mod ranks;
 mod raw;
 pub mod reducers;
 mod shard_dim;
+mod shard_norm;
 pub mod sizes;
+mod stale;
 mod switch;
+pub mod training;
+mod trial;
 mod uncalled;
 mod uneven;
 mod unreduced_step;
 pub mod view;
 mod world_rank;
+mod wrapped;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
@@ -131,6 +139,14 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
+    of_words(&["grad_norm"], shard_norm::clipped),
+    of_words(&["no_sync", "grad_sync"], no_sync::steps),
+    of_words(&["grad_sync"], no_sync::late_flag),
+    of_words(&["ignored_"], outside::ignored),
+    of_words(&["torch.optim", "optim."], outside::attached),
+    of_words(&["to_local", "local_grad"], local_norm::roots),
+    of_words(&["to_local"], local_norm::partial),
+    of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals),
     OF_COUNTS,
     of_collectives(ranks::some_ranks),
 ];

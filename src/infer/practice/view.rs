@@ -268,6 +268,11 @@ impl<'a> View<'a> {
         Expr::Path(self.resolved(&full))
     }
 
+    /// What a step binds a local to, where that is known.
+    pub fn bound(&self, step: usize, local: LocalId) -> Expr {
+        self.bound_by(step, local, 0)
+    }
+
     /// What a step binds a local to.
     fn bound_by(&self, step: usize, local: LocalId, depth: usize) -> Expr {
         let deeper = |o: &Operand| self.expand(o, depth + 1);

@@ -1,0 +1,111 @@
+//! Words of training loops: norms of shards, steps without a sum, parameters that no wrapper sees. In: findings. Out: drafts.
+//! Never: detection. Next: `practice.rs`.
+
+use super::super::codes;
+use super::Draft;
+use crate::infer::practice::training::Training;
+use crate::source::{Label, Place};
+
+pub fn training(mistake: &Training) -> Draft {
+    match mistake {
+        Training::ShardNorm { function, model, method, wrapped } => {
+            let title = format!(
+                "`{function}` takes the norm of this rank's shards of `{model}`: every rank clips its gradients by another factor"
+            );
+            let mut draft = Draft::new(&codes::SHARD_NORM, title);
+            draft.primary = "sees the shards of one rank".to_string();
+            draft.labels.push(label(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
+            draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
+            draft
+        }
+        Training::LocalNorm { wrapped } => {
+            let title =
+                "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
+            let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+            draft.primary = "the root of a sum over the parts of one rank".to_string();
+            draft.labels.push(label(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
+            draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
+            draft
+        }
+        Training::PartialNorm { function, taken, wrapped } => {
+            let title = format!("`to_local()` of what `{function}` gives is the norm of this rank's parts");
+            let mut draft = Draft::new(&codes::SHARD_NORM, title);
+            draft.primary = "the local value of a partial norm".to_string();
+            draft.labels.push(label(*taken, "a distributed tensor that is still to be reduced".to_string()));
+            draft.labels.push(label(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
+            draft.help.push("`full_tensor()` gives the norm of the model".to_string());
+            draft
+        }
+        Training::UnsyncedStep { .. } | Training::LateFlag { .. } => unsynced(mistake),
+        _ => unseen(mistake),
+    }
+}
+
+/// Steps whose gradients were not summed.
+fn unsynced(mistake: &Training) -> Draft {
+    match mistake {
+        Training::UnsyncedStep { backward, said } => {
+            let title =
+                "the optimizer steps on gradients that were not summed: the backward pass before it runs without";
+            let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
+            draft.primary = "each rank steps with its own gradients".to_string();
+            draft.labels.push(label(*said, "leaves out the sum whenever the step follows".to_string()));
+            draft.labels.push(label(*backward, "gradients of this rank's data are added here".to_string()));
+            draft.help.push("let the last backward pass before each step sum".to_string());
+            draft
+        }
+        Training::LateFlag { flag, forward, backward } => {
+            let title = format!("`{flag}` is set after the forward pass, which has read it already");
+            let mut draft = Draft::new(&codes::UNSYNCED_STEP, title);
+            draft.primary = "holds from the next forward pass on".to_string();
+            draft.labels.push(label(*forward, "prepares the reduction of gradients, or leaves it out".to_string()));
+            draft.labels.push(label(*backward, "goes by the value of the last round".to_string()));
+            draft.help.push(format!("set `{flag}` before the model is called"));
+            draft
+        }
+        _ => unseen(mistake),
+    }
+}
+
+/// What nothing looks at: values that arrive, parameters outside of a wrapper.
+fn unseen(mistake: &Training) -> Draft {
+    match mistake {
+        Training::NeverRead { variable, first, passed } => {
+            let title = format!(
+                "`{variable}` goes round the ranks and is never read: each round uses `{first}`, the part of this rank"
+            );
+            let mut draft = Draft::new(&codes::NEVER_READ, title);
+            draft.primary = "reads the first value in every round".to_string();
+            draft.labels.push(label(*passed, format!("`{variable}` arrives here, and is only sent on")));
+            draft.help.push(format!("use `{variable}` here"));
+            draft
+        }
+        Training::Ignored { wrapper, ignored, optimizer } => {
+            let title =
+                format!("`{wrapper}` leaves these parameters alone, and nothing sums their gradients before the step");
+            let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+            draft.primary = "each rank steps with its own gradients".to_string();
+            draft.labels.push(label(*ignored, "left alone: not sharded, gradients not summed".to_string()));
+            draft.labels.push(label(*optimizer, "trains nothing else".to_string()));
+            draft.help.push("sum their gradients before the step, or let the wrapper have them".to_string());
+            draft
+        }
+        Training::Attached { module, wrapper, wrapped, put, optimizer } => {
+            let title = format!(
+                "the parameters of `{module}` come into the model after `{wrapper}` has wrapped it: nothing sums their gradients"
+            );
+            let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+            draft.primary = "too late for the wrapper".to_string();
+            draft.labels.push(label(*wrapped, "takes the parameters that are there".to_string()));
+            draft.labels.push(label(*put, format!("a new `{module}`")));
+            draft.labels.push(label(*optimizer, "trains them".to_string()));
+            draft.help.push(format!("put `{module}` into the model before `{wrapper}`"));
+            draft
+        }
+        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+    }
+}
+
+fn label(place: Place, message: String) -> Label {
+    Label { place, message }
+}

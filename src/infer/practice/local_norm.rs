@@ -1,0 +1,248 @@
+//! Norms over the local parts of distributed gradients. In: a function. Out: squares of `to_local()` gradients of a sharded model that go
+//! through a root and scale gradients without a sum over ranks, and the local value of a norm that is a distributed tensor. Never: a
+//! value that is handed to anything that may sum it. Next: `shard_norm.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::shard_norm::norm;
+use super::training::Training;
+use super::view::View;
+use super::wrapped::{Wrapped, call, function, given, parameters_of, wrappers};
+use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::rules::Keeps;
+use rustc_hash::FxHashSet;
+
+const MOST_DEPTH: usize = 6;
+/// Methods that change what they are called on.
+const FILLS: &[&str] = &["append", "extend", "add_", "mul_", "copy_", "div_", "pow_", "sqrt_"];
+
+/// Variables that hold what comes from some others.
+type Held = FxHashSet<LocalId>;
+
+/// `sqrt` of a sum over local parts, as a factor of gradients.
+pub fn roots(view: &View<'_>, out: &mut Found) {
+    let code = view.code();
+    if !["sqrt", "norm", "0.5"].iter().any(|w| code.contains(w)) || !code.contains("grad") {
+        return;
+    }
+    let Some((held, from)) = local_gradients(view) else { return };
+    let Some(wrapped) = from.iter().find_map(|e| sharded(view, e, MOST_DEPTH)) else { return };
+    let held = flow(view, held, 0);
+    if leaves(view, &held) {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        if !is_root(view, i, &held) {
+            continue;
+        }
+        let after = flow(view, view.binds(i).iter().copied().collect(), i);
+        if !scales(view, &after, &held) {
+            continue;
+        }
+        let mistake = Training::LocalNorm { wrapped: wrapped.place() };
+        out.push((view.place(step.id), Practice::Training(mistake)));
+        return;
+    }
+}
+
+/// Variables with local parts of gradients, and the parameters that they are of.
+fn local_gradients(view: &View<'_>) -> Option<(Held, Vec<Expr>)> {
+    let (mut held, mut from) = (Held::default(), Vec::new());
+    for i in 0..view.steps.len() {
+        let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(i) else { continue };
+        if let Some(parameter) = local_part(view, value) {
+            held.extend(view.binds(i));
+            from.push(parameter);
+            continue;
+        }
+        let Some((callee, args)) = call(view, value) else { continue };
+        let Some(at) = function(view, &callee) else { continue };
+        let inner = near::other(view, at);
+        if !inner.code().contains(".grad") || collects(&inner).is_none() {
+            continue;
+        }
+        held.extend(view.binds(i));
+        from.extend(args.into_iter().map(|(_, e)| e));
+    }
+    (!held.is_empty()).then_some((held, from))
+}
+
+/// The parameter of `p.grad.to_local()`.
+fn local_part(view: &View<'_>, value: &Rvalue) -> Option<Expr> {
+    let Rvalue::CallMethod { base, name, .. } = value else { return None };
+    if name != "to_local" {
+        return None;
+    }
+    match view.through(base) {
+        Expr::Attr(parameter, name) if name == "grad" => Some(*parameter),
+        _ => None,
+    }
+}
+
+/// Whether a function does nothing but collect local parts of gradients.
+fn collects(inner: &View<'_>) -> Option<()> {
+    let local = (0..inner.steps.len()).any(|i| inner.value(i).is_some_and(|v| local_part(inner, v).is_some()));
+    let communicates =
+        !inner.collectives().is_empty() || ["sum(", "norm(", "pow(", "sqrt("].iter().any(|w| inner.code().contains(w));
+    let gives = inner.steps.iter().any(|s| matches!(s.stmt, Stmt::Return { value: Operand::Local(_) }));
+    (local && gives && !communicates).then_some(())
+}
+
+/// The wrapper that keeps the parameters, or the list of them, that an expression stands for in distributed tensors.
+fn sharded<'a>(view: &View<'a>, expr: &Expr, depth: usize) -> Option<Wrapped<'a>> {
+    let depth = depth.checked_sub(1)?;
+    match expr {
+        Expr::Element(of) | Expr::Item(of, _) => sharded(view, of, depth),
+        Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
+            given(view, *local).into_iter().find_map(|(caller, _, value)| sharded(&caller, &value, depth))
+        }
+        // A variable of loops.
+        Expr::Local(local) if view.defs(*local).iter().any(|d| matches!(view.steps[*d].stmt, Stmt::For { .. })) => {
+            let mut values = view.defs(*local).iter().map(|d| sharded(view, &view.bound(*d, *local), depth));
+            let first = values.next()??;
+            values.all(|v| v.is_some()).then_some(first)
+        }
+        _ => {
+            let model = super::wrapped::parameters_in(view, expr)?;
+            wrappers(view, &model, view.steps.len()).into_iter().find(|w| w.rule.keeps == Keeps::Distributed)
+        }
+    }
+}
+
+/// What comes from some variables after a step.
+fn flow(view: &View<'_>, mut held: Held, after: usize) -> Held {
+    loop {
+        let known = held.len();
+        for i in after..view.steps.len() {
+            let reads = |held: &Held| view.reads(i).iter().any(|o| matches!(o, Operand::Local(l) if held.contains(l)));
+            match view.steps[i].stmt {
+                Stmt::Append { collection, .. } if reads(&held) => {
+                    held.insert(*collection);
+                }
+                Stmt::If { .. } | Stmt::While { .. } => {}
+                _ if reads(&held) => {
+                    held.extend(view.binds(i));
+                    // What is filled by a method, or in place.
+                    let base = match view.value(i) {
+                        Some(Rvalue::CallMethod { base, name, .. }) if FILLS.contains(&name.as_str()) => Some(base),
+                        _ => None,
+                    };
+                    held.extend(base.and_then(near::local).filter(|l| !view.is_param(*l)));
+                }
+                _ => {}
+            }
+        }
+        if held.len() == known {
+            return held;
+        }
+    }
+}
+
+/// Whether something is handed to what may sum it over ranks.
+fn leaves(view: &View<'_>, held: &Held) -> bool {
+    (0..view.steps.len()).any(|i| {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            return false;
+        };
+        let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+        if !args.iter().any(|a| is(&a.value)) {
+            return false;
+        }
+        if view.collective(value).is_some() {
+            return true;
+        }
+        match value {
+            Rvalue::CallMethod { base, name, .. } if is(base) || FILLS.contains(&name.as_str()) => false,
+            _ => !view.callee(value).is_some_and(|path| {
+                path.starts_with("torch.") && !path.contains("distributed")
+                    || path.starts_with("math.")
+                    || !path.contains('.')
+                    || matches!(view.value(i), Some(Rvalue::CallMethod { base: Operand::Local(_), .. }))
+                        && path.starts_with('.')
+            }),
+        }
+    })
+}
+
+/// Whether a step takes a root of a sum of what is held, or a norm of norms.
+fn is_root(view: &View<'_>, step: usize, held: &Held) -> bool {
+    let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+    let stacked =
+        |o: &Operand| matches!(view.through(o), Expr::Call { callee, .. } if callee.last_name() == Some("stack"));
+    match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, .. }) if is(base) => name == "sqrt" || name == "norm" && stacked(base),
+        Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+            let last = view.callee(value).map(|path| super::lost::last(&path));
+            let Some(first) = args.first().filter(|a| is(&a.value)) else { return false };
+            match last.as_deref() {
+                Some("sqrt") => true,
+                Some("norm" | "vector_norm") => stacked(&first.value),
+                _ => false,
+            }
+        }
+        Some(Rvalue::Binary { op: BinOp::Pow, left, right }) => {
+            let half = |bits: u64| (f64::from_bits(bits) - 0.5).abs() < 1e-9;
+            is(left) && matches!(right, Operand::Const(Const::Float(bits)) if half(*bits))
+        }
+        _ => false,
+    }
+}
+
+/// Whether gradients are scaled by something.
+fn scales(view: &View<'_>, by: &Held, gradients: &Held) -> bool {
+    let is = |o: &Operand| near::local(o).is_some_and(|l| by.contains(&l));
+    let gradient = |o: &Operand| {
+        near::local(o).is_some_and(|l| gradients.contains(&l))
+            || view.through(o).any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad"))
+    };
+    (0..view.steps.len()).any(|i| match view.value(i) {
+        Some(Rvalue::CallMethod { base, name, args }) if matches!(name.as_str(), "mul_" | "div_") => {
+            gradient(base) && args.first().is_some_and(|a| is(&a.value))
+        }
+        Some(Rvalue::InPlace { op: BinOp::Mul | BinOp::Div, left, right }) => gradient(left) && is(right),
+        Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+            let each = view.callee(value).is_some_and(|path| path.starts_with("torch._foreach_"));
+            matches!((each, args.as_slice()), (true, [first, second, ..]) if gradient(&first.value) && is(&second.value))
+        }
+        _ => false,
+    })
+}
+
+/// `to_local()` of what a norm of distributed gradients gives.
+pub fn partial(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(i) else { continue };
+        if name != "to_local" {
+            continue;
+        }
+        let Some(local) = near::local(base) else { continue };
+        let mut found = None;
+        for def in view.defs(local).iter().rev().filter(|d| **d < i) {
+            let Some((function, args)) = norm(view, *def) else { continue };
+            let Some(model) = view.argument(args, 0, "parameters").and_then(|o| parameters_of(view, o)) else {
+                continue;
+            };
+            let wrapped = wrappers(view, &model, *def).into_iter().find(|w| w.rule.keeps == Keeps::Distributed);
+            found = wrapped.map(|w| (function, view.place(view.steps[*def].id), w.place()));
+            break;
+        }
+        let Some((function, taken, wrapped)) = found else { continue };
+        let after = flow(view, view.binds(i).iter().copied().collect(), i);
+        let squared = view.steps.iter().enumerate().any(|(j, _)| match view.value(j) {
+            Some(Rvalue::Binary { op: BinOp::Pow, left, .. }) => near::local(left).is_some_and(|l| after.contains(&l)),
+            Some(Rvalue::CallMethod { base, name, .. }) if matches!(name.as_str(), "pow" | "square" | "pow_") => {
+                near::local(base).is_some_and(|l| after.contains(&l))
+            }
+            Some(value) if view.collective(value).is_some() => {
+                view.reads(j).iter().any(|o| near::local(o).is_some_and(|l| after.contains(&l)))
+            }
+            _ => false,
+        });
+        if !squared {
+            let mistake = Training::PartialNorm { function, taken, wrapped };
+            out.push((view.place(step.id), Practice::Training(mistake)));
+        }
+    }
+}

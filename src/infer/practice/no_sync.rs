@@ -1,0 +1,469 @@
+//! Steps of an optimizer on gradients that were not summed: the last backward pass before them was told to leave that out. In: a
+//! function. Out: a step whose condition implies that of `no_sync`, and a flag that is set after the forward pass that reads it. Never: a
+//! condition that trying numbers does not decide, or a loop in which something else may sum. Next: `trial.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::training::Training;
+use super::trial::{Trial, Values};
+use super::view::{Guard, View};
+use super::wrapped::{call, function, parameters_of, wrappers};
+use crate::ir::{Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::source::{Name, Place};
+
+/// Words of code that sums gradients or parameters in a way of its own.
+const SUMS: &[&str] = &[
+    "local_sgd",
+    "localsgd",
+    "diloco",
+    "average_param",
+    "average_grad",
+    "average_model",
+    "modelaverag",
+    "model_averag",
+    "hook",
+    "reduce_grad",
+    "allreduce_",
+    "_allreduce",
+    "sync_grad",
+    "finalize",
+    "synchronize_grad",
+    "reduce_scatter",
+    "gossip",
+];
+/// Methods of a model that sum nothing.
+const HARMLESS: &[&str] =
+    &["parameters", "named_parameters", "zero_grad", "train", "eval", "modules", "clip_grad_norm_"];
+const MOST_DEPTH: usize = 6;
+
+/// A backward pass, and the condition under which it sums nothing.
+struct Backward {
+    step: usize,
+    silent: Expr,
+    /// What says so.
+    said: Option<Place>,
+}
+
+/// Steps that are reached after a backward pass that summed nothing.
+pub fn steps(view: &View<'_>, out: &mut Found) {
+    let code = view.code();
+    if !view.rules.wrappers().names_no_sync(code) || !code.contains("step(") {
+        return;
+    }
+    if sums_itself(view) || has_several(view) {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        if !is_step(view, i) {
+            continue;
+        }
+        let Some(backwards) = backwards(view, i) else { continue };
+        let Some(last) = backwards.last() else { continue };
+        if backwards.iter().all(|b| b.silent == truth(false)) || may_sum(view, last.step, i) {
+            continue;
+        }
+        if !is_silent(view, i, &backwards) {
+            continue;
+        }
+        let told = backwards.iter().rev().find(|b| b.silent != truth(false)).unwrap_or(last);
+        let Some(said) = told.said else { continue };
+        let mistake = Training::UnsyncedStep { backward: view.place(view.steps[told.step].id), said };
+        out.push((view.place(step.id), Practice::Training(mistake)));
+    }
+}
+
+/// Whether a function has more than one optimizer, or leaves out the sums of a model whose parameters its optimizer does not have.
+fn has_several(view: &View<'_>) -> bool {
+    let (mut optimizers, mut models, mut trained) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..view.steps.len() {
+        match view.value(i) {
+            Some(Rvalue::CallMethod { base, name, args }) if name == "step" => {
+                let steps = args.first().map_or(base, |a| &a.value);
+                optimizers.extend(is_step(view, i).then(|| view.expr(steps)));
+            }
+            Some(Rvalue::CallMethod { base, name, .. } | Rvalue::Attr { base, name })
+                if view.rules.wrappers().is_no_sync(name) =>
+            {
+                models.push(view.expr(base));
+            }
+            Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }))
+                if view.callee(value).is_some_and(|path| path.starts_with("torch.optim.")) =>
+            {
+                trained.extend(args.first().and_then(|a| parameters_of(view, &a.value)));
+            }
+            _ => {}
+        }
+    }
+    let differ = |all: &[Expr]| all.windows(2).any(|two| two.first() != two.last());
+    let other = trained.iter().any(|t| models.iter().any(|m| m != t));
+    differ(&optimizers) || differ(&models) || other
+}
+
+/// Whether the file names something that sums gradients or parameters in a way of its own.
+pub fn sums_itself(view: &View<'_>) -> bool {
+    let whole = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    SUMS.iter().any(|w| whole.contains(w))
+}
+
+fn truth(holds: bool) -> Expr {
+    Expr::Const(Const::Bool(holds))
+}
+
+/// `optimizer.step()`, `scaler.step(optimizer)`
+fn is_step(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { return false };
+    if name != "step" || args.len() > 1 {
+        return false;
+    }
+    let is_optimizer = |o: &Operand| {
+        let expr = view.expr(o);
+        let name = match &expr {
+            Expr::Local(l) => view.local_name(*l).to_lowercase(),
+            other => other.last_name().unwrap_or_default().to_lowercase(),
+        };
+        name.contains("optim") || name.split('_').any(|p| p == "opt")
+    };
+    is_optimizer(base) || args.first().is_some_and(|a| is_optimizer(&a.value))
+}
+
+/// The backward passes before a step in its loop, in order; `None`: one is not understood.
+fn backwards(view: &View<'_>, step: usize) -> Option<Vec<Backward>> {
+    let around = &view.steps[step].loops;
+    let mut out = Vec::new();
+    for i in 0..step {
+        if !view.steps[i].loops.starts_with(around) || !runs_backward(view, i)? {
+            continue;
+        }
+        let (silent, said) = silence(view, i)?;
+        out.push(Backward { step: i, silent, said });
+    }
+    // Those of a loop of its own, or those of the loop of the step.
+    let deepest = out.last()?.step;
+    let loops = &view.steps[deepest].loops;
+    out.retain(|b| view.steps[b.step].loops == *loops);
+    (loops.len() <= around.len() + 1).then_some(out)
+}
+
+/// Whether a step runs a backward pass: itself, or a function of the project that it calls; `None`: not known.
+fn runs_backward(view: &View<'_>, step: usize) -> Option<bool> {
+    let value = match view.value(step) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => value,
+        _ => return Some(false),
+    };
+    if let Rvalue::CallMethod { name, .. } = value
+        && name == "backward"
+    {
+        return Some(true);
+    }
+    let Some((callee, _)) = call(view, value) else { return Some(false) };
+    let Some(at) = function(view, &callee) else { return Some(false) };
+    let inner = near::other(view, at);
+    if !inner.code().contains("backward(") {
+        return Some(false);
+    }
+    // It may decide by itself.
+    (!view.rules.wrappers().names_no_sync(inner.code())).then_some(true)
+}
+
+/// The condition under which a backward pass sums nothing, and what says so.
+fn silence(view: &View<'_>, step: usize) -> Option<(Expr, Option<Place>)> {
+    let mut all = Vec::new();
+    let mut said = None;
+    for context in view.steps[step].contexts.iter() {
+        let silent = leaves_out(view, context, step, MOST_DEPTH)?;
+        if silent != truth(false) {
+            said = Some(named(view, step).unwrap_or(context_place(view, context, step)));
+            all.push(silent);
+        }
+    }
+    let loops = &view.steps[step].loops;
+    let set: Vec<(usize, &Operand)> = view
+        .steps
+        .iter()
+        .enumerate()
+        .filter_map(|(i, s)| match s.stmt {
+            Stmt::SetAttr { name, value, .. } if view.rules.wrappers().is_sync_flag(name) => Some((i, value)),
+            _ => None,
+        })
+        .collect();
+    match set.as_slice() {
+        [] => {}
+        [(at, value)] if *at < step && view.steps[*at].loops == *loops => {
+            let off = Expr::Unary(UnOp::Not, Box::new(view.expr(value)));
+            said = Some(view.place(view.steps[*at].id));
+            all.push(both(guards(view, *at, step).into_iter().chain([off]).collect()));
+        }
+        _ => return None,
+    }
+    let whole = match all.len() {
+        0 => truth(false),
+        _ => Expr::Bool { and: false, of: all },
+    };
+    Some((whole, said))
+}
+
+fn both(of: Vec<Expr>) -> Expr {
+    Expr::Bool { and: true, of }
+}
+
+/// Where the method that leaves out the sum is named last before a step.
+fn named(view: &View<'_>, step: usize) -> Option<Place> {
+    (0..step).rev().find_map(|i| match view.value(i)? {
+        Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. } if view.rules.wrappers().is_no_sync(name) => {
+            Some(view.place(view.steps[i].id))
+        }
+        _ => None,
+    })
+}
+
+/// Where a context is entered.
+fn context_place(view: &View<'_>, context: &Operand, step: usize) -> Place {
+    let with = view.steps[..step]
+        .iter()
+        .rev()
+        .find(|s| matches!(s.stmt, Stmt::With { context: other, .. } if other == context));
+    with.map_or(view.place(view.steps[step].id), |s| view.part(s.id, 0))
+}
+
+/// The conditions of a step that do not hold anyway at a later one.
+fn guards(view: &View<'_>, step: usize, later: usize) -> Vec<Expr> {
+    let there = |g: &Guard<'_>| view.steps[later].guards.iter().any(|h| h.at == g.at && h.holds == g.holds);
+    view.steps[step].guards.iter().filter(|g| !there(g)).map(|g| condition(view, g)).collect()
+}
+
+fn condition(view: &View<'_>, guard: &Guard<'_>) -> Expr {
+    match guard.holds {
+        true => view.expr(guard.test),
+        false => Expr::Unary(UnOp::Not, Box::new(view.expr(guard.test))),
+    }
+}
+
+/// The condition under which a context leaves out the sum.
+fn leaves_out(view: &View<'_>, context: &Operand, at: usize, depth: usize) -> Option<Expr> {
+    let expr = view.expr(context);
+    context_expr(view, &expr, at, depth)
+}
+
+fn context_expr(view: &View<'_>, expr: &Expr, at: usize, depth: usize) -> Option<Expr> {
+    let depth = depth.checked_sub(1)?;
+    match expr {
+        Expr::Attr(_, name) if view.rules.wrappers().is_no_sync(name) => Some(truth(true)),
+        Expr::Attr(_, name) => (!name.to_lowercase().contains("sync")).then(|| truth(false)),
+        Expr::Path(path) => (!path.to_lowercase().contains("sync")).then(|| truth(false)),
+        Expr::Call { callee, args, .. } => match &**callee {
+            Expr::Attr(_, name) if view.rules.wrappers().is_no_sync(name) => args.is_empty().then(|| truth(true)),
+            callee => context_expr(view, callee, at, depth),
+        },
+        Expr::Choice(test, a, b) => {
+            let (a, b) = (context_expr(view, a, at, depth)?, context_expr(view, b, at, depth)?);
+            Some(Expr::Choice(test.clone(), Box::new(a), Box::new(b)))
+        }
+        Expr::Local(local) => variable(view, *local, at, depth),
+        Expr::Const(_) => Some(truth(false)),
+        _ => None,
+    }
+}
+
+/// A variable that holds a context: what its definitions before a step give it, each under its conditions.
+fn variable(view: &View<'_>, local: LocalId, at: usize, depth: usize) -> Option<Expr> {
+    if view.is_param(local) {
+        return None;
+    }
+    let mut current: Option<Expr> = None;
+    for def in view.defs(local).iter().filter(|d| **d < at) {
+        let value = match view.bound(*def, local) {
+            Expr::Choice(test, a, b) => {
+                let branch = |e: &Expr| match (e, &current) {
+                    (Expr::Local(same), Some(known)) if *same == local => Some(known.clone()),
+                    _ => context_expr(view, e, *def, depth),
+                };
+                Expr::Choice(test, Box::new(branch(&a)?), Box::new(branch(&b)?))
+            }
+            other => context_expr(view, &other, *def, depth)?,
+        };
+        let when = guards(view, *def, at);
+        current = Some(match (when.is_empty(), current) {
+            (true, _) => value,
+            // What an earlier branch left.
+            (false, before) => {
+                Expr::Choice(Box::new(both(when)), Box::new(value), Box::new(before.unwrap_or(truth(false))))
+            }
+        });
+    }
+    current
+}
+
+/// Whether something between a backward pass and a step may sum gradients.
+fn may_sum(view: &View<'_>, backward: usize, step: usize) -> bool {
+    (backward + 1..step).any(|i| {
+        let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(i) else { return false };
+        if let Some(call) = view.collective(value) {
+            let of_gradient = call.input.is_none_or(|o| {
+                let gradient = |e: &Expr| matches!(e, Expr::Attr(_, name) if name.contains("grad"));
+                view.through(o).any(&mut |e| gradient(e) || matches!(e, Expr::Element(_)))
+            });
+            return of_gradient || view.steps[i].loops.len() > view.steps[step].loops.len();
+        }
+        let Some((callee, args)) = call(view, value) else { return true };
+        let name = callee.last_name().unwrap_or_default().to_lowercase();
+        if ["reduce", "sync", "broadcast", "flush", "finish"].iter().any(|w| name.contains(w)) {
+            return name != "synchronize";
+        }
+        if let Some(at) = function(view, &callee) {
+            let code = near::other(view, at).code().to_string();
+            return ["reduce", "sync", "broadcast"].iter().any(|w| code.contains(w));
+        }
+        let model = |e: &Expr| super::wrapped::says(view, e, &["model", "param"]);
+        match &callee {
+            Expr::Attr(base, _) if model(base) => !HARMLESS.contains(&name.as_str()),
+            Expr::Attr(base, _) if matches!(&**base, Expr::Local(l) if view.local_name(*l) == "self") => true,
+            Expr::Path(path) => !path.starts_with("torch.") && args.iter().any(|(_, e)| model(e)) && path.contains('.'),
+            _ => false,
+        }
+    })
+}
+
+/// Whether whenever the step is reached, the last backward pass before it has summed nothing.
+fn is_silent(view: &View<'_>, step: usize, backwards: &[Backward]) -> bool {
+    let conditions: Vec<Expr> = view.steps[step].guards.iter().map(|g| condition(view, g)).collect();
+    // One way to come here is enough.
+    let ways: Vec<Vec<Expr>> = match conditions.iter().position(|c| matches!(c, Expr::Bool { and: false, .. })) {
+        Some(at) => match &conditions[at] {
+            Expr::Bool { of, .. } => of
+                .iter()
+                .map(|one| {
+                    let mut way = conditions.clone();
+                    way[at] = one.clone();
+                    way
+                })
+                .collect(),
+            _ => Vec::new(),
+        },
+        None => vec![conditions],
+    };
+    ways.iter().any(|way| way_is_silent(view, step, way, backwards).unwrap_or(false))
+}
+
+fn way_is_silent(view: &View<'_>, step: usize, way: &[Expr], backwards: &[Backward]) -> Option<bool> {
+    let loops = &view.steps[backwards.last()?.step].loops;
+    let inner = loops.len() > view.steps[step].loops.len();
+    let mut trial = Trial::default();
+    let reached = trial.read(view, &both(way.to_vec()), loops)?;
+    if inner && trial.index.as_ref().is_some_and(|i| loops.last() == Some(&i.round)) {
+        return None;
+    }
+    let mut passes = Vec::new();
+    for b in backwards {
+        let under = guards(view, b.step, step);
+        passes.push((trial.read(view, &both(under), loops)?, trial.read(view, &b.silent, loops)?));
+    }
+    let end = match trial.index.clone() {
+        Some(known) if inner => {
+            if loops.last() != Some(&known.round) {
+                return None;
+            }
+            Some(trial.read_number(view, &known.end?, loops)?)
+        }
+        // A condition of flags alone may hold in no configuration in which the step is reached.
+        None => {
+            let always = passes.iter().all(|(under, silent)| *under == both(Vec::new()) && *silent == always());
+            return Some(always);
+        }
+        Some(_) => None,
+    };
+    let unsummed = |values: &Values<'_>| {
+        let last = passes.iter().rev().find(|(under, _)| values.truth(under) == Some(true));
+        last.is_some_and(|(_, silent)| values.truth(silent) == Some(true))
+    };
+    Some(trial.some_flags(&|values| match &end {
+        Some(end) => {
+            let Some(end) = values.number(end) else { return false };
+            let values = values.at(end - 1);
+            values.truth(&reached) == Some(true) && unsummed(values)
+        }
+        None => {
+            let mut some = false;
+            for i in Values::indices() {
+                let values = values.at(i);
+                if values.truth(&reached) == Some(true) {
+                    if !unsummed(values) {
+                        return false;
+                    }
+                    some = true;
+                }
+            }
+            some
+        }
+    }))
+}
+
+/// What a context that is entered whatever happens gives.
+fn always() -> Expr {
+    Expr::Bool { and: false, of: vec![truth(true)] }
+}
+
+/// A flag of a wrapper that is set between the forward pass that reads it and the backward pass of its result.
+pub fn late_flag(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::SetAttr { base, name, value } = step.stmt else { continue };
+        if !view.rules.wrappers().is_sync_flag(name) || matches!(value, Operand::Const(Const::Bool(true))) {
+            continue;
+        }
+        let model = view.expr(base);
+        let same_round = |j: usize| view.steps[j].loops == step.loops;
+        let Some(forward) = (0..i).rev().find(|j| same_round(*j) && is_forward(view, *j, &model)) else { continue };
+        let Some(backward) = (i + 1..view.steps.len()).find(|j| same_round(*j) && is_backward(view, *j)) else {
+            continue;
+        };
+        let set = |j: usize| matches!(view.steps[j].stmt, Stmt::SetAttr { name: other, .. } if other == name);
+        // Another one in the loop: this one may be for the next round.
+        if (0..view.steps.len()).any(|j| j != i && set(j)) || (i..backward).any(|j| is_forward(view, j, &model)) {
+            continue;
+        }
+        let wrapped = wrappers(view, &model, i);
+        if !wrapped.is_empty() && !wrapped.iter().any(|w| w.rule.sync_flag.as_ref() == Some(name)) {
+            continue;
+        }
+        let Some(Rvalue::CallMethod { base, .. }) = view.value(backward) else { continue };
+        let results = view.binds(forward);
+        if !comes_from(view, base, &results) {
+            continue;
+        }
+        let places = (view.place(view.steps[forward].id), view.place(view.steps[backward].id));
+        let mistake = Training::LateFlag { flag: Name::clone(name), forward: places.0, backward: places.1 };
+        out.push((view.place(step.id), Practice::Training(mistake)));
+    }
+}
+
+/// A call of a model.
+fn is_forward(view: &View<'_>, step: usize, model: &Expr) -> bool {
+    match view.value(step) {
+        Some(Rvalue::Call { callee, .. }) => &view.expr(callee) == model,
+        Some(Rvalue::CallMethod { base, name, .. }) => &Expr::Attr(Box::new(view.expr(base)), name.clone()) == model,
+        _ => false,
+    }
+}
+
+fn is_backward(view: &View<'_>, step: usize) -> bool {
+    matches!(view.value(step), Some(Rvalue::CallMethod { name, .. }) if name == "backward")
+}
+
+/// Whether a value comes from one of these.
+fn comes_from(view: &View<'_>, value: &Operand, of: &[LocalId]) -> bool {
+    let mut seen = Vec::new();
+    let mut queue: Vec<LocalId> = near::local(value).into_iter().collect();
+    while let Some(local) = queue.pop() {
+        if of.contains(&local) {
+            return true;
+        }
+        if !seen.contains(&local) {
+            seen.push(local);
+            for step in view.defs(local) {
+                queue.extend(view.reads(*step).into_iter().filter_map(near::local));
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,121 @@
+//! What goes round a ring and is never looked at. In: a function. Out: a variable that a loop only sends on, while the same loop reads the
+//! value that it had at the start. Never: a variable that anything else reads, or a loop that does not read the first value.
+//! Next: `lost.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::training::Training;
+use super::view::View;
+use super::wrapped::{call, function};
+use crate::ir::{LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
+use crate::rules::Entry;
+
+const MOST_DEPTH: usize = 4;
+
+pub fn arrivals(view: &View<'_>, out: &mut Found) {
+    for (local, info) in view.func.locals.iter_enumerated() {
+        if info.kind != LocalKind::Plain || view.defs(local).len() < 2 || view.is_param(local) {
+            continue;
+        }
+        let Some((round, passed)) = only_passed(view, local) else { continue };
+        let Some(first) = first_value(view, local, round) else { continue };
+        let name = view.local_name(local).clone();
+        let read = view.readers(first).iter().find(|s| view.steps[**s].loops.contains(&round) && !passes(view, **s));
+        let Some(read) = read else { continue };
+        // A new value of it in the loop is another matter.
+        if view.defs(first).iter().any(|d| view.steps[*d].loops.contains(&round)) {
+            continue;
+        }
+        let mistake = Training::NeverRead {
+            variable: name,
+            first: view.local_name(first).clone(),
+            passed: view.place(view.steps[passed].id),
+        };
+        let place = view.place(view.steps[*read].id);
+        if !out.iter().any(|(at, _)| *at == place) {
+            out.push((place, Practice::Training(mistake)));
+        }
+    }
+}
+
+/// The loop in which a variable is given to communication and gets what comes back, if nothing else reads it; and the call.
+fn only_passed(view: &View<'_>, local: LocalId) -> Option<(usize, usize)> {
+    let readers = view.readers(local);
+    let passed = *readers.first()?;
+    let round = *view.steps[passed].loops.last()?;
+    let all = readers.iter().all(|s| view.steps[*s].loops.contains(&round) && passes(view, *s));
+    let defs: Vec<&usize> = view.defs(local).iter().filter(|d| view.steps[**d].loops.contains(&round)).collect();
+    let back = !defs.is_empty()
+        && defs.iter().all(|d| {
+            let value = match view.bound(**d, local) {
+                Expr::Local(other) => view.through(&Operand::Local(other)),
+                other => other,
+            };
+            let step = match &value {
+                Expr::Call { step, .. } => Some(*step),
+                Expr::Item(whole, _) => match &**whole {
+                    Expr::Call { step, .. } => Some(*step),
+                    _ => None,
+                },
+                _ => None,
+            };
+            step.is_some_and(|s| readers.contains(&s))
+        });
+    (all && back).then_some((round, passed))
+}
+
+/// Whether a step gives what it reads to a function that sends it on and returns what arrives.
+fn passes(view: &View<'_>, step: usize) -> bool {
+    let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(step) else { return false };
+    let Some((callee, _)) = call(view, value) else { return false };
+    function(view, &callee).is_some_and(|at| receives(&near::other(view, at), MOST_DEPTH))
+}
+
+/// Whether a function receives from another rank and returns something.
+fn receives(view: &View<'_>, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    if !view.steps.iter().any(|s| matches!(s.stmt, Stmt::Return { value: Operand::Local(_) })) {
+        return false;
+    }
+    (0..view.steps.len()).any(|i| {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            return false;
+        };
+        let arrives = |path: &str| {
+            let rooted =
+                matches!(view.rules.get(path), Some(Entry::Intrinsic(rule)) if rule.does == "rooted-collective");
+            rooted && path.rsplit('.').next().is_some_and(|name| name.contains("recv"))
+        };
+        if view.callee(value).is_some_and(|path| arrives(&path)) {
+            return true;
+        }
+        let given = args.iter().any(|a| matches!(view.through(&a.value), Expr::Path(path) if arrives(&path)));
+        given || {
+            let inner = view.callee(value).map(|path| view.project.path(&path));
+            matches!(inner, Some(Resolved::Func(at)) if at != view.at && receives(&near::other(view, at), depth))
+        }
+    })
+}
+
+/// The variable whose value a variable has before a loop.
+fn first_value(view: &View<'_>, local: LocalId, round: usize) -> Option<LocalId> {
+    let outside: Vec<usize> =
+        view.defs(local).iter().copied().filter(|d| !view.steps[*d].loops.contains(&round) && *d < round).collect();
+    let [def] = outside.as_slice() else { return None };
+    let mut value = view.bound(*def, local);
+    while let Expr::Call { callee, args, .. } = value {
+        match *callee {
+            Expr::Attr(base, name) if args.is_empty() && matches!(name.as_str(), "contiguous" | "clone" | "detach") => {
+                value = *base;
+            }
+            _ => return None,
+        }
+    }
+    match value {
+        Expr::Local(first) if first != local => Some(first),
+        _ => None,
+    }
+}

@@ -1,0 +1,25 @@
+//! What the checks of training loops find, as data: norms, wrappers and steps. In: nothing. Out: [`Training`]. Never: prose.
+//! Next: `diagnostics/words/practice_training.rs`.
+
+use crate::source::{Name, Place};
+
+/// Mistakes of training loops around wrappers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Training {
+    /// A norm of what one rank keeps of the gradients of a sharded model; the method that takes that of all.
+    ShardNorm { function: Name, model: Name, method: Name, wrapped: Place },
+    /// A root of a sum over this rank's parts of gradients, by which they are scaled.
+    LocalNorm { wrapped: Place },
+    /// The local value of a norm that is a distributed tensor.
+    PartialNorm { function: Name, taken: Place, wrapped: Place },
+    /// A step whose last backward pass was told not to sum; what told it.
+    UnsyncedStep { backward: Place, said: Place },
+    /// A flag that the forward pass reads is set after it.
+    LateFlag { flag: Name, forward: Place, backward: Place },
+    /// What a loop receives is only sent on, and it reads the first value instead.
+    NeverRead { variable: Name, first: Name, passed: Place },
+    /// An optimizer is given what a wrapper was told to leave alone.
+    Ignored { wrapper: Name, ignored: Place, optimizer: Place },
+    /// A module with parameters is put into a model that was wrapped before.
+    Attached { module: Name, wrapper: Name, wrapped: Place, put: Place, optimizer: Place },
+}

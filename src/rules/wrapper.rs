@@ -1,0 +1,103 @@
+//! Wrappers of models, and functions that take the norm of gradients. In: `[[wrapper]]` and `[[gradient-norm]]` of rule files. Out:
+//! [`WrapperRule`]. Never: types; execution does not look at these. Next: `infer/practice/wrapped.rs`.
+
+use super::RuleBook;
+use super::load::Loader;
+use super::schema;
+use crate::source::Name;
+
+pub use super::schema::Keeps;
+
+/// Something that sums the gradients of a model over data-parallel ranks.
+#[derive(Clone, Debug)]
+pub struct WrapperRule {
+    pub name: Name,
+    /// What a rank keeps of each parameter, and of its gradient.
+    pub keeps: Keeps,
+    /// It changes the model that it is given.
+    pub in_place: bool,
+    /// Its own method that clips by the norm over all ranks.
+    pub clip: Option<Name>,
+    /// The name of a choice under which parameters are kept whole after all.
+    pub whole_where: Option<Name>,
+    /// Its method that gives a context in which gradients are not summed.
+    pub no_sync: Option<Name>,
+    /// Its attribute that says whether they are, read in forward.
+    pub sync_flag: Option<Name>,
+    /// Arguments with modules or parameters that it leaves alone.
+    pub ignores: Vec<Name>,
+    pub source: Name,
+}
+
+/// All wrappers, and the functions that take norms.
+#[derive(Clone, Debug, Default)]
+pub struct Wrappers {
+    rules: Vec<WrapperRule>,
+    norms: Vec<Name>,
+}
+
+impl Wrappers {
+    /// The wrapper with a qualified name.
+    pub fn get(&self, path: &str) -> Option<&WrapperRule> {
+        self.rules.iter().find(|rule| rule.name == path)
+    }
+
+    /// Whether the function with a qualified name takes the norm of the gradients of what it is given.
+    pub fn is_norm(&self, path: &str) -> bool {
+        self.norms.iter().any(|name| name == path)
+    }
+
+    /// Whether a method gives a context in which gradients are not summed.
+    pub fn is_no_sync(&self, method: &str) -> bool {
+        self.rules.iter().any(|rule| rule.no_sync.as_deref() == Some(method))
+    }
+
+    /// Whether a text names such a method, or an attribute that says whether gradients are summed.
+    pub fn names_no_sync(&self, text: &str) -> bool {
+        let names = |name: &Option<Name>| name.as_ref().is_some_and(|n| text.contains(n.as_str()));
+        self.rules.iter().any(|rule| names(&rule.no_sync) || names(&rule.sync_flag))
+    }
+
+    /// Whether an attribute says if gradients are summed.
+    pub fn is_sync_flag(&self, attribute: &str) -> bool {
+        self.rules.iter().any(|rule| rule.sync_flag.as_deref() == Some(attribute))
+    }
+
+    /// Whether a method of a wrapper clips by the norm over all ranks.
+    pub fn is_own_clip(&self, method: &str) -> bool {
+        self.rules.iter().any(|rule| rule.clip.as_deref() == Some(method))
+    }
+}
+
+impl Loader {
+    pub(super) fn add_wrapper(&mut self, w: &schema::Wrapper, source: &str) {
+        let name = |text: &Option<String>| text.as_deref().map(Name::from);
+        for path in &w.names {
+            let rule = WrapperRule {
+                name: Name::from(path.as_str()),
+                keeps: w.keeps,
+                in_place: w.in_place,
+                clip: name(&w.clip),
+                whole_where: name(&w.whole_where),
+                no_sync: name(&w.no_sync),
+                sync_flag: name(&w.sync_flag),
+                ignores: w.ignores.iter().map(|i| Name::from(i.as_str())).collect(),
+                source: Name::from(w.source.as_deref().unwrap_or(source)),
+            };
+            let known = &mut self.book.wrappers.rules;
+            known.retain(|other| other.name != rule.name);
+            known.push(rule);
+        }
+    }
+
+    pub(super) fn add_norms(&mut self, names: &[String]) {
+        self.book.wrappers.norms.extend(names.iter().map(|n| Name::from(n.as_str())));
+    }
+}
+
+impl RuleBook {
+    /// What sums the gradients of models.
+    pub fn wrappers(&self) -> &Wrappers {
+        &self.wrappers
+    }
+}
