@@ -176,6 +176,8 @@ pub struct RuleBook {
     by_suffix: FxHashMap<Name, Vec<(Name, Entry)>>,
     /// Prefixes that stand for another: (from, to).
     aliases: Vec<(Name, Name)>,
+    /// What makes objects that train: package and last name.
+    trainers: Vec<(Name, Name)>,
     protocols: Vec<ProtocolRule>,
     plan_styles: Vec<PlanStyleRule>,
     pub(super) wrappers: super::wrapper::Wrappers,
@@ -202,6 +204,10 @@ impl RuleBook {
         }
         if matches!(&entry, Entry::Intrinsic(rule) if rule.does == "mark-partitioned") {
             self.marking.insert(last.clone());
+        }
+        if matches!(&entry, Entry::Intrinsic(rule) if matches!(rule.does.as_str(), "trainer" | "trainer-initialize")) {
+            let package = Name::from(name.split('.').next().unwrap_or(&name));
+            self.trainers.push((package, last.clone()));
         }
         self.last.insert(last);
         if let Some(attribute) = name.strip_prefix('.') {
@@ -240,6 +246,11 @@ impl RuleBook {
     /// The way to split a module that plans have a word for.
     pub fn plan_style(&self, word: &str) -> Option<&PlanStyleRule> {
         self.plan_styles.iter().find(|s| s.name == word)
+    }
+
+    /// What makes objects that train: packages and last names.
+    pub fn trainers(&self) -> &[(Name, Name)] {
+        &self.trainers
     }
 
     /// What holds for parameters without a mark, by framework.

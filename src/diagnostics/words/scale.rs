@@ -33,6 +33,7 @@ pub fn factor(mistake: &Mistake) -> Draft {
             Draft::new(&codes::METRIC_FACTOR, title)
         }
         Wrong::EachStage | Wrong::Copies => return received(mistake),
+        Wrong::Divided => return divided(mistake),
     };
     let own = mistake.events.iter().find(|e| e.place == mistake.place);
     draft.primary = own.map_or("with this factor".to_string(), |e| says(&e.what));
@@ -90,6 +91,16 @@ fn received(mistake: &Mistake) -> Draft {
         Wrong::Copies => "take their mean, or any one of them".to_string(),
         _ => "scale it on the last stage alone".to_string(),
     });
+    draft
+}
+
+fn divided(mistake: &Mistake) -> Draft {
+    let by = quoted(&mistake.factor);
+    let title = format!("the loss is divided by {by} twice: what takes its backward pass divides by it as well");
+    let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
+    draft.primary = format!("divided by {by}");
+    further(&mut draft, mistake);
+    draft.help.push(format!("leave out the division by {by} here"));
     draft
 }
 
@@ -170,6 +181,8 @@ fn says(what: &What) -> String {
         What::Rounds(s) => format!("adds up over `{s}` rounds"),
         What::Received => "received from another rank".to_string(),
         What::Said => "says that each is complete".to_string(),
+        What::Own(s) => format!("divides by `{s}` itself"),
+        What::Given(s) => format!("told here that there are `{s}` rounds"),
         What::Backward => "gradients are taken here".to_string(),
     }
 }

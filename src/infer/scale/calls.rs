@@ -245,14 +245,15 @@ impl<'a> Run<'a> {
     }
 
     /// Whether a function of the project, or one that it calls, says anything of gradients, losses, groups or sizes.
-    fn matters(&mut self, at: FuncRef) -> bool {
+    pub fn matters(&mut self, at: FuncRef) -> bool {
         if let Some(known) = self.matter.get(&at) {
             return *known;
         }
         self.matter.insert(at, false);
         let (project, files) = (self.project, self.files);
         let text = files[project.file(at.module)].slice(project.func(at).span);
-        let mut matters = MATTERS.iter().any(|w| text.contains(w));
+        let trains = |(_, name): &(Name, Name)| text.contains(name.as_str());
+        let mut matters = MATTERS.iter().any(|w| text.contains(w)) || self.rules.trainers().iter().any(trains);
         if !matters {
             let view = self.view(at);
             let called = (0..view.steps.len()).filter_map(|s| view.callee(view.value(s)?));
@@ -299,7 +300,7 @@ impl<'a> Run<'a> {
     }
 
     /// Arguments by parameter of a function of the project.
-    fn bind(&self, at: FuncRef, receiver: Option<Val>, args: &Args) -> Slots {
+    pub fn bind(&self, at: FuncRef, receiver: Option<Val>, args: &Args) -> Slots {
         let func = self.project.func(at);
         let defaults = self.settings.statics.defaults(at);
         let plain: Vec<&Val> = receiver.iter().chain(&args.plain).collect();
@@ -355,13 +356,16 @@ impl<'a> Run<'a> {
         };
         let label = self.text(state, id);
         let place = self.place(state, id);
+        let unknown = |p: &Part| p.grad == Scale::Unknown;
+        let is_cut = matches!(input, Some(Val::Tensor(t)) if t.parts.iter().any(unknown));
         let (scale, rows, what) = match mean {
             Some(true) => (rows.inverse(), None, What::Mean),
             Some(false) => (Scale::one(), None, What::Sum),
             None => (Scale::one(), Some(rows), What::Sum),
         };
         let events = if rows.is_none() { vec![state.event(what, place)] } else { Vec::new() };
-        let part = Part { label, grad: scale.clone(), value: scale, events };
+        let grad = if is_cut { Scale::Unknown } else { scale.clone() };
+        let part = Part { label, grad, value: scale, events };
         Val::Tensor(Tensor { id: state.fresh(), parts: vec![part], rows, over: AxisSet::default(), added: false })
     }
 
@@ -397,6 +401,11 @@ impl<'a> Run<'a> {
                 Some(axes) => state.num(Scale::size(&axes)),
                 None => Val::Named(self.text(state, id)),
             };
+        }
+        if does.starts_with("trainer")
+            && let Some(value) = self.trainer_of(id, path, args, state)
+        {
+            return value;
         }
         let name = last(path);
         if path.starts_with("builtins.") {
@@ -586,7 +595,7 @@ impl<'a> Run<'a> {
     }
 
     /// The sum of a list.
-    fn total(&mut self, id: StmtId, list: usize, state: &mut State) -> Val {
+    pub fn total(&mut self, id: StmtId, list: usize, state: &mut State) -> Val {
         let list = state.lists[list].clone();
         let length = list.length.clone().unwrap_or_else(|| Scale::integer(list.items.len() as i64));
         match list.items.as_slice() {
@@ -674,7 +683,14 @@ impl<'a> Run<'a> {
 fn is_followed(value: &Val) -> bool {
     matches!(
         value,
-        Val::Param(_) | Val::Params(_) | Val::Grad(_) | Val::Tensor(_) | Val::Num(_) | Val::Group(_) | Val::Optimizer
+        Val::Param(_)
+            | Val::Params(_)
+            | Val::Grad(_)
+            | Val::Tensor(_)
+            | Val::Num(_)
+            | Val::Group(_)
+            | Val::Optimizer
+            | Val::Trainer(_)
     )
 }
 

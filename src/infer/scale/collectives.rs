@@ -54,7 +54,11 @@ impl<'a> Run<'a> {
                 }
                 (_, None) => unknown,
                 (_, Some(mean)) => {
-                    let new = self.reduced(id, call, &input, &axes, mean, state);
+                    // Where the backward reduces too, each rank's gradient is that of all ranks' losses.
+                    let both = call.rule.differentiable
+                        && call.rule.form == Form::Result
+                        && call.rule.transitions.iter().all(|(_, t)| t.result.set.contains(Spmd::Replicate));
+                    let new = self.reduced(id, both, &input, &axes, mean, state);
                     if call.rule.form == Form::InPlace {
                         self.put(&input, &new, state);
                         return unknown;
@@ -84,11 +88,11 @@ impl<'a> Run<'a> {
         found
     }
 
-    /// A loss or a count after a reduction.
-    fn reduced(
+    /// A loss or a count after a reduction; whether the gradient is reduced too.
+    pub fn reduced(
         &mut self,
         id: StmtId,
-        call: &CollectiveCall<'_>,
+        both: bool,
         input: &Val,
         axes: &AxisSet,
         mean: bool,
@@ -106,10 +110,6 @@ impl<'a> Run<'a> {
             Val::Tensor(t) => {
                 let data: AxisSet = axes.iter().filter(|a| kind(a) != Kind::Model).cloned().collect();
                 let size = Scale::size(&data);
-                // Where the backward reduces too, each rank's gradient is that of all ranks' losses.
-                let both = call.rule.differentiable
-                    && call.rule.form == Form::Result
-                    && call.rule.transitions.iter().all(|(_, t)| t.result.set.contains(Spmd::Replicate));
                 let event =
                     state.event(if mean { What::Averaged(axes.clone()) } else { What::Summed(axes.clone()) }, place);
                 let part = |p: &Part| {
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
                 Val::Tensor(Tensor { id: state.fresh(), parts: t.parts.iter().map(part).collect(), over, ..t.clone() })
             }
             Val::Pack(items) => {
-                let items: Vec<Val> = items.iter().map(|v| self.reduced(id, call, v, axes, mean, state)).collect();
+                let items: Vec<Val> = items.iter().map(|v| self.reduced(id, both, v, axes, mean, state)).collect();
                 Val::Pack(items)
             }
             other => other.clone(),
@@ -174,6 +174,10 @@ impl<'a> Run<'a> {
             }
             other => other.clone(),
         };
+        let value = match value {
+            Val::Tensor(t) if !differentiable => Val::Tensor(cut(&t)),
+            other => other,
+        };
         match (call.rule.form, self.operand_of(call.output, state)) {
             (Form::IntoList, Some(Val::List(l))) => {
                 // Each entry is what one rank has.
@@ -181,6 +185,7 @@ impl<'a> Run<'a> {
                     (Val::Tensor(t), Val::Named(_)) => {
                         Val::Tensor(Tensor { rows: Some(super::eval::tokens()), ..t.clone() })
                     }
+                    (Val::Tensor(t), Val::Tensor(u)) => Val::Tensor(Tensor { rows: u.rows.clone(), ..t.clone() }),
                     _ => input.clone(),
                 };
                 if let Some(list) = state.lists.get_mut(l) {
@@ -192,4 +197,11 @@ impl<'a> Run<'a> {
             _ => Val::Named(self.text(state, id)),
         }
     }
+}
+
+/// The same values, of whose gradients nothing is known: a collective that autograd does not see cuts them off.
+pub fn cut(tensor: &Tensor) -> Tensor {
+    let mut out = tensor.clone();
+    out.parts.iter_mut().for_each(|p| p.grad = Scale::Unknown);
+    out
 }

@@ -104,6 +104,12 @@ impl<'a> Run<'a> {
             Rvalue::Use(o) | Rvalue::Await(o) => self.operand(o, &state),
             Rvalue::Attr { base, name } => {
                 let base = self.operand(base, &state);
+                if let Some(at) = self.getter(&base, name, &state) {
+                    let call = Some(self.place(&state, id));
+                    let bound = self.bind(at, Some(base), &super::calls::Args::default());
+                    let got = self.run(at, bound, call, state);
+                    return got.into_iter().map(|(s, v)| (s, self.gotten(name, v))).collect();
+                }
                 self.attr(id, &base, name, &mut state)
             }
             Rvalue::Item { base, index } => {
@@ -333,10 +339,11 @@ impl<'a> Run<'a> {
         t.id = state.fresh();
         t.added = false;
         let place = self.place(state, id);
+        let told = by.known().is_none_or(|m| !m.is_number()) || super::verdict::accumulates(&self.text(state, id));
         for part in &mut t.parts {
             let apply = |s: &Scale| if times { s.times(by) } else { s.over(by) };
             (part.grad, part.value) = (apply(&part.grad), apply(&part.value));
-            if by.known().is_none_or(|m| !m.is_number()) {
+            if told {
                 part.events.push(state.event(what(times, by), place));
             }
         }

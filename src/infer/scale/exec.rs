@@ -105,7 +105,11 @@ impl<'a> Run<'a> {
                     let value = self.operand(context, &state);
                     state.set(*bind, value);
                 }
-                self.block(body, vec![state])
+                let Val::Accumulating(at) = self.operand(context, &state) else { return self.block(body, vec![state]) };
+                state.accumulate(at, true);
+                let mut after = self.block(body, vec![state]);
+                after.iter_mut().for_each(|s| s.accumulate(at, false));
+                after
             }
             Stmt::Try { body, orelse, finally, .. } => {
                 let states = self.block(body, vec![state]);
@@ -496,6 +500,7 @@ fn alike(a: &State, b: &State) -> bool {
         && a.classes == b.classes
         && a.terms == b.terms
         && a.modules == b.modules
+        && a.trainers == b.trainers
         && a.objects == b.objects
         && a.lists == b.lists
         && a.param == b.param

@@ -16,7 +16,13 @@ impl State {
         match self.modules.iter().position(|m| m.name == name && m.parent.is_none()) {
             Some(at) => at,
             None => {
-                self.modules.push(Module { name: Name::from(name), parent: None, wraps: Vec::new(), lost: false });
+                self.modules.push(Module {
+                    name: Name::from(name),
+                    parent: None,
+                    wraps: Vec::new(),
+                    lost: false,
+                    trainer: None,
+                });
                 self.modules.len() - 1
             }
         }
@@ -27,7 +33,13 @@ impl State {
         match self.modules.iter().position(|m| m.name == name && m.parent == Some(parent)) {
             Some(at) => at,
             None => {
-                let module = Module { name: Name::from(name), parent: Some(parent), wraps: Vec::new(), lost: false };
+                let module = Module {
+                    name: Name::from(name),
+                    parent: Some(parent),
+                    wraps: Vec::new(),
+                    lost: false,
+                    trainer: None,
+                };
                 self.modules.push(module);
                 self.modules.len() - 1
             }
@@ -173,23 +185,28 @@ impl<'a> Run<'a> {
         Val::Module(state.part(module, &full))
     }
 
-    /// Gradients are taken of a loss.
-    pub fn backward(&mut self, id: StmtId, loss: &Val, state: &mut State) {
-        let parts = match loss {
+    /// The summands of a loss; nothing of what has no gradient.
+    pub fn parts(&self, loss: &Val) -> Option<Vec<Part>> {
+        Some(match loss {
             Val::Tensor(Tensor { parts, .. }) => parts.clone(),
             Val::Named(text) => vec![opaque(text)],
             Val::Num(n) => {
                 let label = self.opaque_part(&n.scale).map_or(Name::from("loss"), |p| p.label);
                 vec![Part { label, grad: n.scale.clone(), value: n.scale.clone(), events: Vec::new() }]
             }
-            Val::Zero(_) | Val::Const(_) => return,
+            Val::Zero(_) | Val::Const(_) => return None,
             _ => vec![Part {
                 label: Name::from("loss"),
                 grad: Scale::Unknown,
                 value: Scale::Unknown,
                 events: Vec::new(),
             }],
-        };
+        })
+    }
+
+    /// Gradients are taken of a loss.
+    pub fn backward(&mut self, id: StmtId, loss: &Val, state: &mut State) {
+        let Some(parts) = self.parts(loss) else { return };
         let place = self.place(state, id);
         for part in parts {
             let (loops, every) = (state.loops.to_vec(), state.guards.to_vec());

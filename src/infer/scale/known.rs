@@ -3,7 +3,9 @@
 
 use super::Run;
 use super::value::Val;
-use crate::ir::{LocalId, Rvalue, StmtId};
+use crate::infer::external::decorator_of_path;
+use crate::infer::value::Flavour;
+use crate::ir::{LocalId, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::Name;
 use rustc_hash::FxHashMap;
@@ -35,6 +37,7 @@ pub struct Known {
     members: RefCell<FxHashMap<ModuleId, FxHashMap<Name, Val>>>,
     paths: RefCell<FxHashMap<String, Val>>,
     methods: RefCell<FxHashMap<ClassRef, FxHashMap<Name, Option<FuncRef>>>>,
+    getters: RefCell<FxHashMap<(ClassRef, Name), Option<FuncRef>>>,
     calls: RefCell<FxHashMap<*const Rvalue, Call>>,
     unknown: RefCell<FxHashMap<Name, Unknown>>,
 }
@@ -91,6 +94,38 @@ impl<'a> Run<'a> {
         let value = self.resolved(&self.project.path(&path));
         self.known.paths.borrow_mut().insert(path, value.clone());
         value
+    }
+
+    /// The function behind an attribute of a class or of its bases that is computed when it is read.
+    pub fn property(&mut self, class: ClassRef, name: &Name) -> Option<FuncRef> {
+        let key = (class, name.clone());
+        if let Some(known) = self.known.getters.borrow().get(&key) {
+            return *known;
+        }
+        let mut found = None;
+        for c in self.settings.statics.linearized(class).to_vec() {
+            let own = self.project.class(c);
+            if !own.methods.iter().any(|(n, _)| n == name) {
+                continue;
+            }
+            let view = self.view(FuncRef { module: c.module, func: own.body });
+            let is_getter = |d: &Operand| {
+                let decorator = view.through(d);
+                let Some(path) = decorator.path() else { return false };
+                let path = if path.contains('.') { path.clone() } else { Name::from(format!("builtins.{path}")) };
+                matches!(decorator_of_path(self.rules, &path), Some(Flavour::Property))
+            };
+            found = view.steps.iter().find_map(|step| match step.stmt {
+                Stmt::Def { func, decorators, .. } if decorators.iter().any(is_getter) => {
+                    let at = FuncRef { module: c.module, func: *func };
+                    (self.project.func(at).name == *name).then_some(at)
+                }
+                _ => None,
+            });
+            break;
+        }
+        self.known.getters.borrow_mut().insert(key, found);
+        found
     }
 
     /// A method of a class or of its bases.

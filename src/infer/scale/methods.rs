@@ -6,7 +6,7 @@ use super::calls::Args;
 use super::eval::{is_batch_name, is_mask_name, replace, tokens};
 use super::value::{Grad, Part, State, Tensor, Test, Val, last};
 use crate::ir::{BinOp, Const, Operand, StmtId};
-use crate::project::ClassRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 use crate::types::{AxisSet, Scale};
 
@@ -59,8 +59,9 @@ impl<'a> Run<'a> {
             (Val::Grad(_) | Val::Tensor(_) | Val::Num(_) | Val::Zero(_) | Val::Mask, "data" | "T") => base.clone(),
             (Val::Object(object), _) => match self.attribute(*object, name, state) {
                 Some(value) => value.clone(),
-                None => self.own_method(*object, name, state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
+                None => self.member_of(*object, name, state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
             },
+            (Val::Trainer(at), _) => self.trainer_attr(id, *at, name, state),
             (Val::Optimizer, "param_groups") => Val::Optimizer,
             (Val::Module(m), "module") => Val::Module(*m),
             (Val::Module(m), _) => self.child(*m, name, state),
@@ -81,10 +82,40 @@ impl<'a> Run<'a> {
         state.objects.get(object)?.attrs.get(*self.numbers.get(name)?)
     }
 
+    /// A method of an object, to be handed on; what a getter gives is not one.
+    fn member_of(&mut self, object: usize, name: &Name, state: &State) -> Option<Val> {
+        let class = state.objects.get(object)?.class?;
+        match self.property(class, name) {
+            Some(_) => None,
+            None => self.own_method(object, name, state),
+        }
+    }
+
     /// A method of an object.
     fn own_method(&self, object: usize, name: &Name, state: &State) -> Option<Val> {
         let class: ClassRef = state.objects.get(object)?.class?;
         self.method(class, name).map(|at| Val::Method(object, at))
+    }
+
+    /// The function that computes an attribute of an object when it is read, where it says anything of what is followed.
+    pub fn getter(&mut self, base: &Val, name: &Name, state: &State) -> Option<FuncRef> {
+        let Val::Object(object) = base else { return None };
+        if self.attribute(*object, name, state).is_some() {
+            return None;
+        }
+        let at = self.property(state.objects.get(*object)?.class?, name)?;
+        self.matters(at).then_some(at)
+    }
+
+    /// What a getter gives: where its name speaks of a group or a size, that holds unless the value says it itself.
+    pub fn gotten(&self, name: &Name, value: Val) -> Val {
+        let speaks = super::groups::of_size_name(name).is_some() || super::groups::of_group_name(name).is_some();
+        match &value {
+            Val::Group(_) | Val::Mesh(_) => self.renamed_attr(name, value),
+            Val::Num(n) if super::eval::is_size(&n.scale) => value,
+            _ if speaks => self.sized(Val::named(&format!("self.{name}"))),
+            _ => value,
+        }
     }
 
     pub fn set_attr(
@@ -144,8 +175,26 @@ impl<'a> Run<'a> {
                 }
             }
             // The own block of a gathered list, put back: all entries count alike.
-            (Val::List(_), _) => {}
+            (Val::List(l), _) => self.put_back(*l, &value, state),
             _ => {}
+        }
+    }
+
+    /// An entry of a gathered list whose gradients were cut off is one with gradients again.
+    fn put_back(&self, list: usize, value: &Val, state: &mut State) {
+        let whole = match value {
+            Val::Tensor(t) => Some(t.parts.clone()),
+            Val::Named(text) => match self.per_token(text, state) {
+                Val::Tensor(t) => Some(t.parts),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (Some(parts), Some(list)) = (whole, state.lists.get_mut(list)) else { return };
+        if list.length.is_some()
+            && let [Val::Tensor(t)] = list.items.as_mut_slice()
+        {
+            t.parts = parts;
         }
     }
 
@@ -164,6 +213,9 @@ impl<'a> Run<'a> {
                 None => self.own_method(*object, name, &state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
             };
             return self.apply(id, &callee, args, state);
+        }
+        if let Some(value) = self.trainer_call(id, receiver, name, &args, &mut state) {
+            return vec![(state, value)];
         }
         if let Some(hooked) = self.hook(id, receiver, name, &args, &state) {
             return hooked;
@@ -265,6 +317,14 @@ impl<'a> Run<'a> {
                     }
                     Some(Val::Const(Const::None))
                 }
+                "sum" if args.plain.is_empty() && state.lists[*l].length.is_some() => Some(self.total(id, *l, state)),
+                "mean" if args.plain.is_empty() && state.lists[*l].length.is_some() => {
+                    match state.lists[*l].items.as_slice() {
+                        [one @ Val::Num(_)] => Some(one.clone()),
+                        _ => None,
+                    }
+                }
+                _ if SAME.contains(&name) && state.lists[*l].length.is_some() => Some(on.clone()),
                 "clear" => {
                     state.lists[*l].items.clear();
                     Some(Val::Const(Const::None))

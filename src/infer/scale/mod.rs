@@ -14,8 +14,10 @@ mod groups;
 mod known;
 mod methods;
 mod received;
+mod roots;
 mod slots;
 pub mod table;
+mod trainers;
 pub mod value;
 pub mod verdict;
 
@@ -49,23 +51,6 @@ const MOST_STATES: usize = 8;
 const MOST_STEPS: usize = 1500;
 /// Calls within calls.
 const MOST_CALLS: usize = 6;
-
-/// Words of a file in which gradients may be scaled.
-const GRADIENTS: &[&str] = &[".backward(", ".grad", "main_grad"];
-/// Words of a function that is executed on its own.
-const ROOTS: &[&str] = &["backward(", ".grad", "main_grad"];
-const REDUCTIONS: &[&str] = &[
-    "all_reduce",
-    "DDP(",
-    "FSDP(",
-    "reduce_scatter",
-    "DistributedDataParallel",
-    "fully_shard",
-    "FullyShardedDataParallel",
-];
-
-/// One of these is a part of each of those.
-const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard"];
 
 /// What a path says at a step.
 pub struct Outcome {
@@ -116,7 +101,7 @@ pub struct Factors {
 /// Gradients whose factor is wrong.
 pub fn scales(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, memo: Option<&Memo>) -> Factors {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let reducers = Arc::new(reducers(project, files));
+    let reducers = Arc::new(roots::reducers(project, rules, files));
     let changed = |a: &Vec<String>, b: &Vec<String>| if a == b { Vec::new() } else { vec![Read::Factors] };
     let reducers = combined(memo, "scale reducers", vec![reducers], |parts| parts[0].to_vec(), changed);
     let applied: Vec<Arc<Vec<Applied>>> = modules
@@ -219,83 +204,6 @@ fn first_of_each(found: Vec<Finding>) -> Vec<Finding> {
     out
 }
 
-/// Functions of the project that reduce gradients, as they are called: `average_gradients(`.
-fn reducers(project: &Project, files: &Files) -> Vec<String> {
-    let mut out = Vec::new();
-    for (module, m) in project.modules.iter_enumerated() {
-        let text = files[project.file(module)].whole();
-        if ![PARTS, REDUCTIONS].iter().all(|words| words.iter().any(|w| text.contains(w))) {
-            continue;
-        }
-        for f in m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function) {
-            let own = slice(text, f);
-            let plain = !["forward", "backward", "step"].contains(&f.name.as_str()) && !f.name.starts_with("__");
-            if plain && own.contains("grad") && REDUCTIONS.iter().any(|w| own.contains(w)) {
-                out.push(format!("{}(", f.name));
-            }
-        }
-    }
-    out.sort();
-    out.dedup();
-    out
-}
-
-fn slice<'t>(text: &'t str, f: &crate::ir::Func) -> &'t str {
-    text.get(f.span.start as usize..f.span.end as usize).unwrap_or("")
-}
-
-/// The functions of a module that are executed on their own: those that speak of gradients or call those that do, and that reduce
-/// something or call what reduces.
-fn roots(project: &Project, files: &Files, reducers: &[String], module: ModuleId) -> Vec<FuncId> {
-    let text = files[project.file(module)].whole();
-    let shows = text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
-    if !GRADIENTS.iter().any(|w| text.contains(w)) && !shows {
-        return Vec::new();
-    }
-    // Few files have any of the words; functions are asked for those that theirs has.
-    let words: Vec<&str> =
-        REDUCTIONS.iter().copied().chain(reducers.iter().map(String::as_str)).filter(|w| text.contains(w)).collect();
-    let pipeline = received::is_concerned(project, files, module);
-    if words.is_empty() && !pipeline {
-        return Vec::new();
-    }
-    let funcs = &project.modules[module].ir.funcs;
-    let all: Vec<(FuncId, &str)> = funcs
-        .iter_enumerated()
-        .filter(|(_, f)| f.kind == FuncKind::Function)
-        .map(|(id, f)| (id, slice(text, f)))
-        .collect();
-    let has = |own: &str, words: &[&str]| words.iter().any(|w| own.contains(w));
-    let called = |f: &FuncId| format!("{}(", funcs[*f].name);
-    let calls = |own: &str, names: &[String]| names.iter().any(|n| own.contains(n.as_str()));
-    let reduces = |own: &str| has(own, &words);
-    let first: Vec<FuncId> = all.iter().filter(|(_, own)| has(own, ROOTS)).map(|(id, _)| *id).collect();
-    let names: Vec<String> = first.iter().map(called).filter(|n| !n.starts_with("__")).collect();
-    let whole = first.iter().filter(|f| reduces(slice(text, &funcs[**f])));
-    let whole: Vec<String> = whole.map(called).filter(|n| !n.starts_with("__")).collect();
-    let is_root = |id: &FuncId, own: &str| {
-        let speaks = || first.contains(id) || calls(own, &names) || own.contains("all_reduce") && own.contains("loss");
-        let made = || class_reduces(text, funcs, *id) || pipeline && own.contains("recv(");
-        (reduces(own) || calls(own, &whole) || made()) && speaks()
-    };
-    all.iter().filter(|(id, own)| is_root(id, own)).map(|(id, _)| *id).collect()
-}
-
-/// The functions of a module that speak of losses.
-fn losses(project: &Project, files: &Files, module: ModuleId) -> Vec<FuncId> {
-    let text = files[project.file(module)].whole();
-    let funcs = project.modules[module].ir.funcs.iter_enumerated();
-    let speak = funcs.filter(|(_, f)| f.kind == FuncKind::Function && slice(text, f).contains("loss"));
-    speak.map(|(id, _)| id).collect()
-}
-
-/// Whether the constructor of the class of a method wraps or reduces.
-fn class_reduces(text: &str, funcs: &crate::source::IndexVec<FuncId, crate::ir::Func>, id: FuncId) -> bool {
-    let Some(class) = funcs.get(id).and_then(|f| f.class) else { return false };
-    let init = funcs.iter().find(|f| f.class == Some(class) && f.name == "__init__");
-    init.is_some_and(|f| REDUCTIONS.iter().any(|w| slice(text, f).contains(w)))
-}
-
 impl<'a> Run<'a> {
     pub fn new(
         project: &'a Project,
@@ -338,9 +246,11 @@ fn of_module<'a>(
     module: ModuleId,
 ) -> Factors {
     let mut found = received::copies(project, rules, files, module);
-    let mut roots = roots(project, files, reducers, module);
+    let mut roots = roots::roots(project, rules, files, reducers, module);
     if settings.gradient_mean.is_some() {
-        roots.extend(losses(project, files, module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>());
+        roots.extend(
+            roots::losses(project, files, module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>(),
+        );
     }
     if roots.is_empty() {
         return Factors { findings: found.iter().map(finding).collect(), told: Told::default() };

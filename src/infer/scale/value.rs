@@ -35,6 +35,9 @@ pub enum What {
     Received,
     /// A comment says so.
     Said,
+    /// What takes the backward pass divides by it itself; where it was told so.
+    Own(Scale),
+    Given(Scale),
 }
 
 /// Where a factor comes from.
@@ -129,6 +132,9 @@ pub enum Val {
     Optimizer,
     Func(FuncRef),
     Class(ClassRef),
+    /// An object of a library that trains; the region in which its optimizers step once in so many rounds.
+    Trainer(usize),
+    Accumulating(usize),
     Object(ObjId),
     Method(ObjId, FuncRef),
     /// A loss function; whether it takes the mean.
@@ -191,6 +197,8 @@ pub struct Module {
     pub wraps: Vec<(AxisSet, Scale, Place)>,
     /// Something that is not followed may change its gradients.
     pub lost: bool,
+    /// What takes its backward pass.
+    pub trainer: Option<usize>,
 }
 
 /// An object of a class of the project.
@@ -231,6 +239,7 @@ pub struct State {
     pub guards: Shared<Vec<Name>>,
     pub lists: Shared<Vec<Shared<List>>>,
     pub modules: Shared<Vec<Module>>,
+    pub trainers: Shared<Vec<super::trainers::Trainer>>,
     pub classes: Shared<Vec<Class>>,
     pub terms: Shared<Vec<Term>>,
     /// Axes over which tokens were counted together.
@@ -260,6 +269,7 @@ impl Default for State {
             guards: Shared::default(),
             lists: Shared::default(),
             modules: Shared::default(),
+            trainers: Shared::default(),
             classes: Shared::default(),
             terms: Shared::default(),
             counted: Shared::default(),

@@ -25,6 +25,8 @@ pub enum Wrong {
     EachStage,
     /// Copies of one gradient are added up.
     Copies,
+    /// A loss is divided by what takes its backward pass divides by.
+    Divided,
 }
 
 /// A factor that is not what it should be.
@@ -196,7 +198,7 @@ fn rounds(state: &State, term: &Term) -> (Scale, Vec<Monomial>) {
 }
 
 /// Whether rounds of a loop are those of gradient accumulation, by name.
-fn accumulates(name: &str) -> bool {
+pub fn accumulates(name: &str) -> bool {
     let lower = name.to_lowercase();
     ["accum", "micro", "gas", "mbs"].iter().any(|w| lower.contains(w))
 }
