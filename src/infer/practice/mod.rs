@@ -31,6 +31,7 @@ pub mod near;
 mod nones;
 mod order;
 mod own_group;
+mod own_part;
 mod partition;
 mod plan;
 mod pool;
@@ -121,6 +122,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_names(&["get_rank"], own_group::global_rank),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
+    of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh),
     of_words(&["reduction="], factor::mean_not_undone),
     of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary),
