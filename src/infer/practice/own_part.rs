@@ -169,7 +169,7 @@ fn source<'a>(view: &View<'a>, operand: &Operand, before: usize) -> Option<(usiz
 
 /// The step that gave a variable its value, where that is certain and nothing has looked at the variable in between.
 fn reaching(view: &View<'_>, local: LocalId, before: usize) -> Option<usize> {
-    let at = view.defs(local).iter().copied().filter(|d| *d < before).next_back()?;
+    let at = view.defs(local).iter().copied().rfind(|d| *d < before)?;
     let (def, used) = (&view.steps[at], &view.steps[before]);
     let guarded = def.guards.len() <= used.guards.len()
         && def.guards.iter().zip(used.guards.iter()).all(|(a, b)| a.at == b.at && a.holds == b.holds);
