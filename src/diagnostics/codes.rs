@@ -43,6 +43,7 @@ codes! {
     COLLECTIVE_OUTPUT = "SPMD207" "mismatched-collective-output" Error,
     UNEVEN_SHARD = "SPMD208" "uneven-shard" Error,
     DIM_CONFLICT = "SPMD209" "conflicting-dims" Error,
+    OTHER_POSITIONS = "SPMD216" "sum-of-other-positions" Error,
     BACKWARD_LOSS = "SPMD301" "backward-of-unreduced-loss" Error,
     GRADIENT_CUT = "SPMD302" "gradient-cut" Error,
     UNREDUCED_STEP = "SPMD303" "step-without-reduction" Error,

@@ -248,6 +248,9 @@ impl Machine<'_> {
         let shape = data.as_ref().and_then(|d| self.tensor(d)).and_then(|t| t.shape.clone());
         let mut local = LocalType::unknown();
         self.mode_parameters(&mut local, self.place(id));
+        if self.w.modes.typecheck.is_none() && !self.is_global() {
+            self.parts_of(data.as_ref(), &mut local);
+        }
         let dist = data.as_ref().and_then(|d| self.tensor(d)).map(|t| t.dist.clone());
         self.new_tensor(TensorType {
             local,
@@ -261,6 +264,16 @@ impl Machine<'_> {
             term: None,
             dist: dist.filter(|d| d.on().is_some()).unwrap_or_default(),
         })
+    }
+
+    /// A parameter made of a part that each rank takes for itself is another one on each rank.
+    fn parts_of(&self, data: Option<&Value>, local: &mut LocalType) {
+        let Some(data) = data.and_then(|d| self.tensor(d)) else { return };
+        for (axis, state) in data.local.listed().filter(|(_, s)| s.set == AxisType::V) {
+            if local.get(axis).set.is_unknown() {
+                local.set(axis, state.clone());
+            }
+        }
     }
 
     /// `with context: body`

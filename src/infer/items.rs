@@ -17,6 +17,10 @@ impl Machine<'_> {
         if let (Value::Tuple(_) | Value::List(_), Some(axes)) = (base, differing(index)) {
             // Each rank takes another element.
             let any = self.element_of(base);
+            if self.deriving.is_none() && matches!(any, Value::Tensor(_)) && self.is_uncounted(base) {
+                // Of the parts of one tensor: as if it were indexed.
+                return Eval::One(self.operator(id, "getitem", &[any, index.clone()]));
+            }
             let own = self.differing_by(&any, &axes);
             if self.deriving.is_some() {
                 let term = self.own_part(&any, &axes);
@@ -52,6 +56,12 @@ impl Machine<'_> {
             _ => Value::Unknown,
         };
         Eval::One(value)
+    }
+
+    /// Whether a list has as many tensors as there are ranks: one stands for all of them.
+    fn is_uncounted(&self, base: &Value) -> bool {
+        let Value::List(list) = base else { return false };
+        self.list_cell(*list).is_some_and(|cell| cell.items.is_empty() && cell.rest.is_some())
     }
 
     /// A value of which each rank of these axes has another one.

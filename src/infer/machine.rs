@@ -351,7 +351,7 @@ impl<'a> Machine<'a> {
         let worlds = vec![self.w.facts.clone()];
         let unmarked = kind.unmarked_source().is_some();
         let reducers = self.settings.reducers().all.iter().take(super::limits::MAX_REDUCERS_SHOWN);
-        let reducers = reducers.filter(|_| unmarked).map(|r| r.guard.unwrap_or(r.place)).collect();
+        let reducers = reducers.filter(|_| unmarked).map(super::practice::reducers::Reducer::shown).collect();
         let repairs = if kind.unmarked().is_some() { Vec::new() } else { repairs };
         let finding = Finding {
             kind,

@@ -2,6 +2,7 @@
 //! the framework that its file is written for, the reducers of the project. Out: `I` on the axes of the protocol. Never: a parameter
 //! whose size is divided, that is marked, or that some reducer may cover. Source: DESIGN.md section 7. Next: `practice/reducers.rs`.
 
+use super::formula::{Formula, Outcome};
 use super::heap::{Cell, ObjectClass};
 use super::machine::Machine;
 use super::practice::hints::{Hint, hints};
@@ -49,7 +50,10 @@ impl Machine<'_> {
                 let covered = || self.settings.reducers().covers(&name, &rule.axes, &marks) != Covered::No;
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
                 let marked = || self.settings.marking.may_mark(class, &name, &derives);
-                if summed || covered() || marked() || !self.is_whole(module, &name, home) {
+                let by_name = self.settings.reducers().only_when(&name, &rule.axes, &marks).map(conjunction);
+                // Not summed here: the one reducer that takes it does not run in this configuration.
+                let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
+                if !off && (summed || covered()) || marked() || !self.is_whole(module, &name, home) {
                     continue;
                 }
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };
@@ -62,6 +66,24 @@ impl Machine<'_> {
                 }
             }
         }
+    }
+
+    /// Tells apart the configurations in which the one reducer that takes a parameter by its name runs, and in which not.
+    pub fn split_by_reducers(&mut self, object: &Value, worlds: &mut Vec<World>) {
+        let Value::Object(receiver) = object else { return };
+        let Some(first) = worlds.first() else { return };
+        let settings = self.settings;
+        let marks = |mark: &str| self.rules.mark(mark).is_some();
+        let formula = parameters(first, *receiver).into_iter().find_map(|(name, _, home)| {
+            let rule = protocol(self.project, self.rules, self.module_of(home)?)?;
+            settings.reducers().only_when(&name, &rule.axes, &marks).map(conjunction)
+        });
+        let Some(formula) = formula.filter(|_| worlds.len() * 2 <= super::limits::MAX_WORLDS) else { return };
+        let mut sides = Vec::new();
+        for world in worlds.drain(..) {
+            self.split(&formula, world, &mut |_, side, _| sides.push(side));
+        }
+        *worlds = sides;
     }
 
     /// The module of a place.
@@ -187,6 +209,15 @@ impl Machine<'_> {
         self.noted_tensor(tensor, hint, &mut world);
         self.w = world;
     }
+}
+
+/// That all of these flags have these values.
+fn conjunction(flags: &[(Name, bool, Place)]) -> Formula {
+    let one = |(flag, holds, _): &(Name, bool, Place)| {
+        let flag = super::settings::cond_formula(&Cond::Flag(flag.clone()));
+        if *holds { flag } else { flag.negate() }
+    };
+    Formula::And(flags.iter().map(one).collect())
 }
 
 /// The parameters that an object reaches, with their names and where they were made.

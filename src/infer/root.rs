@@ -675,6 +675,7 @@ impl Machine<'_> {
         for world in &mut worlds {
             world.heap.forget_state();
         }
+        self.split_by_reducers(&object, &mut worlds);
         self.settle(class, &object, &mut worlds);
         let mut reached = Output::default();
         reached.executed.clone_from(&self.out.executed);

@@ -23,6 +23,16 @@ impl Words<'_> {
                 draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
                 draft
             }
+            Practice::OtherPositions { collective, sliced } => {
+                let title = format!(
+                    "`{collective}` adds different positions: each rank gives the part at the place of its own rank"
+                );
+                let mut draft = Draft::new(&codes::OTHER_POSITIONS, title);
+                draft.primary = "a sum over the ranks by whose number the part was taken".to_string();
+                draft.labels.push(Label { place: *sliced, message: "another part on each rank".to_string() });
+                draft.help.push("sum the whole value first, and take the part of the result".to_string());
+                draft
+            }
             Practice::SharedBuffer { owner, buffer, kept } => {
                 let title = format!(
                     "`{buffer}` outlives the forward of `{owner}`: it comes from a pool, and the next call overwrites it"

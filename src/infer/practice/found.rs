@@ -43,6 +43,8 @@ pub enum Practice {
     ReadInFlight { collective: Name, launched: Place, waited: Option<Place>, buffer: Name },
     /// A collective over all ranks that only some reach; `exit`: because the others have left.
     SomeRanks { collective: Name, condition: Place, exit: bool },
+    /// A sum over the ranks of a group of what each cuts out at its own place.
+    OtherPositions { collective: Name, sliced: Place },
     /// A sum is divided by a count of one rank: a sum that was reduced, or a loss whose gradients a comment says are averaged.
     LocalCount { divided: Place, reduced: Option<Place>, comment: Option<Place> },
     /// Gradients are reduced when it is too late; where they are taken, and what came before.

@@ -34,6 +34,7 @@ mod nones;
 mod order;
 mod outside;
 mod own_group;
+mod own_part;
 mod part_out;
 mod partition;
 mod plan;
@@ -133,6 +134,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_names(&["get_rank"], world_rank::of_other_group),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
+    of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh),
     of_words(&["reduction="], factor::mean_not_undone),
     of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary),

@@ -47,6 +47,8 @@ pub struct Reducer {
     pub through: Option<FuncRef>,
     /// Flags that decide whether it runs at all, with their values and the tests.
     pub outer: Vec<(Name, bool, Place)>,
+    /// The flags without which it does not run, where every condition around it is understood.
+    pub only_when: Option<Vec<(Name, bool, Place)>>,
 }
 
 /// All reducers of a project, in its order.
@@ -69,6 +71,22 @@ impl Reducer {
     pub fn asks(&self, mark: &str) -> bool {
         let is = |t: &Test| matches!(t, Test::Mark(m) if m == mark);
         !self.when.is_empty() && self.when.iter().all(|all| all.iter().all(is))
+    }
+
+    /// Where it says what it takes: its condition, or itself.
+    pub fn shown(&self) -> Place {
+        let flag = self.only_when.iter().flatten().map(|(_, _, place)| *place).next();
+        flag.or(self.guard).unwrap_or(self.place)
+    }
+
+    /// Whether it takes a parameter for its name alone.
+    fn takes_by_name(&self, name: &str) -> bool {
+        let by_name = |t: &Test| match t {
+            Test::NameContains(text) => contains(name, text) == Covered::Yes,
+            Test::NameEnds(text) => name.ends_with(text.as_str()),
+            _ => false,
+        };
+        self.when.iter().any(|all| !all.is_empty() && all.iter().all(by_name))
     }
 
     /// Whether a parameter of this name is covered; `marks` decides those that a rule knows.
@@ -151,6 +169,28 @@ impl Reducers {
         }
     }
 
+    /// The flags without which the gradient of a parameter is not summed: one reducer of the project takes it, for its name, under them.
+    pub fn only_when(
+        &self,
+        name: &str,
+        axes: &[Name],
+        known_mark: &dyn Fn(&str) -> bool,
+    ) -> Option<&[(Name, bool, Place)]> {
+        let mut taken = None;
+        for reducer in
+            self.all.iter().filter(|r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
+        {
+            match (reducer.covers(name, known_mark), &reducer.only_when) {
+                (Covered::No, _) => {}
+                (Covered::Yes, Some(flags)) if taken.is_none() && reducer.takes_by_name(name) => taken = Some(flags),
+                _ => return None,
+            }
+        }
+        taken
+            .map(Vec::as_slice)
+            .filter(|flags| !flags.is_empty() && flags.iter().all(|(flag, _, _)| splits_tokens(flag)))
+    }
+
     /// Whether some reducer over one of these axes covers a parameter, by the end of its name.
     pub fn covers(&self, name: &str, axes: &[Name], known_mark: &dyn Fn(&str) -> bool) -> Covered {
         let mut best = Covered::No;
@@ -214,6 +254,7 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
             when: if everything { Vec::new() } else { when },
             through: None,
             outer: view.steps[head].guards.iter().filter_map(|g| flag(view, g)).collect(),
+            only_when: only_when(view, head, step, at),
         });
     }
 }
@@ -257,6 +298,7 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
         when: vec![vec![Test::Other]],
         through: called(view, step),
         outer: Vec::new(),
+        only_when: None,
     })
 }
 
@@ -270,6 +312,64 @@ fn flag(view: &View<'_>, guard: &super::view::Guard<'_>) -> Option<(Name, bool, 
         Expr::Attr(_, name) => Some((name, holds, view.part(guard.at, 0))),
         _ => None,
     }
+}
+
+/// Whether a flag says how activations are split, and not whether there are several ranks at all.
+fn splits_tokens(flag: &str) -> bool {
+    ["sequence_parallel", "seq_parallel"].iter().any(|w| flag.contains(w))
+}
+
+/// The flags under which alone a sum runs: of the loop that takes the gradients, and around the sum of what that has collected.
+fn only_when(view: &View<'_>, head: usize, sum: usize, at: usize) -> Option<Vec<(Name, bool, Place)>> {
+    let outer = &view.steps[head].guards;
+    let mut flags = Vec::new();
+    for guard in outer.iter() {
+        flags.extend(all_flags(view, &view.through(guard.test), guard)?);
+    }
+    if sum != at {
+        let known = |at| outer.iter().any(|g| g.at == at);
+        // Whether there is anything to sum.
+        let further = view.steps[sum].guards.iter().filter(|g| !known(g.at));
+        let any =
+            |g: &super::view::Guard<'_>| g.holds && matches!(view.expr(g.test), Expr::Local(_) | Expr::Call { .. });
+        if !further.into_iter().all(any) {
+            return None;
+        }
+    }
+    Some(flags)
+}
+
+/// The flags that a guard needs together; that there are several ranks is understood.
+fn all_flags(view: &View<'_>, expr: &Expr, guard: &super::view::Guard<'_>) -> Option<Vec<(Name, bool, Place)>> {
+    needed(view, &super::near::deep(view, expr), guard.holds, view.part(guard.at, 0), 0)
+}
+
+fn needed(view: &View<'_>, expr: &Expr, holds: bool, place: Place, depth: usize) -> Option<Vec<(Name, bool, Place)>> {
+    if depth > crate::infer::limits::MAX_VALUE_DEPTH {
+        return None;
+    }
+    match expr {
+        Expr::Unary(UnOp::Not, inner) => needed(view, inner, !holds, place, depth + 1),
+        Expr::Bool { and, of } if *and == holds => {
+            let parts: Option<Vec<_>> = of.iter().map(|e| needed(view, e, holds, place, depth + 1)).collect();
+            parts.map(|all| all.concat())
+        }
+        Expr::Attr(_, name) => Some(vec![(name.clone(), holds, place)]),
+        Expr::Compare(CmpOp::Gt, size, one)
+            if holds && **one == Expr::Const(crate::ir::Const::Int(1)) && is_size(view, size) =>
+        {
+            Some(Vec::new())
+        }
+        _ => None,
+    }
+}
+
+/// Whether an expression is the number of ranks of a group.
+fn is_size(view: &View<'_>, expr: &Expr) -> bool {
+    let Expr::Call { callee, .. } = super::near::deep(view, expr) else { return false };
+    let Some(path) = callee.path() else { return false };
+    path == "torch.distributed.get_world_size"
+        || matches!(view.rules.get(path), Some(Entry::Group(rule)) if rule.gives == crate::rules::Gives::Size)
 }
 
 /// The function of the project that a step calls.

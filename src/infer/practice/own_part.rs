@@ -1,0 +1,281 @@
+//! Sums of parts that each rank cuts out at its own place. In: a function. Out: reductions over a group of a slice by the rank in that
+//! group: the ranks give different positions, and the sum adds what does not belong together. Never: parts that are written into a
+//! buffer of the whole, reductions over another group, maxima, or a rank's single row. Next: `near.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::view::{CollectiveCall, View};
+use crate::ir::{ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{FuncRef, Resolved};
+use crate::rules::{Entry, Gives};
+use crate::source::{Name, Place};
+
+/// What tells one group from another.
+#[derive(Clone, Debug, PartialEq)]
+enum Group {
+    /// By the axes of a getter.
+    Axes(Vec<Name>),
+    /// A parameter of a function.
+    Param(FuncRef, LocalId),
+    /// A dim of a mesh: the mesh, and how the dim is said.
+    Mesh(FuncRef, Expr, Vec<Expr>),
+    /// All ranks.
+    All,
+}
+
+/// How many variables, attributes and helpers are seen through.
+const DEPTH: usize = 6;
+
+/// `x = x.narrow(0, rank * n, n)`, then `all_reduce(x)` over the group of that rank.
+pub fn sums(view: &View<'_>, out: &mut Found) {
+    for (step, call) in view.collectives() {
+        if !matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter") || !adds(view, call) {
+            continue;
+        }
+        let Some(input) = call.input else { continue };
+        let Some((cut, sliced)) = part(view, input, *step, 0) else { continue };
+        if of_collective(view, call).is_some_and(|group| group == cut) {
+            let collective = super::lost::last(&call.rule.name);
+            out.push((view.place(view.steps[*step].id), Practice::OtherPositions { collective, sliced }));
+        }
+    }
+}
+
+/// Whether a reduction is a sum or a mean, as far as its arguments say.
+fn adds(view: &View<'_>, call: &CollectiveCall<'_>) -> bool {
+    let is_sum = |name: &str| matches!(name.to_ascii_lowercase().as_str(), "sum" | "avg" | "mean");
+    call.args.iter().all(|a| {
+        let named = matches!(&a.kind, ArgKind::Keyword(k) if matches!(k.as_str(), "op" | "reduceOp" | "reduce_op"));
+        match view.through(&a.value) {
+            Expr::Path(path) if path.contains("ReduceOp") => is_sum(path.rsplit('.').next().unwrap_or_default()),
+            Expr::Const(Const::Str(text)) => is_sum(&text),
+            _ => !named,
+        }
+    })
+}
+
+fn of_collective(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<Group> {
+    match call.group {
+        Some(group) => match view.expr(group) {
+            expr if expr.is_none() => default_of(call),
+            expr => group_of(view, &expr, 0),
+        },
+        None => default_of(call),
+    }
+}
+
+fn default_of(call: &CollectiveCall<'_>) -> Option<Group> {
+    Some(match call.rule.default_group.is_empty() {
+        true => Group::All,
+        false => Group::Axes(call.rule.default_group.clone()),
+    })
+}
+
+/// The group whose own rank decides which part of a tensor a value is, and where it is cut out.
+fn part(view: &View<'_>, operand: &Operand, before: usize, depth: usize) -> Option<(Group, Place)> {
+    let Operand::Local(local) = operand else { return None };
+    let step = reaching(view, *local, before)?;
+    if depth > DEPTH {
+        return None;
+    }
+    let value = view.value(step)?;
+    let place = view.place(view.steps[step].id);
+    let found = match value {
+        Rvalue::Use(inner) => return part(view, inner, step, depth + 1),
+        Rvalue::Item { base, index } => item(view, base, index, step)?,
+        Rvalue::CallMethod { base, name, .. } if keeps_places(name) => return part(view, base, step, depth + 1),
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => match view.callee(value)?.as_str() {
+            "torch.clone" => return part(view, &args.first()?.value, step, depth + 1),
+            "torch.narrow" => rank_of_start(view, view.argument(args, 2, "start")?)?,
+            ".narrow" => rank_of_start(view, view.argument(args, 1, "start")?)?,
+            path => of_helper(view, path, args, depth)?,
+        },
+        _ => return None,
+    };
+    Some((found, place))
+}
+
+/// Methods whose result has what its tensor has, at the same places.
+fn keeps_places(name: &str) -> bool {
+    matches!(
+        name,
+        "contiguous" | "clone" | "detach" | "to" | "float" | "half" | "bfloat16" | "double" | "cuda" | "type_as"
+    )
+}
+
+/// What a project function cuts out of its argument, by the rank in a group that it is given.
+fn of_helper(view: &View<'_>, path: &str, args: &[crate::ir::Arg], depth: usize) -> Option<Group> {
+    let Resolved::Func(at) = view.project.path(path) else { return None };
+    if depth > 1 {
+        return None;
+    }
+    let helper = near::other(view, at);
+    let mut returns = helper.steps.iter().enumerate().filter_map(|(i, s)| match s.stmt {
+        Stmt::Return { value } => Some((i, value)),
+        _ => None,
+    });
+    let (Some((step, value)), None) = (returns.next(), returns.next()) else { return None };
+    match part(&helper, value, step, depth + 1)?.0 {
+        Group::Param(func, local) if func == at => {
+            let n = helper.func.params.iter().position(|p| p.local == local)?;
+            let given = given(args, n, helper.local_name(local))?;
+            group_of(view, &view.expr(given), 0)
+        }
+        Group::Param(..) | Group::Mesh(..) => None,
+        known => Some(known),
+    }
+}
+
+/// The argument of a call by position or name.
+fn given<'o>(args: &'o [crate::ir::Arg], at: usize, name: &str) -> Option<&'o Operand> {
+    let named = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
+    let positional = || args.get(at).filter(|a| a.kind == ArgKind::Positional);
+    named.or_else(positional).map(|a| &a.value)
+}
+
+/// `base[index]`, where that is one of as many parts as there are ranks, or a slice that starts at a multiple of the rank.
+fn item(view: &View<'_>, base: &Operand, index: &Operand, step: usize) -> Option<Group> {
+    if let Some((_, value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }))) = source(view, base, step) {
+        let path = view.callee(value)?;
+        let splits = ["chunk", "split", "tensor_split"];
+        let of_tensor = path.strip_prefix('.').or_else(|| path.strip_prefix("torch."));
+        return of_tensor.filter(|n| splits.contains(n)).and_then(|_| rank_of(view, &view.expr(index), 0));
+    }
+    let (made, value) = source(view, index, step)?;
+    let start = |slice: &Rvalue| match slice {
+        Rvalue::Build { kind: BuildKind::Slice, items } => match items.as_slice() {
+            [Item::One(start), Item::One(stop), ..] if !view.expr(stop).is_none() => rank_of_start(view, start),
+            _ => None,
+        },
+        _ => None,
+    };
+    match value {
+        Rvalue::Build { kind: BuildKind::Tuple, items } => items.iter().find_map(|i| match i {
+            Item::One(o) => start(source(view, o, made)?.1),
+            Item::Star(_) => None,
+        }),
+        slice => start(slice),
+    }
+}
+
+/// The operation that gave a variable its value.
+fn source<'a>(view: &View<'a>, operand: &Operand, before: usize) -> Option<(usize, &'a Rvalue)> {
+    let Operand::Local(local) = operand else { return None };
+    let step = reaching(view, *local, before)?;
+    Some((step, view.value(step)?))
+}
+
+/// The step that gave a variable its value, where that is certain and nothing has looked at the variable in between.
+fn reaching(view: &View<'_>, local: LocalId, before: usize) -> Option<usize> {
+    let at = view.defs(local).iter().copied().rfind(|d| *d < before)?;
+    let (def, used) = (&view.steps[at], &view.steps[before]);
+    let guarded = def.guards.len() <= used.guards.len()
+        && def.guards.iter().zip(used.guards.iter()).all(|(a, b)| a.at == b.at && a.holds == b.holds);
+    let read = view.readers(local).iter().any(|r| at < *r && *r < before && !looks_only(view, *r));
+    (guarded && def.loops == used.loops && !read).then_some(at)
+}
+
+/// Whether a step reads no more than an attribute or a size.
+fn looks_only(view: &View<'_>, step: usize) -> bool {
+    match view.value(step) {
+        Some(Rvalue::Attr { .. }) => true,
+        Some(Rvalue::CallMethod { name, .. }) => matches!(name.as_str(), "size" | "dim" | "numel" | "stride"),
+        _ => false,
+    }
+}
+
+/// The group whose rank, times something, is where a slice starts.
+fn rank_of_start(view: &View<'_>, start: &Operand) -> Option<Group> {
+    match near::deep(view, &view.expr(start)) {
+        Expr::Binary(BinOp::Mul, a, b) => rank_of(view, &a, 0).or_else(|| rank_of(view, &b, 0)),
+        Expr::Attr(base, name) => {
+            let (method, value) = kept(view, &Expr::Attr(base, name))?;
+            match near::deep(&method, &method.expr(value)) {
+                Expr::Binary(BinOp::Mul, a, b) => rank_of(&method, &a, 0).or_else(|| rank_of(&method, &b, 0)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// What the one assignment to `self.name` gives it.
+fn kept<'a>(view: &View<'a>, expr: &Expr) -> Option<(View<'a>, &'a Operand)> {
+    let name = near::own_attribute(view, expr)?;
+    let mut set = near::assigned(view, near::class_of(view)?, name);
+    let (method, _, value) = set.pop().filter(|_| set.is_empty())?;
+    Some((method, value))
+}
+
+/// The group in which a number is the own rank.
+fn rank_of(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Group> {
+    if depth > DEPTH {
+        return None;
+    }
+    let expr = near::deep(view, expr);
+    match &expr {
+        Expr::Call { callee, args, .. } => match &**callee {
+            Expr::Attr(base, name) if name == "rank" && args.is_empty() => group_of(view, base, depth + 1),
+            Expr::Attr(base, name) if name == "get_local_rank" => mesh_of(view, base, args),
+            callee => {
+                let path = near::path(view, callee)?;
+                if path == "torch.distributed.get_rank" {
+                    return match args.as_slice() {
+                        [] => Some(Group::All),
+                        [(_, group)] if group.is_none() => Some(Group::All),
+                        [(_, group)] => group_of(view, group, depth + 1),
+                        _ => None,
+                    };
+                }
+                by_getter(view, &path, args, Gives::Rank)
+            }
+        },
+        Expr::Attr(..) => {
+            let (method, value) = kept(view, &expr)?;
+            rank_of(&method, &method.expr(value), depth + 1)
+        }
+        _ => None,
+    }
+}
+
+fn by_getter(view: &View<'_>, path: &Name, args: &[(ArgKind, Expr)], gives: Gives) -> Option<Group> {
+    match view.rules.get(path) {
+        Some(Entry::Group(rule)) if rule.gives == gives && args.is_empty() => Some(Group::Axes(rule.axes.clone())),
+        _ => None,
+    }
+}
+
+fn group_of(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Group> {
+    if depth > DEPTH {
+        return None;
+    }
+    let expr = near::deep(view, expr);
+    match &expr {
+        Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
+            Some(Group::Param(view.at, *local))
+        }
+        Expr::Call { callee, args, .. } => match &**callee {
+            Expr::Attr(base, name) if name == "get_group" => mesh_of(view, base, args),
+            callee => by_getter(view, &near::path(view, callee)?, args, Gives::Group),
+        },
+        Expr::Attr(..) => {
+            let (method, value) = kept(view, &expr)?;
+            group_of(&method, &method.expr(value), depth + 1)
+        }
+        _ => None,
+    }
+}
+
+fn mesh_of(view: &View<'_>, base: &Expr, args: &[(ArgKind, Expr)]) -> Option<Group> {
+    let base = near::deep(view, base);
+    let steady = !base.any(&mut |e| match e {
+        Expr::Local(l) => !(view.is_param(*l) && view.defs(*l).is_empty()),
+        Expr::Call { .. } | Expr::Unknown => true,
+        _ => false,
+    });
+    let dims: Vec<Expr> = args.iter().map(|(_, a)| near::deep(view, a)).collect();
+    let named = dims.iter().all(|d| matches!(d, Expr::Const(_)));
+    (steady && named).then_some(Group::Mesh(view.at, base, dims))
+}
