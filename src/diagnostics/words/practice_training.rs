@@ -90,6 +90,16 @@ fn unseen(mistake: &Training) -> Draft {
             draft.help.push("sum their gradients before the step, or let the wrapper have them".to_string());
             draft
         }
+        Training::Bypassed { model, wrapper, wrapped } => {
+            let title = format!(
+                "gradients of `{model}` are not summed: this goes around `{wrapper}`, which nothing here calls"
+            );
+            let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+            draft.primary = "the module inside, not the wrapper".to_string();
+            draft.labels.push(label(*wrapped, "sums gradients after a forward pass of its own only".to_string()));
+            draft.help.push(format!("call `{model}(...)`, with a forward that does all of the pass"));
+            draft
+        }
         Training::Attached { module, wrapper, wrapped, put, optimizer } => {
             let title = format!(
                 "the parameters of `{module}` come into the model after `{wrapper}` has wrapped it: nothing sums their gradients"

@@ -4,8 +4,10 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
+use super::near;
 use super::view::View;
-use crate::ir::{LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, LocalKind, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
 use crate::rules::Form;
 use crate::source::Name;
 
@@ -37,6 +39,50 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
         let practice = Practice::LostCopy { collective: last(&call.rule.name), method: name.clone(), original };
         out.push((view.place(id), practice));
     }
+}
+
+/// `sum_into(x.contiguous())`, where the function writes the sum into what it is given, and nothing uses what it returns.
+pub fn copies_for_calls(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value: Rvalue::Call { callee, args } } = step.stmt else { continue };
+        if view.func.locals[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
+            continue;
+        }
+        let function = near::path(view, &view.through(callee)).map(|path| view.project.path(&path));
+        let Some(Resolved::Func(at)) = function else { continue };
+        for (n, arg) in args.iter().enumerate().take_while(|(_, a)| a.kind == ArgKind::Positional) {
+            let Some((method, copied)) = copy(view, &arg.value) else { continue };
+            let Some(collective) = written_by(&near::other(view, at), n) else { continue };
+            if !is_fresh(&copied) && is_read_later(view, &copied, i) {
+                let practice = Practice::LostCopy { collective, method, original: view.part(step.id, n + 1) };
+                out.push((view.place(step.id), practice));
+            }
+        }
+    }
+}
+
+/// The method that makes a copy which nothing else reads, and of what.
+fn copy(view: &View<'_>, operand: &Operand) -> Option<(Name, Expr)> {
+    let Operand::Local(temp) = operand else { return None };
+    let ([made], [_], LocalKind::Temp) = (view.defs(*temp), view.readers(*temp), view.func.locals[*temp].kind) else {
+        return None;
+    };
+    let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { return None };
+    COPIES.contains(&name.as_str()).then(|| (name.clone(), view.expr(base)))
+}
+
+/// The collective by which a function writes to its n-th parameter.
+fn written_by(inner: &View<'_>, n: usize) -> Option<Name> {
+    let param = inner.func.params.get(n).filter(|p| inner.defs(p.local).is_empty())?.local;
+    let (_, call) = inner.collectives().iter().find(|(_, call)| {
+        let written = match call.rule.form {
+            Form::InPlace => call.input,
+            Form::IntoOutput | Form::IntoList => call.output,
+            Form::Result | Form::SrcDst => None,
+        };
+        written == Some(&Operand::Local(param))
+    })?;
+    Some(last(&call.rule.name))
 }
 
 /// Whether what was copied is read after a step: a copy that is reduced for its own sake is a barrier or a warm-up.

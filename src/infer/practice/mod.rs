@@ -7,6 +7,7 @@
 mod arity;
 mod asked;
 mod axis_map;
+mod bypassed;
 mod collected;
 pub mod concerned;
 mod counts;
@@ -119,6 +120,7 @@ const OF_COUNTS: Check = Check {
 
 const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
+    of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls),
     of_collectives(lost::results),
     of_words(switch::WORDS, switch::group_choices),
     of_words(&["to_local", "full_tensor"], local_gradient::bare),
@@ -145,6 +147,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["no_sync", "grad_sync"], no_sync::steps),
     of_words(&["grad_sync"], no_sync::late_flag),
     of_words(&["ignored_"], outside::ignored),
+    of_words(&[".module"], bypassed::around),
     of_words(&["torch.optim", "optim."], outside::attached),
     of_words(&["to_local", "local_grad"], local_norm::roots),
     of_words(&["to_local"], local_norm::partial),

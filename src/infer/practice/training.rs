@@ -18,6 +18,8 @@ pub enum Training {
     LateFlag { flag: Name, forward: Place, backward: Place },
     /// What a loop receives is only sent on, and it reads the first value instead.
     NeverRead { variable: Name, first: Name, passed: Place },
+    /// A wrapped model is only ever used around its wrapper.
+    Bypassed { model: Name, wrapper: Name, wrapped: Place },
     /// An optimizer is given what a wrapper was told to leave alone.
     Ignored { wrapper: Name, ignored: Place, optimizer: Place },
     /// A module with parameters is put into a model that was wrapped before.

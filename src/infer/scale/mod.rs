@@ -305,7 +305,15 @@ impl<'a> Run<'a> {
             args.insert(own.local.index(), object);
         }
         for param in params {
-            args.insert(param.local.index(), Val::Named(param.name.clone()));
+            let value = match self.is_wrapped(at, param) {
+                true => {
+                    let place = Place { file: self.project.file(at.module), span: param.span };
+                    let everyone = state.everyone();
+                    self.wrap(&Val::Named(param.name.clone()), everyone, place, &mut state)
+                }
+                false => Val::Named(param.name.clone()),
+            };
+            args.insert(param.local.index(), value);
         }
         let outer = func.parent.filter(|_| func.class.is_none());
         if outer.is_some_and(|f| f.index() != 0) {
@@ -318,6 +326,20 @@ impl<'a> Run<'a> {
             self.handed_out(place, &value, &state);
             self.judge(place, &state);
         }
+    }
+
+    /// Whether the annotation of a parameter says that it is a wrapped model, in a function that knows of no other group than all ranks.
+    fn is_wrapped(&self, at: FuncRef, param: &crate::ir::Param) -> bool {
+        let Some(hint) = param.hint.as_deref().map(|hint| hint.trim_matches(['"', '\''])) else { return false };
+        let (head, rest) = hint.split_once('.').map_or((hint, None), |(head, rest)| (head, Some(rest)));
+        let Some(found) = self.project.member(at.module, head) else { return false };
+        let path = super::practice::expr::path_of(self.project, &found);
+        let path = rest.map_or(path.to_string(), |rest| format!("{path}.{rest}"));
+        if self.rules.wrappers().get(&path).is_none_or(|rule| rule.in_place) {
+            return false;
+        }
+        let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
+        !["group", "mesh"].iter().any(|word| text.contains(word))
     }
 
     /// A loss that is returned to code that averages gradients, as the configuration says.
