@@ -53,6 +53,14 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("`dist.get_rank(group)` with that group".to_string());
             draft
         }
+        Scales::AveragedParts { summed } => {
+            let title = "gradients of parts of the sequence are averaged over tensor-parallel ranks, not summed";
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
+            draft.primary = "divides by the number of ranks".to_string();
+            draft.labels.push(label(*summed, "each rank's gradient is a term of this sum".to_string()));
+            draft.help.push("leave out the division: the complete gradient is the sum".to_string());
+            draft
+        }
         Scales::OtherSize { size, group, reduced } => {
             let (size, group) = (axes(size), axes(group));
             let title = format!("a mean over {group} divides by the size of {size}");

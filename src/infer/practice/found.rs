@@ -117,6 +117,8 @@ pub enum Scales {
     GlobalRank { unread: Name, given: Place },
     /// The rank of all ranks picks a part of what belongs to another group, which is named there.
     WorldRank { group: Place },
+    /// A hook averages gradients of parts of the sequence over the ranks that have the parts.
+    AveragedParts { summed: Place },
     /// Divided by the size of one group, and summed over another.
     OtherSize { size: Vec<Name>, group: Vec<Name>, reduced: Place },
     /// A count that several ranks have of the same data, summed over all and scaled by fewer.

@@ -6,6 +6,7 @@
 
 mod arity;
 mod asked;
+mod averaged;
 mod axis_map;
 mod bypassed;
 mod collected;
@@ -124,7 +125,8 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::results),
     of_words(switch::WORDS, switch::group_choices),
     of_words(&["to_local", "full_tensor"], local_gradient::bare),
-    of_words(&["Partial"], part_out::parts),
+    of_words(averaged::REGISTER, averaged::hooks),
+    of_words(&["partial"], part_out::parts),
     of_words(&["local_map"], local_map::regions),
     of_names(local_map::ROUTERS, local_map::styles),
     of_words(mesh_dims::WORDS, mesh_dims::counts),
