@@ -1,0 +1,70 @@
+//! Bugs that were written down before the checker was asked about them. In: `tests/unseen/cases`: reductions of real bugs with their
+//! repairs, by authors who had not read the rules. Out: which are found, compared with `tests/unseen/expected.txt`; what is
+//! missed stands there as missed. Never: a finding in a repaired file. Next: `tests/unseen/README.md`; `UPDATE=1 cargo test` rewrites it.
+
+mod support;
+
+use spmd_check::Want;
+use spmd_check::rules::{RuleBook, builtin};
+use spmd_check::source::{Diagnostic, Files, Place, Severity};
+
+const CASES: &str = "tests/unseen/cases";
+const EXPECTED: &str = "tests/unseen/expected.txt";
+
+/// A program on its own, and what is found in it.
+fn checked(rules: &RuleBook, path: &str) -> (Files, Vec<Diagnostic>) {
+    let text = support::read(path);
+    let name = path.rsplit('/').next().expect("a path has a last part");
+    let files = support::files([(name, text.as_str())]);
+    let found = support::run(rules, &files, Want::Findings).diagnostics;
+    (files, found)
+}
+
+/// Whether an error, or a label of it, lies on the line that is marked.
+fn is_found(files: &Files, found: &[Diagnostic]) -> bool {
+    let (_, file) = files.iter().next().expect("one file was checked");
+    let marked = file.text.lines().position(|line| line.contains("# BUG")).expect("a bug is marked") + 1;
+    let covers = |place: Place| {
+        let line = |at: u32| files[place.file].position(at).line as usize;
+        (line(place.span.start)..=line(place.span.end)).contains(&marked)
+    };
+    let errors = found.iter().filter(|d| d.severity == Severity::Error);
+    errors.into_iter().any(|d| covers(d.place) || d.labels.iter().any(|l| covers(l.place)))
+}
+
+fn names() -> Vec<String> {
+    let below = support::files_below(CASES, "/buggy.py");
+    let name = |path: &String| path.split('/').rev().nth(1).expect("a case is a folder").to_owned();
+    below.iter().map(name).collect()
+}
+
+#[test]
+fn what_is_found_is_what_was_recorded() {
+    let rules = builtin();
+    let mut rows = Vec::new();
+    for name in names() {
+        let (files, found) = checked(&rules, &format!("{CASES}/{name}/buggy.py"));
+        let mut codes: Vec<&str> = found.iter().map(|d| d.code).collect();
+        codes.dedup();
+        let verdict = if is_found(&files, &found) { "found " } else { "missed" };
+        rows.push(format!("{verdict} {name} {}", codes.join(" ")).trim_end().to_owned());
+    }
+    let hits = rows.iter().filter(|row| row.starts_with("found")).count();
+    let text = format!("# Found: {hits} of {}\n{}\n", rows.len(), rows.join("\n"));
+    if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
+        std::fs::write(support::path(EXPECTED), &text).expect("the record can be written");
+    }
+    assert_eq!(
+        text,
+        support::read(EXPECTED),
+        "a bug more: `UPDATE=1 cargo test --test unseen`; a bug less: it was found before"
+    );
+}
+
+#[test]
+fn repaired_files_are_silent() {
+    let rules = builtin();
+    let loud: Vec<String> =
+        names().into_iter().filter(|name| !checked(&rules, &format!("{CASES}/{name}/fixed.py")).1.is_empty()).collect();
+    assert!(loud.is_empty(), "false alarms: {loud:?}");
+}
