@@ -51,8 +51,7 @@ fn collectives(rules: &RuleBook, files: &Files) -> Vec<CollectiveLine> {
             let code = line.split('#').next().unwrap_or(line);
             for (at, _) in code.match_indices('(') {
                 let callee = code[..at].strip_suffix(".apply").unwrap_or(&code[..at]);
-                let start = callee.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |i| i + 1);
-                let name = &callee[start..];
+                let name = callee.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(callee);
                 if let Some(rule) = known.get(name) {
                     let (path, line) = (file.path.clone(), u32::try_from(index + 1).unwrap_or(0));
                     out.push(CollectiveLine { path, line, name: name.to_owned(), pairs: pairs(rule) });

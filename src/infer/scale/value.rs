@@ -436,8 +436,7 @@ impl Val {
 
 /// The last identifier of a text; nothing if it ends otherwise.
 pub fn last(text: &str) -> &str {
-    let start = text.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |i| i + 1);
-    &text[start..]
+    text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(text)
 }
 
 impl Tensor {
@@ -500,5 +499,18 @@ impl Class {
             always: (Scale::one(), AxisSet::default(), Vec::new()),
             split: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last;
+
+    #[test]
+    fn a_last_part_begins_after_a_character_of_any_width() {
+        assert_eq!(last("self.dp_group"), "dp_group");
+        assert_eq!(last("shown.\u{feff}rank"), "rank");
+        assert_eq!(last("size"), "size");
+        assert_eq!(last("f(x)"), "");
     }
 }
