@@ -30,9 +30,7 @@ impl Checked {
     }
     /// Line of the `# BUG` mark, from 1.
     fn marked(&self) -> Option<u32> {
-        let (_, file) = self.files.iter().next().expect("one file was checked");
-        let line = file.text.lines().position(|line| line.contains("# BUG"))?;
-        u32::try_from(line + 1).ok()
+        support::marked(&self.files)
     }
     fn is_reported_on_its_line(&self) -> bool {
         self.errors().any(|found| Some(support::line(&self.files, found)) == self.marked())
@@ -61,10 +59,6 @@ fn corpus(folder: &str, ending: &str) -> Vec<Checked> {
     let paths = support::files_below(folder, ending);
     assert!(!paths.is_empty(), "{folder} has no files that end with {ending}");
     support::on_threads(1, || paths.into_iter().map(|path| check_alone(&rules, path)).collect())
-}
-
-fn updating() -> bool {
-    std::env::var_os("UPDATE").is_some_and(|value| value == "1")
 }
 
 #[test]
@@ -103,7 +97,7 @@ fn findings_are_the_expected_ones() {
         let before: usize = before.trim().parse().expect("a count is a number");
         assert!(count >= before, "`{head}` was {before}, is {count}: it may only rise");
     }
-    if updating() {
+    if support::updating() {
         std::fs::write(support::path(EXPECTED), now).expect("expected.txt can be written");
         return;
     }
@@ -140,7 +134,7 @@ fn the_readme_shows_the_real_output() {
     let mark = format!("<!-- what `spmd-check check {SHOWN}` prints -->\n```text\n");
     let (head, rest) = readme.split_once(&mark).expect("the README has the mark");
     let (block, tail) = rest.split_once("```").expect("the block ends");
-    if updating() {
+    if support::updating() {
         let text = format!("{head}{mark}{}\n```{tail}", output.trim_end());
         std::fs::write(support::path("README.md"), text).expect("the README can be written");
         return;

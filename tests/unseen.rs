@@ -22,10 +22,9 @@ fn checked(rules: &RuleBook, path: &str) -> (Files, Vec<Diagnostic>) {
 
 /// Whether an error, or a label of it, lies on the line that is marked.
 fn is_found(files: &Files, found: &[Diagnostic]) -> bool {
-    let (_, file) = files.iter().next().expect("one file was checked");
-    let marked = file.text.lines().position(|line| line.contains("# BUG")).expect("a bug is marked") + 1;
+    let marked = support::marked(files).expect("a bug is marked");
     let covers = |place: Place| {
-        let line = |at: u32| files[place.file].position(at).line as usize;
+        let line = |at: u32| files[place.file].position(at).line;
         (line(place.span.start)..=line(place.span.end)).contains(&marked)
     };
     let errors = found.iter().filter(|d| d.severity == Severity::Error);
@@ -51,7 +50,7 @@ fn what_is_found_is_what_was_recorded() {
     }
     let hits = rows.iter().filter(|row| row.starts_with("found")).count();
     let text = format!("# Found: {hits} of {}\n{}\n", rows.len(), rows.join("\n"));
-    if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
+    if support::updating() {
         std::fs::write(support::path(EXPECTED), &text).expect("the record can be written");
     }
     assert_eq!(

@@ -49,3 +49,5 @@ pub const MAX_VAIN_DERIVATIONS: usize = 2;
 pub const MAX_EXPR_DEPTH: usize = 24;
 /// Places that sum gradients shown with one finding.
 pub const MAX_REDUCERS_SHOWN: usize = 3;
+/// Functions of one name above which a method of an unknown value says nothing about which of them is called.
+pub const MAX_NAMESAKES: usize = 4;

@@ -2,13 +2,11 @@
 //! module's own package and of those that it imports. Never: what lies beside it by chance: two packages that know nothing of each other are
 //! judged together as they are alone. Next: `relevance.rs`.
 
+use super::limits::MAX_NAMESAKES;
 use crate::ir::{Block, FuncKind, Stmt};
 use crate::project::{FuncRef, ModuleId, Project};
 use crate::source::Idx;
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// Methods defined by more functions than this say nothing about which of them is called.
-const MAX_NAMESAKES: usize = 4;
 
 /// A top-level package by number; modules outside any package are one.
 type Package = u32;
@@ -74,8 +72,8 @@ impl<'a> Namesakes<'a> {
     /// The functions of a name in these packages, if they are few.
     pub fn named(&self, name: &str, packages: &FxHashSet<Package>) -> impl Iterator<Item = FuncRef> {
         let known = self.funcs.get(name).map_or(&[][..], Vec::as_slice);
-        let seen = || known.iter().filter(|(package, _)| packages.contains(package));
-        let few = seen().map(|(_, funcs)| funcs.len()).sum::<usize>() <= MAX_NAMESAKES;
-        seen().filter(move |_| few).flat_map(|(_, funcs)| funcs.iter().copied()).collect::<Vec<_>>().into_iter()
+        let seen = |(package, _): &&(Package, Vec<FuncRef>)| packages.contains(package);
+        let few = known.iter().filter(seen).map(|(_, funcs)| funcs.len()).sum::<usize>() <= MAX_NAMESAKES;
+        known.iter().filter(seen).filter(move |_| few).flat_map(|(_, funcs)| funcs.iter().copied())
     }
 }

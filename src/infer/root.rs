@@ -621,13 +621,7 @@ impl Machine<'_> {
     /// The layer that the annotation of a parameter names.
     fn hinted_layer(&self, hint: &str) -> Option<Arc<crate::rules::LayerRule>> {
         let module = self.stack.last()?.func.module;
-        let hint = hint.trim_matches(['"', '\'']);
-        let (head, rest) = hint.split_once('.').map_or((hint, None), |(h, r)| (h, Some(r)));
-        if head.is_empty() || !head.chars().all(|c| c.is_alphanumeric() || c == '_') {
-            return None;
-        }
-        let path = super::practice::expr::path_of(self.project, &self.project.member(module, head)?);
-        let path = rest.map_or(path.to_string(), |rest| format!("{path}.{rest}"));
+        let path = super::practice::expr::path_of_hint(self.project, module, hint)?;
         match self.rules.get(&path) {
             Some(crate::rules::Entry::Layer(rule)) => Some(rule.clone()),
             _ => None,

@@ -63,6 +63,18 @@ pub fn run(rules: &RuleBook, files: &Files, want: Want) -> Report {
     check(&Config::default(), rules, files, want)
 }
 
+/// Line of the `# BUG` mark of the only file, from 1.
+pub fn marked(files: &Files) -> Option<u32> {
+    let (_, file) = files.iter().next().expect("one file was checked");
+    let line = file.text.lines().position(|line| line.contains("# BUG"))?;
+    u32::try_from(line + 1).ok()
+}
+
+/// Whether records are to be rewritten.
+pub fn updating() -> bool {
+    std::env::var_os("UPDATE").is_some_and(|value| value == "1")
+}
+
 /// The line of a diagnostic, from 1.
 pub fn line(files: &Files, found: &Diagnostic) -> u32 {
     files[found.place.file].position(found.place.span.start).line

@@ -36,84 +36,85 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("`full_tensor()` gives the norm of the model".to_string());
             draft
         }
-        Training::UnsyncedStep { .. } | Training::LateFlag { .. } => unsynced(mistake),
-        _ => unseen(mistake),
-    }
-}
-
-/// Steps whose gradients were not summed.
-fn unsynced(mistake: &Training) -> Draft {
-    match mistake {
-        Training::UnsyncedStep { backward, said } => {
-            let title =
-                "the optimizer steps on gradients that were not summed: the backward pass before it runs without";
-            let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
-            draft.primary = "each rank steps with its own gradients".to_string();
-            draft.labels.push(label(*said, "leaves out the sum whenever the step follows".to_string()));
-            draft.labels.push(label(*backward, "gradients of this rank's data are added here".to_string()));
-            draft.help.push("let the last backward pass before each step sum".to_string());
-            draft
-        }
-        Training::LateFlag { flag, forward, backward } => {
-            let title = format!("`{flag}` is set after the forward pass, which has read it already");
-            let mut draft = Draft::new(&codes::UNSYNCED_STEP, title);
-            draft.primary = "holds from the next forward pass on".to_string();
-            draft.labels.push(label(*forward, "prepares the reduction of gradients, or leaves it out".to_string()));
-            draft.labels.push(label(*backward, "goes by the value of the last round".to_string()));
-            draft.help.push(format!("set `{flag}` before the model is called"));
-            draft
-        }
-        _ => unseen(mistake),
-    }
-}
-
-/// What nothing looks at: values that arrive, parameters outside of a wrapper.
-fn unseen(mistake: &Training) -> Draft {
-    match mistake {
-        Training::NeverRead { variable, first, passed } => {
-            let title = format!(
-                "`{variable}` goes round the ranks and is never read: each round uses `{first}`, the part of this rank"
-            );
-            let mut draft = Draft::new(&codes::NEVER_READ, title);
-            draft.primary = "reads the first value in every round".to_string();
-            draft.labels.push(label(*passed, format!("`{variable}` arrives here, and is only sent on")));
-            draft.help.push(format!("use `{variable}` here"));
-            draft
-        }
-        Training::Ignored { wrapper, ignored, optimizer } => {
-            let title =
-                format!("`{wrapper}` leaves these parameters alone, and nothing sums their gradients before the step");
-            let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
-            draft.primary = "each rank steps with its own gradients".to_string();
-            draft.labels.push(label(*ignored, "left alone: not sharded, gradients not summed".to_string()));
-            draft.labels.push(label(*optimizer, "trains nothing else".to_string()));
-            draft.help.push("sum their gradients before the step, or let the wrapper have them".to_string());
-            draft
-        }
-        Training::Bypassed { model, wrapper, wrapped } => {
-            let title = format!(
-                "gradients of `{model}` are not summed: this goes around `{wrapper}`, which nothing here calls"
-            );
-            let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
-            draft.primary = "the module inside, not the wrapper".to_string();
-            draft.labels.push(label(*wrapped, "sums gradients after a forward pass of its own only".to_string()));
-            draft.help.push(format!("call `{model}(...)`, with a forward that does all of the pass"));
-            draft
-        }
+        Training::UnsyncedStep { backward, said } => unsynced_step(*backward, *said),
+        Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
+        Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
+        Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
+        Training::Bypassed { model, wrapper, wrapped } => bypassed(model, wrapper, *wrapped),
         Training::Attached { module, wrapper, wrapped, put, optimizer } => {
-            let title = format!(
-                "the parameters of `{module}` come into the model after `{wrapper}` has wrapped it: nothing sums their gradients"
-            );
-            let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
-            draft.primary = "too late for the wrapper".to_string();
-            draft.labels.push(label(*wrapped, "takes the parameters that are there".to_string()));
-            draft.labels.push(label(*put, format!("a new `{module}`")));
-            draft.labels.push(label(*optimizer, "trains them".to_string()));
-            draft.help.push(format!("put `{module}` into the model before `{wrapper}`"));
-            draft
+            attached(module, wrapper, *wrapped, *put, *optimizer)
         }
-        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
+}
+
+/// A step on gradients that were not summed.
+fn unsynced_step(backward: Place, said: Place) -> Draft {
+    let title = "the optimizer steps on gradients that were not summed: the backward pass before it runs without";
+    let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
+    draft.primary = "each rank steps with its own gradients".to_string();
+    draft.labels.push(label(said, "leaves out the sum whenever the step follows".to_string()));
+    draft.labels.push(label(backward, "gradients of this rank's data are added here".to_string()));
+    draft.help.push("let the last backward pass before each step sum".to_string());
+    draft
+}
+
+/// A flag that is set too late.
+fn late_flag(flag: &str, forward: Place, backward: Place) -> Draft {
+    let title = format!("`{flag}` is set after the forward pass, which has read it already");
+    let mut draft = Draft::new(&codes::UNSYNCED_STEP, title);
+    draft.primary = "holds from the next forward pass on".to_string();
+    draft.labels.push(label(forward, "prepares the reduction of gradients, or leaves it out".to_string()));
+    draft.labels.push(label(backward, "goes by the value of the last round".to_string()));
+    draft.help.push(format!("set `{flag}` before the model is called"));
+    draft
+}
+
+/// A value that arrives and that nothing reads.
+fn never_read(variable: &str, first: &str, passed: Place) -> Draft {
+    let title = format!(
+        "`{variable}` goes round the ranks and is never read: each round uses `{first}`, the part of this rank"
+    );
+    let mut draft = Draft::new(&codes::NEVER_READ, title);
+    draft.primary = "reads the first value in every round".to_string();
+    draft.labels.push(label(passed, format!("`{variable}` arrives here, and is only sent on")));
+    draft.help.push(format!("use `{variable}` here"));
+    draft
+}
+
+/// Parameters that a wrapper leaves alone.
+fn left_alone(wrapper: &str, left: Place, optimizer: Place) -> Draft {
+    let title = format!("`{wrapper}` leaves these parameters alone, and nothing sums their gradients before the step");
+    let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+    draft.primary = "each rank steps with its own gradients".to_string();
+    draft.labels.push(label(left, "left alone: not sharded, gradients not summed".to_string()));
+    draft.labels.push(label(optimizer, "trains nothing else".to_string()));
+    draft.help.push("sum their gradients before the step, or let the wrapper have them".to_string());
+    draft
+}
+
+/// A pass around the wrapper.
+fn bypassed(model: &str, wrapper: &str, wrapped: Place) -> Draft {
+    let title =
+        format!("gradients of `{model}` are not summed: this goes around `{wrapper}`, which nothing here calls");
+    let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+    draft.primary = "the module inside, not the wrapper".to_string();
+    draft.labels.push(label(wrapped, "sums gradients after a forward pass of its own only".to_string()));
+    draft.help.push(format!("call `{model}(...)`, with a forward that does all of the pass"));
+    draft
+}
+
+/// A module that comes after the wrapper.
+fn attached(module: &str, wrapper: &str, wrapped: Place, put: Place, optimizer: Place) -> Draft {
+    let title = format!(
+        "the parameters of `{module}` come into the model after `{wrapper}` has wrapped it: nothing sums their gradients"
+    );
+    let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+    draft.primary = "too late for the wrapper".to_string();
+    draft.labels.push(label(wrapped, "takes the parameters that are there".to_string()));
+    draft.labels.push(label(put, format!("a new `{module}`")));
+    draft.labels.push(label(optimizer, "trains them".to_string()));
+    draft.help.push(format!("put `{module}` into the model before `{wrapper}`"));
+    draft
 }
 
 fn label(place: Place, message: String) -> Label {

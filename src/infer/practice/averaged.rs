@@ -9,8 +9,7 @@ use super::found::{Practice, Scales};
 use super::gradient::root;
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, Operand, Rvalue, Stmt};
-use crate::project::{FuncRef, Resolved};
+use crate::ir::{BinOp, Operand, Rvalue};
 use crate::source::Place;
 
 /// Calls that register a hook on a gradient.
@@ -33,7 +32,7 @@ pub fn hooks(view: &View<'_>, out: &mut Found) {
         if !REGISTER.contains(&name.as_str()) {
             continue;
         }
-        let Some(hook) = args.first().and_then(|a| function(view, &a.value)) else { continue };
+        let Some(hook) = args.first().and_then(|a| near::function(view, &a.value)) else { continue };
         let hook = near::other(view, hook);
         if !speaks_of_parts(view) && !speaks_of_parts(&hook) {
             continue;
@@ -41,23 +40,6 @@ pub fn hooks(view: &View<'_>, out: &mut Found) {
         if let Some((divided, summed)) = averages(&hook) {
             out.push((divided, Practice::Scales(Scales::AveragedParts { summed })));
         }
-    }
-}
-
-/// The function that a hook is: of a module, or defined here.
-fn function(view: &View<'_>, operand: &Operand) -> Option<FuncRef> {
-    match view.through(operand) {
-        Expr::Local(local) => match view.defs(local) {
-            [one] => match view.steps[*one].stmt {
-                Stmt::Def { func, .. } => Some(FuncRef { module: view.at.module, func: *func }),
-                _ => None,
-            },
-            _ => None,
-        },
-        other => match view.project.path(&near::path(view, &other)?) {
-            Resolved::Func(at) => Some(at),
-            _ => None,
-        },
     }
 }
 

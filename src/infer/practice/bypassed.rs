@@ -4,7 +4,6 @@
 //! reducer, without which the hooks of the parameters do nothing. Next: `wrapped.rs`, `rules/torch/wrappers.toml`.
 
 use super::Found;
-use super::expr::operands;
 use super::found::Practice;
 use super::no_sync::sums_itself;
 use super::training::Training;
@@ -82,10 +81,7 @@ fn variable(view: &View<'_>, call: usize) -> Option<LocalId> {
 /// The first pass through the module inside the wrapper, if the wrapper is never called, handed on or kept.
 fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize> {
     let mut pass = None;
-    for later in wrapped + 1..view.steps.len() {
-        if !reads(view, later, model) {
-            continue;
-        }
+    for later in view.readers(model).iter().copied().filter(|step| *step > wrapped) {
         let is_model = |o: &Operand| *o == Operand::Local(model);
         match view.value(later)? {
             Rvalue::Attr { base, name } if is_model(base) && name == INNER => {
@@ -114,10 +110,6 @@ fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize>
         }
     }
     pass
-}
-
-fn reads(view: &View<'_>, step: usize, local: LocalId) -> bool {
-    operands(view.steps[step].stmt).into_iter().any(|o| *o == Operand::Local(local))
 }
 
 /// Whether `backward()` starts from what a step gives.

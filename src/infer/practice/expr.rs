@@ -2,7 +2,7 @@
 //! Next: `view.rs`.
 
 use crate::ir::{ArgKind, BinOp, CmpOp, Const, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
-use crate::project::{Project, Resolved};
+use crate::project::{ModuleId, Project, Resolved};
 use crate::source::Name;
 use smallvec::{SmallVec, smallvec};
 
@@ -103,6 +103,17 @@ impl Expr {
     pub fn is_none(&self) -> bool {
         matches!(self, Expr::Const(Const::None))
     }
+}
+
+/// The qualified path that an annotation names, if it is a name and nothing else.
+pub fn path_of_hint(project: &Project, module: ModuleId, hint: &str) -> Option<Name> {
+    let hint = hint.trim_matches(['"', '\'']);
+    let (head, rest) = hint.split_once('.').map_or((hint, None), |(head, rest)| (head, Some(rest)));
+    if head.is_empty() || !head.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        return None;
+    }
+    let path = path_of(project, &project.member(module, head)?);
+    Some(rest.map_or(path.clone(), |rest| Name::from(format!("{path}.{rest}"))))
 }
 
 /// The qualified path of what a name leads to.

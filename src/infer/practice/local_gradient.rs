@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
@@ -140,25 +140,15 @@ fn weight_behind(view: &View<'_>, local: LocalId, step: usize) -> Expr {
     let before: Vec<usize> = view.defs(local).iter().copied().filter(|d| *d < step).collect();
     match before.as_slice() {
         [one] => match view.value(*one) {
-            None => unpacked(view, local, *one).unwrap_or(Expr::Local(local)),
+            None => match view.bound(*one, local) {
+                part @ Expr::Attr(..) => part,
+                _ => Expr::Local(local),
+            },
             Some(Rvalue::Use(operand)) => view.expr(operand),
             Some(Rvalue::Attr { base, name }) => Expr::Attr(Box::new(view.expr(base)), name.clone()),
             _ => Expr::Local(local),
         },
         _ => Expr::Local(local),
-    }
-}
-
-/// What a variable is given by `a, b = self.a, self.b`.
-fn unpacked(view: &View<'_>, local: LocalId, step: usize) -> Option<Expr> {
-    let Stmt::Unpack { value, before, star: None, .. } = view.steps[step].stmt else { return None };
-    let at = before.iter().position(|l| *l == local)?;
-    match view.source(value)?.1 {
-        Rvalue::Build { items, .. } => match items.get(at)? {
-            Item::One(operand) => Some(view.expr(operand)),
-            Item::Star(_) => None,
-        },
-        _ => None,
     }
 }
 

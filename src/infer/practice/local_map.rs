@@ -14,7 +14,7 @@ use crate::source::{Name, Place};
 
 /// What placements say of one tensor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Placed {
+pub(super) enum Placed {
     Replicate,
     Shard,
     Partial,
@@ -132,22 +132,8 @@ fn is_partial(view: &View<'_>, args: &[Arg], inputs: &[Placed], outputs: &[Place
 
 /// The names of the parameters of the function that runs on local tensors.
 fn names(view: &View<'_>, args: &[Arg]) -> Vec<Name> {
-    let of = |at: FuncRef| view.project.func(at).params.iter().map(|p| p.name.clone()).collect();
-    match args.first().map(|a| view.through(&a.value)) {
-        Some(Expr::Path(path)) => match view.project.path(&path) {
-            Resolved::Func(at) => of(at),
-            _ => Vec::new(),
-        },
-        // A function that is defined here.
-        Some(Expr::Local(local)) => match view.defs(local) {
-            [one] => match view.steps[*one].stmt {
-                Stmt::Def { func, .. } => of(FuncRef { module: view.at.module, func: *func }),
-                _ => Vec::new(),
-            },
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
-    }
+    let given = args.first().and_then(|a| near::function(view, &a.value));
+    given.map_or_else(Vec::new, |at| view.project.func(at).params.iter().map(|p| p.name.clone()).collect())
 }
 
 /// The placements of each tensor.
@@ -163,11 +149,15 @@ fn tensors(view: &View<'_>, placements: &Expr) -> Vec<Placed> {
     }
 }
 
+/// The placements of one tensor, dim by dim of the mesh.
+pub(super) fn by_dim(view: &View<'_>, items: &[Expr]) -> Vec<Placed> {
+    items.iter().map(|i| placement(&near::deep(view, i)).unwrap_or(Placed::Other)).collect()
+}
+
 fn one(view: &View<'_>, expr: &Expr) -> Placed {
     match near::deep(view, expr) {
         Expr::Build(items) => {
-            let kinds: Vec<Placed> =
-                items.iter().map(|i| placement(&near::deep(view, i)).unwrap_or(Placed::Other)).collect();
+            let kinds = by_dim(view, &items);
             let all = |p: Placed| !kinds.is_empty() && kinds.iter().all(|k| *k == p);
             match () {
                 () if all(Placed::Replicate) => Placed::Replicate,

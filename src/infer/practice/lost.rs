@@ -5,9 +5,9 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::view::View;
+use super::view::{CollectiveCall, View};
+use super::wrapped::function;
 use crate::ir::{ArgKind, LocalKind, Operand, Rvalue, Stmt};
-use crate::project::Resolved;
 use crate::rules::Form;
 use crate::source::Name;
 
@@ -18,27 +18,31 @@ const COPIES: &[&str] =
 /// `all_reduce(x.contiguous())`: the sum is written to a copy.
 pub fn copies(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
-        let written = match call.rule.form {
-            Form::InPlace => call.input,
-            Form::IntoOutput => call.output,
-            Form::Result | Form::IntoList | Form::SrcDst => None,
-        };
-        let Some(Operand::Local(temp)) = written else { continue };
-        if view.func.locals[*temp].kind != LocalKind::Temp || view.readers(*temp).len() > 1 {
-            continue;
+        let Some((made, method, copied)) = written(call).and_then(|operand| copy(view, operand)) else { continue };
+        if !is_fresh(&copied) && is_read_later(view, &copied, *step) {
+            let original = view.part(view.steps[made].id, 0);
+            let practice = Practice::LostCopy { collective: last(&call.rule.name), method, original };
+            out.push((view.place(view.steps[*step].id), practice));
         }
-        let [made] = view.defs(*temp) else { continue };
-        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { continue };
-        if !COPIES.contains(&name.as_str()) || is_fresh(&view.expr(base)) {
-            continue;
-        }
-        if !is_read_later(view, &view.expr(base), *step) {
-            continue;
-        }
-        let (Some(original), id) = (Some(view.part(view.steps[*made].id, 0)), view.steps[*step].id) else { continue };
-        let practice = Practice::LostCopy { collective: last(&call.rule.name), method: name.clone(), original };
-        out.push((view.place(id), practice));
     }
+}
+
+/// The tensor that a collective writes to.
+fn written<'a>(call: &CollectiveCall<'a>) -> Option<&'a Operand> {
+    match call.rule.form {
+        Form::InPlace => call.input,
+        Form::IntoOutput => call.output,
+        Form::Result | Form::IntoList | Form::SrcDst => None,
+    }
+}
+
+/// Where a copy is made that nothing reads a second time, by which method, and of what.
+fn copy(view: &View<'_>, operand: &Operand) -> Option<(usize, Name, Expr)> {
+    let Operand::Local(temp) = operand else { return None };
+    let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals[*temp].kind) else { return None };
+    let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { return None };
+    let once = view.readers(*temp).len() <= 1;
+    (once && COPIES.contains(&name.as_str())).then(|| (*made, name.clone(), view.expr(base)))
 }
 
 /// `sum_into(x.contiguous())`, where the function writes the sum into what it is given, and nothing uses what it returns.
@@ -48,10 +52,9 @@ pub fn copies_for_calls(view: &View<'_>, out: &mut Found) {
         if view.func.locals[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
             continue;
         }
-        let function = near::path(view, &view.through(callee)).map(|path| view.project.path(&path));
-        let Some(Resolved::Func(at)) = function else { continue };
+        let Some(at) = function(view, &view.through(callee)) else { continue };
         for (n, arg) in args.iter().enumerate().take_while(|(_, a)| a.kind == ArgKind::Positional) {
-            let Some((method, copied)) = copy(view, &arg.value) else { continue };
+            let Some((_, method, copied)) = copy(view, &arg.value) else { continue };
             let Some(collective) = written_by(&near::other(view, at), n) else { continue };
             if !is_fresh(&copied) && is_read_later(view, &copied, i) {
                 let practice = Practice::LostCopy { collective, method, original: view.part(step.id, n + 1) };
@@ -61,27 +64,10 @@ pub fn copies_for_calls(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// The method that makes a copy which nothing else reads, and of what.
-fn copy(view: &View<'_>, operand: &Operand) -> Option<(Name, Expr)> {
-    let Operand::Local(temp) = operand else { return None };
-    let ([made], [_], LocalKind::Temp) = (view.defs(*temp), view.readers(*temp), view.func.locals[*temp].kind) else {
-        return None;
-    };
-    let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { return None };
-    COPIES.contains(&name.as_str()).then(|| (name.clone(), view.expr(base)))
-}
-
 /// The collective by which a function writes to its n-th parameter.
 fn written_by(inner: &View<'_>, n: usize) -> Option<Name> {
     let param = inner.func.params.get(n).filter(|p| inner.defs(p.local).is_empty())?.local;
-    let (_, call) = inner.collectives().iter().find(|(_, call)| {
-        let written = match call.rule.form {
-            Form::InPlace => call.input,
-            Form::IntoOutput | Form::IntoList => call.output,
-            Form::Result | Form::SrcDst => None,
-        };
-        written == Some(&Operand::Local(param))
-    })?;
+    let (_, call) = inner.collectives().iter().find(|(_, call)| written(call) == Some(&Operand::Local(param)))?;
     Some(last(&call.rule.name))
 }
 

@@ -5,7 +5,7 @@
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{FuncRef, ModuleId};
+use crate::project::{FuncRef, ModuleId, Resolved};
 use crate::source::{Idx, Place, Span};
 use rustc_hash::FxHashSet;
 
@@ -153,6 +153,24 @@ fn module_value(view: &View<'_>, path: &str) -> Option<Expr> {
 /// Whether an expression has no variables of a function.
 fn closed(expr: &Expr) -> bool {
     !expr.any(&mut |e| matches!(e, Expr::Local(_)))
+}
+
+/// The function that a value is: one of a module, or one that is defined here.
+pub fn function(view: &View<'_>, operand: &Operand) -> Option<FuncRef> {
+    match view.through(operand) {
+        Expr::Path(path) => match view.project.path(&path) {
+            Resolved::Func(at) => Some(at),
+            _ => None,
+        },
+        Expr::Local(local) => match view.defs(local) {
+            [one] => match view.steps[*one].stmt {
+                Stmt::Def { func, .. } => Some(FuncRef { module: view.at.module, func: *func }),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The parameters and variables that a value may come from, through every definition; `self` is among them.

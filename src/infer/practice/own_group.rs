@@ -68,21 +68,20 @@ fn is_explicit(view: &View<'_>, value: &Operand) -> bool {
 pub fn global_rank(view: &View<'_>, out: &mut Found) {
     let Some((unread, place)) = unread(view) else { return };
     for (i, step) in view.steps.iter().enumerate() {
-        let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
-            step.stmt
-        else {
-            continue;
-        };
-        if !args.is_empty() || view.callee(value).is_none_or(|p| p != "torch.distributed.get_rank") {
-            continue;
-        }
-        if decides(view, *dst, i) {
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        if asks_world_rank(view, value) && decides(view, *dst, i) {
             out.push((
                 view.place(step.id),
                 Practice::Scales(Scales::GlobalRank { unread: unread.clone(), given: place }),
             ));
         }
     }
+}
+
+/// `dist.get_rank()`, of no group.
+pub(super) fn asks_world_rank<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    args.is_empty() && view.callee(value).is_some_and(|path| path == "torch.distributed.get_rank")
 }
 
 /// A parameter that says over which ranks, and that the function never reads.

@@ -106,7 +106,7 @@ fn keeps_places(name: &str) -> bool {
 }
 
 /// What a project function cuts out of its argument, by the rank in a group that it is given.
-fn of_helper(view: &View<'_>, path: &str, args: &[crate::ir::Arg], depth: usize) -> Option<Group> {
+fn of_helper<'a>(view: &View<'a>, path: &str, args: &'a [crate::ir::Arg], depth: usize) -> Option<Group> {
     let Resolved::Func(at) = view.project.path(path) else { return None };
     if depth > 1 {
         return None;
@@ -120,19 +120,12 @@ fn of_helper(view: &View<'_>, path: &str, args: &[crate::ir::Arg], depth: usize)
     match part(&helper, value, step, depth + 1)?.0 {
         Group::Param(func, local) if func == at => {
             let n = helper.func.params.iter().position(|p| p.local == local)?;
-            let given = given(args, n, helper.local_name(local))?;
+            let given = view.argument(args, n, helper.local_name(local))?;
             group_of(view, &view.expr(given), 0)
         }
         Group::Param(..) | Group::Mesh(..) => None,
         known => Some(known),
     }
-}
-
-/// The argument of a call by position or name.
-fn given<'o>(args: &'o [crate::ir::Arg], at: usize, name: &str) -> Option<&'o Operand> {
-    let named = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
-    let positional = || args.get(at).filter(|a| a.kind == ArgKind::Positional);
-    named.or_else(positional).map(|a| &a.value)
 }
 
 /// `base[index]`, where that is one of as many parts as there are ranks, or a slice that starts at a multiple of the rank.

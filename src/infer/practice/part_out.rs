@@ -7,19 +7,12 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::local_gradient::is_apart;
+use super::local_map::{Placed, by_dim};
 use super::near;
 use super::view::View;
 use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
-
-/// What one placement says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Placed {
-    Replicate,
-    Partial,
-    Other,
-}
 
 /// Parts of names of values that have no gradient.
 const WITHOUT_GRADIENT: &[&str] = &[
@@ -118,25 +111,8 @@ fn value_name(view: &View<'_>, base: &Operand, dst: LocalId, step: usize) -> Opt
 /// The placements that a value was given last.
 fn placements_before(view: &View<'_>, base: &Operand, step: usize) -> Option<Vec<Placed>> {
     let made = match view.expr(base) {
-        Expr::Local(local) => {
-            let last = view.defs(local).iter().copied().filter(|d| *d < step).max()?;
-            match view.value(last)? {
-                Rvalue::Use(operand) => view.expr(operand),
-                _ => view.expr(&Operand::Local(local)),
-            }
-        }
+        Expr::Local(local) => view.bound(view.defs(local).iter().copied().rfind(|def| *def < step)?, local),
         other => other,
-    };
-    let made = match made {
-        Expr::Local(_) => {
-            let Expr::Local(local) = view.expr(base) else { return None };
-            let last = view.defs(local).iter().copied().filter(|d| *d < step).max()?;
-            return match view.value(last)? {
-                Rvalue::CallMethod { name, args, .. } if name == "redistribute" => given(view, args, 1),
-                _ => None,
-            };
-        }
-        made => made,
     };
     let Expr::Call { callee, args, .. } = &made else { return None };
     let position = match callee.last_name()? {
@@ -159,15 +135,7 @@ fn given<'a>(view: &View<'a>, args: &'a [Arg], position: usize) -> Option<Vec<Pl
 
 fn listed(view: &View<'_>, placements: &Expr) -> Option<Vec<Placed>> {
     let Expr::Build(items) = near::deep(view, placements) else { return None };
-    let one = |item: &Expr| match near::deep(view, item) {
-        Expr::Call { callee, .. } => match callee.last_name() {
-            Some("Replicate") => Placed::Replicate,
-            Some("Partial") => Placed::Partial,
-            _ => Placed::Other,
-        },
-        _ => Placed::Other,
-    };
-    Some(items.iter().map(one).collect())
+    Some(by_dim(view, &items))
 }
 
 /// Where something that is computed from a value is wrapped as one part of a sum.

@@ -7,9 +7,10 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
+use super::own_group::asks_world_rank;
 use super::view::View;
+use super::wrapped::function;
 use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
-use crate::project::Resolved;
 use crate::source::Place;
 use rustc_hash::FxHashSet;
 
@@ -19,30 +20,13 @@ const CUTS: &[&str] = &["chunk", "tensor_split"];
 pub fn of_other_group(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
-        if !is_world_rank(view, value) {
+        if !asks_world_rank(view, value) {
             continue;
         }
         if let Some(group) = picked(view, *dst, i) {
             out.push((view.place(step.id), Practice::Scales(Scales::WorldRank { group })));
         }
     }
-}
-
-fn is_world_rank(view: &View<'_>, value: &Rvalue) -> bool {
-    match value {
-        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if args.is_empty() => {}
-        _ => return false,
-    }
-    let callee = match value {
-        Rvalue::Call { callee, .. } => near::path(view, &view.through(callee)),
-        Rvalue::CallMethod { base, name, .. } => near::path(view, &Expr::Attr(Box::new(view.expr(base)), name.clone()))
-            .or_else(|| match view.expr(base) {
-                Expr::Path(path) => Some(format!("{path}.{name}").into()),
-                _ => None,
-            }),
-        _ => None,
-    };
-    callee.is_some_and(|path| path == "torch.distributed.get_rank")
 }
 
 /// Where the other group is named, if the rank picks a part of what belongs to that.
@@ -141,9 +125,7 @@ fn handed_on<'a>(
     uses: &dyn Fn(&Operand) -> bool,
 ) -> Option<Place> {
     let Rvalue::Call { callee, .. } = value else { return None };
-    let path = near::path(view, &view.through(callee))?;
-    let Resolved::Func(func) = view.project.path(&path) else { return None };
-    let params = &view.project.func(func).params;
+    let params = &view.project.func(function(view, &view.through(callee))?).params;
     let name = |i: usize, a: &Arg| match &a.kind {
         ArgKind::Keyword(name) => Some(name.clone()),
         ArgKind::Positional => params.get(i).map(|p| p.name.clone()),

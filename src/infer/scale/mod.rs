@@ -330,11 +330,8 @@ impl<'a> Run<'a> {
 
     /// Whether the annotation of a parameter says that it is a wrapped model, in a function that knows of no other group than all ranks.
     fn is_wrapped(&self, at: FuncRef, param: &crate::ir::Param) -> bool {
-        let Some(hint) = param.hint.as_deref().map(|hint| hint.trim_matches(['"', '\''])) else { return false };
-        let (head, rest) = hint.split_once('.').map_or((hint, None), |(head, rest)| (head, Some(rest)));
-        let Some(found) = self.project.member(at.module, head) else { return false };
-        let path = super::practice::expr::path_of(self.project, &found);
-        let path = rest.map_or(path.to_string(), |rest| format!("{path}.{rest}"));
+        let named = |hint: &Name| super::practice::expr::path_of_hint(self.project, at.module, hint);
+        let Some(path) = param.hint.as_ref().and_then(named) else { return false };
         if self.rules.wrappers().get(&path).is_none_or(|rule| rule.in_place) {
             return false;
         }
