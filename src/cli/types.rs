@@ -2,7 +2,7 @@
 //! Never: findings. Next: `project.rs`.
 
 use super::args::{Notation, TypesFormat, TypesOptions};
-use super::engine::{DerivedLine, DueKind, DueLine, ScaleLine, SignatureLine, TypeRow};
+use super::engine::{DerivedLine, DueKind, DueLine, Report, ScaleLine, SignatureLine, TypeRow};
 use super::failure::Failure;
 use super::inferred::Inferred;
 use super::{Outcome, output};
@@ -12,7 +12,17 @@ use std::io::{self, Write};
 pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
     let inferred = Inferred::new(&options.input, &options.config, &options.shared)?;
     let report = &inferred.report;
-    output::write(|out| match options.output_format {
+    let mut shown = Vec::new();
+    write(options, report, &mut shown).map_err(|error| Failure::message(format!("cannot write types: {error}")))?;
+    output::write(|out| out.write_all(&shown))?;
+    if shown.is_empty() && !options.shared.quiet {
+        output::say("nothing here has a known type: `spmd-check check --coverage -v` says why");
+    }
+    Ok(inferred.outcome())
+}
+
+fn write(options: &TypesOptions, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    match options.output_format {
         TypesFormat::Text if options.variables => {
             text(&report.types, options.notation, out)?;
             due(&report.due, out)
@@ -27,8 +37,7 @@ pub(super) fn run(options: &TypesOptions) -> Result<Outcome, Failure> {
         }
         TypesFormat::Json if options.autograd => autograd_array(&report.derived, out),
         TypesFormat::Json => array(&report.types, out),
-    })?;
-    Ok(inferred.outcome())
+    }
 }
 
 /// Variables with a factor: `train.py:12: loss = dp/tokens`.

@@ -96,12 +96,15 @@ impl Machine<'_> {
             None => {
                 let rest = match args.args.as_slice() {
                     [one] if self.deriving.is_some() => match &one.value {
-                        Value::Size(axes) => Some(Self::every_rank(axes)),
-                        _ => Some(Value::Number(None)),
+                        Value::Size(axes) => Self::every_rank(axes),
+                        _ => Value::Number(None),
                     },
-                    _ => Some(Value::Number(None)),
+                    // Numbers between bounds that differ by rank do so as well.
+                    bounds => {
+                        bounds.iter().fold(Value::Number(None), |number, bound| self.arithmetic(&number, &bound.value))
+                    }
                 };
-                Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest })))
+                Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(rest) })))
             }
         }
     }

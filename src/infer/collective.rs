@@ -177,6 +177,7 @@ impl Machine<'_> {
         let rank = self.w.heap.tensor(call.input).and_then(TensorType::rank);
         let source = self.in_range(id, call, source, rank)?;
         let result = self.in_range(id, call, result, rank)?;
+        self.check_precision(id, call, args, source, result)?;
         self.apply_transition(id, call, source, result)
     }
 

@@ -62,8 +62,8 @@ impl Machine<'_> {
         Err(())
     }
 
-    /// A gradient that is reduced in 16 bits has to be asked for.
-    fn check_precision(
+    /// A gradient that is reduced in 16 bits has to be asked for, by those collectives that can be asked.
+    pub(super) fn check_precision(
         &mut self,
         id: StmtId,
         call: &Call<'_>,
@@ -73,7 +73,8 @@ impl Machine<'_> {
     ) -> Result<(), ()> {
         let summed_backward = result.set == AxisType::R && source.set != AxisType::R && call.rule.op != "reinterpret";
         let Some(input) = self.w.heap.tensor(call.input) else { return Ok(()) };
-        let given = call.rule.args.index("backward_options").and_then(|p| call.bound.first(p)).is_some();
+        let Some(asked) = call.rule.args.index("backward_options") else { return Ok(()) };
+        let given = call.bound.first(asked).is_some();
         let narrow = |name: &str| {
             let at = call.rule.args.index(name).and_then(|p| call.bound.first(p));
             at.is_some_and(|i| super::op_results::is_reduced(&args.args[i].value))

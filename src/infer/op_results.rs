@@ -6,7 +6,7 @@ use super::expr::{CallArg, CallArgs};
 use super::finding::{FindingKind, OperandAt};
 use super::heap::{Cell, ListCell};
 use super::machine::Machine;
-use super::ops::OpCall;
+use super::ops::{OpCall, Operand};
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::shapes::{self, Given, ShapeArgs, Shapes};
@@ -238,7 +238,9 @@ impl Machine<'_> {
         if rule.class == OpClass::Opaque {
             return Tri::Unknown;
         }
-        call.operands.iter().filter(|o| o.role != Role::Index).fold(Tri::No, |g, o| g.or(o.grad))
+        // An operand may be judged as if it required a gradient; the result does only where the tensor itself does.
+        let grad = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).map_or(o.grad, |t| t.grad);
+        call.operands.iter().filter(|o| o.role != Role::Index).fold(Tri::No, |g, o| g.or(grad(o)))
     }
 
     /// An in-place or `out=` operation: the type of what is written may not change.

@@ -59,3 +59,15 @@ fn a_graph_follows_each_configuration_to_where_it_goes_wrong() {
     let none = session.run(&["graph", "ParallelBlock.forwrd"]);
     assert!(none.code == 2 && none.err.contains("did you mean `ParallelBlock.forward`?"), "{none:?}");
 }
+
+#[test]
+fn a_file_without_known_types_says_so_aside() {
+    let session = Session::new();
+    session.write("plain.py", "def double(x):\n    return x * 2\n");
+    for arguments in [&["types", "plain.py"][..], &["types", "--variables", "plain.py"]] {
+        let ran = session.run(arguments);
+        assert!(ran.code == 0 && ran.out.is_empty() && ran.err.contains("nothing here has a known type"), "{ran:?}");
+    }
+    assert_eq!(session.run(&["types", "--quiet", "plain.py"]).err, "");
+    assert_eq!(session.run(&["types", "--output-format", "json", "plain.py"]).err, "");
+}
