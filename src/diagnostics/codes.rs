@@ -34,6 +34,7 @@ codes! {
     PARTIAL_DIVISOR = "SPMD106" "partial-divisor" Error,
     MISSING_AXIS = "SPMD107" "missing-axis" Error,
     IN_PLACE_CHANGE = "SPMD108" "in-place-type-change" Error,
+    NORMALISED_PARTS = "SPMD109" "softmax-of-parts" Error,
     COLLECTIVE_SOURCE = "SPMD201" "mismatched-collective-source" Error,
     REDUCED_TWICE = "SPMD202" "reduced-twice" Error,
     ILLEGAL_CONVERSION = "SPMD203" "illegal-conversion" Error,

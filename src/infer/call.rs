@@ -91,10 +91,7 @@ impl Machine<'_> {
             }
             Value::Group(axes) => Eval::One(group_method(axes, name)),
             Value::Object(at) if self.is_context(*at) => Eval::One(self.context_method(*at, name, args)),
-            Value::Object(_) if self.registers_buffer(name) => {
-                self.register_buffer(id, base, args);
-                Eval::One(Value::NONE)
-            }
+            Value::Object(_) if self.registers(name) => self.register(id, base, name, args),
             Value::Object(at) if self.sharded_owner(*at, name).is_some() => {
                 let owner = self.sharded_owner(*at, name);
                 let called = owner.and_then(|owner| self.sharded_call(id, owner, name, args));

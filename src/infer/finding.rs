@@ -106,6 +106,8 @@ pub enum FindingKind {
     Operator { violation: Violation, axis: Axis, op: Name, operands: Vec<OperandAt>, symbol: bool },
     /// A tensor without a type on an axis of the mesh, in strict checking.
     MissingAxis { axis: Axis, operand: OperandAt, op: Name },
+    /// A softmax, or a loss that takes one, over a dim of which each rank has a part.
+    NormalisedParts { axis: Axis, operand: OperandAt, op: Name },
     /// An in-place or `out=` operation that would change the type of what it writes.
     InPlaceChange { axis: Axis, op: Name, target: OperandAt, result: AxisType },
     /// A collective on a value of another type than it takes.

@@ -37,6 +37,7 @@ mod moved;
 mod names;
 mod namesakes;
 pub use modes::{Due, DueKind};
+mod normalised;
 mod op_results;
 mod ops;
 pub mod output;

@@ -5,7 +5,7 @@
 use super::dtensor::found::Distributed;
 use super::expr::CallArgs;
 use super::finding::{Finding, FindingKind};
-use super::machine::Machine;
+use super::machine::{Eval, Machine};
 use super::settings::Settings;
 use super::value::Value;
 use crate::ir::StmtId;
@@ -112,18 +112,42 @@ impl Machine<'_> {
         local.set(&axis, state);
     }
 
-    /// Whether a method gives a module a tensor that is no parameter, in a program that a mode expands.
-    pub(super) fn registers_buffer(&self, name: &Name) -> bool {
-        if !name.starts_with("register_") {
-            return false;
+    /// Whether a method gives a module something to keep under a name: a parameter, or, in a program that a mode expands, a tensor
+    /// that is none.
+    pub(super) fn registers(&self, method: &Name) -> bool {
+        let expanded = || self.stack.first().is_some_and(|root| self.settings.modes_of(root.func).next().is_some());
+        match self.registering(method) {
+            Some("register-parameter") => true,
+            Some("register-buffer") => expanded(),
+            _ => false,
         }
-        let expanded = self.stack.first().is_some_and(|root| self.settings.modes_of(root.func).next().is_some());
-        let rule = self.rules.get(&format!("torch.nn.Module.{name}"));
-        expanded && matches!(rule, Some(Entry::Intrinsic(rule)) if rule.does == "register-buffer")
+    }
+
+    /// What a method that registers does, by its rule.
+    fn registering(&self, method: &Name) -> Option<&str> {
+        if !method.starts_with("register_") {
+            return None;
+        }
+        match self.rules.get(&format!("torch.nn.Module.{method}")) {
+            Some(Entry::Intrinsic(rule)) => Some(&rule.does),
+            _ => None,
+        }
+    }
+
+    /// `self.register_parameter(name, param)` is an assignment; a buffer is a tensor without a gradient.
+    pub(super) fn register(&mut self, id: StmtId, base: &Value, method: &Name, args: &CallArgs) -> Eval {
+        if self.registering(method) == Some("register-buffer") {
+            self.register_buffer(id, base, args);
+            return Eval::One(Value::NONE);
+        }
+        match (args.get(0, "name").and_then(Value::as_str).cloned(), args.get(1, "param").cloned()) {
+            (Some(name), Some(value)) => self.store_attr(id, base, &name, value),
+            _ => Eval::One(Value::NONE),
+        }
     }
 
     /// `self.register_buffer(name, tensor)`
-    pub(super) fn register_buffer(&mut self, id: StmtId, base: &Value, args: &CallArgs) {
+    fn register_buffer(&mut self, id: StmtId, base: &Value, args: &CallArgs) {
         let (Some(name), Some(tensor)) = (args.get(0, "name").and_then(Value::as_str).cloned(), args.get(1, "tensor"))
         else {
             return self.forget(args);

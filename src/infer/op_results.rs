@@ -47,7 +47,7 @@ impl Machine<'_> {
             || rule.dims.is_some()
             || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast))
         {
-            self.move_shards(call, args, &mut local);
+            self.move_shards(id, call, args, &mut local);
         }
         let grad = self.result_grad(call, args);
         let untracked = rule.class == OpClass::Opaque || call.lost;
@@ -454,7 +454,7 @@ impl Machine<'_> {
     }
 
     /// Where a reshaping operation takes the split dim; forgotten when it is not followed.
-    fn move_shards(&mut self, call: &OpCall<'_>, args: &CallArgs, local: &mut LocalType) {
+    fn move_shards(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, local: &mut LocalType) {
         let rank = args.args.first().and_then(|a| self.tensor(&a.value)).and_then(TensorType::rank);
         let int = |name: &str| {
             let at = call.rule.args.index(name)?;
@@ -482,6 +482,7 @@ impl Machine<'_> {
                 let Some(at) = at else { return local.forget_shards() };
                 local.map_shards(|d| Some(if d >= at { d + 1 } else { d }));
             }
+            _ if self.keeps_last_dim(id, call.rule, args) => local.map_shards(|d| (d == -1).then_some(d)),
             _ => local.forget_shards(),
         }
     }

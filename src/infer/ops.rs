@@ -178,7 +178,13 @@ impl Machine<'_> {
         }
         let typed = match self.is_global() {
             true => self.global_type(id, &mut call, args),
-            false => self.result_type(id, &call, args),
+            false => self.result_type(id, &call, args).and_then(|ty| {
+                // What the run-time checker says of it holds inside `typecheck()`.
+                if !checked {
+                    self.check_normalised(id, &call, args)?;
+                }
+                Ok(ty)
+            }),
         };
         let ty = match typed {
             Ok(ty) if checked => ty,

@@ -69,6 +69,8 @@ pub struct OpRule {
     pub dims: Option<Name>,
     /// Dims over which it couples elements.
     pub whole: Vec<Whole>,
+    /// Dims whose elements it divides by their sum.
+    pub normalises: Vec<Whole>,
     /// What its reduction of a split dim leaves to be done over the ranks.
     pub pending: Option<Reduction>,
     /// What the run-time checker takes it for, inside `typecheck()`.

@@ -203,6 +203,7 @@ impl Loader {
             zero: op.zero,
             dims: op.dims.as_deref().map(Name::from),
             whole: self.whole(op.whole.as_ref()),
+            normalises: self.whole(op.normalises.as_ref()),
             pending: self.pending(op.pending.as_ref()),
             typecheck: Typecheck::Default,
             source: Name::from(op.source.as_deref().unwrap_or(source)),
@@ -233,7 +234,7 @@ impl Loader {
                 })
                 .collect(),
             other => {
-                self.problem(at, format!("`whole` is a list of dims, not `{other}`"));
+                self.problem(at, format!("this is a list of dims, not `{other}`"));
                 Vec::new()
             }
         }

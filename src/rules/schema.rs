@@ -68,6 +68,8 @@ pub struct Op {
     pub dims: Option<String>,
     /// Dims over which the operation couples elements; read by shard propagation.
     pub whole: Option<Spanned<toml::Value>>,
+    /// Dims whose elements it divides by their sum: with parts of them it gives something else.
+    pub normalises: Option<Spanned<toml::Value>>,
     /// What a reduction over a split dim leaves to be done over the ranks.
     pub pending: Option<Spanned<String>>,
     /// The argument that the operation writes.

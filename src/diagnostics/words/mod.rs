@@ -69,9 +69,10 @@ pub fn describe_known(files: &Files, finding: &Finding, known: &mut Known) -> Di
 fn described(files: &Files, finding: &Finding, found_in: Configurations) -> Diagnostic {
     let words = Words { files };
     let draft = match &finding.kind {
-        FindingKind::Operator { .. } | FindingKind::MissingAxis { .. } | FindingKind::InPlaceChange { .. } => {
-            words.operator(finding)
-        }
+        FindingKind::Operator { .. }
+        | FindingKind::MissingAxis { .. }
+        | FindingKind::NormalisedParts { .. }
+        | FindingKind::InPlaceChange { .. } => words.operator(finding),
         FindingKind::CollectiveSource { .. }
         | FindingKind::CollectiveOutput { .. }
         | FindingKind::IllegalConversion { .. }

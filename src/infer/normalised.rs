@@ -1,0 +1,114 @@
+//! Softmax and its losses over a dim of which each rank has a part, in ordinary code; and which reshapes keep the last dim. In: an
+//! operation, its rule, the texts of its arguments. Out: a finding; a split dim that stays. Never: a split dim that is not known to be
+//! the one that is normalised; code that puts parts of a softmax together by itself. Next: `ops.rs`.
+
+use super::expr::{CallArg, CallArgs};
+use super::finding::FindingKind;
+use super::machine::Machine;
+use super::ops::OpCall;
+use super::value::Value;
+use crate::ir::{Const, StmtId};
+use crate::rules::shapes::ShapeRule;
+use crate::rules::shards::Whole;
+use crate::rules::{OpRule, Role};
+use crate::types::{AxisType, normalize_dim};
+
+/// What code that combines softmaxes of parts, one after the other or by a reduction, computes beside them.
+const COMBINES: &[&str] = &["exp", "exp_", "logsumexp", "logaddexp", "lse", "softmax_lse", "amax", "max", "MAX"];
+
+impl Machine<'_> {
+    /// Whether an operation that normalises over a dim is given the parts of that dim. Reports it.
+    ///
+    /// # Errors
+    /// A finding was reported.
+    pub(super) fn check_normalised(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs) -> Result<(), ()> {
+        if call.rule.normalises.is_empty() {
+            return Ok(());
+        }
+        let Some(first) = call.operands.iter().find(|o| o.role == Role::Term) else { return Ok(()) };
+        let rank = first.id.and_then(|of| self.w.heap.tensor(of)?.rank());
+        let split = first.ty.listed().find(|(_, state)| {
+            let dim = state.shard.filter(|_| state.set == AxisType::V).map(i64::from);
+            dim.is_some_and(|dim| call.rule.normalises.iter().any(|over| is_over(over, call, args, dim, rank)))
+        });
+        let Some((axis, _)) = split else { return Ok(()) };
+        let axis = axis.clone();
+        if self.is_restricted(&axis) || self.combines_parts(id) {
+            return Ok(());
+        }
+        let operand = self.operand_at(id, first, &axis);
+        let kind = FindingKind::NormalisedParts { axis, operand, op: call.rule.name.clone() };
+        self.report(self.place(id), kind);
+        Err(())
+    }
+
+    /// Whether the function computes what puts softmaxes of parts together.
+    fn combines_parts(&self, id: StmtId) -> bool {
+        let place = self.place(id);
+        let Some(active) = self.stack.last() else { return false };
+        let span = self.project.func(active.func).span;
+        let text = self.files[place.file].slice(span);
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| COMBINES.contains(&word))
+    }
+
+    /// Whether a reshape or a slice leaves the last dim of its first argument as it is: `x.view(-1, x.size(-1))`, `x.flatten(0, 1)`,
+    /// `x[..., :-1, :]`.
+    pub(super) fn keeps_last_dim(&self, id: StmtId, rule: &OpRule, args: &CallArgs) -> bool {
+        match rule.shape {
+            ShapeRule::View => self.ends_with_own_size(id, args),
+            ShapeRule::Flatten => {
+                let end = args.args.last().map(|a| &a.value);
+                args.args.len() > 2 && matches!(end, Some(Value::Const(Const::Int(1 | -2))))
+            }
+            ShapeRule::Getitem => match args.args.get(1).map(|a| &a.value) {
+                Some(Value::Tuple(items)) => {
+                    items.len() > 1
+                        && items.last().is_some_and(is_full)
+                        && items.iter().all(|i| matches!(i, Value::Slice(_) | Value::Const(Const::Ellipsis)))
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The last of several sizes is, in the words of the source, the last size of what is reshaped.
+    fn ends_with_own_size(&self, id: StmtId, args: &CallArgs) -> bool {
+        let (Some(base), Some(last)) = (args.args.first(), args.args.last()) else { return false };
+        if args.args.len() < 3 {
+            return false;
+        }
+        let (base, last) = (self.words(id, base), self.words(id, last));
+        let plain = base.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+        plain && last.strip_prefix(base).is_some_and(|size| matches!(size, ".size(-1)" | ".shape[-1]"))
+    }
+
+    /// How the source writes an argument.
+    fn words(&self, id: StmtId, arg: &CallArg) -> &str {
+        let place = self.part(id, arg.part);
+        self.files[place.file].slice(place.span)
+    }
+}
+
+/// Whether a dim, which counts from the end if it is negative, is one over which the operation normalises.
+fn is_over(over: &Whole, call: &OpCall<'_>, args: &CallArgs, dim: i64, rank: Option<usize>) -> bool {
+    let given = match over {
+        Whole::At(at) => Some(*at),
+        Whole::Argument(name) => {
+            let param = call.rule.args.index(name);
+            param.and_then(|param| call.bound.first(param)).and_then(|at| args.args[at].value.as_int())
+        }
+        Whole::All | Whole::LastOf(_) => None,
+    };
+    let Some(given) = given else { return false };
+    match rank {
+        Some(rank) => normalize_dim(given, rank).is_some_and(|given| normalize_dim(dim, rank) == Some(given)),
+        // The classes of a loss are dim 1, which is the last one of what nothing gave further dims.
+        None => given == dim || (given, dim) == (1, -1),
+    }
+}
+
+/// `:`
+fn is_full(index: &Value) -> bool {
+    matches!(index, Value::Slice(parts) if parts.iter().all(Value::is_none))
+}
