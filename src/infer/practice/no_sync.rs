@@ -350,7 +350,9 @@ fn way_is_silent(view: &View<'_>, step: usize, way: &[Expr], backwards: &[Backwa
     let loops = &view.steps[backwards.last()?.step].loops;
     let inner = loops.len() > view.steps[step].loops.len();
     let mut trial = Trial::default();
-    let reached = trial.read(view, &both(way.to_vec()), loops)?;
+    // Where a step in the same loop is silent without the end of the loop it is with it.
+    let told = way.iter().filter(|c| inner || !Trial::ends_early(view, c)).cloned().collect();
+    let reached = trial.read(view, &both(told), loops)?;
     if inner && trial.index.as_ref().is_some_and(|i| loops.last() == Some(&i.round)) {
         return None;
     }

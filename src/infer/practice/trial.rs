@@ -4,7 +4,7 @@
 
 use super::expr::Expr;
 use super::view::View;
-use crate::ir::{BinOp, CmpOp, Const, LocalId, Stmt, UnOp};
+use crate::ir::{BinOp, CmpOp, Const, LocalId, Operand, Stmt, UnOp};
 
 /// Values of numbers that are not known.
 const NUMBERS: std::ops::RangeInclusive<i64> = 2..=6;
@@ -118,8 +118,33 @@ impl Trial {
                     _ => Expr::Call { callee: Box::new(inner(callee)?), args: of, step: 0 },
                 }
             }
+            // A setting by its name, unless something is stored under a name in the meantime.
+            Expr::Item(base, key) if matches!(**key, Expr::Const(Const::Str(_))) => {
+                let stored = |s: &crate::infer::practice::view::Step<'_>| {
+                    matches!(s.stmt, Stmt::SetItem { index: Operand::Const(Const::Str(name)), .. }
+                        if **key == Expr::Const(Const::Str(name.clone())))
+                        && s.loops.iter().any(|l| rounds.contains(l))
+                };
+                if view.steps.iter().any(stored) {
+                    return None;
+                }
+                Expr::Item(Box::new(inner(base)?), key.clone())
+            }
             Expr::Item(..) | Expr::Element(_) | Expr::Build(_) | Expr::Unknown => return None,
         })
+    }
+
+    /// Whether a condition only bounds the index from above: a loop that ends early.
+    pub fn ends_early(view: &View<'_>, expr: &Expr) -> bool {
+        let counts = |e: &Expr| matches!(e, Expr::Local(local) if index(view, *local).is_some());
+        match expr {
+            Expr::Unary(UnOp::Not, of) => match &**of {
+                Expr::Compare(CmpOp::Ge | CmpOp::Gt, a, b) => counts(a) && !counts(b),
+                _ => false,
+            },
+            Expr::Compare(CmpOp::Lt | CmpOp::Le, a, b) => counts(a) && !counts(b),
+            _ => false,
+        }
     }
 
     fn variable(&mut self, view: &View<'_>, local: LocalId, rounds: &[usize], depth: usize) -> Option<Expr> {

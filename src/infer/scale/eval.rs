@@ -454,10 +454,8 @@ impl<'a> Run<'a> {
             (CmpOp::Ne | CmpOp::Eq, Val::Named(text), _) if is_batch_name(text) || is_mask_name(text) => Val::Mask,
             (CmpOp::Ne | CmpOp::Eq, Val::Mask, _) => Val::Mask,
             // Negations of one test are one flag.
-            (CmpOp::Ne, Val::Named(text), Val::Const(c)) => {
-                Val::Test(Test::Flag(Name::from(format!("{text}=={c:?}"))).negate())
-            }
-            (CmpOp::Eq, Val::Named(text), Val::Const(c)) => Val::Test(Test::Flag(Name::from(format!("{text}=={c:?}")))),
+            (CmpOp::Ne, Val::Named(text), Val::Const(c)) => Val::Test(equals(text, c).negate()),
+            (CmpOp::Eq, Val::Named(text), Val::Const(c)) => Val::Test(equals(text, c)),
             (CmpOp::Eq | CmpOp::Ne, Val::Const(x), Val::Const(y)) => {
                 Val::Test(Test::Known((x == y) == (op == CmpOp::Eq)))
             }
@@ -500,6 +498,11 @@ pub fn is_size(scale: &Scale) -> bool {
     scale.known().is_some_and(|m| {
         !m.is_number() && m.powers().all(|(f, n)| n > 0 && matches!(f, Factor::Size(_) | Factor::Count(_)))
     })
+}
+
+/// The test that the source makes, in its words.
+fn equals(text: &Name, constant: &Const) -> Test {
+    Test::Flag(Name::from(format!("{text} == {}", crate::infer::formula::show_const(constant))))
 }
 
 /// Whether a text is a name or a chain of attributes.
