@@ -194,7 +194,8 @@ impl<'a> Run<'a> {
 
     fn renamed(&self, name: &str, value: Val) -> Val {
         match &value {
-            Val::Group(axes) if axes.single().is_some_and(|a| a.is_variable()) => {
+            // A group that has a name keeps it: other values are of the same group.
+            Val::Group(axes) if axes.single().is_some_and(|a| a.is_variable() && a.name().contains('(')) => {
                 match super::groups::of_group_name(name) {
                     Some(axes) => Val::Group(axes),
                     None => Val::Group(crate::types::AxisSet::one(crate::types::Axis::variable(name))),
