@@ -8,8 +8,12 @@ use super::limits::MAX_VALUE_DEPTH;
 use super::machine::{Eval, Machine};
 use super::value::Value;
 use crate::ir::{Const, LocalId, StmtId};
+use crate::source::Name;
 use crate::types::{AxisSet, AxisState, AxisType, Mesh};
 use std::sync::Arc;
+
+/// Beginnings of words for lists of sizes.
+const SIZES: &[&str] = &["len", "size", "split", "count", "num", "seqlen", "length"];
 
 impl Machine<'_> {
     /// `base[index]`
@@ -44,7 +48,9 @@ impl Machine<'_> {
             }
             Value::Tensor(_) => self.operator(id, "getitem", &[base.clone(), index.clone()]),
             Value::Sym(path) => {
-                if self.symbol(path).is_some() || self.indexes_tensor(index) {
+                if let Some(axes) = self.sizes_before(path, index) {
+                    self.arithmetic(&Value::Number(None), &Value::Rank(axes))
+                } else if self.symbol(path).is_some() || self.indexes_tensor(index) {
                     self.operator(id, "getitem", &[base.clone(), index.clone()])
                 } else {
                     self.symbol_item(path, index)
@@ -56,6 +62,15 @@ impl Machine<'_> {
             _ => Value::Unknown,
         };
         Eval::One(value)
+    }
+
+    /// `sizes[:rank]` of a list of sizes that an autograd function is given: the ranks by whose number it is cut.
+    fn sizes_before(&self, path: &Name, index: &Value) -> Option<AxisSet> {
+        self.deriving.as_ref()?;
+        let Value::Slice(parts) = index else { return None };
+        let name = path.rsplit('.').next().unwrap_or(path);
+        let sizes = name.split('_').any(|w| SIZES.iter().any(|s| w.starts_with(s)) || w.ends_with("lens"));
+        (sizes && self.symbol(path).is_none()).then(|| parts.iter().find_map(differing)).flatten()
     }
 
     /// Whether a list has as many tensors as there are ranks: one stands for all of them.

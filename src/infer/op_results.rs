@@ -347,6 +347,8 @@ impl Machine<'_> {
         let size = |d: &Option<i64>| d.map_or(Value::Number(None), Value::int);
         match (shape, args.positional(1).and_then(Value::as_int)) {
             (Some(s), Some(dim)) => s.dim(dim).map_or(Value::Number(None), |at| size(&s.0[at])),
+            // The size of one dim, which is an argument.
+            (_, None) if args.positional(1).is_some_and(|v| !v.is_none()) => Value::Number(None),
             (Some(s), None) => Value::tuple(s.0.iter().map(size).collect()),
             (None, Some(_)) => Value::Number(None),
             (None, None) => {

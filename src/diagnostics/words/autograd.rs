@@ -4,7 +4,7 @@
 use super::super::codes;
 use super::{Draft, Words};
 use crate::infer::finding::{Adjoint, Finding, FindingKind};
-use crate::source::Label;
+use crate::source::{Label, Place};
 use crate::types::{Reduction, Spmd, Term};
 
 impl Words<'_> {
@@ -63,6 +63,9 @@ impl Words<'_> {
                     .help
                     .push("exchange the gradient back first, and wait for it, as for the other gradients".to_string());
                 draft
+            }
+            FindingKind::Misordered { class, argument, other, early, forward_at } => {
+                misordered(class, argument, other, *early, *forward_at)
             }
             FindingKind::OtherGroup { class, forward, backward, forward_at } => {
                 let title = format!(
@@ -142,4 +145,20 @@ fn step(term: &Term) -> Option<String> {
         | Term::Exchanged { .. }
         | Term::Stacked { .. } => return None,
     })
+}
+
+/// A product on the wrong side of an exchange.
+fn misordered(class: &str, argument: &str, other: &str, early: bool, forward_at: Place) -> Draft {
+    let (found, due) = if early { ("before", "after") } else { ("after", "before") };
+    let title = format!(
+        "the backward of `{class}` exchanges the gradient of `{argument}` {found} its product with `{other}`: each rank has another `{other}`"
+    );
+    let mut draft = Draft::new(&codes::PRODUCT_ORDER, title);
+    draft.primary = format!("the product with this rank's `{other}`");
+    draft.labels.push(Label { place: forward_at, message: "the forward exchanges here".to_string() });
+    draft.help.push(match early {
+        true => format!("multiply with `{other}` first, and sum the products over the ranks: exchange {due} the product"),
+        false => format!("exchange the gradient of the result first, then multiply: exchange {due} the product"),
+    });
+    draft
 }

@@ -16,6 +16,7 @@ mod practice;
 mod practice_calls;
 mod practice_placements;
 mod practice_scales;
+mod practice_backwards;
 mod practice_training;
 mod scale;
 mod sharding;
@@ -83,6 +84,7 @@ fn described(files: &Files, finding: &Finding, found_in: Configurations) -> Diag
         FindingKind::NotAdjoint { .. }
         | FindingKind::ScaledOneWay { .. }
         | FindingKind::BeforeExchange { .. }
+        | FindingKind::Misordered { .. }
         | FindingKind::OtherGroup { .. }
         | FindingKind::GradientCount { .. } => words.autograd(finding),
         FindingKind::Misplaced { .. }

@@ -62,6 +62,7 @@ impl Words<'_> {
             | Practice::PartNotNamed { .. } => self.left_out(practice),
             Practice::Placements(mistake) => self.placements(mistake),
             Practice::Scales(mistake) => scales(mistake),
+            Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
             Practice::Training(mistake) => super::practice_training::training(mistake),
             Practice::InvertedGuard { .. }
             | Practice::ReadInFlight { .. }

@@ -170,6 +170,13 @@ impl Machine<'_> {
                 let kind = FindingKind::BeforeExchange { class, argument, forward_at };
                 return self.report(*at, kind);
             }
+            Trouble::Misordered { argument, other, early } => FindingKind::Misordered {
+                class,
+                argument: argument.clone(),
+                other: other.clone(),
+                early: *early,
+                forward_at: case.forward_at,
+            },
             Trouble::Scaled { in_forward, at } => {
                 let kind = FindingKind::ScaledOneWay {
                     class,

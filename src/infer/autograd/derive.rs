@@ -108,6 +108,9 @@ pub enum Trouble {
     Scaled { in_forward: bool, at: Place },
     /// The gradient of an argument is computed before the gradient of the result was exchanged as the forward exchanged its values.
     BeforeExchange { argument: Name, at: Place },
+    /// The gradient of an argument is exchanged after its product with another one, or before (`early`), and the forward has it the
+    /// other way round.
+    Misordered { argument: Name, other: Name, early: bool },
     /// Forward and backward communicate over different groups.
     OtherGroup(AxisSet, AxisSet),
     /// The backward returns so many gradients for so many arguments.
@@ -168,7 +171,7 @@ impl Machine<'_> {
             // Dims that differ here may be the same in a call.
             cases
                 .iter_mut()
-                .filter(|c| undecided && c.trouble == Some(Trouble::NotAdjoint))
+                .filter(|c| undecided && c.trouble == Some(Trouble::NotAdjoint) && !super::order::is_repeated(c))
                 .for_each(|c| c.trouble = None);
             let conclusive = !cases.is_empty() && cases.iter().all(|c| !c.legal.is_empty() || c.trouble.is_some());
             let first = best.as_ref().is_none_or(|b| b.cases.is_empty());
@@ -259,7 +262,8 @@ impl Machine<'_> {
             let required = func.params.iter().skip(own).map(|p| !p.has_default && p.kind == ParamKind::Normal);
             receives = required.zip(&plain).map(|(required, plain)| required && !plain).collect();
         }
-        self.deriving = Some(Deriving { params: names.clone(), rank, one_dim, ..Deriving::default() });
+        let number = args.filter(|a| !a.open).map(|a| a.args.len());
+        self.deriving = Some(Deriving { params: names.clone(), rank, one_dim, given: number, ..Deriving::default() });
         self.w.modes.grad = false;
         let context = self.context(names.len());
         let others = self.non_tensors.clone();
@@ -484,7 +488,11 @@ impl Machine<'_> {
                 .map(|(i, v)| (i, self.whole_term(v)))
                 .collect();
             // Tuples that are written in the return are counted there.
-            let few = matches!(value, Value::Tensor(_)) && arguments > 1 && !self.takes_more(methods);
+            let given = self.deriving.as_ref().and_then(|d| d.given);
+            let expected = given.unwrap_or(arguments);
+            let few = matches!(value, Value::Tensor(_))
+                && expected > 1
+                && (given.is_some() || !self.takes_more(methods));
             let return_at = self.only_return(methods.backward).filter(|_| few);
             let facts = self.w.facts.clone();
             let places = self.deriving_places();
@@ -501,7 +509,7 @@ impl Machine<'_> {
                 ambiguous: false,
                 legal: Vec::new(),
                 principal: None,
-                trouble: few.then_some(Trouble::Count { returned: returned.len(), expected: arguments }),
+                trouble: few.then_some(Trouble::Count { returned: returned.len(), expected }),
                 forward: terms[output].clone(),
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
                 folded: self.deriving.as_ref().map_or_else(Vec::new, |d| d.folds.over_ranks.clone()),
@@ -521,6 +529,7 @@ impl Machine<'_> {
                 decide(&mut case, self.whole_mesh());
                 self.factor_of_one(&mut case, forward_scale);
                 self.layout_of_gradients(&mut case, &gradients);
+                self.order_of_products(&mut case, &gradients);
             }
             out.push(case);
         }
@@ -566,6 +575,18 @@ impl Machine<'_> {
             && let Some(name) = deriving.params.get(argument)
         {
             case.trouble = Some(Trouble::BeforeExchange { argument: name.clone(), at });
+        }
+    }
+
+    /// A product on the other side of an exchange than the forward has it.
+    fn order_of_products(&self, case: &mut Case, gradients: &[(usize, Arc<Term>)]) {
+        let Some(deriving) = self.deriving.as_ref().filter(|_| case.trouble.is_none()) else { return };
+        let Some(found) = super::order::misordered(&case.forward, gradients) else { return };
+        let name = |i: usize| deriving.params.get(i).cloned();
+        if let (Some(argument), Some(other)) = (name(found.argument), name(found.other)) {
+            let at = deriving.products.iter().find(|(_, t)| *t == found.product).map(|(place, _)| *place);
+            case.backward_at = at.unwrap_or(case.backward_at);
+            case.trouble = Some(Trouble::Misordered { argument, other, early: found.early });
         }
     }
 

@@ -4,7 +4,8 @@
 //! `symbols.rs` names what nothing resolves; `terms.rs` follows tensors as terms while the bodies run; `blind.rs` knows bodies that no
 //! term leads through; `numeric.rs` decides by the definition which signatures a chain of collectives has; `meaning.rs` does so for
 //! bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result; `wrapper.rs` derives functions that apply a
-//! class. `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with what code says of it.
+//! class. `order.rs` and `layout.rs` look at products beside exchanges; `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with
+//! what code says of it.
 
 mod apply;
 mod blind;
@@ -19,6 +20,7 @@ mod layout;
 mod meaning;
 mod misplaced;
 mod numeric;
+mod order;
 mod symbols;
 mod terms;
 mod twice;

@@ -46,6 +46,8 @@ pub struct Deriving {
     pub assumed_sum: bool,
     /// What a generator under execution has given.
     pub yields: Vec<Value>,
+    /// The number of arguments of the call that it is derived for.
+    pub given: Option<usize>,
     /// Whether the last call led to nothing known.
     pub unresolved: bool,
     /// Reductions along dims.

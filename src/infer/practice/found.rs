@@ -31,6 +31,8 @@ pub enum Practice {
     Placements(Placements),
     /// Of groups, sizes and factors.
     Scales(Scales),
+    /// Of backwards of autograd functions.
+    Backwards(super::backwards::Backwards),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.

@@ -60,6 +60,10 @@ pub struct Cut {
 const INTEGERS: &[&str] =
     &["idx", "ind", "mask", "count", "num", "len", "ids", "label", "target", "split", "size", "shape", "pos"];
 
+/// Names of models that a training function calls.
+const MODELS: &[&str] =
+    &["model", "net", "network", "encoder", "backbone", "actor", "critic", "policy", "student", "ddp_model", "engine"];
+
 /// Attributes of a tensor or of an output that carry its gradient.
 const CARRY: &[&str] =
     &["T", "mT", "H", "real", "imag", "values", "logits", "last_hidden_state", "loss", "hidden_states"];
@@ -73,6 +77,10 @@ pub struct Walk<'w, 'a> {
     pub cuts: Vec<Cut>,
     /// What each `return` is made from; of a tuple each item.
     returns: Vec<Vec<Made>>,
+    /// What each value is made from whose `backward()` is called.
+    pub roots: Vec<Made>,
+    /// Whether the function trains what it calls: a model that it is given.
+    trains: bool,
     depth: usize,
     /// Found already; loops are walked twice.
     known: FxHashMap<(StmtId, usize), usize>,
@@ -93,6 +101,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             parameters,
             cuts: Vec::new(),
             returns: Vec::new(),
+            roots: Vec::new(),
+            trains: depth == 0 && view.text(view.spot(view.func.span)).contains(".backward()"),
             depth,
             known: FxHashMap::default(),
         };
@@ -104,6 +114,11 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         walk.block(&view.func.body, &mut Some(state));
         Some(walk)
+    }
+
+    /// Whether the class of the function has submodules.
+    pub fn has_submodules(&self) -> bool {
+        !self.submodules.is_empty()
     }
 
     /// What the results are made from, of a tuple the first.
@@ -254,6 +269,18 @@ impl<'w, 'a> Walk<'w, 'a> {
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return 0 };
         if let Some(made) = self.collective(id, step, value, s) {
             return made;
+        }
+        match value {
+            Rvalue::CallMethod { base, name, args } if name == "backward" && args.is_empty() => {
+                self.roots.push(get(s, base));
+                return 0;
+            }
+            Rvalue::Call { callee: Operand::Local(model), .. }
+                if self.trains && MODELS.contains(&self.view.local_name(*model).as_str()) =>
+            {
+                return MODULE;
+            }
+            _ => {}
         }
         let given: Made = args.iter().map(|a| get(s, &a.value)).fold(0, |a, b| a | b) & !SUB;
         let base = match value {
@@ -418,7 +445,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn inside(&mut self, id: StmtId, value: &'a Rvalue, s: &mut State) -> Option<Made> {
         let (at, method) = target(self.lint, self.view, value)?;
         let func = self.lint.project.func(at);
-        if !talks(self.lint, at) {
+        let talks = talks(self.lint, at);
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+        if !talks && !args.iter().any(|a| get(s, &a.value) & GRADIENT != 0) {
             return None;
         }
         let untrained = |d: &Name| d.contains("no_grad") || d.contains("inference_mode");
@@ -427,7 +456,6 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let view = self.lint.view(at);
         let walk = Walk::of(self.lint, &view, self.depth + 1)?;
-        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
         let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
         for (i, arg) in args.iter().enumerate() {
             let slot = match &arg.kind {
@@ -490,7 +518,7 @@ fn is_self(view: &View<'_>, o: &Operand) -> bool {
 }
 
 /// The function of the project that a call calls, and whether as a method.
-fn target<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<(FuncRef, bool)> {
+pub fn target<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<(FuncRef, bool)> {
     if let Rvalue::CallMethod { base, name, .. } = value
         && is_self(view, base)
     {

@@ -6,7 +6,7 @@ use super::found::Practice;
 use super::gradient::root;
 use super::raw::{Sort, raw};
 use super::view::{Step, View};
-use crate::ir::{CmpOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{CmpOp, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::rules::OpClass;
 
 /// Methods that look at no element, or give a view.
@@ -151,7 +151,10 @@ pub fn excludes(step: &Step<'_>, later: &Step<'_>) -> bool {
 fn reads(view: &View<'_>, step: usize, buffer: LocalId) -> bool {
     let is = |o: &Operand| root(view, o) == Some(buffer);
     match view.steps[step].stmt {
-        Stmt::Return { value } => is(value),
+        Stmt::Return { value } => match view.source(value) {
+            Some((_, Rvalue::Build { items, .. })) => items.iter().any(|(Item::One(o) | Item::Star(o))| is(o)),
+            _ => is(value),
+        },
         Stmt::Assign { value, .. } => match value {
             Rvalue::Binary { left, right, .. } | Rvalue::InPlace { left, right, .. } => is(left) || is(right),
             Rvalue::Unary { op: crate::ir::UnOp::Neg, operand } => is(operand),

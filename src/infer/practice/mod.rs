@@ -8,11 +8,13 @@ mod arity;
 mod asked;
 mod averaged;
 mod axis_map;
+pub mod backwards;
 mod bypassed;
 mod collected;
 pub mod concerned;
 mod counts;
 mod cut;
+mod cut_loss;
 mod data_sum;
 mod doubled;
 pub mod expr;
@@ -169,11 +171,16 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     partition::unmarked,
     doubled::marked_twice,
     axis_map::disagreeing,
+    backwards::other_input,
+    backwards::same_sizes,
 ];
 
 /// The checks of single functions that look at the whole project.
 const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     cut::cuts,
+    cut_loss::losses,
+    cut_loss::trained,
+    cut_loss::gates,
     order::order,
     data_sum::steps,
     uncalled::finalisers,
@@ -420,7 +427,8 @@ fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
     let trains = says("backward") && (says("backward(") || says("step"));
     let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(f);
     let gates = || says("getattr") && (says("register_") || communicates());
-    cuts || trains || gates() || lint.reducers().all.iter().any(|r| r.func == at)
+    let loses = says("loss") || says("cross_entropy");
+    cuts || trains || loses || gates() || lint.reducers().all.iter().any(|r| r.func == at)
 }
 
 /// Backwards that return the wrong number of gradients, those that execution has not seen.

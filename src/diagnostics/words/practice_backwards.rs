@@ -1,0 +1,32 @@
+//! Words for backwards that do not fit their forwards, as the text shows. In: findings. Out: drafts. Never: detection. Next: `mod.rs`.
+
+use super::super::codes;
+use super::Draft;
+use crate::infer::practice::backwards::Backwards;
+use crate::source::Label;
+
+/// The words of a mistake of a backward.
+pub fn backwards(mistake: &Backwards) -> Draft {
+    match mistake {
+        Backwards::OtherInput { class, input, asked, returned } => {
+            let title = format!(
+                "the backward of `{class}` computes the gradient of input {input} where input {asked} needs one: the two conditions are mixed up"
+            );
+            let mut draft = Draft::new(&codes::OTHER_INPUT, title);
+            draft.primary = format!("only if `needs_input_grad[{asked}]` is set");
+            draft.labels.push(Label { place: *returned, message: format!("returned as the gradient of input {input}") });
+            draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
+            draft
+        }
+        Backwards::SameSizes { class, sent, received, forward } => {
+            let title = format!(
+                "the backward of `{class}` sends parts of the sizes `{sent}` again: a rank has to send back `{received}` and gets `{sent}`"
+            );
+            let mut draft = Draft::new(&codes::SPLIT_SIZES, title);
+            draft.primary = "the sizes in the places of the forward".to_string();
+            draft.labels.push(Label { place: *forward, message: format!("sends `{sent}`, receives `{received}`") });
+            draft.help.push("exchange the two lists of sizes in the backward".to_string());
+            draft
+        }
+    }
+}

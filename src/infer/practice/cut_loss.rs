@@ -1,0 +1,109 @@
+//! Losses that no gradient leads back from. In: a function, and those that it calls. Out: a raw collective through which alone the features
+//! reach a loss, or the output of a model the value whose `backward()` is called; weights of a mixture that go through one, beside values
+//! that go through a differentiable one. Never: where the part of this rank is put back, where anything else leads past the collective, or
+//! what runs without gradients. Source: torch.distributed, whose collectives autograd does not see. Next: `gradient.rs`.
+
+use super::cut::{class_of, is_module, is_trained};
+use super::found::Practice;
+use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, may_cut, through};
+use super::view::View;
+use super::{Found, Lint};
+
+/// Words in names of losses.
+const LOSSES: &[&str] = &["loss", "criterion", "contrast", "nce", "ntxent", "nt_xent"];
+
+/// What losses are made with.
+const OPERATIONS: &[&str] =
+    &["cross_entropy", "CrossEntropy", "logsigmoid", "nll_loss", "NLLLoss", "BCEWith", "binary_cross", "logsumexp"];
+
+/// Words in names of losses that are looked at and not trained on.
+const WATCHED: &[&str] = &["metric", "log", "report", "valid", "test", "monitor", "track", "reduce", "average"];
+
+/// Beginnings of words of what is no feature: numbers that scale the result.
+const NUMBERS: &[&str] = &["scale", "temp", "tau", "bias", "margin", "alpha", "beta", "eps", "gamma", "coef", "world", "rank"];
+
+/// Parts of names of the weights of a mixture, which are trained through what they weigh.
+const WEIGHTS: &[&str] = &["prob", "weight", "score", "gate", "gating", "logit"];
+
+/// Losses whose features all go through raw collectives.
+pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let class = class_of(view);
+    let module = class.is_some_and(|c| is_module(lint, c));
+    let named = |name: &str, words: &[&str]| {
+        let name = name.to_lowercase();
+        words.iter().any(|w| name.contains(w))
+    };
+    let whole = &view.func.qualname;
+    if !named(whole, LOSSES) || named(&view.func.name, WATCHED) || module != (view.func.name == "forward") {
+        return;
+    }
+    let text = view.text(view.spot(view.func.span));
+    let file = view.files[view.project.file(view.at.module)].whole();
+    if !OPERATIONS.iter().any(|o| text.contains(o)) || !module && !file.contains(".backward(") {
+        return;
+    }
+    if !may_cut(lint, view) || !is_trained(lint, view) {
+        return;
+    }
+    let Some(walk) = Walk::of(lint, view, 0) else { return };
+    let numbers = bits(view, |name| named(name, NUMBERS));
+    for returned in walk.firsts() {
+        if returned & PARAMS & !numbers != 0 || returned & MODULE != 0 && walk.has_submodules() {
+            continue;
+        }
+        report(&walk.cuts, returned, |cut| cut.input & PARAMS & !numbers != 0, out);
+    }
+}
+
+/// Values whose `backward()` is called, and that come from a model through raw collectives alone.
+pub fn trained<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    if !view.text(view.spot(view.func.span)).contains(".backward()") || !may_cut(lint, view) || !is_trained(lint, view) {
+        return;
+    }
+    let Some(walk) = Walk::of(lint, view, 0) else { return };
+    for root in walk.roots.iter().filter(|root| **root & MODULE == 0) {
+        report(&walk.cuts, *root, |cut| cut.input & MODULE != 0, out);
+    }
+}
+
+/// Weights that go through a raw collective, where what they weigh goes through a differentiable one.
+pub fn gates<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let module = class_of(view).is_some_and(|c| is_module(lint, c));
+    if view.func.name != "forward" || !module || !may_cut(lint, view) || !is_trained(lint, view) {
+        return;
+    }
+    let Some(walk) = Walk::of(lint, view, 0) else { return };
+    let weights = bits(view, |name| name.split('_').any(|w| WEIGHTS.iter().any(|p| w.starts_with(p))));
+    for returned in walk.firsts() {
+        let other = |own: u128| {
+            walk.cuts.iter().enumerate().any(|(j, o)| {
+                let arguments = o.input & PARAMS;
+                o.how == Communicates::Differentiable && returned & through(j) != 0 && arguments & !own != 0
+            })
+        };
+        let only = |cut: &Cut| {
+            let own = cut.input & PARAMS;
+            own.count_ones() == 1 && own & weights != 0 && cut.input & MODULE == 0 && returned & own == 0 && other(own)
+        };
+        report(&walk.cuts, returned, only, out);
+    }
+}
+
+/// Collectives into buffers on the way to a value, with nothing that leads past them.
+fn report(cuts: &[Cut], made: u128, wanted: impl Fn(&Cut) -> bool, out: &mut Found) {
+    for (k, cut) in cuts.iter().enumerate() {
+        let reaches = made & through(k) != 0 && made & direct(k) == 0;
+        let told = |(place, practice): &(crate::source::Place, Practice)| {
+            *place == cut.place && matches!(practice, Practice::GradientCut { .. })
+        };
+        if reaches && cut.how == Communicates::IntoBuffer && wanted(cut) && !out.iter().any(told) {
+            let practice = Practice::GradientCut { collective: cut.name.clone(), call: cut.call };
+            out.push((cut.place, practice));
+        }
+    }
+}
+
+/// The bits of the parameters whose names are as asked.
+fn bits(view: &View<'_>, wanted: impl Fn(&str) -> bool) -> u128 {
+    view.func.params.iter().enumerate().filter(|(_, p)| wanted(&p.name)).fold(0, |all, (i, _)| all | 1 << i)
+}
