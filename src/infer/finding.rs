@@ -122,8 +122,8 @@ pub enum FindingKind {
     DimConflict { name: Name, argument: Name, given: i64, shard: i64 },
     /// A dim that the ranks of the axis do not divide.
     UnevenShard { name: Name, axis: Axis, dim: usize, size: i64, ranks: u64 },
-    /// `backward()` of a loss that is Replicate or Varying.
-    BackwardLoss { axis: Axis, operand: OperandAt },
+    /// `backward()` of a loss that is Replicate or Varying; or one that a loss function returns.
+    BackwardLoss { axis: Axis, operand: OperandAt, returned: bool },
     /// A declared type that the value does not have.
     DeclaredMismatch { axis: Axis, what: Declared, declared: AxisState, found: OperandAt, declared_at: Place },
     /// `mutate_type` or a call with arguments that it refuses.

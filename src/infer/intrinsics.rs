@@ -333,7 +333,7 @@ impl Machine<'_> {
                 continue;
             }
             let operand = OperandAt { place: Some(self.part(id, 0)), state, is_number: false, is_divisor: false };
-            self.report(self.place(id), FindingKind::BackwardLoss { axis, operand });
+            self.report(self.place(id), FindingKind::BackwardLoss { axis, operand, returned: false });
             return;
         }
         self.passed(self.place(id), super::output::Pass::Right);

@@ -66,6 +66,8 @@ pub struct Machine<'a> {
     pub asked: std::cell::RefCell<super::autograd::Asked>,
     /// Parameters of the root whose Python annotation says that they are no tensors.
     pub non_tensors: std::collections::BTreeSet<Name>,
+    /// Parameters of the root that are data beside the module of their file.
+    pub data: Vec<Name>,
 }
 
 impl<'a> Machine<'a> {
@@ -93,6 +95,7 @@ impl<'a> Machine<'a> {
             derivations: Vec::new(),
             asked: std::cell::RefCell::default(),
             non_tensors: std::collections::BTreeSet::new(),
+            data: Vec::new(),
         }
     }
 
@@ -227,6 +230,7 @@ impl<'a> Machine<'a> {
                 if self.w.modes.typecheck.is_none() && self.settings.is_index_name(path) {
                     t.grad = crate::types::Tri::No;
                 }
+                self.note_data(path, &mut t);
                 let id = self.fresh(Cell::Tensor(t));
                 self.w.symbols.insert(path.clone(), id);
                 Some(id)

@@ -30,6 +30,7 @@ mod join;
 mod layer;
 pub mod layout;
 pub mod limits;
+mod loss_root;
 mod machine;
 pub mod memo;
 mod modes;

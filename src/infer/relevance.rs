@@ -262,6 +262,10 @@ fn scanned<'a>(
         let may_call = |p: &Param| f.name == "__init__" || scan.calls.contains(&p.local);
         for param in f.params.iter().filter(|p| f.kind == FuncKind::Function && !p.has_default && may_call(p)) {
             callees.extend(param.hint.as_deref().and_then(|hint| module_hinted(project, module, hint)));
+            if f.class.is_none() && scan.calls.contains(&param.local) {
+                let sole = super::loss_root::sole_module(project, files, module, param);
+                callees.extend(sole.and_then(|class| forward_of(project, class)));
+            }
         }
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
@@ -286,7 +290,10 @@ fn scanned<'a>(
 
 /// The `forward` of the class that an annotation names.
 fn module_hinted(project: &Project, module: ModuleId, hint: &str) -> Option<FuncRef> {
-    let class = super::unseen::hinted_class(project, module, hint)?;
+    forward_of(project, super::unseen::hinted_class(project, module, hint)?)
+}
+
+fn forward_of(project: &Project, class: ClassRef) -> Option<FuncRef> {
     let (_, func) = project.class(class).methods.iter().find(|(name, _)| name == "forward")?;
     Some(FuncRef { module: class.module, func: *func })
 }

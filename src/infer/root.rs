@@ -516,6 +516,7 @@ impl Machine<'_> {
             if self.settings.static_flavour(self.project, self.rules, root) == Some(Flavour::NoGrad) {
                 self.w.modes.grad = false;
             }
+            self.data = self.data_beside(root, &given);
             self.entered(root);
             let place = self.place_of(func.name_span);
             let mut paths = Vec::new();
@@ -533,7 +534,10 @@ impl Machine<'_> {
                     self.run_plans();
                 }
                 match path.flow {
-                    Flow::Return(value) => self.record_exit(root, &given, &value),
+                    Flow::Return(value) => {
+                        self.returned_loss(root, &value);
+                        self.record_exit(root, &given, &value);
+                    }
                     Flow::Next => self.record_exit(root, &given, &Value::NONE),
                     Flow::Raise | Flow::Break | Flow::Continue => {}
                 }

@@ -16,7 +16,13 @@ impl Machine<'_> {
     /// The object that a parameter is by its annotation.
     pub(super) fn unseen_object(&mut self, param: &Param) -> Option<Value> {
         let module = self.stack.last()?.func.module;
-        self.unseen_of(module, param, &param.name, MAX_UNSEEN)
+        self.unseen_of(module, param, &param.name, MAX_UNSEEN).or_else(|| self.sole_object(param))
+    }
+
+    /// The object that a parameter without an annotation is, in a file with one model.
+    fn sole_object(&mut self, param: &Param) -> Option<Value> {
+        let class = self.sole_object_class(param)?;
+        self.may_stand_for(class).then(|| self.made_unseen(class, &param.name, MAX_UNSEEN)).flatten()
     }
 
     fn unseen_of(&mut self, module: ModuleId, param: &Param, path: &Name, depth: usize) -> Option<Value> {
@@ -33,7 +39,7 @@ impl Machine<'_> {
         let statics = &self.settings.statics;
         let mut bases = statics.external_bases(class).peekable();
         let relevant = self.settings.relevance.has_class(class);
-        if !relevant || bases.peek().is_none() || !bases.all(|b| b.ends_with(".Module")) || statics.is_base(class) {
+        if !relevant || bases.peek().is_none() || !bases.all(|b| b.ends_with(".Module") || b.starts_with("torch.nn.")) || statics.is_base(class) {
             return false;
         }
         self.settings.linearized(self.project, class).iter().all(|base| {

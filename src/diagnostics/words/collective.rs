@@ -48,7 +48,9 @@ impl Words<'_> {
                 draft.help.push(format!("pad dim {dim} to a multiple of {ranks}, or give the split sizes"));
                 draft
             }
-            FindingKind::BackwardLoss { axis, operand } => self.loss(finding, axis.name(), operand),
+            FindingKind::BackwardLoss { axis, operand, returned } => {
+                self.loss(finding, axis.name(), operand, *returned)
+            }
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
     }
@@ -90,10 +92,14 @@ impl Words<'_> {
         draft
     }
 
-    fn loss(&self, finding: &Finding, axis: &str, operand: &OperandAt) -> Draft {
+    fn loss(&self, finding: &Finding, axis: &str, operand: &OperandAt, returned: bool) -> Draft {
         let value = self.name(operand);
         let replicate = operand.state.known() == Some(Spmd::Replicate);
-        let title = if replicate {
+        let title = if returned {
+            format!(
+                "the loss {value} is Replicate on `{axis}`: every gradient behind it arrives multiplied by the size of `{axis}`"
+            )
+        } else if replicate {
             format!(
                 "backward() of {value}, which is Replicate on `{axis}`: every gradient arrives multiplied by the size of `{axis}`"
             )

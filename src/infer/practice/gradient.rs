@@ -455,7 +455,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             return Some(0);
         }
         let view = self.lint.view(at);
-        let walk = Walk::of(self.lint, &view, self.depth + 1)?;
+        // What only raises is overridden elsewhere.
+        let walk = Walk::of(self.lint, &view, self.depth + 1).filter(|w| !w.returns.is_empty())?;
         let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
         for (i, arg) in args.iter().enumerate() {
             let slot = match &arg.kind {
