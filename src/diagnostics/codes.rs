@@ -69,6 +69,7 @@ codes! {
     SHARD_NORM = "SPMD326" "norm-of-shards" Error,
     UNSYNCED_STEP = "SPMD327" "unsynchronised-step" Error,
     OUTSIDE_WRAPPER = "SPMD328" "outside-of-wrapper" Error,
+    PLAIN_SPLIT = "SPMD332" "split-without-gather" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

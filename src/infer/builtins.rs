@@ -278,7 +278,9 @@ impl Machine<'_> {
     fn extremum(&mut self, id: StmtId, name: &str, args: &CallArgs) -> Value {
         let values = match args.args.as_slice() {
             // Of the sizes on the ranks before this one.
-            [one] if self.deriving.is_some() && matches!(one.value, Value::Number(Some(_))) => return one.value.clone(),
+            [one] if self.deriving.is_some() && matches!(one.value, Value::Number(Some(_))) => {
+                return one.value.clone();
+            }
             [one] => self.literal_items(&one.value).unwrap_or_else(|| vec![self.element_of(&one.value)]),
             many => many.iter().map(|a| a.value.clone()).collect(),
         };

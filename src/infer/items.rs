@@ -9,7 +9,7 @@ use super::machine::{Eval, Machine};
 use super::value::Value;
 use crate::ir::{Const, LocalId, StmtId};
 use crate::source::Name;
-use crate::types::{AxisSet, AxisState, AxisType, Mesh};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh, Origin, Reason, Spmd};
 use std::sync::Arc;
 
 /// Beginnings of words for lists of sizes.
@@ -32,6 +32,7 @@ impl Machine<'_> {
             }
             return Eval::One(own);
         }
+        self.note_own_positions(id, base, index);
         let value = match base {
             Value::Tuple(items) => self.sequence_item(items, index),
             Value::List(list) => match self.list_cell(*list) {
@@ -62,6 +63,28 @@ impl Machine<'_> {
             _ => Value::Unknown,
         };
         Eval::One(value)
+    }
+
+    /// `whole[local_positions]` of what a collective gave all ranks: the positions are those of this rank, as they are called.
+    fn note_own_positions(&mut self, id: StmtId, base: &Value, index: &Value) {
+        let (Value::Sym(path), Value::Tensor(whole)) = (index, base) else { return };
+        let name = path.rsplit('.').next().unwrap_or(path);
+        if self.deriving.is_some() || !name.starts_with("local_") || !self.settings.is_index_name(path) {
+            return;
+        }
+        let gathered = |s: &AxisState| {
+            let collective = s.origin.as_ref().is_some_and(|o| matches!(o.reason, Reason::Collective(_)));
+            s.set == AxisType::I && collective
+        };
+        let Some(t) = self.w.heap.tensor(*whole) else { return };
+        let axes: Vec<Axis> = t.local.listed().filter(|(_, s)| gathered(s)).map(|(a, _)| a.clone()).collect();
+        let Some(positions) = self.as_tensor(index).filter(|_| axes.len() == 1) else { return };
+        let origin = Origin::new(self.part(id, 1), Reason::RankDependent, Some(Spmd::Varying));
+        if let Some(t) = self.w.heap.tensor_mut(positions) {
+            for axis in axes.iter().filter(|a| t.local.get(a).set.is_unknown()).collect::<Vec<_>>() {
+                t.local.set(axis, AxisState::new(AxisType::V).from(&origin));
+            }
+        }
     }
 
     /// `sizes[:rank]` of a list of sizes that an autograd function is given: the ranks by whose number it is cut.

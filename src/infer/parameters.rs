@@ -125,15 +125,27 @@ impl Machine<'_> {
         let view = View::new(self.project, self.rules, self.files, at);
         let mut found: Vec<Hint> =
             hints(&view).into_iter().filter(|h| !h.attrs.is_empty() && !h.shards.is_empty()).collect();
-        // `in/etp` beside a parameter `etp_group` is the size of that group, whatever its axes.
-        for (_, axis) in found.iter_mut().flat_map(|h| &mut h.shards) {
+        found.iter_mut().for_each(|hint| self.of_own_groups(&view, hint));
+        found
+    }
+
+    /// `in/etp` beside a parameter `etp_group` of the function or of the constructor of its class is the size of that group.
+    fn of_own_groups(&self, view: &View<'_>, hint: &mut Hint) {
+        let init = view.func.class.and_then(|class| {
+            let methods = &self.project.modules[view.at.module].ir.classes[class].methods;
+            let (_, func) = methods.iter().find(|(name, _)| name == "__init__")?;
+            Some(self.project.func(FuncRef { module: view.at.module, func: *func }))
+        });
+        for (_, axis) in &mut hint.shards {
             let group = format!("{axis}_group");
-            let given = view.func.params.iter().any(|p| p.name == group.as_str());
+            let given = [Some(view.func), init]
+                .into_iter()
+                .flatten()
+                .any(|f| f.params.iter().any(|p| p.name == group.as_str()));
             if given && self.settings.group_named(&group).is_none() {
                 *axis = Axis::variable(&group).0.to_string();
             }
         }
-        found
     }
 
     /// Whether a function has comments that show how a tensor is split.
@@ -174,10 +186,11 @@ impl Machine<'_> {
         }
         let (project, rules, files) = (self.project, self.rules, self.files);
         let view = View::new(project, rules, files, root);
-        for hint in hints(&view) {
+        for mut hint in hints(&view) {
             if hint.shards.is_empty() || !hint.attrs.is_empty() {
                 continue;
             }
+            self.of_own_groups(&view, &mut hint);
             for local in hint.locals.iter().filter(|l| view.is_param(**l)) {
                 let value = self.local(*local);
                 if let Some(tensor) = self.as_tensor(&value) {

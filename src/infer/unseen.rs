@@ -39,7 +39,11 @@ impl Machine<'_> {
         let statics = &self.settings.statics;
         let mut bases = statics.external_bases(class).peekable();
         let relevant = self.settings.relevance.has_class(class);
-        if !relevant || bases.peek().is_none() || !bases.all(|b| b.ends_with(".Module") || b.starts_with("torch.nn.")) || statics.is_base(class) {
+        if !relevant
+            || bases.peek().is_none()
+            || !bases.all(|b| b.ends_with(".Module") || b.starts_with("torch.nn."))
+            || statics.is_base(class)
+        {
             return false;
         }
         self.settings.linearized(self.project, class).iter().all(|base| {

@@ -157,7 +157,9 @@ fn misordered(class: &str, argument: &str, other: &str, early: bool, forward_at:
     draft.primary = format!("the product with this rank's `{other}`");
     draft.labels.push(Label { place: forward_at, message: "the forward exchanges here".to_string() });
     draft.help.push(match early {
-        true => format!("multiply with `{other}` first, and sum the products over the ranks: exchange {due} the product"),
+        true => {
+            format!("multiply with `{other}` first, and sum the products over the ranks: exchange {due} the product")
+        }
         false => format!("exchange the gradient of the result first, then multiply: exchange {due} the product"),
     });
     draft

@@ -14,8 +14,21 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             );
             let mut draft = Draft::new(&codes::OTHER_INPUT, title);
             draft.primary = format!("only if `needs_input_grad[{asked}]` is set");
-            draft.labels.push(Label { place: *returned, message: format!("returned as the gradient of input {input}") });
+            draft
+                .labels
+                .push(Label { place: *returned, message: format!("returned as the gradient of input {input}") });
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
+            draft
+        }
+        Backwards::PlainSplit { value, class, made, gathered } => {
+            let title = format!(
+                "the gradient of `{value}` stays that of this rank's part: nothing gathers it, and `{class}`, which does, is not used"
+            );
+            let mut draft = Draft::new(&codes::PLAIN_SPLIT, title);
+            draft.primary = "the other positions get no gradient".to_string();
+            draft.labels.push(Label { place: *gathered, message: "gathers the values again".to_string() });
+            draft.labels.push(Label { place: *made, message: "splits, and gathers in its backward".to_string() });
+            draft.help.push(format!("split with `{class}.apply`"));
             draft
         }
         Backwards::SameSizes { class, sent, received, forward } => {

@@ -490,9 +490,8 @@ impl Machine<'_> {
             // Tuples that are written in the return are counted there.
             let given = self.deriving.as_ref().and_then(|d| d.given);
             let expected = given.unwrap_or(arguments);
-            let few = matches!(value, Value::Tensor(_))
-                && expected > 1
-                && (given.is_some() || !self.takes_more(methods));
+            let few =
+                matches!(value, Value::Tensor(_)) && expected > 1 && (given.is_some() || !self.takes_more(methods));
             let return_at = self.only_return(methods.backward).filter(|_| few);
             let facts = self.w.facts.clone();
             let places = self.deriving_places();

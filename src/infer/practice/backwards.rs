@@ -18,6 +18,8 @@ pub enum Backwards {
     OtherInput { class: Name, input: usize, asked: usize, returned: Place },
     /// An exchange whose sizes of what is sent and what is received are those of the forward, in the same places.
     SameSizes { class: Name, sent: Name, received: Name, forward: Place },
+    /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.
+    PlainSplit { value: Name, class: Name, made: Place, gathered: Place },
 }
 
 /// The attribute of the context that says which inputs need a gradient.

@@ -20,7 +20,8 @@ const OPERATIONS: &[&str] =
 const WATCHED: &[&str] = &["metric", "log", "report", "valid", "test", "monitor", "track", "reduce", "average"];
 
 /// Beginnings of words of what is no feature: numbers that scale the result.
-const NUMBERS: &[&str] = &["scale", "temp", "tau", "bias", "margin", "alpha", "beta", "eps", "gamma", "coef", "world", "rank"];
+const NUMBERS: &[&str] =
+    &["scale", "temp", "tau", "bias", "margin", "alpha", "beta", "eps", "gamma", "coef", "world", "rank"];
 
 /// Parts of names of the weights of a mixture, which are trained through what they weigh.
 const WEIGHTS: &[&str] = &["prob", "weight", "score", "gate", "gating", "logit"];
@@ -45,7 +46,7 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if !may_cut(lint, view) || !is_trained(lint, view) {
         return;
     }
-    let Some(walk) = Walk::of(lint, view, 0) else { return };
+    let Some(walk) = Walk::whole(lint, view) else { return };
     let numbers = bits(view, |name| named(name, NUMBERS));
     for returned in walk.firsts() {
         if returned & PARAMS & !numbers != 0 || returned & MODULE != 0 && walk.has_submodules() {
@@ -57,10 +58,11 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 
 /// Values whose `backward()` is called, and that come from a model through raw collectives alone.
 pub fn trained<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
-    if !view.text(view.spot(view.func.span)).contains(".backward()") || !may_cut(lint, view) || !is_trained(lint, view) {
+    if !view.text(view.spot(view.func.span)).contains(".backward()") || !may_cut(lint, view) || !is_trained(lint, view)
+    {
         return;
     }
-    let Some(walk) = Walk::of(lint, view, 0) else { return };
+    let Some(walk) = Walk::whole(lint, view) else { return };
     for root in walk.roots.iter().filter(|root| **root & MODULE == 0) {
         report(&walk.cuts, *root, |cut| cut.input & MODULE != 0, out);
     }
@@ -68,12 +70,12 @@ pub fn trained<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 
 /// Weights that go through a raw collective, where what they weigh goes through a differentiable one.
 pub fn gates<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let weights = bits(view, |name| name.split('_').any(|w| WEIGHTS.iter().any(|p| w.starts_with(p))));
     let module = class_of(view).is_some_and(|c| is_module(lint, c));
-    if view.func.name != "forward" || !module || !may_cut(lint, view) || !is_trained(lint, view) {
+    if weights == 0 || view.func.name != "forward" || !module || !may_cut(lint, view) || !is_trained(lint, view) {
         return;
     }
     let Some(walk) = Walk::of(lint, view, 0) else { return };
-    let weights = bits(view, |name| name.split('_').any(|w| WEIGHTS.iter().any(|p| w.starts_with(p))));
     for returned in walk.firsts() {
         let other = |own: u128| {
             walk.cuts.iter().enumerate().any(|(j, o)| {
@@ -105,5 +107,5 @@ fn report(cuts: &[Cut], made: u128, wanted: impl Fn(&Cut) -> bool, out: &mut Fou
 
 /// The bits of the parameters whose names are as asked.
 fn bits(view: &View<'_>, wanted: impl Fn(&str) -> bool) -> u128 {
-    view.func.params.iter().enumerate().filter(|(_, p)| wanted(&p.name)).fold(0, |all, (i, _)| all | 1 << i)
+    view.func.params.iter().enumerate().take(30).filter(|(_, p)| wanted(&p.name)).fold(0, |all, (i, _)| all | 1 << i)
 }

@@ -5,7 +5,7 @@ use super::Lint;
 use super::cut::{class_of, decorators, is_module};
 use super::expr::Expr;
 use super::view::View;
-use crate::ir::{ArgKind, Block, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
+use crate::ir::{ArgKind, Block, CmpOp, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
 use crate::project::{FuncRef, Resolved};
 use crate::rules::{Form, OpClass, ResultForm};
 use crate::source::{Name, Place};
@@ -81,6 +81,8 @@ pub struct Walk<'w, 'a> {
     pub roots: Vec<Made>,
     /// Whether the function trains what it calls: a model that it is given.
     trains: bool,
+    /// Whether all items of a tuple that a function returns count, and groups are taken to have several ranks.
+    whole: bool,
     depth: usize,
     /// Found already; loops are walked twice.
     known: FxHashMap<(StmtId, usize), usize>,
@@ -88,6 +90,15 @@ pub struct Walk<'w, 'a> {
 
 impl<'w, 'a> Walk<'w, 'a> {
     pub fn of(lint: &'w Lint<'a>, view: &'w View<'a>, depth: usize) -> Option<Walk<'w, 'a>> {
+        Walk::made(lint, view, depth, false)
+    }
+
+    /// The same, where nothing may be left out that a gradient flows back through.
+    pub fn whole(lint: &'w Lint<'a>, view: &'w View<'a>) -> Option<Walk<'w, 'a>> {
+        Walk::made(lint, view, 0, true)
+    }
+
+    fn made(lint: &'w Lint<'a>, view: &'w View<'a>, depth: usize, whole: bool) -> Option<Walk<'w, 'a>> {
         if view.func.is_generator || view.func.params.len() > 30 || depth > 2 {
             return None;
         }
@@ -103,6 +114,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             returns: Vec::new(),
             roots: Vec::new(),
             trains: depth == 0 && view.text(view.spot(view.func.span)).contains(".backward()"),
+            whole,
             depth,
             known: FxHashMap::default(),
         };
@@ -138,6 +150,10 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn node(&mut self, node: &Node, state: &mut Option<State>) {
         let Some(s) = state.as_mut() else { return };
         match &node.stmt {
+            Stmt::If { test, then, orelse } if self.whole && several_ranks(self.view, test).is_some() => {
+                let several = several_ranks(self.view, test) == Some(true);
+                self.block(if several { then } else { orelse }, state);
+            }
             Stmt::If { then, orelse, .. } => {
                 let mut other = Some(s.clone());
                 self.block(then, state);
@@ -456,7 +472,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let view = self.lint.view(at);
         // What only raises is overridden elsewhere.
-        let walk = Walk::of(self.lint, &view, self.depth + 1).filter(|w| !w.returns.is_empty())?;
+        let walk = Walk::made(self.lint, &view, self.depth + 1, self.whole).filter(|w| !w.returns.is_empty())?;
         let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
         for (i, arg) in args.iter().enumerate() {
             let slot = match &arg.kind {
@@ -472,7 +488,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         let from = |bits: Made| {
             given.iter().filter(|(i, _)| bits & (1 << **i) != 0).map(|(_, (m, _))| *m).fold(0, |a, b| a | b)
         };
-        let mut made = from(returned & PARAMS) | returned & MODULE;
+        let all = walk.returns.iter().flatten().fold(0, |a, b| a | b);
+        let kept = if self.whole { all } else { returned };
+        let mut made = from(kept & PARAMS) | kept & MODULE;
         for (k, cut) in walk.cuts.iter().enumerate() {
             let reaches = returned & through(k) != 0 && returned & direct(k) == 0;
             if !reaches || cut.how != Communicates::IntoBuffer || self.is_guarded(*self.steps.get(&id)?) {
@@ -490,6 +508,23 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
         }
         Some(made)
+    }
+}
+
+/// Whether a condition that asks for the number of ranks holds for several of them; `None` if it asks for something else.
+fn several_ranks(view: &View<'_>, test: &Operand) -> Option<bool> {
+    let Expr::Compare(op, size, one) = view.expr(test) else { return None };
+    let named = |name: &str| name == "world" || name.ends_with("world_size") || name == "num_ranks";
+    let is_size = match &*size {
+        Expr::Local(local) => named(view.local_name(*local)),
+        Expr::Call { callee, .. } => callee.last_name() == Some("get_world_size"),
+        other => other.last_name().is_some_and(named),
+    };
+    let Expr::Const(crate::ir::Const::Int(one)) = &*one else { return None };
+    match (is_size, op, *one) {
+        (true, CmpOp::Gt | CmpOp::Ne, 1) | (true, CmpOp::Ge, 2) => Some(true),
+        (true, CmpOp::Eq | CmpOp::Le, 1) | (true, CmpOp::Lt, 2) => Some(false),
+        _ => None,
     }
 }
 

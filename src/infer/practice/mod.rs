@@ -49,6 +49,7 @@ pub mod reducers;
 mod shard_dim;
 mod shard_norm;
 pub mod sizes;
+mod split_plain;
 mod stale;
 mod switch;
 pub mod training;
@@ -181,6 +182,7 @@ const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     cut_loss::losses,
     cut_loss::trained,
     cut_loss::gates,
+    split_plain::splits,
     order::order,
     data_sum::steps,
     uncalled::finalisers,

@@ -14,7 +14,7 @@ use crate::source::{Name, Place};
 
 /// What tells one group from another.
 #[derive(Clone, Debug, PartialEq)]
-enum Group {
+pub(super) enum Group {
     /// By the axes of a getter.
     Axes(Vec<Name>),
     /// A parameter of a function.
@@ -74,7 +74,7 @@ fn default_of(call: &CollectiveCall<'_>) -> Option<Group> {
 }
 
 /// The group whose own rank decides which part of a tensor a value is, and where it is cut out.
-fn part(view: &View<'_>, operand: &Operand, before: usize, depth: usize) -> Option<(Group, Place)> {
+pub(super) fn part(view: &View<'_>, operand: &Operand, before: usize, depth: usize) -> Option<(Group, Place)> {
     let Operand::Local(local) = operand else { return None };
     let step = reaching(view, *local, before)?;
     if depth > DEPTH {

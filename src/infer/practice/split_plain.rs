@@ -1,0 +1,146 @@
+//! Activations that a rank cuts out at its own place as if they were data. In: the forward of a module. Out: such a part of what a submodule
+//! computed, in front of layers whose result an autograd function gathers again, where another one of the file splits with a gather in its
+//! backward and nobody uses it. Never: inputs without a gradient, or classes that anything names. Next: `own_part.rs`.
+
+use super::backwards::Backwards;
+use super::cut::{class_of, is_module, is_trained};
+use super::expr::Expr;
+use super::found::Practice;
+use super::gradient::target;
+use super::near::has_word;
+use super::own_part::part;
+use super::view::View;
+use super::{Found, Lint};
+use crate::ir::{LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::source::Place;
+
+/// Parts of activations whose gradient nothing gathers.
+pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let module = class_of(view).is_some_and(|c| is_module(lint, c));
+    if view.func.name != "forward" || !module {
+        return;
+    }
+    let of_file = |class| ClassRef { module: view.at.module, class };
+    let mut classes = lint.project.modules[view.at.module].ir.classes.ids();
+    if !classes.any(|class| lint.is_autograd(of_file(class))) || !is_trained(lint, view) {
+        return;
+    }
+    let Some((gather, gathered)) = last_gather(lint, view) else { return };
+    for step in 0..gather {
+        let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
+        if view.is_temp(*dst) || part(view, &Operand::Local(*dst), step + 1, 0).is_none() {
+            continue;
+        }
+        let place = view.place(view.steps[step].id);
+        let text = view.text(place);
+        let computed = |local: &LocalId| has_word(text, view.local_name(*local));
+        let Some(value) = computed_before(view, step).into_iter().find(computed) else { continue };
+        let Some(class) = unused_split(lint, view) else { return };
+        let c = lint.project.class(class);
+        let mistake = Backwards::PlainSplit {
+            value: view.local_name(value).clone(),
+            class: c.name.clone(),
+            made: Place { file: lint.project.file(class.module), span: c.name_span },
+            gathered,
+        };
+        out.push((place, Practice::Backwards(mistake)));
+        return;
+    }
+}
+
+/// Variables that hold what a submodule computed.
+fn computed_before(view: &View<'_>, step: usize) -> Vec<LocalId> {
+    let own = |base: &Operand| match view.expr(base) {
+        Expr::Local(l) => view.local_name(l) == "self",
+        _ => false,
+    };
+    let called = |i: usize| match (view.steps[i].stmt, view.value(i)) {
+        (Stmt::Assign { dst, .. }, Some(Rvalue::CallMethod { base, .. })) if own(base) => Some(*dst),
+        _ => None,
+    };
+    (0..step).filter_map(called).filter(|l| !view.is_temp(*l)).collect()
+}
+
+/// The last step at which an autograd function gathers whose backward communicates nothing, and where it is.
+fn last_gather<'a>(lint: &Lint<'a>, view: &View<'a>) -> Option<(usize, Place)> {
+    (0..view.steps.len()).rev().find_map(|step| {
+        let class = applied(lint, view, view.value(step)?, 0)?;
+        let (forward, backward) = methods(lint, class)?;
+        (gathers(lint, forward) && !talks(lint, backward)).then(|| (step, view.place(view.steps[step].id)))
+    })
+}
+
+/// The autograd function that a call applies, also through a function that returns what it gives.
+fn applied<'a>(lint: &Lint<'a>, view: &View<'a>, value: &'a Rvalue, depth: usize) -> Option<ClassRef> {
+    if let Rvalue::CallMethod { base, name, .. } = value
+        && name == "apply"
+        && let Expr::Path(path) = view.through(base)
+    {
+        return match lint.project.path(&path) {
+            Resolved::Class(class) if lint.is_autograd(class) => Some(class),
+            _ => None,
+        };
+    }
+    let (at, false) = target(lint, view, value)? else { return None };
+    if depth > 0 {
+        return None;
+    }
+    let helper = lint.view(at);
+    (0..helper.steps.len()).find_map(|step| applied(lint, &helper, helper.value(step)?, depth + 1))
+}
+
+/// An autograd function of the file that takes its own part and gathers in its backward, and that nothing names.
+fn unused_split(lint: &Lint<'_>, view: &View<'_>) -> Option<ClassRef> {
+    let module = view.at.module;
+    lint.project.modules[module].ir.classes.ids().map(|class| ClassRef { module, class }).find(|class| {
+        let Some((forward, backward)) = methods(lint, *class).filter(|_| lint.is_autograd(*class)) else {
+            return false;
+        };
+        if talks(lint, forward) || !gathers(lint, backward) {
+            return false;
+        }
+        let name = &lint.project.class(*class).name;
+        let words = |text: &str| {
+            let inside = |c: char| c.is_alphanumeric() || c == '_';
+            text.split(|c| !inside(c)).filter(|w| w == name).count()
+        };
+        let named: usize = lint.project.modules.ids().map(|m| words(lint.files[lint.project.file(m)].whole())).sum();
+        named == 1
+    })
+}
+
+fn methods(lint: &Lint<'_>, class: ClassRef) -> Option<(FuncRef, FuncRef)> {
+    let methods = &lint.project.class(class).methods;
+    let method = |name: &str| {
+        let (_, func) = methods.iter().find(|(n, _)| n == name)?;
+        Some(FuncRef { module: class.module, func: *func })
+    };
+    Some((method("forward")?, method("backward")?))
+}
+
+fn gathers(lint: &Lint<'_>, at: FuncRef) -> bool {
+    collectives(lint, at, 0).iter().any(|op| op == "all_gather")
+}
+
+fn talks(lint: &Lint<'_>, at: FuncRef) -> bool {
+    !collectives(lint, at, 0).is_empty()
+}
+
+/// The collectives of a function and of those that it calls.
+fn collectives(lint: &Lint<'_>, at: FuncRef, depth: usize) -> Vec<String> {
+    let view = lint.view(at);
+    let mut out: Vec<String> = view.collectives().iter().map(|(_, call)| call.rule.op.to_string()).collect();
+    for step in 0..view.steps.len() {
+        let Some(value) = view.value(step).filter(|_| depth < 2) else { continue };
+        if !matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. }) {
+            continue;
+        }
+        match (applied(lint, &view, value, 1), target(lint, &view, value)) {
+            (Some(_), _) => out.push("applied".to_string()),
+            (None, Some((inner, _))) if inner != at => out.extend(collectives(lint, inner, depth + 1)),
+            _ => {}
+        }
+    }
+    out
+}
