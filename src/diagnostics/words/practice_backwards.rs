@@ -20,12 +20,15 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
             draft
         }
-        Backwards::PlainSplit { value, class, made, gathered } => {
+        Backwards::PlainSplit { value, class, made, gathered, cut } => {
             let title = format!(
                 "the gradient of `{value}` stays that of this rank's part: nothing gathers it, and `{class}`, which does, is not used"
             );
             let mut draft = Draft::new(&codes::PLAIN_SPLIT, title);
             draft.primary = "the other positions get no gradient".to_string();
+            if let Some(cut) = cut {
+                draft.labels.push(Label { place: *cut, message: "the part is cut out here".to_string() });
+            }
             draft.labels.push(Label { place: *gathered, message: "gathers the values again".to_string() });
             draft.labels.push(Label { place: *made, message: "splits, and gathers in its backward".to_string() });
             draft.help.push(format!("split with `{class}.apply`"));

@@ -19,7 +19,7 @@ pub enum Backwards {
     /// An exchange whose sizes of what is sent and what is received are those of the forward, in the same places.
     SameSizes { class: Name, sent: Name, received: Name, forward: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.
-    PlainSplit { value: Name, class: Name, made: Place, gathered: Place },
+    PlainSplit { value: Name, class: Name, made: Place, gathered: Place, cut: Option<Place> },
 }
 
 /// The attribute of the context that says which inputs need a gradient.
@@ -111,8 +111,7 @@ struct Sizes {
 /// Exchanges of the backward that take the sizes as the forward takes them.
 pub(super) fn same_sizes<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some((forward, backward)) = methods(lint, class) else { return };
-    let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.func(backward).span);
-    if !text.contains("all_to_all") && !text.contains("a2a") && !text.contains("alltoall") {
+    if !lint.files[lint.project.file(class.at.module)].whole().contains("all_to_all") {
         return;
     }
     let (forward, backward) = (lint.view(forward), lint.view(backward));

@@ -130,11 +130,14 @@ fn of_helper<'a>(view: &View<'a>, path: &str, args: &'a [crate::ir::Arg], depth:
 
 /// `base[index]`, where that is one of as many parts as there are ranks, or a slice that starts at a multiple of the rank.
 fn item(view: &View<'_>, base: &Operand, index: &Operand, step: usize) -> Option<Group> {
-    if let Some((_, value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }))) = source(view, base, step) {
-        let path = view.callee(value)?;
+    if let Some((_, value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }))) = source(view, base, step)
+        && let Some(path) = view.callee(value)
+    {
         let splits = ["chunk", "split", "tensor_split"];
         let of_tensor = path.strip_prefix('.').or_else(|| path.strip_prefix("torch."));
-        return of_tensor.filter(|n| splits.contains(n)).and_then(|_| rank_of(view, &view.expr(index), 0));
+        if of_tensor.is_some_and(|n| splits.contains(&n)) {
+            return rank_of(view, &view.expr(index), 0);
+        }
     }
     let (made, value) = source(view, index, step)?;
     let start = |slice: &Rvalue| match slice {

@@ -43,10 +43,19 @@ pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
             class: c.name.clone(),
             made: Place { file: lint.project.file(class.module), span: c.name_span },
             gathered,
+            cut: view.value(step).and_then(|v| cut_in_helper(lint, view, v)),
         };
         out.push((place, Practice::Backwards(mistake)));
         return;
     }
+}
+
+/// Where a function of the project that a call calls returns the part.
+fn cut_in_helper<'a>(lint: &Lint<'a>, view: &View<'a>, value: &'a Rvalue) -> Option<Place> {
+    let (at, _) = target(lint, view, value)?;
+    let helper = lint.view(at);
+    let step = helper.steps.iter().find(|s| matches!(s.stmt, Stmt::Return { .. }))?;
+    Some(helper.place(step.id))
 }
 
 /// Variables that hold what a submodule computed.
@@ -103,7 +112,8 @@ fn unused_split(lint: &Lint<'_>, view: &View<'_>) -> Option<ClassRef> {
         let name = &lint.project.class(*class).name;
         let words = |text: &str| {
             let inside = |c: char| c.is_alphanumeric() || c == '_';
-            text.split(|c| !inside(c)).filter(|w| w == name).count()
+            let code = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+            code.map(|line| line.split(|c| !inside(c)).filter(|w| w == name).count()).sum::<usize>()
         };
         let named: usize = lint.project.modules.ids().map(|m| words(lint.files[lint.project.file(m)].whole())).sum();
         named == 1
