@@ -46,7 +46,12 @@ impl Machine<'_> {
             "super" => self.super_value(args),
             "int" | "float" | "round" | "abs" | "divmod" => match first {
                 Some(
-                    v @ (Value::Const(_) | Value::Number(_) | Value::Rank(_) | Value::Size(_) | Value::RankCond(_)),
+                    v @ (Value::Const(_)
+                    | Value::Number(_)
+                    | Value::Share(_)
+                    | Value::Rank(_)
+                    | Value::Size(_)
+                    | Value::RankCond(_)),
                 ) if name != "abs" => v,
                 Some(v @ (Value::Tensor(_) | Value::Sym(_))) if self.is_tensor_like(&v) && name == "abs" => {
                     self.operator(id, "abs", &[v])
@@ -54,7 +59,7 @@ impl Machine<'_> {
                 _ => Value::Number(None),
             },
             "bool" => first.map_or(Value::FALSE, |v| match &v {
-                Value::Unknown | Value::Tensor(_) | Value::Number(_) => Value::Unknown,
+                Value::Unknown | Value::Tensor(_) | Value::Number(_) | Value::Share(_) => Value::Unknown,
                 _ => {
                     let f = self.formula(&v);
                     super::expr::cond(f)

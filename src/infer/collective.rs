@@ -265,6 +265,9 @@ impl Machine<'_> {
             if self.is_global() {
                 self.check_redistribution(id, call, axis, &input, source)?;
             }
+            if source.set == AxisType::I || result.set == AxisType::I {
+                self.note_invariant(axis);
+            }
             local.set(axis, self.collective_state(id, call, &input, axis, result));
         }
         self.over_all_ranks(call, result, &mut local);
@@ -286,6 +289,7 @@ impl Machine<'_> {
             home: None,
             term: None,
             dist: crate::types::Dist::Unknown,
+            divided: None,
         }))
     }
 
@@ -650,6 +654,7 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
             | Why::Factory
             | Why::Parameter
             | Why::Unmarked(_)
+            | Why::Whole(_)
             | Why::Narrowed(_)
             | Why::Mode(_)
             | Why::RankDependent => at = origin.from.as_ref(),

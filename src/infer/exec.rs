@@ -314,7 +314,7 @@ impl Machine<'_> {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Ranks(axes));
         }
-        if matches!(test, Value::Unknown | Value::Number(_)) || self.is_data_test(&test) {
+        if matches!(test, Value::Unknown | Value::Number(_) | Value::Share(_)) || self.is_data_test(&test) {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Join);
         }

@@ -173,7 +173,7 @@ impl Machine<'_> {
             (UnOp::Not, value) if differing(value).is_some() => {
                 Value::RankCond(differing(value).expect("the guard found axes"))
             }
-            (UnOp::Not, Value::Unknown | Value::Tensor(_) | Value::Number(_)) => Value::Unknown,
+            (UnOp::Not, Value::Unknown | Value::Tensor(_) | Value::Number(_) | Value::Share(_)) => Value::Unknown,
             (UnOp::Not, value) => {
                 let formula = self.formula(value).negate();
                 cond(formula)
@@ -190,6 +190,9 @@ impl Machine<'_> {
     }
 
     fn binary(&mut self, id: StmtId, op: BinOp, left: &Value, right: &Value, in_place: bool) -> Value {
+        if let Some(value) = self.share(op, left, right) {
+            return value;
+        }
         if let Some(value) = self.python_binary(op, left, right) {
             return value;
         }
@@ -426,7 +429,7 @@ impl Machine<'_> {
         if !axes.is_empty() {
             return Value::RankCond(axes.into_iter().collect());
         }
-        let testable = |v: &Value| is_truth(v) || matches!(v, Value::Sym(_) | Value::Unknown | Value::Number(None));
+        let testable = |v: &Value| is_truth(v) || matches!(v, Value::Sym(_) | Value::Unknown | Value::Number(None) | Value::Share(_));
         let flags = values.iter().all(|v| is_truth(v) || matches!(v, Value::Sym(_)));
         if !(flags || values.iter().all(testable) && values.iter().any(is_truth)) {
             return self.chosen(and, values);

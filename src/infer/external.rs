@@ -101,6 +101,14 @@ impl Machine<'_> {
                 cell.set(name, Value::NONE);
                 continue;
             }
+            let divided = {
+                let given = |s: &Name| {
+                    let at = rule.args.index(s.split(' ').next().unwrap_or(s))?;
+                    bound.first(at).map(|i| args.args[i].value.clone())
+                };
+                let given: Vec<Value> = sizes.iter().map(|s| given(s).unwrap_or(Value::Unknown)).collect();
+                super::share::divided_by(given.iter())
+            };
             let shape: Option<Vec<Option<i64>>> = sizes
                 .iter()
                 .map(|s| {
@@ -110,6 +118,9 @@ impl Machine<'_> {
                 .collect();
             let mut local = LocalType::unknown();
             self.mode_parameters(&mut local, self.place(id));
+            if let Some(divided) = &divided {
+                self.split_by_size(divided, &super::share::partitioned(self.place(id)), &mut local);
+            }
             let t = TensorType {
                 local,
                 grad: Tri::Yes,
@@ -121,6 +132,7 @@ impl Machine<'_> {
                 home: Some(self.place(id)),
                 term: None,
                 dist: crate::types::Dist::Unknown,
+                divided,
             };
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);

@@ -251,6 +251,10 @@ impl Machine<'_> {
         if self.w.modes.typecheck.is_none() && !self.is_global() {
             self.parts_of(data.as_ref(), &mut local);
         }
+        let divided = data.as_ref().and_then(|d| self.tensor(d)).and_then(|t| t.divided.clone());
+        if let Some(divided) = &divided {
+            self.split_by_size(divided, &super::share::partitioned(self.place(id)), &mut local);
+        }
         let dist = data.as_ref().and_then(|d| self.tensor(d)).map(|t| t.dist.clone());
         self.new_tensor(TensorType {
             local,
@@ -263,6 +267,7 @@ impl Machine<'_> {
             home: Some(self.place(id)),
             term: None,
             dist: dist.filter(|d| d.on().is_some()).unwrap_or_default(),
+            divided,
         })
     }
 

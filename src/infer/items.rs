@@ -115,7 +115,9 @@ impl Machine<'_> {
                 }
                 self.new_tensor(t)
             }
-            Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) => Value::Rank(axes.clone()),
+            Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Share(_) => {
+                Value::Rank(axes.clone())
+            },
             Value::Number(Some(_)) => self.arithmetic(value, &Value::Rank(axes.clone())),
             _ => Value::Unknown,
         }
@@ -284,7 +286,7 @@ impl Machine<'_> {
                 }
                 None => Value::Unknown,
             },
-            Value::Number(_) => Value::Number(None),
+            Value::Number(_) | Value::Share(_) => Value::Number(None),
             _ => Value::Unknown,
         }
     }

@@ -119,7 +119,9 @@ impl Machine<'_> {
             Cond::And(items) => Formula::And(items.iter().map(|c| self.layer_condition(c, values)).collect()),
             Cond::Or(items) => Formula::Or(items.iter().map(|c| self.layer_condition(c, values)).collect()),
             Cond::Flag(path) => match self.layer_value(path, values) {
-                Value::Unknown | Value::Unset | Value::Number(_) | Value::Tensor(_) => self.opaque_atom(),
+                Value::Unknown | Value::Unset | Value::Number(_) | Value::Share(_) | Value::Tensor(_) => {
+                    self.opaque_atom()
+                },
                 value => self.formula(&value),
             },
             Cond::Equals(path, constant) => match self.layer_value(path, values) {
@@ -136,7 +138,9 @@ impl Machine<'_> {
                         c => super::formula::Atom::Equals(name, c.clone()),
                     })
                 }
-                Value::Unknown | Value::Unset | Value::Cond(_) | Value::Number(_) => self.opaque_atom(),
+                Value::Unknown | Value::Unset | Value::Cond(_) | Value::Number(_) | Value::Share(_) => {
+                    self.opaque_atom()
+                },
                 _ => Formula::Const(false),
             },
         }

@@ -240,7 +240,7 @@ impl Machine<'_> {
             .map(|item| match item {
                 Value::Const(Const::None) => Index::New,
                 Value::Const(Const::Ellipsis) => Index::Ellipsis,
-                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Rank(_) => Index::At,
+                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) => Index::At,
                 Value::Slice(parts) if parts.iter().all(Value::is_none) => Index::Full,
                 Value::Slice(_) => Index::Part,
                 _ => Index::Other,

@@ -68,6 +68,8 @@ pub struct Machine<'a> {
     pub non_tensors: std::collections::BTreeSet<Name>,
     /// Parameters of the root that are data beside the module of their file.
     pub data: Vec<Name>,
+    /// Axes over which a collective with a gradient took or gave the same activations on all ranks.
+    pub invariant_on: Vec<crate::types::Axis>,
 }
 
 impl<'a> Machine<'a> {
@@ -96,6 +98,7 @@ impl<'a> Machine<'a> {
             asked: std::cell::RefCell::default(),
             non_tensors: std::collections::BTreeSet::new(),
             data: Vec::new(),
+            invariant_on: Vec::new(),
         }
     }
 

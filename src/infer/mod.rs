@@ -49,6 +49,7 @@ mod repair;
 mod root;
 pub mod scale;
 pub mod settings;
+mod share;
 pub mod sharding;
 mod shared;
 mod specs;
@@ -59,6 +60,7 @@ pub use typed::types_in;
 mod unseen;
 mod value;
 mod vocabulary;
+mod whole;
 mod world;
 
 pub use output::{Coverage, Output, Row};

@@ -215,7 +215,7 @@ impl Machine<'_> {
                 items[usize::from(name == "indices")].clone()
             }
             Value::Group(axes) if name == "WORLD" => Value::Group(axes.clone()),
-            Value::Atom(_) | Value::Const(_) | Value::Number(_) => Value::Unknown,
+            Value::Atom(_) | Value::Const(_) | Value::Number(_) | Value::Share(_) => Value::Unknown,
             Value::Unknown | Value::Unset => Value::Unknown,
             Value::Mesh(mesh) => self.mesh_attr(mesh, name).unwrap_or_else(|| Self::named_method(base.clone(), name)),
             _ => Self::named_method(base.clone(), name),

@@ -55,6 +55,7 @@ impl Machine<'_> {
         let zero = rule.zero || (rule.identity && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
         let view_of = self.shared_memory(rule, args);
         let reduced = self.in_16_bits(call, args);
+        let divided = self.divided(call, args);
         let make = |shape: Option<Shape>, grad: Tri| TensorType {
             local: local.clone(),
             grad,
@@ -66,6 +67,7 @@ impl Machine<'_> {
             home: None,
             term: None,
             dist: crate::types::Dist::Unknown,
+            divided: divided.clone(),
         };
         match rule.result {
             ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),
@@ -406,7 +408,11 @@ impl Machine<'_> {
             Value::Const(Const::Int(n)) => Given::Int(Some(*n)),
             Value::Const(Const::Bool(b)) => Given::Bool(*b),
             Value::Const(Const::Str(s)) => Given::Str(s.to_string()),
-            Value::Const(Const::Float(_)) | Value::Number(_) | Value::Size(_) | Value::Rank(_) => Given::Int(None),
+            Value::Const(Const::Float(_))
+            | Value::Number(_)
+            | Value::Share(_)
+            | Value::Size(_)
+            | Value::Rank(_) => Given::Int(None),
             Value::Tensor(_) => Given::Tensor(self.tensor(value).and_then(|t| t.shape.clone())),
             Value::Sym(path) => match self.symbol(path) {
                 Some(id) => Given::Tensor(self.w.heap.tensor(id).and_then(|t| t.shape.clone())),
@@ -443,7 +449,9 @@ impl Machine<'_> {
                     out.extend_from_slice(&rest[..n]);
                     rest = &rest[n..];
                 }
-                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Rank(_) => rest = rest.get(1..)?,
+                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) => {
+                    rest = rest.get(1..)?;
+                },
                 Value::Slice(parts) => {
                     out.push(sliced(*rest.first()?, parts));
                     rest = &rest[1..];

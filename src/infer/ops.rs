@@ -188,6 +188,11 @@ impl Machine<'_> {
         };
         let ty = match typed {
             Ok(ty) if checked => ty,
+            Ok(ty) if self.cuts_whole(id, &call, args, &ty) => {
+                self.spoil(&call, args);
+                call.lost = true;
+                LocalType::unknown()
+            }
             Ok(ty) => by_rank(&call, args, ty),
             Err(()) => {
                 self.spoil(&call, args);
@@ -285,7 +290,9 @@ impl Machine<'_> {
                 let ty = super::expr::number_type(value).unwrap_or_else(LocalType::unknown);
                 out.push(Operand { id: None, ty, grad: Tri::No, role, part });
             }
-            Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Size(_) if numbers => {
+            Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Size(_) | Value::Share(_)
+                if numbers =>
+            {
                 let ty = LocalType::everywhere(AxisState::new(AxisType::R));
                 let role = if role == Role::Index { return } else { Role::Number };
                 out.push(Operand { id: None, ty, grad: Tri::No, role, part });
@@ -366,6 +373,12 @@ impl Machine<'_> {
         if operands.is_empty() {
             return Ok(LocalType::unknown());
         }
+        if let (Kind::LinearLayer, Some(dims), false, [a, b, bias]) =
+            (kind, &call.rule.dims, checked, operands.as_slice())
+            && let Some(sum) = self.pending_product(id, dims, &call.rule.name, &[a.clone(), b.clone()])?
+        {
+            return self.combine(id, Kind::Linear, &call.rule.name, &[sum, bias.clone()]);
+        }
         let mut out = self.combine(id, kind, &call.rule.name, &operands)?;
         if let (Some(dims), false) = (&call.rule.dims, checked) {
             self.flow_shards(id, dims, &operands, &mut out);
@@ -415,19 +428,65 @@ impl Machine<'_> {
             let known = operands.iter().all(|o| o.ty.get(&axis).set.is_known());
             let mut state = out.get(&axis).clone();
             state.shard = None;
+            if contracts_part(self, dims, operands, &splits) {
+                state = self.summed_later(id, &state);
+                out.set(&axis, state);
+                continue;
+            }
             match dims::flow(dims, &splits) {
                 Flow::Dim(dim) if known => state.shard = Some(dim),
-                Flow::Contracted if known => {
-                    let from = state.origin.as_ref().and_then(|o| o.from.clone());
-                    let place = self.place(id);
-                    state.set = AxisType::P;
-                    state.origin =
-                        Some(Arc::new(Origin { place, reason: Why::Computed, decided: Some(Spmd::Partial), from }));
-                }
+                Flow::Contracted if known => state = self.summed_later(id, &state),
                 Flow::Dim(_) | Flow::Contracted | Flow::Unknown => {}
             }
             out.set(&axis, state);
         }
+    }
+
+    fn summed_later(&self, id: StmtId, state: &AxisState) -> AxisState {
+        let from = state.origin.as_ref().and_then(|o| o.from.clone());
+        let origin = Origin { place: self.place(id), reason: Why::Computed, decided: Some(Spmd::Partial), from };
+        AxisState { set: AxisType::P, shard: None, nest: 0, origin: Some(Arc::new(origin)) }
+    }
+
+    /// A product that leaves a pending sum, as the operand of the addition that follows it.
+    ///
+    /// # Errors
+    /// A finding was reported.
+    fn pending_product(
+        &mut self,
+        id: StmtId,
+        dims: &str,
+        op: &Name,
+        factors: &[Operand; 2],
+    ) -> Result<Option<Operand>, ()> {
+        let split = |o: &Operand| o.ty.listed().any(|(_, s)| s.set == AxisType::V && s.shard.is_some());
+        if !factors.iter().any(split) || self.is_global() {
+            return Ok(None);
+        }
+        let mut ty = self.combine(id, Kind::Multilinear, op, factors)?;
+        self.flow_shards(id, dims, factors, &mut ty);
+        let pending = ty.listed().any(|(_, s)| s.set == AxisType::P);
+        let part = factors[0].part;
+        Ok(pending.then_some(Operand { id: None, ty, grad: Tri::Yes, role: Role::Term, part }))
+    }
+
+    /// Whether each rank takes its own part of a value that is one computation on all of them: reported.
+    fn cuts_whole(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: &LocalType) -> bool {
+        let name = call.rule.name.rsplit('.').next().unwrap_or_default();
+        if !matches!(name, "narrow" | "narrow_copy" | "select") || self.deriving.is_some() || !self.w.modes.grad {
+            return false;
+        }
+        let Some(of) = call.operands.first().filter(|o| o.grad != Tri::No).cloned() else { return false };
+        let starts = args.args.iter().filter(|a| super::expr::differing(&a.value).is_some());
+        let Some(start) = starts.last() else { return false };
+        let Some(place) = super::expr::number_type(&start.value) else { return false };
+        let index = Operand { id: None, ty: place, grad: Tri::No, role: Role::Index, part: start.part };
+        let axes = super::expr::differing(&start.value).unwrap_or_default();
+        let Some(axis) = axes.iter().find(|a| ty.get(a).set == AxisType::I && !self.is_restricted(a)) else {
+            return false;
+        };
+        self.violated(id, Violation::InvariantMixed, axis, &call.rule.name, &[of, index]);
+        true
     }
 
     /// Combines operands axis by axis; narrows them; reports the first violation.
@@ -493,6 +552,11 @@ impl Machine<'_> {
         operands: &[Operand],
         axis: &AxisRef,
     ) -> Result<AxisState, ()> {
+        let unsummed = match axis {
+            AxisRef::Named(axis) if !self.invariant_on.is_empty() => self.without_sum(axis, operands),
+            _ => None,
+        };
+        let operands = unsummed.as_deref().unwrap_or(operands);
         let state_of = |o: &Operand| match axis {
             AxisRef::Named(a) => o.ty.get(a).clone(),
             AxisRef::Rest => o.ty.rest.clone(),
@@ -500,7 +564,7 @@ impl Machine<'_> {
         let permissive_skip = self.w.modes.typecheck.is_some();
         let states: Vec<AxisState> = operands.iter().map(state_of).collect();
         // That a parameter carries no mark decides nothing about values that are not known: it is held against those that are.
-        let unmarked = states.iter().any(AxisState::is_unmarked);
+        let unmarked = states.iter().any(|s| s.is_unmarked() || s.is_whole());
         if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
             return Ok(AxisState::UNKNOWN);
         }
@@ -652,10 +716,21 @@ fn by_rank(call: &OpCall<'_>, args: &CallArgs, mut ty: LocalType) -> LocalType {
     ty
 }
 
+/// Whether a split dim of a parameter is summed over: what it meets there has only the part that goes with it.
+fn contracts_part(m: &Machine<'_>, dims: &str, operands: &[Operand], splits: &[Split]) -> bool {
+    let parameter = |o: &Operand| o.id.and_then(|id| m.w.heap.tensor(id)).is_some_and(|t| t.divided.is_some());
+    let known = operands.iter().zip(splits).enumerate().find(|(_, (o, s))| s.dim.is_some() && parameter(o));
+    let Some((at, (_, split))) = known else { return false };
+    operands.len() == 2
+        && splits.iter().enumerate().all(|(i, s)| i == at || s.dim.is_none())
+        && dims::contracts(dims, at, *split)
+}
+
 /// Division of a replicated value by the number of ranks is a product with a number that is also one term of a sum.
 fn share(divisor: &Value, role: Role, before: &[Operand]) -> Option<LocalType> {
     let Value::Size(axes) = divisor else { return None };
-    let replicated = |o: &Operand| axes.iter().all(|a| o.ty.get(a).set == AxisType::R);
+    let replicated =
+        |o: &Operand| axes.iter().all(|a| o.ty.get(a).set == AxisType::R || o.ty.get(a).is_whole());
     (role == Role::Divisor && before.iter().all(replicated)).then(|| super::expr::share_of(axes))
 }
 

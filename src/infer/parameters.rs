@@ -65,6 +65,7 @@ impl Machine<'_> {
                     }
                 }
             }
+            self.settle_whole(class, *receiver, world);
         }
     }
 
@@ -234,7 +235,7 @@ fn conjunction(flags: &[(Name, bool, Place)]) -> Formula {
 }
 
 /// The parameters that an object reaches, with their names and where they were made.
-fn parameters(world: &World, receiver: ObjId) -> Vec<(String, ObjId, Place)> {
+pub fn parameters(world: &World, receiver: ObjId) -> Vec<(String, ObjId, Place)> {
     let (mut out, mut seen) = (Vec::new(), Vec::new());
     walk(world, receiver, "", 0, &mut seen, &mut out);
     out

@@ -15,6 +15,7 @@ use super::relevance::Relevance;
 use super::settings::{Allowances, Settings};
 use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
+use super::whole::{Needed, both_need};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind, ParamKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -444,6 +445,8 @@ struct Built {
     next_id: u32,
     /// Parameters of the constructor that are no tensors.
     non_tensors: BTreeSet<Name>,
+    /// Whether it has whole parameters beside split ones.
+    has_whole: bool,
     /// The constructor, if its execution was that of a root; then `out` is what the root yields.
     own: Option<FuncRef>,
     out: Arc<Output>,
@@ -481,8 +484,25 @@ impl Machine<'_> {
         (self.out, exports.unwrap_or_default())
     }
 
+    /// Executes a function whose caller is not known; if it has whole parameters, a second time with what it needs of its arguments.
+    fn function_root(self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
+        let mut again = Machine::new(self.project, self.rules, self.files, self.settings);
+        again.quiet = self.quiet;
+        let (output, needed) = self.executed(root, class, shared, &Needed::new());
+        match shared.is_some_and(|b| b.has_whole) && !needed.is_empty() {
+            true => again.executed(root, class, shared, &needed).0,
+            false => output,
+        }
+    }
+
     /// Executes a function whose caller is not known. A method gets the object that the constructor of its class leaves.
-    fn function_root(mut self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
+    fn executed(
+        mut self,
+        root: FuncRef,
+        class: Option<ClassRef>,
+        shared: Option<&Built>,
+        known: &Needed,
+    ) -> (Output, Needed) {
         let func = self.project.func(root);
         let mut worlds = vec![World::default()];
         let receiver = match (class, shared) {
@@ -500,6 +520,7 @@ impl Machine<'_> {
             (None, _) => None,
         };
         let mut left = self.settings.allowance(root.module);
+        let mut needed: Option<Needed> = None;
         let mut waiting = self.assumed_worlds(root.module, worlds).into_iter();
         while let Some(world) = waiting.next() {
             self.w = world;
@@ -517,6 +538,9 @@ impl Machine<'_> {
                 self.w.modes.grad = false;
             }
             self.data = self.data_beside(root, &given);
+            let named: Vec<(Name, Value)> =
+                func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect();
+            self.give_needed(known, &named);
             self.entered(root);
             let place = self.place_of(func.name_span);
             let mut paths = Vec::new();
@@ -532,6 +556,7 @@ impl Machine<'_> {
                 }
                 if !matches!(path.flow, Flow::Raise) {
                     self.run_plans();
+                    needed = both_need(needed, self.needs(&named));
                 }
                 match path.flow {
                     Flow::Return(value) => {
@@ -546,7 +571,7 @@ impl Machine<'_> {
             left = left.saturating_sub(self.budget.spent());
         }
         self.out.finish();
-        self.out
+        (self.out, needed.unwrap_or_default())
     }
 
     /// What a path makes of the parameters and the result of a function, if types are asked for.
@@ -675,13 +700,15 @@ impl Machine<'_> {
         }
         self.split_by_reducers(&object, &mut worlds);
         self.settle(class, &object, &mut worlds);
+        let has_whole = self.has_whole(&object, &worlds);
         let mut reached = Output::default();
         reached.executed.clone_from(&self.out.executed);
         reached.coverage.collectives.clone_from(&self.out.coverage.collectives);
         self.out.executed.extend(own);
         self.out.finish();
         let (reached, out) = (Arc::new(reached), Arc::new(self.out));
-        Built { object, worlds, next_id: self.next_id, non_tensors: self.non_tensors, own, reached, out }
+        let (next_id, non_tensors) = (self.next_id, self.non_tensors);
+        Built { object, worlds, next_id, non_tensors, has_whole, own, reached, out }
     }
 
     /// Whether a constructor as a root is no more than its body: defined by the class itself, without declared types.
@@ -751,6 +778,7 @@ fn is_portable(value: &Value) -> bool {
         | Value::Mesh(_)
         | Value::Group(_)
         | Value::Size(_)
+        | Value::Share(_)
         | Value::Rank(_)
         | Value::Atom(_)
         | Value::Spec(_)

@@ -48,6 +48,8 @@ pub enum Value {
     Group(AxisSet),
     /// The number of ranks of a group.
     Size(AxisSet),
+    /// A size divided by the number of ranks of a group.
+    Share(AxisSet),
     /// The rank within a group.
     Rank(AxisSet),
     /// `R`, `I`, `V`, `P`, `S(i)` of spmd_types.
@@ -167,6 +169,7 @@ impl Value {
             Value::Const(Const::Int(_) | Const::Float(_) | Const::Bool(_))
                 | Value::Number(_)
                 | Value::Size(_)
+                | Value::Share(_)
                 | Value::Rank(_)
                 | Value::RankCond(_)
         )

@@ -59,6 +59,17 @@ pub fn flow(notation: &str, operands: &[Split]) -> Flow {
     if added { Flow::Unknown } else { Flow::Contracted }
 }
 
+/// Whether the split dim of an operand is one that the operation sums over together with a dim of another operand.
+pub fn contracts(notation: &str, at: usize, operand: Split) -> bool {
+    let Some((inputs, output)) = notation.split_once("->") else { return false };
+    let terms: Vec<Vec<&str>> = inputs.split(',').map(|t| t.split_whitespace().collect()).collect();
+    let output: Vec<&str> = output.split_whitespace().collect();
+    let label = terms.get(at).zip(operand.dim).and_then(|(term, dim)| label_of(term, dim, operand.rank));
+    let Some(label @ Label::Letter(_)) = label else { return false };
+    let shared = terms.iter().enumerate().any(|(i, term)| i != at && has(term, label));
+    shared && !has(&output, label)
+}
+
 fn letters<'a, 'b>(term: &'b [&'a str]) -> (&'b [&'a str], bool) {
     match term.split_first() {
         Some((&"...", rest)) => (rest, true),

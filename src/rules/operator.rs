@@ -149,7 +149,9 @@ impl Summary {
             return Ok(Spmd::Invariant);
         }
         if types.contains(Spmd::Invariant) {
-            return Err(Violation::InvariantMixed);
+            // One term of a sum and a whole value: it is counted once per rank.
+            let added = kind == Kind::Linear && types == AxisType::I.join(AxisType::P);
+            return Err(if added { Violation::PartialAffine } else { Violation::InvariantMixed });
         }
         if !types.contains(Spmd::Partial) {
             return Ok(Spmd::Varying);

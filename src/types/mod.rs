@@ -21,5 +21,5 @@ pub use mesh::{Axis, AxisSet, Mesh};
 pub use origin::{Origin, Reason};
 pub use scale::{Factor, Monomial, Scale};
 pub use shape::{Dim, Shape, normalize as normalize_dim};
-pub use tensor::{TensorType, Tri};
+pub use tensor::{Divided, TensorType, Tri};
 pub use term::{Linearity, Reduction, Term};

@@ -1,7 +1,7 @@
 //! All that is known of one tensor. In: local type, gradient, shape. Out: [`TensorType`] with its join.
 //! Never: identity or aliasing, which are `infer/heap.rs`. Next: `rules/`.
 
-use super::{Dist, LocalType, Shape, Term};
+use super::{AxisSet, Dist, LocalType, Shape, Term};
 use crate::source::Place;
 use std::sync::Arc;
 
@@ -53,6 +53,16 @@ pub struct TensorType {
     pub term: Option<Arc<Term>>,
     /// Whether it is a distributed tensor, and how it lies.
     pub dist: Dist,
+    /// Sizes that were divided by numbers of ranks.
+    pub divided: Option<Arc<Divided>>,
+}
+
+/// A tensor made with a size divided by the number of ranks of a group, or cut by the own rank in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divided {
+    pub axes: AxisSet,
+    /// The dim, if it is one.
+    pub dim: Option<i8>,
 }
 
 impl TensorType {
@@ -72,6 +82,7 @@ impl TensorType {
             home: None,
             term: None,
             dist: Dist::Unknown,
+            divided: None,
         }
     }
     pub fn rank(&self) -> Option<usize> {
@@ -98,6 +109,7 @@ impl TensorType {
                 _ => Some(Arc::new(Term::Unknown)),
             },
             dist: self.dist.join(&other.dist),
+            divided: self.divided.clone().filter(|_| self.divided == other.divided),
             view_of: if self.view_of == other.view_of { self.view_of } else { None },
         }
     }

@@ -95,6 +95,7 @@ fn is_plain(value: &Value) -> bool {
         | Value::Sym(_)
         | Value::Const(_)
         | Value::Number(_)
+        | Value::Share(_)
         | Value::Class(_)
         | Value::Path(_)
         | Value::Module(_)

@@ -128,7 +128,7 @@ impl Machine<'_> {
         match value {
             Value::Tensor(id) => of(*id),
             Value::Sym(path) => self.symbol(path).map_or_else(unknown, of),
-            Value::Const(_) | Value::Number(None) | Value::Size(_) => Arc::new(Term::Equal),
+            Value::Const(_) | Value::Number(None) | Value::Size(_) | Value::Share(_) => Arc::new(Term::Equal),
             _ => unknown(),
         }
     }
@@ -303,7 +303,7 @@ impl Machine<'_> {
             return Some(Term::cat(part, *at));
         }
         let open = sizes.iter().filter(|v| v.as_int() == Some(-1)).count();
-        let read = sizes.iter().filter(|v| matches!(v, Value::Number(None))).count();
+        let read = sizes.iter().filter(|v| matches!(v, Value::Number(None) | Value::Share(_))).count();
         if sizes.len() == rank && open <= 1 && open + read == rank {
             return Some(x.as_ref().clone());
         }

@@ -86,6 +86,7 @@ fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
             _ => Size::Part,
         },
         Expr::Binary(BinOp::Mul | BinOp::Add | BinOp::Sub, a, b) => deeper(a).max(deeper(b)),
+        Expr::Binary(BinOp::FloorDiv, a, b) if counts_heads(view, b) => deeper(a).max(deeper(b)),
         Expr::Build(items) => items.iter().map(deeper).max().unwrap_or(Size::Whole),
         Expr::Path(path) if !says_part(path) => Size::Whole,
         _ => Size::Part,
@@ -101,6 +102,37 @@ fn is_data(view: &View<'_>, local: LocalId) -> bool {
     let sized =
         ["size", "dim", "features", "hidden", "channels", "width", "inner", "num_"].iter().any(|w| name.contains(w));
     !number && !sized
+}
+
+/// Whether a parameter is a copy of data that the constructor is given, of which nothing says that it is a part, and which is not cut.
+pub fn copies_given(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return false };
+    let Some(data) = args.first() else { return false };
+    let mut at = view.through(&data.value);
+    for _ in 0..super::super::limits::MAX_VALUE_DEPTH {
+        at = match at {
+            Expr::Call { callee, .. } => match *callee {
+                Expr::Attr(base, name) if matches!(name.as_str(), "clone" | "detach" | "contiguous" | "data") => *base,
+                _ => return false,
+            },
+            Expr::Attr(base, name) if name == "data" => *base,
+            Expr::Attr(base, name) => {
+                return !says_part(&name) && matches!(*base, Expr::Local(l) if view.is_param(l) && view.local_name(l) != "self");
+            }
+            Expr::Local(l) => return view.is_param(l) && !says_part(view.local_name(l)),
+            _ => return false,
+        };
+    }
+    false
+}
+
+/// Whether a size is the number of heads.
+fn counts_heads(view: &View<'_>, expr: &Expr) -> bool {
+    match expr {
+        Expr::Local(l) => view.is_param(*l) && view.local_name(*l).contains("head") && !says_part(view.local_name(*l)),
+        Expr::Attr(_, name) => name.contains("head") && !says_part(name),
+        _ => false,
+    }
 }
 
 /// What an attribute holds that the constructor stored before.

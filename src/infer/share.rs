@@ -1,0 +1,197 @@
+//! Sizes that are divided by the number of ranks of a group, and the parameters made with them. In: numbers, sizes and arguments of
+//! calls that make tensors. Out: [`Value::Share`], and for parameters the axes and dims over which they are split. Never: a guess about
+//! code that trains nothing: there no gradient is missing. Source: DESIGN.md section 7. Next: `whole.rs`, their whole siblings.
+
+use super::expr::{CallArgs, differing};
+use super::machine::Machine;
+use super::ops::OpCall;
+use super::value::Value;
+use crate::ir::{BinOp, Const};
+use crate::project::{Binding, ClassRef, ModuleId, Resolved};
+use crate::rules::Entry;
+use crate::types::{AxisSet, AxisState, AxisType, Divided, LocalType, Origin, Reason};
+use std::sync::Arc;
+
+/// Operations that give the same values in memory of their own or of another kind.
+const SAME: &[&str] = &["clone", "contiguous", "detach", "to", "cuda", "cpu", "float", "half", "bfloat16", "double"];
+
+impl Machine<'_> {
+    /// Arithmetic with the number of ranks, or with a size that was divided by it.
+    pub fn share(&self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
+        let counts = |v: &Value| matches!(v, Value::Share(_) | Value::Size(_));
+        if !(counts(left) || counts(right)) || self.deriving.is_some() {
+            return None;
+        }
+        match (op, left, right) {
+            (BinOp::FloorDiv, whole, Value::Size(axes)) if self.may_be_size(whole) => Some(Value::Share(axes.clone())),
+            (BinOp::FloorDiv, Value::Share(axes), whole) if self.may_be_size(whole) => Some(Value::Share(axes.clone())),
+            (BinOp::Mul, Value::Share(a), Value::Share(b)) => Some(Value::Share(a.iter().chain(b.iter()).cloned().collect())),
+            (BinOp::Add | BinOp::Sub, Value::Share(a), Value::Share(b)) if a == b => Some(Value::Share(a.clone())),
+            (BinOp::Mul, Value::Share(axes), whole) | (BinOp::Mul, whole, Value::Share(axes))
+                if self.may_be_size(whole) =>
+            {
+                Some(Value::Share(axes.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a value is a number that is no part of another: one that is not known, or that a constructor computes from what it is given.
+    fn may_be_size(&self, value: &Value) -> bool {
+        match value {
+            Value::Const(Const::Int(_)) | Value::Number(None) | Value::Unknown => true,
+            Value::Sym(path) => self.symbol(path).is_none() || self.in_constructor(),
+            Value::Tensor(id) => {
+                let plain = |t: &crate::types::TensorType| t.local.is_unknown() && t.home.is_none();
+                self.in_constructor() && self.w.heap.tensor(*id).is_some_and(plain)
+            }
+            _ => false,
+        }
+    }
+
+    fn in_constructor(&self) -> bool {
+        self.stack.last().is_some_and(|a| self.project.func(a.func).name == "__init__")
+    }
+
+    /// How the result of an operation is divided: it makes a tensor of such a size, or cuts one by the own rank.
+    pub fn divided(&self, call: &OpCall<'_>, args: &CallArgs) -> Option<Arc<Divided>> {
+        let rule = call.rule;
+        let last = rule.name.rsplit('.').next().unwrap_or(&rule.name);
+        if rule.tensors.is_empty() {
+            return self.divided_sizes(args);
+        }
+        let first = args.args.first().map(|a| &a.value);
+        let of_first = || first.and_then(|v| self.tensor(v)).and_then(|t| t.divided.clone());
+        let named = |name: &str| {
+            let at = call.rule.args.index(name).and_then(|p| call.bound.first(p))?;
+            args.args.get(at).map(|a| &a.value)
+        };
+        let dim = || match named("dim") {
+            None => Some(0),
+            Some(value) => value.as_int().and_then(|n| i8::try_from(n).ok()),
+        };
+        match last {
+            "chunk" | "tensor_split" => {
+                let parts = args.args.iter().find_map(|a| match &a.value {
+                    Value::Size(axes) => Some(axes.clone()),
+                    _ => None,
+                });
+                parts.map(|axes| Arc::new(Divided { axes, dim: dim() }))
+            }
+            "narrow" => named("start").and_then(differing).map(|axes| Arc::new(Divided { axes, dim: dim() })),
+            "__getitem__" => match args.args.get(1).map(|a| &a.value) {
+                Some(index) => cut(index).or_else(|| differing(index).and_then(|_| of_first())),
+                None => None,
+            },
+            same if rule.identity || SAME.contains(&same) => of_first(),
+            _ => None,
+        }
+    }
+
+    /// The sizes of a new tensor: one argument for each dim, or a sequence of them.
+    fn divided_sizes(&self, args: &CallArgs) -> Option<Arc<Divided>> {
+        let share = |v: &Value| matches!(v, Value::Share(_));
+        let listed = |v: &Value| match v {
+            Value::Tuple(items) => items.iter().any(share),
+            Value::List(_) => true,
+            v => share(v),
+        };
+        if !args.args.iter().any(|a| listed(&a.value)) {
+            return None;
+        }
+        let sizes = args.args.iter().filter(|a| a.keyword.as_deref().is_none_or(|k| k == "size"));
+        let mut sizes: Vec<Value> = sizes.map(|a| a.value.clone()).collect();
+        if let [one @ (Value::Tuple(_) | Value::List(_)), ..] = sizes.as_slice() {
+            sizes = self.literal_items(one)?;
+        }
+        divided_by(sizes.iter())
+    }
+
+    /// What a parameter made with a divided size is, in code that trains.
+    pub fn split_by_size(&self, divided: &Divided, origin: &Arc<Origin>, local: &mut LocalType) {
+        let own = divided.axes.iter().all(|axis| local.get(axis).set == AxisType::V);
+        let open = self.w.modes.typecheck.is_none() && !self.is_global();
+        if !open || !own && !self.is_trained() {
+            return;
+        }
+        for axis in divided.axes.iter() {
+            let state = local.get(axis).clone();
+            let alone = divided.dim.filter(|_| divided.axes.len() == 1);
+            match state.set {
+                set if set.is_unknown() => {
+                    let origin = Some(origin.clone());
+                    local.set(axis, AxisState { set: AxisType::V, shard: alone, nest: 0, origin });
+                }
+                AxisType::V if state.shard.is_none() => local.set(axis, AxisState { shard: alone, ..state }),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the module under execution cares for gradients of what it communicates: it has an autograd function or uses one, a
+    /// collective with a gradient, or an optimizer.
+    fn is_trained(&self) -> bool {
+        let Some(module) = self.stack.last().map(|a| a.func.module) else { return false };
+        let text = self.files[self.project.file(module)].whole();
+        if [".backward(", "optim", "distributed.nn"].iter().any(|word| text.contains(word)) {
+            return true;
+        }
+        self.project.bindings(module).any(|(name, binding)| match binding {
+            Binding::Class(class) => self.is_autograd_function(ClassRef { module, class: *class }),
+            Binding::Import { .. } => match self.project.member(module, name) {
+                Some(Resolved::Class(class)) => self.is_autograd_function(class),
+                Some(Resolved::Func(func)) => self.has_autograd(func.module),
+                Some(Resolved::Module(module)) => self.has_autograd(module),
+                Some(Resolved::External(path)) => {
+                    matches!(self.rules.get(&path), Some(Entry::Collective(rule)) if rule.differentiable)
+                }
+                _ => false,
+            },
+            Binding::Func(_) | Binding::Value => false,
+        })
+    }
+
+    fn has_autograd(&self, module: ModuleId) -> bool {
+        self.project.bindings(module).any(|(_, binding)| match binding {
+            Binding::Class(class) => self.is_autograd_function(ClassRef { module, class: *class }),
+            _ => false,
+        })
+    }
+}
+
+/// How sizes say that a tensor is divided.
+pub fn divided_by<'a>(sizes: impl Iterator<Item = &'a Value>) -> Option<Arc<Divided>> {
+    let mut found: Option<Divided> = None;
+    for (dim, size) in sizes.enumerate() {
+        let Value::Share(axes) = size else { continue };
+        let dim = i8::try_from(dim).ok();
+        found = Some(match found {
+            None => Divided { axes: axes.clone(), dim },
+            Some(known) => Divided { axes: known.axes.iter().chain(axes.iter()).cloned().collect(), dim: None },
+        });
+    }
+    found.map(Arc::new)
+}
+
+/// An index that takes each rank's own range of one dim.
+fn cut(index: &Value) -> Option<Arc<Divided>> {
+    let range = |v: &Value| match v {
+        Value::Slice(parts) => differing(&parts[0]),
+        _ => None,
+    };
+    let items: &[Value] = match index {
+        Value::Tuple(items) => items,
+        one => std::slice::from_ref(one),
+    };
+    let at = items.iter().position(|i| range(i).is_some())?;
+    let axes: AxisSet = range(&items[at])?;
+    // An index before it takes a dim away, an ellipsis or `None` moves it.
+    let plain = items[..at].iter().all(|i| matches!(i, Value::Slice(_)));
+    let dim = if plain { i8::try_from(at).ok() } else { None };
+    Some(Arc::new(Divided { axes, dim }))
+}
+
+/// Why a parameter is split.
+pub fn partitioned(place: crate::source::Place) -> Arc<Origin> {
+    Origin::new(place, Reason::Parameter, Some(crate::types::Spmd::Varying))
+}

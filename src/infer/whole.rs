@@ -1,0 +1,183 @@
+//! Whole parameters beside split ones, in code whose framework promises nothing: they are equal on every rank (R or I), and where the
+//! activations outside are one computation done by all ranks, nothing sums their gradients unless the project does. In: an object after
+//! its constructor; operands. Out: types of parameters, and the operands of a sum that is missing. Never: a parameter made in a loop,
+//! of an expert, or whose size is not followed. Source: DESIGN.md section 7. Next: `share.rs`, the split ones.
+
+use super::machine::Machine;
+use super::ops::Operand;
+use super::parameters::parameters;
+use super::practice::reducers::Covered;
+use super::practice::sizes::{Size, copies_given, made_of, says_part};
+use super::practice::view::View;
+use super::value::{ObjId, Value};
+use super::world::World;
+use crate::project::{ClassRef, ModuleId};
+use crate::rules::Role;
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
+
+/// Words for parameters of which each rank may have others, and for those that are no activations' business.
+const OWN: &[&str] = &["expert", "lora", "adapter"];
+
+/// Words in a class that say that gradients of its parameters are taken care of, or that there are none.
+const HANDLED: &[&str] = &["requires_grad", "setattr(", "hook", "no_grad", "inference_mode"];
+
+/// Wrappers that reduce the gradients of all parameters, over ranks that are not told.
+const WRAPPERS: &[&str] = &["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard", "DDP(", "FSDP("];
+
+/// What a root needs of a parameter on every path: its name, the axis, and the use that needs it.
+pub type Needed = Vec<(Name, Axis, AxisState)>;
+
+impl Machine<'_> {
+    /// Gives whole parameters of an object that has split ones their types.
+    pub fn settle_whole(&mut self, class: ClassRef, receiver: ObjId, world: &mut World) {
+        let all = parameters(world, receiver);
+        let mut axes: Vec<Axis> = Vec::new();
+        for (_, tensor, home) in &all {
+            let Some(t) = world.heap.tensor(*tensor).filter(|t| t.divided.is_some() || t.home == Some(*home)) else {
+                continue;
+            };
+            let split = |s: &AxisState| s.set == AxisType::V && !s.is_declared();
+            for axis in t.local.listed().filter(|(_, s)| split(s)).map(|(a, _)| a) {
+                if t.divided.as_ref().is_some_and(|d| d.axes.contains(axis)) && !axes.contains(axis) {
+                    axes.push(axis.clone());
+                }
+            }
+        }
+        if axes.is_empty() {
+            return;
+        }
+        for (name, tensor, home) in all {
+            let Some(t) = world.heap.tensor(tensor).filter(|t| t.divided.is_none()) else { continue };
+            let open: Vec<Axis> = axes.iter().filter(|a| t.local.get(a).set.is_unknown()).cloned().collect();
+            let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
+            if open.is_empty()
+                || self.settings.marking.may_mark(class, &name, &derives)
+                || !self.project.module_of(home.file).is_some_and(|m| self.has_whole_sizes(m, &name, home))
+            {
+                continue;
+            }
+            let Some(t) = world.heap.tensor_mut(tensor) else { continue };
+            for axis in open {
+                let origin = Origin::new(home, Reason::Whole(Name::from(name.as_str())), None);
+                let state = AxisState { set: AxisType::EQUAL, shard: None, nest: 0, origin: Some(origin) };
+                t.local.set(&axis, state);
+            }
+        }
+    }
+
+    /// Whether a parameter has the sizes that its constructor is given, and nothing says that it is a part or one rank's own.
+    fn has_whole_sizes(&self, module: ModuleId, name: &str, home: Place) -> bool {
+        let lower = name.to_lowercase();
+        if says_part(name) || OWN.iter().any(|w| lower.contains(w)) || says_part(self.files[home.file].slice(home.span)) {
+            return false;
+        }
+        let Some(at) = self.project.func_around(module, home.span) else { return false };
+        let view = View::new(self.project, self.rules, self.files, at);
+        let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
+        view.func.name == "__init__"
+            && view.steps[step].loops.is_empty()
+            && (made_of(&view, step, 0) != Size::Part || copies_given(&view, step))
+    }
+
+    /// Notes that activations are one computation done by all ranks of an axis: a collective with a gradient takes or gives them so.
+    pub fn note_invariant(&mut self, axis: &Axis) {
+        if !self.invariant_on.contains(axis) {
+            self.invariant_on.push(axis.clone());
+        }
+    }
+
+    /// The operands with those whole parameters as Invariant whose gradient nothing sums, where they meet what differs by rank.
+    pub fn without_sum(&self, axis: &Axis, operands: &[Operand]) -> Option<Vec<Operand>> {
+        let whole = |o: &&Operand| o.grad == Tri::Yes && o.ty.get(axis).is_whole();
+        if !self.invariant_on.contains(axis) || !operands.iter().any(|o| whole(&o)) {
+            return None;
+        }
+        let differs = |o: &Operand| o.role == Role::Term && o.grad != Tri::No && o.ty.get(axis).set == AxisType::V;
+        if !operands.iter().any(differs) {
+            return None;
+        }
+        let mut out = operands.to_vec();
+        let mut found = false;
+        for operand in &mut out {
+            let state = operand.ty.get(axis).clone();
+            let Some(Reason::Whole(name)) = state.origin.as_ref().map(|o| &o.reason) else { continue };
+            let Some(place) = state.origin.as_ref().map(|o| o.place) else { continue };
+            if state.is_whole() && operand.grad == Tri::Yes && self.nobody_sums(name, axis, place) {
+                let origin = Origin::new(place, Reason::Unmarked(name.clone()), Some(Spmd::Invariant));
+                operand.ty.set(axis, AxisState { set: AxisType::I, shard: None, nest: 0, origin: Some(origin) });
+                found = true;
+            }
+        }
+        found.then_some(out)
+    }
+
+    /// Whether no reducer, hook, mark or wrapper in sight may sum the gradient of a parameter.
+    fn nobody_sums(&self, name: &str, axis: &Axis, home: Place) -> bool {
+        let marks = |mark: &str| self.rules.mark(mark).is_some();
+        let over = [Name::from(axis.name())];
+        if self.settings.reducers().covers(name, &over, &marks) != Covered::No {
+            return false;
+        }
+        let Some(module) = self.project.module_of(home.file) else { return false };
+        let file = &self.files[home.file];
+        let class = self.project.func_around(module, home.span).and_then(|at| self.project.func(at).class);
+        let text = class.map_or(file.whole(), |class| file.slice(self.project.class(ClassRef { module, class }).span));
+        if HANDLED.iter().any(|word| text.contains(word)) {
+            return false;
+        }
+        let mut near: Vec<ModuleId> = self.stack.iter().map(|a| a.func.module).collect();
+        near.push(module);
+        near.iter().all(|m| {
+            let text = self.files[self.project.file(*m)].whole();
+            text.contains("process_group=") || !WRAPPERS.iter().any(|word| text.contains(word))
+        })
+    }
+
+    /// Whether an object has whole parameters beside split ones.
+    pub fn has_whole(&self, object: &Value, worlds: &[World]) -> bool {
+        let (Value::Object(receiver), Some(world)) = (object, worlds.first()) else { return false };
+        let whole = |id: ObjId| world.heap.tensor(id).is_some_and(|t| t.local.listed().any(|(_, s)| s.is_whole()));
+        parameters(world, *receiver).into_iter().any(|(_, id, _)| whole(id))
+    }
+
+    /// The parameters of a root that this path needs to be Invariant.
+    pub fn needs(&self, given: &[(Name, Value)]) -> Needed {
+        let mut out = Needed::new();
+        for (name, value) in given {
+            let tensor = match value {
+                Value::Tensor(id) => Some(*id),
+                Value::Sym(path) => self.symbol(path),
+                _ => None,
+            };
+            let Some(t) = tensor.and_then(|id| self.w.heap.tensor(id)) else { continue };
+            for (axis, state) in t.local.listed().filter(|(_, s)| s.set == AxisType::I) {
+                if state.origin.as_ref().is_some_and(|o| matches!(o.reason, Reason::Narrowed(_))) {
+                    out.push((name.clone(), axis.clone(), state.clone()));
+                }
+            }
+        }
+        out
+    }
+
+    /// Starts a root with what it needs of its parameters.
+    pub fn give_needed(&mut self, needed: &Needed, given: &[(Name, Value)]) {
+        for (name, axis, state) in needed {
+            let Some((_, value)) = given.iter().find(|(n, _)| n == name) else { continue };
+            let Some(id) = self.as_tensor(&value.clone()) else { continue };
+            if let Some(t) = self.w.heap.tensor_mut(id)
+                && t.local.get(axis).set.is_unknown()
+            {
+                t.local.set(axis, state.clone());
+            }
+        }
+    }
+}
+
+/// What two paths both need.
+pub fn both_need(a: Option<Needed>, b: Needed) -> Option<Needed> {
+    Some(match a {
+        None => b,
+        Some(a) => a.into_iter().filter(|(n, x, _)| b.iter().any(|(m, y, _)| n == m && x == y)).collect(),
+    })
+}
