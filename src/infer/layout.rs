@@ -149,7 +149,8 @@ impl Machine<'_> {
         Ok(lost)
     }
 
-    fn pending(&self, id: StmtId, state: AxisState) -> AxisState {
+    /// A state after a sum over the ranks that is still to come.
+    pub(super) fn pending(&self, id: StmtId, state: AxisState) -> AxisState {
         let from = state.origin.and_then(|o| o.from.clone());
         let origin = Origin { place: self.place(id), reason: Why::Computed, decided: Some(Spmd::Partial), from };
         AxisState::new(AxisType::P).from(&Arc::new(origin))

@@ -429,23 +429,17 @@ impl Machine<'_> {
             let mut state = out.get(&axis).clone();
             state.shard = None;
             if contracts_part(self, dims, operands, &splits) {
-                state = self.summed_later(id, &state);
+                state = self.pending(id, state);
                 out.set(&axis, state);
                 continue;
             }
             match dims::flow(dims, &splits) {
                 Flow::Dim(dim) if known => state.shard = Some(dim),
-                Flow::Contracted if known => state = self.summed_later(id, &state),
+                Flow::Contracted if known => state = self.pending(id, state),
                 Flow::Dim(_) | Flow::Contracted | Flow::Unknown => {}
             }
             out.set(&axis, state);
         }
-    }
-
-    fn summed_later(&self, id: StmtId, state: &AxisState) -> AxisState {
-        let from = state.origin.as_ref().and_then(|o| o.from.clone());
-        let origin = Origin { place: self.place(id), reason: Why::Computed, decided: Some(Spmd::Partial), from };
-        AxisState { set: AxisType::P, shard: None, nest: 0, origin: Some(Arc::new(origin)) }
     }
 
     /// A product that leaves a pending sum, as the operand of the addition that follows it.
@@ -466,8 +460,8 @@ impl Machine<'_> {
         let mut ty = self.combine(id, Kind::Multilinear, op, factors)?;
         self.flow_shards(id, dims, factors, &mut ty);
         let pending = ty.listed().any(|(_, s)| s.set == AxisType::P);
-        let part = factors[0].part;
-        Ok(pending.then_some(Operand { id: None, ty, grad: Tri::Yes, role: Role::Term, part }))
+        // It has no place of its own but that of the whole call.
+        Ok(pending.then_some(Operand { id: None, ty, grad: Tri::Yes, role: Role::Term, part: usize::MAX }))
     }
 
     /// Whether each rank takes its own part of a value that is one computation on all of them: reported.
@@ -718,7 +712,18 @@ fn by_rank(call: &OpCall<'_>, args: &CallArgs, mut ty: LocalType) -> LocalType {
 
 /// Whether a split dim of a parameter is summed over: what it meets there has only the part that goes with it.
 fn contracts_part(m: &Machine<'_>, dims: &str, operands: &[Operand], splits: &[Split]) -> bool {
-    let parameter = |o: &Operand| o.id.and_then(|id| m.w.heap.tensor(id)).is_some_and(|t| t.divided.is_some());
+    let parameter = |o: &Operand| {
+        let mut at = o.id;
+        // Seen through views such as its transpose.
+        for _ in 0..super::limits::MAX_VALUE_DEPTH {
+            let Some(t) = at.and_then(|id| m.w.heap.tensor(id)) else { return false };
+            if t.divided.is_some() {
+                return true;
+            }
+            at = t.view_of.map(ObjId);
+        }
+        false
+    };
     let known = operands.iter().zip(splits).enumerate().find(|(_, (o, s))| s.dim.is_some() && parameter(o));
     let Some((at, (_, split))) = known else { return false };
     operands.len() == 2

@@ -42,18 +42,28 @@ impl Machine<'_> {
         let notes = self.constructor_hints(class);
         for world in worlds {
             self.noted(*receiver, &notes, world);
-            for (name, tensor, home) in parameters(world, *receiver) {
+            let all = parameters(world, *receiver);
+            for (name, tensor, home) in all.iter().map(|(n, t, h)| (n.clone(), *t, *h)) {
                 let Some(module) = self.module_of(home) else { continue };
                 let Some(rule) = protocol(self.project, self.rules, module) else { continue };
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
-                let summed = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
+                let reducers = self.settings.reducers();
+                let promised = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
+                let summed = promised && !reducers.replaces(&rule.axes, &marks);
+                // One that is made like another whose gradient is summed for its name needs the sum as well.
+                let text = |place: Place| self.files[place.file].slice(place.span);
+                let alike = || {
+                    all.iter().any(|(n, _, h)| {
+                        *n != name && text(*h) == text(home) && reducers.takes_by_name(n, &rule.axes)
+                    })
+                };
                 let covered = || self.settings.reducers().covers(&name, &rule.axes, &marks) != Covered::No;
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
                 let marked = || self.settings.marking.may_mark(class, &name, &derives);
                 let by_name = self.settings.reducers().only_when(&name, &rule.axes, &marks).map(conjunction);
                 // Not summed here: the one reducer that takes it does not run in this configuration.
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
-                if !off && (summed || covered()) || marked() || !self.is_whole(module, &name, home) {
+                if !off && (summed || covered()) || marked() || !(self.is_whole(module, &name, home) || alike()) {
                     continue;
                 }
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };

@@ -636,6 +636,9 @@ impl Machine<'_> {
 
     fn unknown_param(&mut self, param: &crate::ir::Param) -> Value {
         self.note_hint(param);
+        if let Some(number) = self.beside_group(&param.name) {
+            return number;
+        }
         match param.kind {
             ParamKind::VarArgs | ParamKind::KwArgs => Value::Unknown,
             _ => match (self.settings.group_named(&param.name), self.hinted_layer(param.hint.as_deref().unwrap_or("")))

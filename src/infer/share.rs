@@ -9,6 +9,7 @@ use super::value::Value;
 use crate::ir::{BinOp, Const};
 use crate::project::{Binding, ClassRef, ModuleId, Resolved};
 use crate::rules::Entry;
+use crate::source::Name;
 use crate::types::{AxisSet, AxisState, AxisType, Divided, LocalType, Origin, Reason};
 use std::sync::Arc;
 
@@ -42,10 +43,41 @@ impl Machine<'_> {
             Value::Const(Const::Int(_)) | Value::Number(None) | Value::Unknown => true,
             Value::Sym(path) => self.symbol(path).is_none() || self.in_constructor(),
             Value::Tensor(id) => {
-                let plain = |t: &crate::types::TensorType| t.local.is_unknown() && t.home.is_none();
+                let plain = |t: &crate::types::TensorType| {
+                    t.home.is_none() && t.divided.is_none() && t.local.listed().all(|(_, s)| s.known().is_none())
+                };
                 self.in_constructor() && self.w.heap.tensor(*id).is_some_and(plain)
             }
             _ => false,
+        }
+    }
+
+    /// What a constructor is given as rank and number of ranks beside one group: those of that group.
+    pub fn beside_group(&mut self, name: &str) -> Option<Value> {
+        if !(name.ends_with("rank") || name.ends_with("size")) || !self.in_constructor() {
+            return None;
+        }
+        let names: Vec<Name> = self.func().params.iter().map(|p| p.name.clone()).collect();
+        let only = |is: &dyn Fn(&str) -> bool| {
+            let mut found = names.iter().filter(|n| is(n));
+            found.next().filter(|_| found.next().is_none()).cloned()
+        };
+        let rank = only(&|n| n == "rank" || n.ends_with("_rank"))?;
+        let prefix = rank.strip_suffix("rank").unwrap_or_default();
+        let size = only(&|n| {
+            let rest = n.strip_prefix(prefix).unwrap_or(n);
+            rest == "world_size" || rest == "size" && !prefix.is_empty()
+        })?;
+        let group = only(&|n| n == "group" || n.ends_with("_group"))?;
+        let own = prefix.is_empty() || matches!(group.as_str(), "group" | "process_group");
+        if !own && group.strip_prefix(prefix) != Some("group") {
+            return None;
+        }
+        let axes = self.axes_of_value(&Value::Sym(group))?;
+        match name {
+            n if n == rank => Some(Value::Rank(axes)),
+            n if n == size => Some(Value::Size(axes)),
+            _ => None,
         }
     }
 

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::ops::Operand;
 use super::parameters::parameters;
 use super::practice::reducers::Covered;
-use super::practice::sizes::{Size, copies_given, made_of, says_part};
+use super::practice::sizes::{says_part, whole_for};
 use super::practice::view::View;
 use super::value::{ObjId, Value};
 use super::world::World;
@@ -69,7 +69,7 @@ impl Machine<'_> {
     /// Whether a parameter has the sizes that its constructor is given, and nothing says that it is a part or one rank's own.
     fn has_whole_sizes(&self, module: ModuleId, name: &str, home: Place) -> bool {
         let lower = name.to_lowercase();
-        if says_part(name) || OWN.iter().any(|w| lower.contains(w)) || says_part(self.files[home.file].slice(home.span)) {
+        if says_part(name) || OWN.iter().any(|w| lower.contains(w)) {
             return false;
         }
         let Some(at) = self.project.func_around(module, home.span) else { return false };
@@ -77,7 +77,7 @@ impl Machine<'_> {
         let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
         view.func.name == "__init__"
             && view.steps[step].loops.is_empty()
-            && (made_of(&view, step, 0) != Size::Part || copies_given(&view, step))
+            && whole_for(&view, step, name)
     }
 
     /// Notes that activations are one computation done by all ranks of an axis: a collective with a gradient takes or gives them so.

@@ -3,8 +3,9 @@
 use super::super::codes;
 use super::{Draft, Words, label, set_words, state_words};
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
+use crate::source::Place;
 use crate::rules::Violation;
-use crate::types::Spmd;
+use crate::types::{Reason, Spmd};
 
 impl Words<'_> {
     pub fn operator(&self, finding: &Finding) -> Draft {
@@ -18,7 +19,7 @@ impl Words<'_> {
                     },
                     Violation::PartialWithVarying => self.partial_with_varying(axis.name(), &what, operands),
                     Violation::PartialNonlinear => self.partial_nonlinear(axis.name(), &what, operands),
-                    Violation::PartialAffine => self.partial_affine(axis.name(), &what, operands),
+                    Violation::PartialAffine => self.partial_affine(axis.name(), &what, operands, finding.place),
                     Violation::PartialTwice => self.partial_twice(axis.name(), &what, operands),
                     Violation::PartialDivisor => self.partial_divisor(axis.name(), &what, operands),
                 };
@@ -84,13 +85,24 @@ impl Words<'_> {
         if symbol { self.named(finding.place) } else { format!("`{}`", short(op)) }
     }
 
+    /// An operand, by its text; a parameter of a layer that is called has none of its own.
+    fn met(&self, operand: &OperandAt) -> String {
+        let text = self.name(operand);
+        let reason = operand.state.origin.as_ref().map(|o| &o.reason);
+        match reason {
+            Some(Reason::Whole(name) | Reason::Unmarked(name)) if text == "`self`" => format!("`{name}`"),
+            Some(Reason::Parameter) if text == "`self`" => "the layer's weight".to_string(),
+            _ => text,
+        }
+    }
+
     fn invariant_mixed(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
         let invariant = find(operands, Spmd::Invariant);
         let other = operands.iter().find(|o| !o.is_number && o.state.known() != Some(Spmd::Invariant));
         let (Some(invariant), Some(other)) = (invariant, other) else {
             return Draft::new(&codes::INVARIANT_MIXED, format!("types that cannot meet on `{axis}` in {what}"));
         };
-        let (a, b) = (self.name(invariant), self.name(other));
+        let (a, b) = (self.name(invariant), self.met(other));
         let state = state_words(&other.state);
         let title = match other.state.known() {
             Some(Spmd::Varying) => format!(
@@ -121,7 +133,7 @@ impl Words<'_> {
     fn not_summed(&self, axis: &str, name: &str, operands: &[OperandAt]) -> Draft {
         let others = || operands.iter().filter(|o| !o.is_number && o.state.known() != Some(Spmd::Invariant));
         let (b, state) = match others().find(|o| o.state.known().is_some()).or_else(|| others().next()) {
-            Some(other) => (self.name(other), state_words(&other.state)),
+            Some(other) => (self.met(other), state_words(&other.state)),
             None => ("a value".to_string(), "not Invariant".to_string()),
         };
         let title = format!(
@@ -157,16 +169,20 @@ impl Words<'_> {
         draft
     }
 
-    fn partial_affine(&self, axis: &str, what: &str, operands: &[OperandAt]) -> Draft {
+    fn partial_affine(&self, axis: &str, what: &str, operands: &[OperandAt], here: Place) -> Draft {
         let partial = find(operands, Spmd::Partial).map_or_else(|| "the pending sum".to_string(), |o| self.name(o));
         let other = operands.iter().find(|o| o.state.known() != Some(Spmd::Partial));
         let added = match other {
             Some(o) if o.is_number => "a number".to_string(),
-            Some(o) => self.name(o),
+            Some(o) => self.met(o),
             None => "a value".to_string(),
         };
-        let title =
-            format!("{added} is counted once per rank of `{axis}`: it meets {partial}, which is still to be summed");
+        // The sum that one call makes of a product and an addend is that call.
+        let within = operands.iter().any(|o| o.state.known() == Some(Spmd::Partial) && o.place == Some(here));
+        let title = match within {
+            true => format!("{added} is counted once per rank of `{axis}`: {what} adds it to a product still to be summed"),
+            false => format!("{added} is counted once per rank of `{axis}`: it meets {partial}, which is still to be summed"),
+        };
         let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
         draft.notes.push(format!(
             "forward: after the sum over `{axis}`, the term {added} of {what} is there as many times as there are ranks"

@@ -160,6 +160,29 @@ impl Reducers {
         self.all.iter().filter(move |r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
     }
 
+    /// Whether the project itself does what a framework promises: all that reduces gradients over these axes is understood, and some of
+    /// it goes by marks or names.
+    pub fn replaces(&self, axes: &[Name], known_mark: &dyn Fn(&str) -> bool) -> bool {
+        let understood = |r: &Reducer| {
+            let tests = || r.when.iter().flatten();
+            r.through.is_none() && !r.when.is_empty() && !tests().any(|t| matches!(t, Test::Other))
+        };
+        let chooses = |r: &Reducer| {
+            let named = |t: &Test| match t {
+                Test::Mark(mark) => known_mark(mark),
+                Test::NameContains(_) => true,
+                _ => false,
+            };
+            r.axes.is_some() && r.when.iter().flatten().any(named)
+        };
+        self.over(axes).any(chooses) && self.over(axes).all(understood)
+    }
+
+    /// Whether a reducer over these axes takes a parameter for its name alone.
+    pub fn takes_by_name(&self, name: &str, axes: &[Name]) -> bool {
+        self.over(axes).any(|r| r.takes_by_name(name))
+    }
+
     /// The flags that decide whether gradients with a mark are summed at all, where one reducer of the project asks for it.
     pub fn guard_of<'a>(&'a self, mark: &str, axes: &'a [Name]) -> &'a [(Name, bool, Place)] {
         let mut over = self.over(axes);

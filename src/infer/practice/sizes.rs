@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ArgKind, BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
-use crate::rules::RuleBook;
+use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name};
 use rayon::prelude::*;
@@ -105,7 +105,7 @@ fn is_data(view: &View<'_>, local: LocalId) -> bool {
 }
 
 /// Whether a parameter is a copy of data that the constructor is given, of which nothing says that it is a part, and which is not cut.
-pub fn copies_given(view: &View<'_>, step: usize) -> bool {
+fn copies_given(view: &View<'_>, step: usize) -> bool {
     let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return false };
     let Some(data) = args.first() else { return false };
     let mut at = view.through(&data.value);
@@ -124,6 +124,46 @@ pub fn copies_given(view: &View<'_>, step: usize) -> bool {
         };
     }
     false
+}
+
+/// Whether a parameter of this name that a call makes, or the module that it makes, has sizes that are given and no parts.
+pub fn whole_for(view: &View<'_>, step: usize, name: &str) -> bool {
+    let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
+        return false;
+    };
+    let module = view.callee(value).and_then(|path| match view.rules.get(&path) {
+        Some(Entry::Module(rule)) => Some(rule),
+        _ => None,
+    });
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let Some((rule, (_, sizes))) = module.and_then(|r| Some((r, r.params.iter().find(|(n, _)| n == last)?))) else {
+        return made_of(view, step, 0) != Size::Part || copies_given(view, step);
+    };
+    sizes.iter().all(|size| {
+        let Some(at) = rule.args.index(size.split(' ').next().unwrap_or(size)) else { return true };
+        let Some(given) = view.argument(args, at, &rule.args.params[at].name) else { return true };
+        match view.through(given) {
+            Expr::Local(l) if view.is_param(l) && divides(view, l) => true,
+            expr => size_of(view, &expr, false, 0) != Size::Part,
+        }
+    })
+}
+
+/// Whether a function divides what it is given: then that is whole, whatever its name.
+fn divides(view: &View<'_>, local: LocalId) -> bool {
+    let is = |o: &Operand| matches!(o, Operand::Local(l) if *l == local);
+    view.steps.iter().any(|s| match s.stmt {
+        Stmt::Assign { value: Rvalue::Binary { op: BinOp::FloorDiv, left, .. }, .. } => is(left),
+        _ => false,
+    })
+}
+
+/// Whether a size that a function is given bears the name of a size of the whole model.
+fn names_model(view: &View<'_>, expr: &Expr) -> bool {
+    let Expr::Local(l) = expr else { return false };
+    let name = view.local_name(*l);
+    let whole = ["hidden", "dim", "embd", "embed", "d_model"].iter().any(|w| name.contains(w));
+    whole && !["inner", "inter", "ffn", "ff_", "expert"].iter().any(|w| name.contains(w))
 }
 
 /// Whether a size is the number of heads.
@@ -248,7 +288,14 @@ fn makes(view: &View<'_>, classes: &FxHashMap<ClassRef, &Sized>, out: &mut Vec<(
         {
             let whole = sized.sizes.iter().all(|(at, name)| {
                 let given = view.argument(args, *at, name);
-                given.is_none_or(|o| size_of(view, &view.through(o), false, 0) == Size::Whole)
+                given.is_none_or(|o| {
+                    let expr = view.through(o);
+                    match size_of(view, &expr, false, 0) {
+                        Size::Whole => true,
+                        Size::Given => names_model(view, &expr),
+                        Size::Part => false,
+                    }
+                })
             });
             let open = args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar));
             out.push((class, whole && !open));
