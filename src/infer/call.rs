@@ -101,15 +101,16 @@ impl Machine<'_> {
                 }))
             }
             Value::Object(_) | Value::Super(_) => match self.object_attr(base, name) {
+                found if !matches!(found, Some(Value::Bound(_))) && matches!(base, Value::Super(_)) => {
+                    let layer = self.super_of_layer(id, base, name, args);
+                    layer.unwrap_or_else(|| self.super_of_nothing(id, found, name, args))
+                }
                 Some(Value::Bound(bound)) if matches!(&bound.method, Method::Named(_)) => {
                     let receiver = bound.receiver.clone();
                     self.external_method(id, &receiver, name, args)
                 }
                 Some(callee) => self.call(id, &callee, args),
                 None => {
-                    if matches!(base, Value::Super(_)) {
-                        return Eval::One(Value::NONE);
-                    }
                     self.unresolved(args, name);
                     Eval::One(Value::Unknown)
                 }
@@ -135,6 +136,15 @@ impl Machine<'_> {
                     _ => self.call(id, &callee, args),
                 }
             }
+        }
+    }
+
+    /// A method of `super()` that no class of the project has.
+    fn super_of_nothing(&mut self, id: StmtId, found: Option<Value>, name: &Name, args: &CallArgs) -> Eval {
+        match found {
+            Some(Value::Bound(bound)) => self.external_method(id, &bound.receiver.clone(), name, args),
+            Some(callee) => self.call(id, &callee, args),
+            None => Eval::One(Value::NONE),
         }
     }
 
@@ -173,6 +183,9 @@ impl Machine<'_> {
                 return self.call(id, &callee, args);
             }
         }
+        if let Some(eval) = self.call_as_layer(id, object, args) {
+            return eval;
+        }
         self.unresolved(args, "object");
         Eval::One(Value::Unknown)
     }
@@ -209,7 +222,7 @@ impl Machine<'_> {
                 self.symbol(path).and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| !t.local.is_unknown())
             }
             Value::Closure(closure) => self.settings.relevance.contains(closure.func),
-            Value::Number(Some(_)) | Value::Rank(_) => true,
+            Value::Number(Some(_)) | Value::Rank(_) | Value::Size(_) | Value::Share(_) => true,
             Value::Tuple(items) if depth > 0 => items.iter().any(|v| self.carries_type(v, depth - 1)),
             Value::Object(id) if depth > 0 => {
                 self.w.heap.object(*id).is_some_and(|o| o.attrs.iter().any(|(_, v)| self.carries_type(v, depth - 1)))
@@ -434,6 +447,7 @@ impl Machine<'_> {
             return Eval::One(object);
         }
         let Some(Value::Bound(init)) = self.class_attr(class, &Name::from("__init__"), Some(object.clone())) else {
+            self.construct_as_layer(id, class, &object, args);
             return Eval::One(object);
         };
         let Method::Closure(closure) = &init.method else { return Eval::One(object) };

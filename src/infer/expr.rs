@@ -429,7 +429,9 @@ impl Machine<'_> {
         if !axes.is_empty() {
             return Value::RankCond(axes.into_iter().collect());
         }
-        let testable = |v: &Value| is_truth(v) || matches!(v, Value::Sym(_) | Value::Unknown | Value::Number(None) | Value::Share(_));
+        let testable = |v: &Value| {
+            is_truth(v) || matches!(v, Value::Sym(_) | Value::Unknown | Value::Number(None) | Value::Share(_))
+        };
         let flags = values.iter().all(|v| is_truth(v) || matches!(v, Value::Sym(_)));
         if !(flags || values.iter().all(testable) && values.iter().any(is_truth)) {
             return self.chosen(and, values);

@@ -117,7 +117,7 @@ impl Machine<'_> {
             }
             Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Share(_) => {
                 Value::Rank(axes.clone())
-            },
+            }
             Value::Number(Some(_)) => self.arithmetic(value, &Value::Rank(axes.clone())),
             _ => Value::Unknown,
         }

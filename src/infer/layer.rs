@@ -121,7 +121,7 @@ impl Machine<'_> {
             Cond::Flag(path) => match self.layer_value(path, values) {
                 Value::Unknown | Value::Unset | Value::Number(_) | Value::Share(_) | Value::Tensor(_) => {
                     self.opaque_atom()
-                },
+                }
                 value => self.formula(&value),
             },
             Cond::Equals(path, constant) => match self.layer_value(path, values) {
@@ -140,7 +140,7 @@ impl Machine<'_> {
                 }
                 Value::Unknown | Value::Unset | Value::Cond(_) | Value::Number(_) | Value::Share(_) => {
                     self.opaque_atom()
-                },
+                }
                 _ => Formula::Const(false),
             },
         }

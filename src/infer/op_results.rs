@@ -408,11 +408,9 @@ impl Machine<'_> {
             Value::Const(Const::Int(n)) => Given::Int(Some(*n)),
             Value::Const(Const::Bool(b)) => Given::Bool(*b),
             Value::Const(Const::Str(s)) => Given::Str(s.to_string()),
-            Value::Const(Const::Float(_))
-            | Value::Number(_)
-            | Value::Share(_)
-            | Value::Size(_)
-            | Value::Rank(_) => Given::Int(None),
+            Value::Const(Const::Float(_)) | Value::Number(_) | Value::Share(_) | Value::Size(_) | Value::Rank(_) => {
+                Given::Int(None)
+            }
             Value::Tensor(_) => Given::Tensor(self.tensor(value).and_then(|t| t.shape.clone())),
             Value::Sym(path) => match self.symbol(path) {
                 Some(id) => Given::Tensor(self.w.heap.tensor(id).and_then(|t| t.shape.clone())),
@@ -451,7 +449,7 @@ impl Machine<'_> {
                 }
                 Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) => {
                     rest = rest.get(1..)?;
-                },
+                }
                 Value::Slice(parts) => {
                     out.push(sliced(*rest.first()?, parts));
                     rest = &rest[1..];
@@ -486,6 +484,14 @@ impl Machine<'_> {
             }
             shapes::ShapeRule::T | shapes::ShapeRule::Mt if rank == Some(2) => {
                 local.map_shards(|d| (d < 2).then(|| 1 - d))
+            }
+            // A matrix, or less.
+            shapes::ShapeRule::T if rank.is_none() && call.rule.name.ends_with(".t") => {
+                local.map_shards(|d| match d {
+                    0 | -2 => Some(-1),
+                    1 | -1 => Some(-2),
+                    _ => None,
+                });
             }
             shapes::ShapeRule::Unsqueeze => {
                 let at = int("dim").filter(|d| *d >= 0).and_then(|d| i8::try_from(d).ok());

@@ -188,11 +188,6 @@ impl Machine<'_> {
         };
         let ty = match typed {
             Ok(ty) if checked => ty,
-            Ok(ty) if self.cuts_whole(id, &call, args, &ty) => {
-                self.spoil(&call, args);
-                call.lost = true;
-                LocalType::unknown()
-            }
             Ok(ty) => by_rank(&call, args, ty),
             Err(()) => {
                 self.spoil(&call, args);
@@ -414,7 +409,7 @@ impl Machine<'_> {
     }
 
     /// Where the notation of the operation takes split dims; a contracted one leaves a pending sum.
-    fn flow_shards(&self, id: StmtId, dims: &str, operands: &[Operand], out: &mut LocalType) {
+    pub fn flow_shards(&self, id: StmtId, dims: &str, operands: &[Operand], out: &mut LocalType) {
         let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
         let axes: Vec<Axis> = out.listed().filter(|(_, s)| s.set == AxisType::V).map(|(a, _)| a.clone()).collect();
         for axis in axes {
@@ -428,7 +423,7 @@ impl Machine<'_> {
             let known = operands.iter().all(|o| o.ty.get(&axis).set.is_known());
             let mut state = out.get(&axis).clone();
             state.shard = None;
-            if contracts_part(self, dims, operands, &splits) {
+            if self.contracts_part(dims, operands, &splits) {
                 state = self.pending(id, state);
                 out.set(&axis, state);
                 continue;
@@ -440,47 +435,6 @@ impl Machine<'_> {
             }
             out.set(&axis, state);
         }
-    }
-
-    /// A product that leaves a pending sum, as the operand of the addition that follows it.
-    ///
-    /// # Errors
-    /// A finding was reported.
-    fn pending_product(
-        &mut self,
-        id: StmtId,
-        dims: &str,
-        op: &Name,
-        factors: &[Operand; 2],
-    ) -> Result<Option<Operand>, ()> {
-        let split = |o: &Operand| o.ty.listed().any(|(_, s)| s.set == AxisType::V && s.shard.is_some());
-        if !factors.iter().any(split) || self.is_global() {
-            return Ok(None);
-        }
-        let mut ty = self.combine(id, Kind::Multilinear, op, factors)?;
-        self.flow_shards(id, dims, factors, &mut ty);
-        let pending = ty.listed().any(|(_, s)| s.set == AxisType::P);
-        // It has no place of its own but that of the whole call.
-        Ok(pending.then_some(Operand { id: None, ty, grad: Tri::Yes, role: Role::Term, part: usize::MAX }))
-    }
-
-    /// Whether each rank takes its own part of a value that is one computation on all of them: reported.
-    fn cuts_whole(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: &LocalType) -> bool {
-        let name = call.rule.name.rsplit('.').next().unwrap_or_default();
-        if !matches!(name, "narrow" | "narrow_copy" | "select") || self.deriving.is_some() || !self.w.modes.grad {
-            return false;
-        }
-        let Some(of) = call.operands.first().filter(|o| o.grad != Tri::No).cloned() else { return false };
-        let starts = args.args.iter().filter(|a| super::expr::differing(&a.value).is_some());
-        let Some(start) = starts.last() else { return false };
-        let Some(place) = super::expr::number_type(&start.value) else { return false };
-        let index = Operand { id: None, ty: place, grad: Tri::No, role: Role::Index, part: start.part };
-        let axes = super::expr::differing(&start.value).unwrap_or_default();
-        let Some(axis) = axes.iter().find(|a| ty.get(a).set == AxisType::I && !self.is_restricted(a)) else {
-            return false;
-        };
-        self.violated(id, Violation::InvariantMixed, axis, &call.rule.name, &[of, index]);
-        true
     }
 
     /// Combines operands axis by axis; narrows them; reports the first violation.
@@ -710,32 +664,10 @@ fn by_rank(call: &OpCall<'_>, args: &CallArgs, mut ty: LocalType) -> LocalType {
     ty
 }
 
-/// Whether a split dim of a parameter is summed over: what it meets there has only the part that goes with it.
-fn contracts_part(m: &Machine<'_>, dims: &str, operands: &[Operand], splits: &[Split]) -> bool {
-    let parameter = |o: &Operand| {
-        let mut at = o.id;
-        // Seen through views such as its transpose.
-        for _ in 0..super::limits::MAX_VALUE_DEPTH {
-            let Some(t) = at.and_then(|id| m.w.heap.tensor(id)) else { return false };
-            if t.divided.is_some() {
-                return true;
-            }
-            at = t.view_of.map(ObjId);
-        }
-        false
-    };
-    let known = operands.iter().zip(splits).enumerate().find(|(_, (o, s))| s.dim.is_some() && parameter(o));
-    let Some((at, (_, split))) = known else { return false };
-    operands.len() == 2
-        && splits.iter().enumerate().all(|(i, s)| i == at || s.dim.is_none())
-        && dims::contracts(dims, at, *split)
-}
-
 /// Division of a replicated value by the number of ranks is a product with a number that is also one term of a sum.
 fn share(divisor: &Value, role: Role, before: &[Operand]) -> Option<LocalType> {
     let Value::Size(axes) = divisor else { return None };
-    let replicated =
-        |o: &Operand| axes.iter().all(|a| o.ty.get(a).set == AxisType::R || o.ty.get(a).is_whole());
+    let replicated = |o: &Operand| axes.iter().all(|a| o.ty.get(a).set == AxisType::R || o.ty.get(a).is_whole());
     (role == Role::Divisor && before.iter().all(replicated)).then(|| super::expr::share_of(axes))
 }
 

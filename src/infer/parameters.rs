@@ -53,9 +53,8 @@ impl Machine<'_> {
                 // One that is made like another whose gradient is summed for its name needs the sum as well.
                 let text = |place: Place| self.files[place.file].slice(place.span);
                 let alike = || {
-                    all.iter().any(|(n, _, h)| {
-                        *n != name && text(*h) == text(home) && reducers.takes_by_name(n, &rule.axes)
-                    })
+                    all.iter()
+                        .any(|(n, _, h)| *n != name && text(*h) == text(home) && reducers.takes_by_name(n, &rule.axes))
                 };
                 let covered = || self.settings.reducers().covers(&name, &rule.axes, &marks) != Covered::No;
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);

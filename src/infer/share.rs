@@ -26,7 +26,9 @@ impl Machine<'_> {
         match (op, left, right) {
             (BinOp::FloorDiv, whole, Value::Size(axes)) if self.may_be_size(whole) => Some(Value::Share(axes.clone())),
             (BinOp::FloorDiv, Value::Share(axes), whole) if self.may_be_size(whole) => Some(Value::Share(axes.clone())),
-            (BinOp::Mul, Value::Share(a), Value::Share(b)) => Some(Value::Share(a.iter().chain(b.iter()).cloned().collect())),
+            (BinOp::Mul, Value::Share(a), Value::Share(b)) => {
+                Some(Value::Share(a.iter().chain(b.iter()).cloned().collect()))
+            }
             (BinOp::Add | BinOp::Sub, Value::Share(a), Value::Share(b)) if a == b => Some(Value::Share(a.clone())),
             (BinOp::Mul, Value::Share(axes), whole) | (BinOp::Mul, whole, Value::Share(axes))
                 if self.may_be_size(whole) =>
@@ -82,7 +84,7 @@ impl Machine<'_> {
     }
 
     fn in_constructor(&self) -> bool {
-        self.stack.last().is_some_and(|a| self.project.func(a.func).name == "__init__")
+        self.stack.iter().any(|a| self.project.func(a.func).name == "__init__")
     }
 
     /// How the result of an operation is divided: it makes a tensor of such a size, or cuts one by the own rank.

@@ -51,8 +51,7 @@ impl AxisState {
     }
     /// Whether this is a whole parameter beside others that are split.
     pub fn is_whole(&self) -> bool {
-        self.set == AxisType::EQUAL
-            && self.origin.as_ref().is_some_and(|o| matches!(o.reason, super::Reason::Whole(_)))
+        self.set == AxisType::EQUAL && self.origin.as_ref().is_some_and(|o| matches!(o.reason, super::Reason::Whole(_)))
     }
     /// Whether the source states the type, in a comment or a call.
     pub fn is_declared(&self) -> bool {

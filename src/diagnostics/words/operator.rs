@@ -3,8 +3,8 @@
 use super::super::codes;
 use super::{Draft, Words, label, set_words, state_words};
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
-use crate::source::Place;
 use crate::rules::Violation;
+use crate::source::Place;
 use crate::types::{Reason, Spmd};
 
 impl Words<'_> {
@@ -180,8 +180,12 @@ impl Words<'_> {
         // The sum that one call makes of a product and an addend is that call.
         let within = operands.iter().any(|o| o.state.known() == Some(Spmd::Partial) && o.place == Some(here));
         let title = match within {
-            true => format!("{added} is counted once per rank of `{axis}`: {what} adds it to a product still to be summed"),
-            false => format!("{added} is counted once per rank of `{axis}`: it meets {partial}, which is still to be summed"),
+            true => {
+                format!("{added} is counted once per rank of `{axis}`: {what} adds it to a product still to be summed")
+            }
+            false => {
+                format!("{added} is counted once per rank of `{axis}`: it meets {partial}, which is still to be summed")
+            }
         };
         let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
         draft.notes.push(format!(

@@ -234,7 +234,9 @@ impl Machine<'_> {
         self.w = before;
         let given = self.deriving.as_mut().map(|d| std::mem::replace(&mut d.yields, outer)).unwrap_or_default();
         // What was made while it ran is gone with the worlds that it ran in.
-        let lasts = |v: &Value| matches!(v, Value::Slice(_) | Value::Number(_) | Value::Share(_) | Value::Const(_) | Value::Sym(_));
+        let lasts = |v: &Value| {
+            matches!(v, Value::Slice(_) | Value::Number(_) | Value::Share(_) | Value::Const(_) | Value::Sym(_))
+        };
         if given.is_empty() || !given.iter().all(lasts) {
             return Eval::One(Value::Unknown);
         }

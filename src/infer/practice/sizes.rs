@@ -117,7 +117,8 @@ fn copies_given(view: &View<'_>, step: usize) -> bool {
             },
             Expr::Attr(base, name) if name == "data" => *base,
             Expr::Attr(base, name) => {
-                return !says_part(&name) && matches!(*base, Expr::Local(l) if view.is_param(l) && view.local_name(l) != "self");
+                return !says_part(&name)
+                    && matches!(*base, Expr::Local(l) if view.is_param(l) && view.local_name(l) != "self");
             }
             Expr::Local(l) => return view.is_param(l) && !says_part(view.local_name(l)),
             _ => return false,
