@@ -70,6 +70,8 @@ pub struct Machine<'a> {
     pub data: Vec<Name>,
     /// Axes over which a collective with a gradient took or gave the same activations on all ranks.
     pub invariant_on: Vec<crate::types::Axis>,
+    /// Whether some object has whole parameters beside split ones.
+    pub found_whole: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -99,6 +101,7 @@ impl<'a> Machine<'a> {
             non_tensors: std::collections::BTreeSet::new(),
             data: Vec::new(),
             invariant_on: Vec::new(),
+            found_whole: false,
         }
     }
 

@@ -43,7 +43,7 @@ impl Machine<'_> {
         for world in worlds {
             self.noted(*receiver, &notes, world);
             let all = parameters(world, *receiver);
-            for (name, tensor, home) in all.iter().map(|(n, t, h)| (n.clone(), *t, *h)) {
+            for (name, tensor, home) in all.iter().map(|(n, t, h)| (n, *t, *h)) {
                 let Some(module) = self.module_of(home) else { continue };
                 let Some(rule) = protocol(self.project, self.rules, module) else { continue };
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
@@ -54,15 +54,15 @@ impl Machine<'_> {
                 let text = |place: Place| self.files[place.file].slice(place.span);
                 let alike = || {
                     all.iter()
-                        .any(|(n, _, h)| *n != name && text(*h) == text(home) && reducers.takes_by_name(n, &rule.axes))
+                        .any(|(n, _, h)| n != name && text(*h) == text(home) && reducers.takes_by_name(n, &rule.axes))
                 };
-                let covered = || self.settings.reducers().covers(&name, &rule.axes, &marks) != Covered::No;
+                let covered = || self.settings.reducers().covers(name, &rule.axes, &marks) != Covered::No;
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
-                let marked = || self.settings.marking.may_mark(class, &name, &derives);
-                let by_name = self.settings.reducers().only_when(&name, &rule.axes, &marks).map(conjunction);
+                let marked = || self.settings.marking.may_mark(class, name, &derives);
+                let by_name = self.settings.reducers().only_when(name, &rule.axes, &marks).map(conjunction);
                 // Not summed here: the one reducer that takes it does not run in this configuration.
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
-                if !off && (summed || covered()) || marked() || !(self.is_whole(module, &name, home) || alike()) {
+                if !off && (summed || covered()) || marked() || !(self.is_whole(module, name, home) || alike()) {
                     continue;
                 }
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };
@@ -74,7 +74,7 @@ impl Machine<'_> {
                     }
                 }
             }
-            self.settle_whole(class, *receiver, world);
+            self.settle_whole(class, &all, world);
         }
     }
 
@@ -244,7 +244,7 @@ fn conjunction(flags: &[(Name, bool, Place)]) -> Formula {
 }
 
 /// The parameters that an object reaches, with their names and where they were made.
-pub fn parameters(world: &World, receiver: ObjId) -> Vec<(String, ObjId, Place)> {
+fn parameters(world: &World, receiver: ObjId) -> Vec<(String, ObjId, Place)> {
     let (mut out, mut seen) = (Vec::new(), Vec::new());
     walk(world, receiver, "", 0, &mut seen, &mut out);
     out

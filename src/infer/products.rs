@@ -9,7 +9,7 @@ use crate::ir::StmtId;
 use crate::rules::dims::{self, Split};
 use crate::rules::{Kind, Role};
 use crate::source::Name;
-use crate::types::{AxisType, LocalType, Tri};
+use crate::types::{AxisType, Tri};
 
 impl Machine<'_> {
     /// A product that leaves a pending sum, as the operand of the addition that follows it.

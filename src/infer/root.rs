@@ -486,13 +486,15 @@ impl Machine<'_> {
 
     /// Executes a function whose caller is not known; if it has whole parameters, a second time with what it needs of its arguments.
     fn function_root(self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
-        let mut again = Machine::new(self.project, self.rules, self.files, self.settings);
-        again.quiet = self.quiet;
+        let (project, rules, files, settings, quiet) =
+            (self.project, self.rules, self.files, self.settings, self.quiet);
         let (output, needed) = self.executed(root, class, shared, &Needed::new());
-        match shared.is_some_and(|b| b.has_whole) && !needed.is_empty() {
-            true => again.executed(root, class, shared, &needed).0,
-            false => output,
+        if needed.is_empty() {
+            return output;
         }
+        let mut again = Machine::new(project, rules, files, settings);
+        again.quiet = quiet;
+        again.executed(root, class, shared, &needed).0
     }
 
     /// Executes a function whose caller is not known. A method gets the object that the constructor of its class leaves.
@@ -540,6 +542,11 @@ impl Machine<'_> {
             self.data = self.data_beside(root, &given);
             let named: Vec<(Name, Value)> =
                 func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect();
+            let twice = shared.is_some_and(|b| b.has_whole);
+            let named: Vec<(Name, Value)> = match twice {
+                true => func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect(),
+                false => Vec::new(),
+            };
             self.give_needed(known, &named);
             self.entered(root);
             let place = self.place_of(func.name_span);
@@ -556,7 +563,7 @@ impl Machine<'_> {
                 }
                 if !matches!(path.flow, Flow::Raise) {
                     self.run_plans();
-                    needed = both_need(needed, self.needs(&named));
+                    needed = if twice { both_need(needed, self.needs(&named)) } else { None };
                 }
                 match path.flow {
                     Flow::Return(value) => {
@@ -703,7 +710,7 @@ impl Machine<'_> {
         }
         self.split_by_reducers(&object, &mut worlds);
         self.settle(class, &object, &mut worlds);
-        let has_whole = self.has_whole(&object, &worlds);
+        let has_whole = self.found_whole;
         let mut reached = Output::default();
         reached.executed.clone_from(&self.out.executed);
         reached.coverage.collectives.clone_from(&self.out.coverage.collectives);

@@ -89,6 +89,14 @@ impl Machine<'_> {
 
     /// How the result of an operation is divided: it makes a tensor of such a size, or cuts one by the own rank.
     pub fn divided(&self, call: &OpCall<'_>, args: &CallArgs) -> Option<Arc<Divided>> {
+        let tells = |v: &Value| {
+            let counted = matches!(v, Value::Size(_) | Value::Share(_) | Value::Rank(_) | Value::Number(Some(_)));
+            counted || matches!(v, Value::Slice(_) | Value::Tuple(_) | Value::List(_))
+        };
+        let divided = |v: &Value| self.tensor(v).is_some_and(|t| t.divided.is_some());
+        if !args.args.iter().any(|a| tells(&a.value)) && !args.args.first().is_some_and(|a| divided(&a.value)) {
+            return None;
+        }
         let rule = call.rule;
         let last = rule.name.rsplit('.').next().unwrap_or(&rule.name);
         if rule.tensors.is_empty() {

@@ -5,7 +5,6 @@
 
 use super::machine::Machine;
 use super::ops::Operand;
-use super::parameters::parameters;
 use super::practice::reducers::Covered;
 use super::practice::sizes::{says_part, whole_for};
 use super::practice::view::View;
@@ -30,16 +29,14 @@ pub type Needed = Vec<(Name, Axis, AxisState)>;
 
 impl Machine<'_> {
     /// Gives whole parameters of an object that has split ones their types.
-    pub fn settle_whole(&mut self, class: ClassRef, receiver: ObjId, world: &mut World) {
-        let all = parameters(world, receiver);
+    pub fn settle_whole(&mut self, class: ClassRef, all: &[(String, ObjId, Place)], world: &mut World) {
         let mut axes: Vec<Axis> = Vec::new();
-        for (_, tensor, home) in &all {
-            let Some(t) = world.heap.tensor(*tensor).filter(|t| t.divided.is_some() || t.home == Some(*home)) else {
-                continue;
-            };
+        for (_, tensor, _) in all {
+            let Some(t) = world.heap.tensor(*tensor) else { continue };
+            let Some(divided) = &t.divided else { continue };
             let split = |s: &AxisState| s.set == AxisType::V && !s.is_declared();
             for axis in t.local.listed().filter(|(_, s)| split(s)).map(|(a, _)| a) {
-                if t.divided.as_ref().is_some_and(|d| d.axes.contains(axis)) && !axes.contains(axis) {
+                if divided.axes.contains(axis) && !axes.contains(axis) {
                     axes.push(axis.clone());
                 }
             }
@@ -47,13 +44,13 @@ impl Machine<'_> {
         if axes.is_empty() {
             return;
         }
-        for (name, tensor, home) in all {
+        for (name, tensor, home) in all.iter().map(|(n, t, h)| (n, *t, *h)) {
             let Some(t) = world.heap.tensor(tensor).filter(|t| t.divided.is_none()) else { continue };
             let open: Vec<Axis> = axes.iter().filter(|a| t.local.get(a).set.is_unknown()).cloned().collect();
             let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
             if open.is_empty()
-                || self.settings.marking.may_mark(class, &name, &derives)
-                || !self.project.module_of(home.file).is_some_and(|m| self.has_whole_sizes(m, &name, home))
+                || self.settings.marking.may_mark(class, name, &derives)
+                || !self.project.module_of(home.file).is_some_and(|m| self.has_whole_sizes(m, name, home))
             {
                 continue;
             }
@@ -63,6 +60,7 @@ impl Machine<'_> {
                 let state = AxisState { set: AxisType::EQUAL, shard: None, nest: 0, origin: Some(origin) };
                 t.local.set(&axis, state);
             }
+            self.found_whole = true;
         }
     }
 
@@ -91,7 +89,12 @@ impl Machine<'_> {
         if !self.invariant_on.contains(axis) || !operands.iter().any(|o| whole(&o)) {
             return None;
         }
-        let differs = |o: &Operand| o.role == Role::Term && o.grad != Tri::No && o.ty.get(axis).set == AxisType::V;
+        // The gradient that a converted value asks for is a term of a sum as well.
+        let differs = |o: &Operand| {
+            let state = o.ty.get(axis);
+            let apart = state.set == AxisType::V || state.set == AxisType::R && is_converted(state);
+            o.role == Role::Term && o.grad != Tri::No && apart
+        };
         if !operands.iter().any(differs) {
             return None;
         }
@@ -132,13 +135,6 @@ impl Machine<'_> {
         })
     }
 
-    /// Whether an object has whole parameters beside split ones.
-    pub fn has_whole(&self, object: &Value, worlds: &[World]) -> bool {
-        let (Value::Object(receiver), Some(world)) = (object, worlds.first()) else { return false };
-        let whole = |id: ObjId| world.heap.tensor(id).is_some_and(|t| t.local.listed().any(|(_, s)| s.is_whole()));
-        parameters(world, *receiver).into_iter().any(|(_, id, _)| whole(id))
-    }
-
     /// The parameters of a root that this path needs to be Invariant.
     pub fn needs(&self, given: &[(Name, Value)]) -> Needed {
         let mut out = Needed::new();
@@ -170,6 +166,18 @@ impl Machine<'_> {
             }
         }
     }
+}
+
+/// Whether a collective gave a type.
+fn is_converted(state: &AxisState) -> bool {
+    let mut at = state.origin.as_ref();
+    while let Some(origin) = at {
+        if matches!(origin.reason, Reason::Collective(_)) {
+            return true;
+        }
+        at = origin.from.as_ref();
+    }
+    false
 }
 
 /// What two paths both need.
