@@ -175,7 +175,7 @@ impl Machine<'_> {
     fn is_trained(&self) -> bool {
         let Some(module) = self.stack.last().map(|a| a.func.module) else { return false };
         let text = self.files[self.project.file(module)].whole();
-        if [".backward(", "optim", "distributed.nn"].iter().any(|word| text.contains(word)) {
+        if [".backward(", "torch.optim", "optimizer", "distributed.nn"].iter().any(|word| text.contains(word)) {
             return true;
         }
         self.project.bindings(module).any(|(name, binding)| match binding {

@@ -21,6 +21,9 @@ const OWN: &[&str] = &["expert", "lora", "adapter"];
 /// Words in a class that say that gradients of its parameters are taken care of, or that there are none.
 const HANDLED: &[&str] = &["requires_grad", "setattr(", "hook", "no_grad", "inference_mode"];
 
+/// Words in a file whose activations may be split otherwise in another configuration, in which something sums.
+const OTHERWISE: &[&str] = &["sequence_parallel", "seq_parallel", "reduce_scatter", "all_to_all"];
+
 /// Wrappers that reduce the gradients of all parameters, over ranks that are not told.
 const WRAPPERS: &[&str] = &["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard", "DDP(", "FSDP("];
 
@@ -131,7 +134,8 @@ impl Machine<'_> {
         near.push(module);
         near.iter().all(|m| {
             let text = self.files[self.project.file(*m)].whole();
-            text.contains("process_group=") || !WRAPPERS.iter().any(|word| text.contains(word))
+            let wrapped = WRAPPERS.iter().any(|word| text.contains(word)) && !text.contains("process_group=");
+            !wrapped && !OTHERWISE.iter().any(|word| text.contains(word))
         })
     }
 
@@ -168,12 +172,12 @@ impl Machine<'_> {
     }
 }
 
-/// Whether a collective gave a type.
+/// Whether a conversion of what is the same computation on all ranks gave a type.
 fn is_converted(state: &AxisState) -> bool {
     let mut at = state.origin.as_ref();
     while let Some(origin) = at {
         if matches!(origin.reason, Reason::Collective(_)) {
-            return true;
+            return origin.from.as_ref().is_some_and(|from| from.decided == Some(Spmd::Invariant));
         }
         at = origin.from.as_ref();
     }
