@@ -53,7 +53,7 @@ impl Machine<'_> {
     }
 
     /// The one layer of a library that a class is derived from.
-    fn layer_below(&self, class: ClassRef) -> Option<Arc<ModuleRule>> {
+    pub fn layer_below(&self, class: ClassRef) -> Option<Arc<ModuleRule>> {
         let mut layers = self.settings.statics.external_bases(class).filter_map(|b| match self.rules.get(b) {
             Some(Entry::Module(rule)) => Some(rule.clone()),
             _ => None,
@@ -66,6 +66,9 @@ impl Machine<'_> {
         let Some(parts) = self.w.heap.object(made).map(|o| o.attrs.clone()) else { return };
         let Some(Cell::Object(mut cell)) = self.w.heap.get(object).cloned() else { return };
         for (name, value) in parts {
+            // Whether it has this one its caller decides.
+            let unsure = self.tensor(&value).and_then(|t| t.divided.as_ref()).is_some_and(|d| d.axes.is_empty());
+            let value = if unsure { Value::Unknown } else { value };
             cell.set(&name, value);
         }
         self.w.heap.insert(object, Cell::Object(cell));

@@ -100,10 +100,14 @@ impl Machine<'_> {
         let mut cell =
             ObjectCell { class: ObjectClass::External(rule.name.clone()), path: rule.name.clone(), attrs: Vec::new() };
         for (name, sizes) in &rule.params {
-            let absent = rule.params_when.iter().any(|(p, conditions)| {
-                p == name && conditions.iter().any(|c| args.keyword(c).and_then(Value::as_bool) == Some(false))
-            });
-            if absent {
+            let given = |c: &Name| {
+                let at = rule.args.index(c).and_then(|p| bound.first(p));
+                at.map(|i| args.args[i].value.clone()).or_else(|| args.keyword(c).cloned())
+            };
+            let conditions =
+                || rule.params_when.iter().filter(|(p, _)| p == name).flat_map(|(_, c)| c).filter_map(given);
+            let unsure = conditions().any(|v| v.as_bool().is_none());
+            if conditions().any(|v| v.as_bool() == Some(false)) {
                 cell.set(name, Value::NONE);
                 continue;
             }
@@ -113,7 +117,8 @@ impl Machine<'_> {
                     bound.first(at).map(|i| args.args[i].value.clone())
                 };
                 let given: Vec<Value> = sizes.iter().map(|s| given(s).unwrap_or(Value::Unknown)).collect();
-                super::share::divided_by(given.iter())
+                // Of one that may not be there nothing is said.
+                super::share::divided_by(given.iter()).or_else(|| unsure.then(super::share::not_told))
             };
             let shape: Option<Vec<Option<i64>>> = sizes
                 .iter()

@@ -201,6 +201,11 @@ impl Machine<'_> {
     }
 }
 
+/// Of a parameter whose sizes say nothing.
+pub fn not_told() -> Arc<Divided> {
+    Arc::new(Divided { axes: AxisSet::default(), dim: None })
+}
+
 /// How sizes say that a tensor is divided.
 pub fn divided_by<'a>(sizes: impl Iterator<Item = &'a Value>) -> Option<Arc<Divided>> {
     let mut found: Option<Divided> = None;

@@ -76,7 +76,11 @@ impl Machine<'_> {
         let Some(at) = self.project.func_around(module, home.span) else { return false };
         let view = View::new(self.project, self.rules, self.files, at);
         let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
-        view.func.name == "__init__" && view.steps[step].loops.is_empty() && whole_for(&view, step, name)
+        let class = view.func.class.map(|class| ClassRef { module, class });
+        let base = class.and_then(|class| self.layer_below(class));
+        view.func.name == "__init__"
+            && view.steps[step].loops.is_empty()
+            && whole_for(&view, step, name, base.as_deref())
     }
 
     /// Notes that activations are one computation done by all ranks of an axis: a collective with a gradient takes or gives them so.

@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ArgKind, BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
-use crate::rules::{Entry, RuleBook};
+use crate::rules::{Entry, ModuleRule, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name};
 use rayon::prelude::*;
@@ -127,15 +127,18 @@ fn copies_given(view: &View<'_>, step: usize) -> bool {
     false
 }
 
-/// Whether a parameter of this name that a call makes, or the module that it makes, has sizes that are given and no parts.
-pub fn whole_for(view: &View<'_>, step: usize, name: &str) -> bool {
+/// Whether a parameter of this name that a call makes, or the module that it makes, has sizes that are given and no parts. `base`: the
+/// layer that the class is derived from.
+pub fn whole_for(view: &View<'_>, step: usize, name: &str, base: Option<&ModuleRule>) -> bool {
     let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
         return false;
     };
     let module = view.callee(value).and_then(|path| match view.rules.get(&path) {
-        Some(Entry::Module(rule)) => Some(rule),
+        Some(Entry::Module(rule)) => Some(&**rule),
         _ => None,
     });
+    let of_base = matches!(value, Rvalue::CallMethod { name, .. } if name == "__init__");
+    let module = module.or(base.filter(|_| of_base));
     let last = name.rsplit('.').next().unwrap_or(name);
     let Some((rule, (_, sizes))) = module.and_then(|r| Some((r, r.params.iter().find(|(n, _)| n == last)?))) else {
         return made_of(view, step, 0) != Size::Part || copies_given(view, step);
