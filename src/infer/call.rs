@@ -222,7 +222,8 @@ impl Machine<'_> {
                 self.symbol(path).and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| !t.local.is_unknown())
             }
             Value::Closure(closure) => self.settings.relevance.contains(closure.func),
-            Value::Number(Some(_)) | Value::Rank(_) | Value::Size(_) | Value::Share(_) => true,
+            Value::Number(Some(_)) | Value::Rank(_) => true,
+            Value::Size(_) | Value::Share(_) => self.in_constructor(),
             Value::Tuple(items) if depth > 0 => items.iter().any(|v| self.carries_type(v, depth - 1)),
             Value::Object(id) if depth > 0 => {
                 self.w.heap.object(*id).is_some_and(|o| o.attrs.iter().any(|(_, v)| self.carries_type(v, depth - 1)))

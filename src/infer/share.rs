@@ -83,7 +83,7 @@ impl Machine<'_> {
         }
     }
 
-    fn in_constructor(&self) -> bool {
+    pub fn in_constructor(&self) -> bool {
         self.stack.iter().any(|a| self.project.func(a.func).name == "__init__")
     }
 
