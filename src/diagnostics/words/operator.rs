@@ -88,10 +88,11 @@ impl Words<'_> {
     /// An operand, by its text; a parameter of a layer that is called has none of its own.
     fn met(&self, operand: &OperandAt) -> String {
         let text = self.name(operand);
+        let of_layer = matches!(text.as_str(), "`self`" | "`super()`");
         let reason = operand.state.origin.as_ref().map(|o| &o.reason);
         match reason {
-            Some(Reason::Whole(name) | Reason::Unmarked(name)) if text == "`self`" => format!("`{name}`"),
-            Some(Reason::Parameter) if text == "`self`" => "the layer's weight".to_string(),
+            Some(Reason::Whole(name) | Reason::Unmarked(name)) if of_layer => format!("`{name}`"),
+            Some(Reason::Parameter) if of_layer => "the layer's weight".to_string(),
             _ => text,
         }
     }
