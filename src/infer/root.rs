@@ -540,8 +540,6 @@ impl Machine<'_> {
                 self.w.modes.grad = false;
             }
             self.data = self.data_beside(root, &given);
-            let named: Vec<(Name, Value)> =
-                func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect();
             let twice = shared.is_some_and(|b| b.has_whole);
             let named: Vec<(Name, Value)> = match twice {
                 true => func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect(),
