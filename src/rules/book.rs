@@ -180,6 +180,10 @@ pub struct RuleBook {
     aliases: Vec<(Name, Name)>,
     /// What makes objects that train: package and last name.
     trainers: Vec<(Name, Name)>,
+    /// The names that objects that train go by where nothing says what they are.
+    called: Vec<(Name, Arc<IntrinsicRule>)>,
+    /// Methods of subclasses whose result is the loss, with the rule of the base.
+    losses: Vec<Name>,
     protocols: Vec<ProtocolRule>,
     plan_styles: Vec<PlanStyleRule>,
     pub(super) wrappers: super::wrapper::Wrappers,
@@ -210,6 +214,17 @@ impl RuleBook {
         if matches!(&entry, Entry::Intrinsic(rule) if matches!(rule.does.as_str(), "trainer" | "trainer-initialize")) {
             let package = Name::from(name.split('.').next().unwrap_or(&name));
             self.trainers.push((package, last.clone()));
+        }
+        if let Entry::Intrinsic(rule) = &entry
+            && let Some(word) = rule.role("called")
+            && !self.called.iter().any(|(known, _)| known == word)
+        {
+            self.called.push((word.clone(), rule.clone()));
+        }
+        if let Entry::Intrinsic(rule) = &entry
+            && let Some(method) = rule.role("loss").filter(|m| rule.does == "trainer-base" && !self.losses.contains(m))
+        {
+            self.losses.push(method.clone());
         }
         self.last.insert(last);
         if let Some(attribute) = name.strip_prefix('.') {
@@ -253,6 +268,21 @@ impl RuleBook {
     /// What makes objects that train: packages and last names.
     pub fn trainers(&self) -> &[(Name, Name)] {
         &self.trainers
+    }
+
+    /// What an object that trains is, by the name that it goes by where nothing says what it is.
+    pub fn called(&self, word: &str) -> Option<&Arc<IntrinsicRule>> {
+        self.called.iter().find(|(known, _)| known == word).map(|(_, rule)| rule)
+    }
+
+    /// The names that objects that train go by.
+    pub fn callings(&self) -> impl Iterator<Item = &Name> {
+        self.called.iter().map(|(word, _)| word)
+    }
+
+    /// Methods whose result a base outside the project takes for the loss.
+    pub fn loss_methods(&self) -> &[Name] {
+        &self.losses
     }
 
     /// What holds for parameters without a mark, by framework.

@@ -314,6 +314,7 @@ impl<'a> Run<'a> {
                     Const::Int(0) => Val::Zero(0),
                     c => Val::Const(c.clone()),
                 },
+                (None, None, Some(super::super::value::Value::Path(path))) => Val::Path(path.clone()),
                 _ => Val::Named(param.name.clone()),
             };
             out.insert(param.local.index(), value);

@@ -72,6 +72,13 @@ impl<'a> Run<'a> {
     /// Whether a reduction takes the mean; `None` if it is neither a sum nor a mean.
     fn mean(&mut self, call: &CollectiveCall<'_>, state: &State) -> Option<bool> {
         let args = self.arguments(call.args, state);
+        let given = call.rule.reduce_op.and_then(|at| {
+            let name = &call.rule.args.params.get(at)?.name;
+            args.keyword(name).or_else(|| args.plain.get(at).filter(|_| at > 0))
+        });
+        if matches!(given, Some(Val::Named(op)) if !matches!(super::value::last(op), "SUM" | "sum" | "AVG" | "avg" | "mean")) {
+            return None;
+        }
         let mut found = Some(false);
         for value in args.all() {
             let name = match value {

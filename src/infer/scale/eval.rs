@@ -25,7 +25,7 @@ pub fn is_mask_name(name: &str) -> bool {
 /// Whether a name is of what has one entry for each token or sample of this rank.
 pub fn is_batch_name(name: &str) -> bool {
     let lower = last(name).to_lowercase();
-    ["labels", "label", "targets", "target", "input_ids", "tokens", "ids", "x", "y", "inputs", "images", "batch"]
+    ["labels", "label", "targets", "target", "input_ids", "tokens", "ids", "x", "y", "inputs", "images", "batch", "tgt", "trg"]
         .contains(&lower.as_str())
         || lower.ends_with("_labels")
         || lower.ends_with("_ids")
@@ -507,7 +507,7 @@ fn equals(text: &Name, constant: &Const) -> Test {
 
 /// Whether a text is a name or a chain of attributes.
 fn is_plain(text: &str) -> bool {
-    text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.')
+    text.replace("()", "").chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.')
 }
 
 /// Puts a value in the place of another one wherever that is held.

@@ -79,7 +79,9 @@ impl<'a> Run<'a> {
                 .eval(node.id, value, state)
                 .into_iter()
                 .map(|(mut s, v)| {
-                    let v = self.christened(&s, *dst, v);
+                    let new = self.christened(&s, *dst, v.clone());
+                    s.name_group(&v, &new);
+                    let v = new;
                     self.note(node.id, &s, *dst, &v);
                     s.set(*dst, v);
                     s
@@ -397,7 +399,13 @@ impl<'a> Run<'a> {
         let Some(first) = states.first().cloned() else { return states };
         let key = id.index() + 100_000 * first.frames.len();
         let mut states = states;
-        states.iter_mut().for_each(|s| s.loops.push((key, scale.clone())));
+        let parts = scale.known().is_some_and(|m| !m.is_number());
+        for s in &mut states {
+            s.loops.push((key, scale.clone()));
+            if parts {
+                s.count_whole(key);
+            }
+        }
         let after = settled(body(self, states));
         let mut out = Vec::new();
         for mut s in after {
@@ -408,6 +416,9 @@ impl<'a> Run<'a> {
                 s.facts.remove(&name);
             }
             multiply_sums(&first, &mut s, &scale);
+            if parts {
+                s.count_parts(key, &scale);
+            }
             out.push(s);
         }
         self.merged(out)

@@ -10,6 +10,9 @@ use crate::ir::{BinOp, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Monomial, Scale};
 
+/// The group and the divisor of each wrapper, with its place.
+pub type Wraps = Vec<(AxisSet, Scale, Place)>;
+
 impl State {
     /// The module that a name stands for.
     pub fn module(&mut self, name: &str) -> ModId {

@@ -178,7 +178,7 @@ impl State {
                 _ => None,
             },
             Val::Named(text) => {
-                let known = of_group_name(text).or_else(|| of_member(text));
+                let known = of_group_name(text).or_else(|| of_member(text)).or_else(|| self.same.get(text).cloned());
                 Some(known.unwrap_or_else(|| AxisSet::one(Axis::variable(text))))
             }
             _ => None,

@@ -59,13 +59,18 @@ impl<'a> Run<'a> {
             (Val::Grad(_) | Val::Tensor(_) | Val::Num(_) | Val::Zero(_) | Val::Mask, "data" | "T") => base.clone(),
             (Val::Object(object), _) => match self.attribute(*object, name, state) {
                 Some(value) => value.clone(),
-                None => self.member_of(*object, name, state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
+                None => self
+                    .member_of(*object, name, state)
+                    .or_else(|| self.by_name(id, name, state))
+                    .unwrap_or_else(|| Val::named(&format!("self.{name}"))),
             },
             (Val::Trainer(at), _) => self.trainer_attr(id, *at, name, state),
             (Val::Optimizer, "param_groups") => Val::Optimizer,
             (Val::Module(m), "module") => Val::Module(*m),
             (Val::Module(m), _) => self.child(*m, name, state),
-            (Val::Named(text), _) => Val::named(&format!("{text}.{name}")),
+            (Val::Named(text), _) => {
+                self.by_name(id, name, state).unwrap_or_else(|| Val::named(&format!("{text}.{name}")))
+            }
             (Val::Class(_) | Val::Func(_), _) => Val::Named(self.text(state, id)),
             _ => Val::Named(self.text(state, id)),
         }
@@ -138,7 +143,9 @@ impl<'a> Run<'a> {
                 _ => state.lose(&base),
             },
             (Val::Object(object), _) => {
-                let (value, number) = (self.renamed_attr(name, value), self.number(name));
+                let renamed = self.renamed_attr(name, value.clone());
+                state.name_group(&value, &renamed);
+                let (value, number) = (renamed, self.number(name));
                 if let Some(o) = state.objects.get_mut(*object) {
                     o.attrs.insert(number, value);
                 }
@@ -210,7 +217,17 @@ impl<'a> Run<'a> {
         if let Val::Object(object) = receiver {
             let callee = match self.attribute(*object, name, &state) {
                 Some(value) => value.clone(),
-                None => self.own_method(*object, name, &state).unwrap_or_else(|| Val::named(&format!("self.{name}"))),
+                None => match self.own_method(*object, name, &state) {
+                    Some(own) => own,
+                    None => {
+                        let trainer = self.own_trainer(id, *object, name, &mut state);
+                        let value = trainer.and_then(|t| self.trainer_call(id, &t, name, &args, &mut state));
+                        if let Some(value) = value {
+                            return vec![(state, value)];
+                        }
+                        Val::named(&format!("self.{name}"))
+                    }
+                },
             };
             return self.apply(id, &callee, args, state);
         }
@@ -571,8 +588,8 @@ impl<'a> Run<'a> {
                 let parts = t.parts.iter().map(|p| Part { label: text.clone(), ..p.clone() }).collect();
                 self.of_tensor(id, &Tensor { parts, ..t }, name, args, state)
             }
-            "size" if super::groups::of_group_name(text).is_some() => {
-                let axes = super::groups::of_group_name(text)?;
+            "size" if super::groups::of_group_name(text).is_some() || state.same.contains_key(text) => {
+                let axes = state.axes(&Val::Named(text.clone()))?;
                 Some(state.num(Scale::size(&axes)))
             }
             "get_group" | "size" if word.contains("mesh") => {

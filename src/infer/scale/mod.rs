@@ -5,6 +5,7 @@
 //! Reading order: `value.rs`, `exec.rs`, `eval.rs`, `calls.rs`, `collectives.rs`, `grads.rs`, `verdict.rs`.
 
 mod applied;
+mod assumed;
 mod calls;
 mod collectives;
 mod eval;
@@ -15,6 +16,7 @@ mod known;
 mod methods;
 mod received;
 mod roots;
+mod same;
 mod slots;
 pub mod table;
 mod trainers;
@@ -77,6 +79,10 @@ pub struct Run<'a> {
     known: known::Known,
     /// Numbers of names of attributes.
     numbers: FxHashMap<Name, usize>,
+    /// What the module's own statements leave.
+    start: Option<State>,
+    /// Functions of the module that wrap what they are given.
+    builders: Option<Arc<Vec<assumed::Builder>>>,
     /// An optimizer has stepped in this root.
     stepped: bool,
     steps: usize,
@@ -231,6 +237,8 @@ impl<'a> Run<'a> {
             matter: FxHashMap::default(),
             known: known::Known::default(),
             numbers: FxHashMap::default(),
+            start: None,
+            builders: None,
             stepped: false,
             steps: 0,
         }
@@ -252,11 +260,13 @@ fn of_module<'a>(
             roots::losses(project, files, module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>(),
         );
     }
+    let mut run = Run::new(project, rules, files, settings, applied, module);
+    roots.extend(run.loss_methods(module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>());
     if roots.is_empty() {
         return Factors { findings: found.iter().map(finding).collect(), told: Told::default() };
     }
-    let mut run = Run::new(project, rules, files, settings, applied, module);
     let start = run.body(run.root);
+    run.start = Some(start.clone());
     for func in roots {
         (run.steps, run.stepped) = (0, false);
         run.root = FuncRef { module, func };
@@ -311,7 +321,7 @@ impl<'a> Run<'a> {
                     let everyone = state.everyone();
                     self.wrap(&Val::Named(param.name.clone()), everyone, place, &mut state)
                 }
-                false => Val::Named(param.name.clone()),
+                false => self.assumed(at, param, &mut state),
             };
             args.insert(param.local.index(), value);
         }
@@ -341,7 +351,9 @@ impl<'a> Run<'a> {
 
     /// A loss that is returned to code that averages gradients, as the configuration says.
     fn handed_out(&mut self, place: Place, value: &Val, state: &State) {
-        let (Some(axes), Val::Tensor(tensor)) = (&self.settings.gradient_mean, value) else { return };
+        let (Some(axes), Val::Tensor(tensor)) = (self.averaging(self.root, state), assumed::loss_in(value)) else {
+            return;
+        };
         if tensor.rows.is_some() || !tensor.parts.iter().any(|p| p.grad.known().is_some()) {
             return;
         }
@@ -349,7 +361,7 @@ impl<'a> Run<'a> {
         let mut state = state.clone();
         let mut class = value::Class::new(None);
         class.always =
-            (Scale::size(axes).inverse(), axes.clone(), vec![state.event(What::Wrapped(axes.clone()), place)]);
+            (Scale::size(&axes).inverse(), axes.clone(), vec![state.event(What::Wrapped(axes), place)]);
         (state.classes, state.terms) = (Shared::new(vec![class]), Shared::default());
         for part in &tensor.parts {
             let loops = state.loops.to_vec();
@@ -414,7 +426,7 @@ impl<'a> Run<'a> {
         let f = self.project.func(init);
         let mut args = Slots::default();
         for (i, param) in f.params.iter().enumerate() {
-            let value = if i == 0 { object.clone() } else { Val::Named(param.name.clone()) };
+            let value = if i == 0 { object.clone() } else { self.assumed(init, param, &mut state) };
             args.insert(param.local.index(), value);
         }
         let before = state.clone();

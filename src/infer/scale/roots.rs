@@ -35,7 +35,9 @@ const MOST_BETWEEN: usize = 3;
 /// How a file calls what makes objects that train.
 fn trainers(rules: &RuleBook, text: &str) -> Vec<String> {
     let here = rules.trainers().iter().filter(|(package, _)| text.contains(package.as_str()));
-    let mut out: Vec<String> = here.map(|(_, name)| format!("{name}(")).filter(|w| text.contains(w)).collect();
+    let called = rules.callings().map(|word| format!("{word}."));
+    let made = here.map(|(_, name)| format!("{name}("));
+    let mut out: Vec<String> = made.chain(called).filter(|w| text.contains(w)).collect();
     out.sort();
     out.dedup();
     out
@@ -63,7 +65,8 @@ pub fn reducers(project: &Project, rules: &RuleBook, files: &Files) -> Vec<Strin
         }
         for f in m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function) {
             let own = slice(text, f);
-            out.extend(called(f).filter(|_| own.contains("grad") && reduces(own)));
+            let wraps = || has(own, WRAPPERS) && own.contains("return");
+            out.extend(called(f).filter(|_| own.contains("grad") && reduces(own) || wraps()));
         }
     }
     out.sort();
@@ -116,7 +119,10 @@ pub fn roots(project: &Project, rules: &RuleBook, files: &Files, reducers: &[Str
     }
     let is_root = |id: &FuncId, own: &str| {
         let speaks = || has(own, ROOTS) || has(own, &speaking) || own.contains("all_reduce") && own.contains("loss");
-        let made = || class_reduces(text, funcs, *id, &trainers) || pipeline && own.contains("recv(");
+        let made = || {
+            class_reduces(text, funcs, *id, &[&words, &reducing.iter().map(String::as_str).collect::<Vec<_>>()])
+                || pipeline && own.contains("recv(")
+        };
         (reduces(own) || has(own, &reducing) || made()) && speaks()
     };
     all.iter().filter(|(id, own)| is_root(id, own)).map(|(id, _)| *id).collect()
@@ -130,9 +136,12 @@ pub fn losses(project: &Project, files: &Files, module: ModuleId) -> Vec<FuncId>
     speak.map(|(id, _)| id).collect()
 }
 
-/// Whether the constructor of the class of a method wraps or reduces.
-fn class_reduces(text: &str, funcs: &IndexVec<FuncId, Func>, id: FuncId, trainers: &[String]) -> bool {
+/// Whether the constructor of the class of a method wraps or reduces, by itself or by the method that it calls.
+fn class_reduces(text: &str, funcs: &IndexVec<FuncId, Func>, id: FuncId, words: &[&[&str]]) -> bool {
     let Some(class) = funcs.get(id).and_then(|f| f.class) else { return false };
-    let init = funcs.iter().find(|f| f.class == Some(class) && f.name == "__init__");
-    init.is_some_and(|f| has(slice(text, f), REDUCTIONS) || has(slice(text, f), trainers))
+    let own = |name: &str| funcs.iter().find(|f| f.class == Some(class) && f.name == name);
+    let reduces = |f: &Func| words.iter().any(|w| has(slice(text, f), w));
+    let Some(init) = own("__init__") else { return false };
+    let called = |f: &&Func| slice(text, init).contains(&format!("self.{}(", f.name));
+    reduces(init) || funcs.iter().filter(|f| f.class == Some(class)).filter(called).any(reduces)
 }

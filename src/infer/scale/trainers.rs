@@ -31,6 +31,25 @@ pub struct Trainer {
     key: Option<Name>,
     /// Where it is made.
     made: Place,
+    /// Nothing says how it was made.
+    unseen: bool,
+}
+
+impl Trainer {
+    /// One that other code has made: it averages over all ranks, and whatever it divides by are the rounds of its steps.
+    pub fn unseen(rule: &IntrinsicRule, axes: AxisSet, made: Place) -> Trainer {
+        let methods = rule.role("methods").cloned().unwrap_or_default();
+        let rounds = match rule.role("rounds") {
+            Some(what) => Scale::of(Factor::Rounds(Name::from(format!("{}.{what}", last(&methods))))),
+            None => Scale::one(),
+        };
+        Trainer { methods, axes: Some(axes), rounds, accumulating: true, key: None, made, unseen: true }
+    }
+
+    /// Whether both are the same, wherever they are read.
+    pub fn is_like(&self, other: &Trainer) -> bool {
+        self.unseen && other.unseen && self.methods == other.methods
+    }
 }
 
 /// Words in names of what is not a module.
@@ -127,7 +146,7 @@ impl<'a> Run<'a> {
         let methods = rule.role("methods").cloned().unwrap_or_default();
         let made = self.place(state, id);
         let key = rule.role("key").cloned();
-        state.trainers.push(Trainer { methods, axes, rounds, accumulating: false, key, made });
+        state.trainers.push(Trainer { methods, axes, rounds, accumulating: false, key, made, unseen: false });
         Val::Trainer(state.trainers.len() - 1)
     }
 
@@ -263,10 +282,10 @@ impl<'a> Run<'a> {
         let own = state.event(What::Own(rounds.clone()), place);
         for term in state.terms.iter_mut().skip(before) {
             (term.part.grad, term.part.value) = (term.part.grad.over(&rounds), term.part.value.over(&rounds));
-            if !plain {
+            if !plain && !trainer.unseen {
                 term.part.events.push(own.clone());
             }
-            if trainer.accumulating && rounds != Scale::one() {
+            if (trainer.accumulating || trainer.unseen) && rounds != Scale::one() {
                 term.loops.push((NO_LOOP, rounds.clone()));
             }
         }
@@ -403,7 +422,7 @@ impl State {
     /// Entering, or leaving, a region in which the optimizers of a trainer step once in so many rounds.
     pub fn accumulate(&mut self, at: usize, inside: bool) {
         if let Some(trainer) = self.trainers.get_mut(at) {
-            trainer.accumulating = inside;
+            trainer.accumulating = inside || trainer.unseen;
         }
     }
 

@@ -194,7 +194,7 @@ pub struct Module {
     pub name: Name,
     pub parent: Option<ModId>,
     /// The group and the divisor of each wrapper.
-    pub wraps: Vec<(AxisSet, Scale, Place)>,
+    pub wraps: super::grads::Wraps,
     /// Something that is not followed may change its gradients.
     pub lost: bool,
     /// What takes its backward pass.
@@ -249,6 +249,8 @@ pub struct State {
     pub every: Shared<BTreeMap<Name, Scale>>,
     /// Names of products of axes: `dp_cp`.
     pub aliases: Shared<BTreeMap<Name, Vec<Axis>>>,
+    /// Groups that go by another name as well.
+    pub same: Shared<BTreeMap<Name, AxisSet>>,
     /// All axes of a mesh that was made.
     pub world: Shared<Option<AxisSet>>,
     /// The parameters in hand.
@@ -276,6 +278,7 @@ impl Default for State {
             facts: Shared::default(),
             every: Shared::default(),
             aliases: Shared::default(),
+            same: Shared::default(),
             world: Shared::default(),
             param: None,
             loops: Shared::default(),

@@ -139,7 +139,8 @@ impl Carried {
             return None;
         }
         let (all_rounds, optional) = rounds(state, term);
-        let carried = as_rounds(&in_parts(state, &after.times(&term.part.grad)), &all_rounds);
+        let carried = state.in_rounds(term, &after.times(&term.part.grad));
+        let carried = as_rounds(&in_parts(state, &carried), &all_rounds);
         let rounds = as_rounds(&all_rounds, &all_rounds);
         let optional =
             optional.iter().filter_map(|m| as_rounds(&Scale::Known(m.clone()), &all_rounds).known().cloned());

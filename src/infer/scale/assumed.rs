@@ -1,0 +1,202 @@
+//! What code relies on and does not make: an object that trains, known by its name or annotation; a base outside the project that takes
+//! backward passes for its subclasses; a model that another function of the file has wrapped. In: parameters and attributes. Out: the
+//! object, the axes over which such a base averages, the wrapped model. Never: anything where the file says otherwise.
+//! Next: `trainers.rs`; `rules/models` for which name means what.
+
+use super::Run;
+use super::grads::Wraps;
+use super::slots::Slots;
+use super::trainers::Trainer;
+use super::value::{State, Val};
+use crate::ir::{Func, FuncKind, Param, StmtId};
+use crate::project::{ClassRef, FuncRef};
+use crate::rules::{Entry, IntrinsicRule};
+use crate::source::{Idx, Name, Place};
+use crate::types::AxisSet;
+use std::sync::Arc;
+
+/// Words of functions that wrap what they are given.
+const WRAPPERS: &[&str] = &["DDP(", "FSDP(", "DataParallel(", "fully_shard("];
+
+/// A function of a file that wraps the model that it is given.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    at: FuncRef,
+    /// The parameter that it wraps.
+    param: Name,
+    wraps: Wraps,
+}
+
+impl<'a> Run<'a> {
+    /// A parameter of a function that nothing of the project calls: an object that trains, a wrapped model, or its name.
+    pub fn assumed(&mut self, at: FuncRef, param: &Param, state: &mut State) -> Val {
+        let named = Val::Named(param.name.clone());
+        if let Some(rule) = self.rule_of(at, param) {
+            let place = Place { file: self.project.file(at.module), span: param.span };
+            return self.unseen_trainer(&rule, place, state);
+        }
+        let Some(builder) = self.builder(at, &param.name) else { return named };
+        let module = state.module(&param.name);
+        if let Some(m) = state.modules.get_mut(module) {
+            m.wraps = builder.wraps;
+        }
+        Val::Module(module)
+    }
+
+    /// The rule of an object that trains, by the annotation of a parameter or its name.
+    fn rule_of(&self, at: FuncRef, param: &Param) -> Option<Arc<IntrinsicRule>> {
+        let path = |hint: &Name| super::super::practice::expr::path_of_hint(self.project, at.module, hint);
+        if let Some(path) = param.hint.as_ref().and_then(path) {
+            return match self.rules.get(&path) {
+                Some(Entry::Intrinsic(rule)) if rule.does == "trainer" => Some(rule.clone()),
+                _ => None,
+            };
+        }
+        self.rules.called(&param.name).filter(|_| param.hint.is_none()).cloned()
+    }
+
+    /// An object that trains which is reached by a name: `self.accelerator`.
+    pub fn by_name(&mut self, id: StmtId, name: &str, state: &mut State) -> Option<Val> {
+        let rule = self.rules.called(name)?.clone();
+        let place = self.place(state, id);
+        Some(self.unseen_trainer(&rule, place, state))
+    }
+
+    fn unseen_trainer(&self, rule: &IntrinsicRule, place: Place, state: &mut State) -> Val {
+        let trainer = Trainer::unseen(rule, state.everyone(), place);
+        let known = state.trainers.iter().position(|t| t.is_like(&trainer));
+        Val::Trainer(known.unwrap_or_else(|| {
+            state.trainers.push(trainer);
+            state.trainers.len() - 1
+        }))
+    }
+
+    /// The rule of a base outside the project that trains for its subclasses.
+    fn base(&self, class: ClassRef) -> Option<Arc<IntrinsicRule>> {
+        self.settings.statics.external_bases(class).find_map(|base| match self.rules.get(base) {
+            Some(Entry::Intrinsic(rule)) if rule.does == "trainer-base" => Some(rule.clone()),
+            _ => None,
+        })
+    }
+
+    /// The object itself as one that trains: methods that its base has.
+    pub fn own_trainer(&mut self, id: StmtId, object: usize, name: &str, state: &mut State) -> Option<Val> {
+        let class = state.objects.get(object)?.class?;
+        let rule = self.base(class)?;
+        self.rules.get(&format!("{}.{name}", rule.role("methods")?))?;
+        let place = self.place(state, id);
+        Some(self.unseen_trainer(&rule, place, state))
+    }
+
+    /// The axes over which gradients of the loss that a method returns are averaged: by the configuration, or by the base of its class.
+    pub fn averaging(&self, at: FuncRef, state: &State) -> Option<AxisSet> {
+        if let Some(axes) = &self.settings.gradient_mean {
+            return Some(axes.clone());
+        }
+        let func = self.project.func(at);
+        let class = ClassRef { module: at.module, class: func.class? };
+        let rule = self.base(class)?;
+        (rule.role("loss")? == &func.name).then(|| state.everyone())
+    }
+
+    /// The one function of the file that wraps a model under this name and returns it, where the function in hand leaves gradients alone.
+    fn builder(&mut self, at: FuncRef, name: &Name) -> Option<Builder> {
+        let file = self.files[self.project.file(at.module)].whole();
+        if !WRAPPERS.iter().any(|w| file.contains(w)) || self.wraps_or_reduces(at) {
+            return None;
+        }
+        let builders = match &self.builders {
+            Some(known) => known.clone(),
+            None => {
+                let found: Arc<Vec<Builder>> = Arc::new(self.all_builders(at));
+                self.builders = Some(found.clone());
+                found
+            }
+        };
+        let mut of_name = builders.iter().filter(|b| b.param == *name && b.at != at);
+        of_name.next().filter(|_| of_name.next().is_none()).cloned()
+    }
+
+    fn text_of(&self, at: FuncRef) -> &'a str {
+        self.files[self.project.file(at.module)].slice(self.project.func(at).span)
+    }
+
+    fn wraps_or_reduces(&self, at: FuncRef) -> bool {
+        let text = self.text_of(at);
+        let rest = ["zero_grad", "clip_grad", "no_grad", "grad_norm", "gradient"].iter();
+        let rest = rest.fold(text.to_string(), |text, word| text.replace(word, ""));
+        WRAPPERS.iter().any(|w| text.contains(w)) || rest.contains("grad")
+    }
+
+    fn all_builders(&mut self, of: FuncRef) -> Vec<Builder> {
+        let file = self.files[self.project.file(of.module)].whole();
+        let funcs = self.project.modules[of.module].ir.funcs.iter_enumerated();
+        let wraps = |f: &Func| {
+            let text = self.files[self.project.file(of.module)].slice(f.span);
+            let called = file.matches(&format!("{}(", f.name)).count();
+            f.kind == FuncKind::Function
+                && f.class.is_none()
+                && f.parent.is_none_or(|p| p.index() == 0)
+                && text.contains("return")
+                && called <= 2
+                && WRAPPERS.iter().any(|w| text.contains(w))
+        };
+        let candidates: Vec<FuncRef> =
+            funcs.filter(|(_, f)| wraps(f)).map(|(func, _)| FuncRef { module: of.module, func }).collect();
+        candidates.into_iter().filter_map(|at| self.built(at)).collect()
+    }
+
+    /// What a function wraps, if its result is one of its parameters, wrapped, on every path.
+    fn built(&mut self, at: FuncRef) -> Option<Builder> {
+        let func = self.project.func(at);
+        let mut args = Slots::default();
+        for param in &func.params {
+            args.insert(param.local.index(), Val::Named(param.name.clone()));
+        }
+        let start = self.start.clone()?;
+        let (steps, out, told) = (self.steps, std::mem::take(&mut self.out), self.told.clone());
+        let runs = self.run(at, args, None, start);
+        (self.steps, self.out, self.told) = (steps, out, told);
+        let mut found: Option<(Name, Wraps)> = None;
+        for (state, value) in runs {
+            let value = match &value {
+                Val::Tuple(items) => items.iter().find(|v| matches!(v, Val::Module(_)))?.clone(),
+                _ => value,
+            };
+            let Val::Module(m) = value else { return None };
+            let module = state.modules.get(m).filter(|m| !m.lost && !m.wraps.is_empty())?;
+            let one = (module.name.clone(), module.wraps.clone());
+            if found.as_ref().is_some_and(|f| *f != one) {
+                return None;
+            }
+            found = Some(one);
+        }
+        let (param, wraps) = found?;
+        func.params.iter().any(|p| p.name == param).then_some(Builder { at, param, wraps })
+    }
+
+    /// Methods of classes of a module whose result a base outside the project takes for the loss.
+    pub fn loss_methods(&self, at: crate::project::ModuleId) -> Vec<crate::ir::FuncId> {
+        let methods = self.rules.loss_methods();
+        let text = self.files[self.project.file(at)].whole();
+        if !methods.iter().any(|m| text.contains(m.as_str())) {
+            return Vec::new();
+        }
+        let funcs = self.project.modules[at].ir.funcs.iter_enumerated();
+        let takes = |f: &Func| {
+            let class = f.class.map(|class| ClassRef { module: at, class });
+            methods.contains(&f.name)
+                && class.and_then(|c| self.base(c)).is_some_and(|rule| rule.role("loss") == Some(&f.name))
+        };
+        funcs.filter(|(_, f)| takes(f)).map(|(id, _)| id).collect()
+    }
+}
+
+/// The loss in what a method returns.
+pub fn loss_in(value: &Val) -> &Val {
+    match value {
+        Val::Tuple(items) => items.first().unwrap_or(value),
+        Val::Dict(items) => items.iter().find(|(name, _)| name == "loss").map_or(value, |(_, v)| v),
+        _ => value,
+    }
+}
