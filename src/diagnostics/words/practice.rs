@@ -63,6 +63,7 @@ impl Words<'_> {
             Practice::Placements(mistake) => self.placements(mistake),
             Practice::Scales(mistake) => scales(mistake),
             Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
+            Practice::Membership(mistake) => super::practice_groups::membership(mistake),
             Practice::Training(mistake) => super::practice_training::training(mistake),
             Practice::InvertedGuard { .. }
             | Practice::ReadInFlight { .. }

@@ -33,6 +33,8 @@ pub enum Practice {
     Scales(Scales),
     /// Of backwards of autograd functions.
     Backwards(super::backwards::Backwards),
+    /// Of who takes part in a sum.
+    Membership(super::membership::Membership),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.

@@ -6,12 +6,14 @@
 
 mod arity;
 mod asked;
+mod asked_group;
 mod averaged;
 mod axis_map;
 pub mod backwards;
 mod bypassed;
 mod collected;
 pub mod concerned;
+mod copies;
 mod counts;
 mod cut;
 mod cut_loss;
@@ -25,13 +27,16 @@ mod glance;
 mod gradient;
 mod handles;
 pub mod hints;
+mod left_dim;
 mod local_gradient;
 mod local_map;
 mod local_norm;
 mod lost;
 pub mod marking;
 mod marks;
+pub mod membership;
 mod mesh_dims;
+mod named_axes;
 pub mod near;
 mod no_sync;
 mod nones;
@@ -57,6 +62,7 @@ mod trial;
 mod uncalled;
 mod uneven;
 mod unreduced_step;
+mod unused_group;
 pub mod view;
 mod world_rank;
 mod wrapped;
@@ -141,6 +147,10 @@ const OF_FUNCTIONS: &[Check] = &[
     of_names(&["get_rank"], world_rank::of_other_group),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
+    of_collectives(asked_group::guards),
+    of_collectives(asked_group::ratios),
+    of_collectives(copies::summed),
+    of_words(&["mesh_dim_names"], left_dim::wrappers),
     of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh),
     of_words(&["reduction="], factor::mean_not_undone),
@@ -174,6 +184,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     axis_map::disagreeing,
     backwards::other_input,
     backwards::same_sizes,
+    unused_group::stored,
 ];
 
 /// The checks of single functions that look at the whole project.

@@ -136,7 +136,7 @@ fn decides(view: &View<'_>, rank: LocalId, from: usize) -> bool {
 }
 
 /// A set of ranks: its axes, by the rules; none: all ranks.
-type Axes = Vec<Name>;
+pub(super) type Axes = Vec<Name>;
 
 /// A value is divided by the size of one group and summed over another.
 pub fn other_size(view: &View<'_>, out: &mut Found) {
@@ -213,7 +213,7 @@ fn size_of(view: &View<'_>, factor: &Expr) -> Option<(Axes, Option<Place>)> {
 }
 
 /// The axes of a group or a size.
-fn axes(view: &View<'_>, expr: &Expr, gives: Gives, depth: usize) -> Option<Axes> {
+pub(super) fn axes(view: &View<'_>, expr: &Expr, gives: Gives, depth: usize) -> Option<Axes> {
     if depth > 4 {
         return None;
     }

@@ -403,6 +403,12 @@ impl<'a> Run<'a> {
                 None => Val::Named(self.text(state, id)),
             };
         }
+        if does == "state-object"
+            && let Some(Entry::Intrinsic(rule)) = self.rules.get(path)
+            && let Some(object) = rule.role("object")
+        {
+            return Val::Path(object.clone());
+        }
         if does.starts_with("trainer")
             && let Some(value) = self.trainer_of(id, path, args, state)
         {

@@ -7,6 +7,7 @@ use super::eval::{is_batch_name, is_mask_name, replace, tokens};
 use super::value::{Grad, Part, State, Tensor, Test, Val, last};
 use crate::ir::{BinOp, Const, Operand, StmtId};
 use crate::project::{ClassRef, FuncRef};
+use crate::rules::Gives;
 use crate::source::Name;
 use crate::types::{AxisSet, Scale};
 
@@ -51,7 +52,14 @@ const COPIES: &[&str] = &["clone", "detach", "new_tensor"];
 impl<'a> Run<'a> {
     pub fn attr(&mut self, id: StmtId, base: &Val, name: &Name, state: &mut State) -> Val {
         match (base, name.as_str()) {
-            (Val::Path(path), _) => self.led(format!("{path}.{name}")),
+            (Val::Path(path), _) => {
+                let full = Name::from(format!("{path}.{name}"));
+                match super::groups::getter(self.rules, &full, &[]) {
+                    Some((Gives::Group, axes)) => Val::Group(axes),
+                    Some((Gives::Size, axes)) => state.num(Scale::size(&axes)),
+                    _ => self.led(full.to_string()),
+                }
+            }
             (Val::Param(class), "grad" | "main_grad") => self.gradient(*class),
             (Val::Param(_), "requires_grad") => Val::Test(Test::Known(true)),
             (Val::Param(class), "data") => Val::Param(*class),

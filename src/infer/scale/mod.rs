@@ -11,7 +11,7 @@ mod collectives;
 mod eval;
 mod exec;
 mod grads;
-mod groups;
+pub mod groups;
 mod known;
 mod methods;
 mod received;

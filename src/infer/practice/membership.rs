@@ -1,0 +1,19 @@
+//! Who takes part in a sum, as data: groups that are asked and not used, copies in sums, ranks that are left out. In: nothing.
+//! Out: [`Membership`]. Never: prose. Next: `diagnostics/words/practice_groups.rs`.
+
+use crate::source::{Name, Place};
+
+/// Mistakes about who takes part in a sum.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Membership {
+    /// The guard asks for the size of one group, and what it guards runs over another.
+    OtherAsked { collective: Name, asked: Vec<Name>, over: Vec<Name>, guard: Place },
+    /// A sum is divided by a count that was summed over more or other ranks.
+    OtherCount { summed: Vec<Name>, counted: Vec<Name>, count: Place, divided: Place },
+    /// What all ranks have alike is added to parts before both are summed.
+    CopiesSummed { over: Vec<Name>, copies: Place, added: Place },
+    /// A group of experts is kept and never used, and their parameters go another way.
+    UnusedGroup { group: Name, stored: Place, reduced: Place },
+    /// A wrapper is given one dim of a mesh; nothing sums over the other one.
+    LeftDim { wrapper: Name, dim: Name, mesh: Place },
+}

@@ -1,0 +1,104 @@
+//! Groups of experts that are kept and never used. In: a class. Out: a group for the parameters of experts that nothing reads, in a class
+//! that tells these parameters apart and reduces gradients over another group only. Never: a group that other code may read.
+//! Next: `named_axes.rs`.
+
+use super::found::Practice;
+use super::membership::Membership;
+use super::near;
+use super::view::View;
+use super::{Class, Found, Lint};
+use crate::ir::{Rvalue, Stmt};
+use crate::project::FuncRef;
+use crate::source::{Name, Place};
+
+/// Words by which code tells parameters of experts from others.
+const EXPERTS: &[&str] = &["expert", "moe", "\"allreduce\"", "'allreduce'"];
+
+fn is_expert_group(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    let expert = lower.contains("expert") || lower.contains("moe") || near::has_part(&lower, "edp");
+    let group = lower.contains("group") || near::has_part(&lower, "pg");
+    let other = ["size", "rank", "name", "count", "num", "dispatch", "token"].iter().any(|w| lower.contains(w));
+    let model = ["model_parallel", "tensor", "_tp", "etp"].iter().any(|w| lower.contains(w));
+    expert && group && !other && !model
+}
+
+/// `self.expert_group = expert_group`, and nothing else.
+pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let text = lint.files[lint.project.file(class.at.module)].whole();
+    if !text.contains("grad") || !["all_reduce", "reduce_scatter"].iter().any(|w| text.contains(w)) {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
+    for step in &init.steps {
+        let Stmt::SetAttr { base, name, .. } = step.stmt else { continue };
+        if !near::is_self(init, base) || !is_expert_group(name) || is_read(lint, class, name) {
+            continue;
+        }
+        let Some((told, reduced)) = told_apart(lint, class) else { continue };
+        let found = Membership::UnusedGroup { group: name.clone(), stored: init.place(step.id), reduced };
+        out.push((told, Practice::Membership(found)));
+        return;
+    }
+}
+
+/// Whether anything may read an attribute: its name stands anywhere but where it is set once.
+fn is_read(lint: &Lint<'_>, class: &Class<'_>, name: &Name) -> bool {
+    let own = lint.project.file(class.at.module);
+    let attribute = format!(".{name}");
+    let whole = |text: &str| {
+        let found = text.match_indices(attribute.as_str());
+        let ends = found.filter(|(at, _)| {
+            !text[at + attribute.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        });
+        ends.count()
+    };
+    let text = lint.files[own].whole();
+    let quoted = |text: &str| text.contains(&format!("\"{name}\"")) || text.contains(&format!("'{name}'"));
+    if whole(text) != 1 || quoted(text) || text.contains("__dict__") {
+        return true;
+    }
+    lint.project.modules.ids().any(|m| {
+        let file = lint.project.file(m);
+        file != own && lint.files.says(file, &attribute) && whole(lint.files[file].whole()) > 0
+    })
+}
+
+/// Where a method tells parameters of experts from others, and where it, or what it calls, reduces gradients.
+fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
+    let methods: Vec<FuncRef> = lint
+        .project
+        .class(class.at)
+        .methods
+        .iter()
+        .map(|(_, func)| FuncRef { module: class.at.module, func: *func })
+        .collect();
+    let reduces = |view: &View<'_>| {
+        let sums = |op: &str| matches!(op, "all_reduce" | "reduce_scatter");
+        view.collectives().iter().find(|(_, call)| sums(&call.rule.op)).map(|(i, _)| view.place(view.steps[*i].id))
+    };
+    let reducers: Vec<Name> = methods
+        .iter()
+        .map(|at| lint.view(*at))
+        .filter(|v| reduces(v).is_some())
+        .map(|v| v.func.name.clone())
+        .collect();
+    for at in methods.iter().filter(|at| lint.project.func(**at).name != "__init__") {
+        let view = lint.view(*at);
+        if !view.code().contains("grad") {
+            continue;
+        }
+        let calls = |i: usize| matches!(view.value(i), Some(Rvalue::CallMethod { name, .. }) if reducers.contains(name));
+        let called = (0..view.steps.len()).find(|i| calls(*i)).map(|i| view.place(view.steps[i].id));
+        let Some(reduced) = reduces(&view).or(called) else { continue };
+        for step in &view.steps {
+            let Stmt::If { .. } = step.stmt else { continue };
+            let place = view.part(step.id, 0);
+            let text = view.text(place).to_lowercase();
+            if EXPERTS.iter().any(|w| text.contains(w)) {
+                return Some((place, reduced));
+            }
+        }
+    }
+    None
+}
