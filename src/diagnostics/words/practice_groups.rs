@@ -10,7 +10,8 @@ pub fn membership(mistake: &Membership) -> Draft {
     match mistake {
         Membership::OtherAsked { collective, asked, over, guard } => {
             let (asked, over) = (axes(asked), axes(over));
-            let title = format!("`{collective}` runs over {over} where {asked} has several ranks, which take no part in it");
+            let title =
+                format!("`{collective}` runs over {over} where {asked} has several ranks, which take no part in it");
             let mut draft = Draft::new(&codes::OTHER_ASKED, title);
             draft.primary = format!("over the ranks of {over}");
             draft.labels.push(label(*guard, format!("asks for the ranks of {asked}")));
@@ -29,7 +30,8 @@ pub fn membership(mistake: &Membership) -> Draft {
         }
         Membership::CopiesSummed { over, copies, .. } => {
             let over = axes(over);
-            let title = format!("what every rank of {over} has alike is summed over them: it counts once for each rank");
+            let title =
+                format!("what every rank of {over} has alike is summed over them: it counts once for each rank");
             let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
             draft.primary = format!("sums over {over}");
             draft.labels.push(label(*copies, "of parameters that are not split: equal on these ranks".to_string()));
@@ -37,7 +39,8 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft
         }
         Membership::UnusedGroup { group, stored, reduced } => {
-            let title = format!("parameters of experts are told apart, and nothing reduces their gradients over `{group}`");
+            let title =
+                format!("parameters of experts are told apart, and nothing reduces their gradients over `{group}`");
             let mut draft = Draft::new(&codes::UNUSED_GROUP, title);
             draft.primary = "of experts".to_string();
             draft.labels.push(label(*stored, "kept here, and never read".to_string()));
@@ -45,14 +48,63 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push(format!("reduce the gradients of experts over `{group}`"));
             draft
         }
+        other => of_gradients(other),
+    }
+}
+
+/// Gradients that go another way than they should, or none.
+fn of_gradients(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::Swapped { mark, group, test } => {
+            let title =
+                format!("gradients of experts and of the others change places: `{mark}` decides the other way round");
+            let mut draft = Draft::new(&codes::SWAPPED_GROUPS, title);
+            draft.primary = format!("over `{group}`");
+            draft.labels.push(label(*test, format!("asks for `{mark}`")));
+            draft.help.push("negate the test, or exchange the groups".to_string());
+            draft
+        }
+        Membership::WholeInput { module, norm, taken } => {
+            let title = format!(
+                "`{module}` leaves the whole sequence on every rank, and `{norm}` takes it for this rank's part"
+            );
+            let mut draft = Draft::new(&codes::WHOLE_INPUT, title);
+            draft.primary = "gives the whole result".to_string();
+            draft.labels.push(label(*taken, "a plain tensor counts as a part of the sequence".to_string()));
+            draft.help.push("`output_layouts=Shard(1)`".to_string());
+            draft
+        }
+        Membership::ScaledEachRound { round, reduced } => {
+            let title = "accumulated gradients are divided in every round, and reduced in some: earlier rounds are divided again";
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
+            draft.primary = "runs in every round".to_string();
+            draft.labels.push(label(*round, "holds in some rounds".to_string()));
+            draft.labels.push(label(*reduced, "reduced in these alone".to_string()));
+            draft.help.push("divide where they are reduced".to_string());
+            draft
+        }
+        Membership::TiedNotSummed { group, made, reduced, called } => {
+            let title = format!(
+                "a weight that starts equal over `{group}` gets other gradients on each of its ranks: nothing sums them"
+            );
+            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+            draft.primary = "takes the gradients as they are".to_string();
+            draft.labels.push(label(*made, format!("made equal over `{group}`")));
+            draft.labels.push(label(*reduced, "gradients are reduced here, over another group".to_string()));
+            draft.labels.extend(called.map(|place| label(place, "called here".to_string())));
+            draft.help.push(format!("sum the gradient of the weight over `{group}` before the step"));
+            draft
+        }
         Membership::LeftDim { wrapper, dim, mesh } => {
-            let title = format!("gradients are not summed over `{dim}`: `{wrapper}` is given the other dim of the mesh alone");
+            let title =
+                format!("gradients are not summed over `{dim}`: `{wrapper}` is given the other dim of the mesh alone");
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = format!("without the ranks of `{dim}`");
             draft.labels.push(label(*mesh, format!("has `{dim}` too, and nothing else uses it")));
             draft.help.push("give it the whole mesh: it sums over one dim and shards over the other".to_string());
             draft
         }
+        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
 }
 

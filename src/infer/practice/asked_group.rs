@@ -55,7 +55,9 @@ fn sizes_asked(view: &View<'_>, guard: &Guard<'_>) -> Option<Vec<(Vec<Name>, Pla
             Expr::Bool { and: true, of } => all.extend(of.iter().map(|e| near::deep(view, e))),
             Expr::Compare(op, left, right) => {
                 let several = match (op, &*right) {
-                    (CmpOp::Gt | CmpOp::Ne, Expr::Const(Const::Int(1))) | (CmpOp::Ge, Expr::Const(Const::Int(2))) => true,
+                    (CmpOp::Gt | CmpOp::Ne, Expr::Const(Const::Int(1))) | (CmpOp::Ge, Expr::Const(Const::Int(2))) => {
+                        true
+                    }
                     (CmpOp::Le | CmpOp::Eq, Expr::Const(Const::Int(1))) => false,
                     _ if speaks_of_size(view, &left) => return None,
                     _ => continue,
@@ -182,4 +184,43 @@ fn made_by_sum(view: &View<'_>, local: LocalId) -> bool {
         calls(i).is_some_and(|c| words.iter().any(|w| c.to_lowercase().contains(w)))
             || words.iter().any(|w| text.contains(w))
     })
+}
+
+/// A report of a loss and its count in one tensor, summed over fewer ranks than the same count elsewhere in the file.
+pub fn reports(view: &View<'_>, out: &mut Found) {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    if !["context_parallel_rank", "cp_rank", "sp_rank"].iter().any(|w| file.contains(w)) {
+        return;
+    }
+    for (i, call) in view.collectives() {
+        let (Some(Operand::Local(local)), Form::InPlace, "all_reduce") =
+            (call.input, call.rule.form, call.rule.op.as_str())
+        else {
+            continue;
+        };
+        let Some(summed) = call.group.and_then(|g| of_group(view, &view.expr(g))) else { continue };
+        let [def] = view.defs(*local) else { continue };
+        let packed = view.bound(*def, *local);
+        if ["cat", "stack", "tensor"].iter().all(|f| packed.call_of(f).is_none()) {
+            continue;
+        }
+        let names: Vec<&Name> =
+            near::roots(view, &Operand::Local(*local)).into_iter().map(|l| view.local_name(l)).collect();
+        for at in near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at) {
+            let other = near::other(view, at);
+            for (j, counts) in other.collectives() {
+                let (Some(Operand::Local(n)), "all_reduce") = (counts.input, counts.rule.op.as_str()) else { continue };
+                let name = other.local_name(*n);
+                let Some(counted) = counts.group.and_then(|g| of_group(&other, &other.expr(g))) else { continue };
+                let count = name.contains("token") && other.is_param(*n) && names.contains(&name);
+                if !count || summed.len() >= counted.len() || !more(&summed, &counted) {
+                    continue;
+                }
+                let place = other.place(other.steps[*j].id);
+                let found = Membership::OtherCount { summed, counted, count: place, divided: place };
+                out.push((view.place(view.steps[*i].id), Practice::Membership(found)));
+                return;
+            }
+        }
+    }
 }

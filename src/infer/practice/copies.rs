@@ -124,11 +124,16 @@ fn holds_both(view: &View<'_>, total: LocalId, a: LocalId, b: LocalId, before: u
             }
             Some(Rvalue::CallMethod { base, name, args }) if name == "add_" => {
                 let other = args.first().map(|o| view.expr(&o.value));
-                let of = |x, y| near::local(base) == Some(x) && total == x && other.as_ref().is_some_and(|e| e.mentions(y));
+                let of =
+                    |x, y| near::local(base) == Some(x) && total == x && other.as_ref().is_some_and(|e| e.mentions(y));
                 joined |= of(a, b) || of(b, a);
             }
-            Some(Rvalue::InPlace { op: BinOp::Div | BinOp::Mul, left: Operand::Local(l), .. }) if *l == b => return false,
-            Some(Rvalue::Binary { op: BinOp::Div | BinOp::Mul, left, .. }) if view.expr(left).mentions(b) => return false,
+            Some(Rvalue::InPlace { op: BinOp::Div | BinOp::Mul, left: Operand::Local(l), .. }) if *l == b => {
+                return false;
+            }
+            Some(Rvalue::Binary { op: BinOp::Div | BinOp::Mul, left, .. }) if view.expr(left).mentions(b) => {
+                return false;
+            }
             _ => {}
         }
     }
@@ -140,7 +145,7 @@ fn holds_both(view: &View<'_>, total: LocalId, a: LocalId, b: LocalId, before: u
 
 /// Whether a step binds a variable, at once or through one that it is bound from.
 fn flows(view: &View<'_>, step: usize, to: LocalId) -> bool {
-    view.binds(step).iter().any(|l| {
-        *l == to || view.defs(to).iter().any(|d| view.reads(*d).iter().any(|o| near::local(o) == Some(*l)))
-    })
+    view.binds(step)
+        .iter()
+        .any(|l| *l == to || view.defs(to).iter().any(|d| view.reads(*d).iter().any(|o| near::local(o) == Some(*l))))
 }

@@ -14,6 +14,14 @@ pub enum Membership {
     CopiesSummed { over: Vec<Name>, copies: Place, added: Place },
     /// A group of experts is kept and never used, and their parameters go another way.
     UnusedGroup { group: Name, stored: Place, reduced: Place },
+    /// Parameters of experts take the way of the others, and those the way of experts.
+    Swapped { mark: Name, group: Name, test: Place },
+    /// A plan makes an embedding whole on every rank, and its norms take what they get for parts of the sequence.
+    WholeInput { module: Name, norm: Name, taken: Place },
+    /// Accumulated gradients are scaled in every round and reduced in some.
+    ScaledEachRound { round: Place, reduced: Place },
+    /// A weight is made equal over a group, and its gradient is never summed over it.
+    TiedNotSummed { group: Name, made: Place, reduced: Place, called: Option<Place> },
     /// A wrapper is given one dim of a mesh; nothing sums over the other one.
     LeftDim { wrapper: Name, dim: Name, mesh: Place },
 }

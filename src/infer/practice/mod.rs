@@ -19,6 +19,7 @@ mod cut;
 mod cut_loss;
 mod data_sum;
 mod doubled;
+mod each_round;
 pub mod expr;
 mod factor;
 pub mod found;
@@ -57,6 +58,7 @@ pub mod sizes;
 mod split_plain;
 mod stale;
 mod switch;
+mod tied;
 pub mod training;
 mod trial;
 mod uncalled;
@@ -64,6 +66,7 @@ mod uneven;
 mod unreduced_step;
 mod unused_group;
 pub mod view;
+mod whole_input;
 mod world_rank;
 mod wrapped;
 
@@ -149,8 +152,12 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_group::counted_again),
     of_collectives(asked_group::guards),
     of_collectives(asked_group::ratios),
+    of_collectives(asked_group::reports),
+    of_collectives(each_round::scaled),
+    of_collectives(unused_group::swapped),
     of_collectives(copies::summed),
     of_words(&["mesh_dim_names"], left_dim::wrappers),
+    of_names(&["sequenceparallel"], whole_input::embeddings),
     of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh),
     of_words(&["reduction="], factor::mean_not_undone),
@@ -185,6 +192,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::other_input,
     backwards::same_sizes,
     unused_group::stored,
+    tied::weights,
 ];
 
 /// The checks of single functions that look at the whole project.

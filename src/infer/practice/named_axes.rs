@@ -67,13 +67,7 @@ fn kept(view: &View<'_>, name: &str, gives: Gives, depth: usize) -> Option<Vec<N
     resolve(method, &method.expr(value), gives, depth + 1)
 }
 
-fn of_call(
-    view: &View<'_>,
-    callee: &Expr,
-    args: &[(ArgKind, Expr)],
-    gives: Gives,
-    depth: usize,
-) -> Option<Vec<Name>> {
+fn of_call(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)], gives: Gives, depth: usize) -> Option<Vec<Name>> {
     let group = |at: usize| {
         let keyword = |k: &ArgKind| matches!(k, ArgKind::Keyword(n) if n == "group");
         let named = args.iter().find(|(k, _)| keyword(k));

@@ -48,9 +48,8 @@ fn is_read(lint: &Lint<'_>, class: &Class<'_>, name: &Name) -> bool {
     let attribute = format!(".{name}");
     let whole = |text: &str| {
         let found = text.match_indices(attribute.as_str());
-        let ends = found.filter(|(at, _)| {
-            !text[at + attribute.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
-        });
+        let ends = found
+            .filter(|(at, _)| !text[at + attribute.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'));
         ends.count()
     };
     let text = lint.files[own].whole();
@@ -60,7 +59,7 @@ fn is_read(lint: &Lint<'_>, class: &Class<'_>, name: &Name) -> bool {
     }
     lint.project.modules.ids().any(|m| {
         let file = lint.project.file(m);
-        file != own && lint.files.says(file, &attribute) && whole(lint.files[file].whole()) > 0
+        file != own && lint.files.says(file, &attribute)
     })
 }
 
@@ -77,20 +76,19 @@ fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
         let sums = |op: &str| matches!(op, "all_reduce" | "reduce_scatter");
         view.collectives().iter().find(|(_, call)| sums(&call.rule.op)).map(|(i, _)| view.place(view.steps[*i].id))
     };
-    let reducers: Vec<Name> = methods
-        .iter()
-        .map(|at| lint.view(*at))
-        .filter(|v| reduces(v).is_some())
-        .map(|v| v.func.name.clone())
-        .collect();
-    for at in methods.iter().filter(|at| lint.project.func(**at).name != "__init__") {
+    let reducers: Vec<Name> =
+        methods.iter().map(|at| lint.view(*at)).filter(|v| reduces(v).is_some()).map(|v| v.func.name.clone()).collect();
+    let anywhere = methods.iter().find_map(|at| reduces(&lint.view(*at)));
+    for at in &methods {
         let view = lint.view(*at);
-        if !view.code().contains("grad") {
+        let init = view.func.name == "__init__";
+        if !init && !view.code().contains("grad") {
             continue;
         }
-        let calls = |i: usize| matches!(view.value(i), Some(Rvalue::CallMethod { name, .. }) if reducers.contains(name));
+        let calls =
+            |i: usize| matches!(view.value(i), Some(Rvalue::CallMethod { name, .. }) if reducers.contains(name));
         let called = (0..view.steps.len()).find(|i| calls(*i)).map(|i| view.place(view.steps[i].id));
-        let Some(reduced) = reduces(&view).or(called) else { continue };
+        let Some(reduced) = reduces(&view).or(called).or(anywhere.filter(|_| init)) else { continue };
         for step in &view.steps {
             let Stmt::If { .. } = step.stmt else { continue };
             let place = view.part(step.id, 0);
@@ -101,4 +99,67 @@ fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
         }
     }
     None
+}
+
+/// `if is_expert: all_reduce(grad, dense_group) else: all_reduce(grad, expert_group)`
+pub fn swapped(view: &View<'_>, out: &mut Found) {
+    if !view.code().contains("expert") {
+        return;
+    }
+    // What each branch of a test of the parameter reduces over: the test, whether it holds, the group.
+    let mut branches: Vec<(crate::ir::StmtId, bool, String, Place)> = Vec::new();
+    for (i, call) in view.collectives() {
+        let step = &view.steps[*i];
+        let gradient = call.input.is_some_and(|o| super::reducers::is_gradient(&view.through(o)));
+        let (Some(group), Some(guard), true) = (call.group, step.guards.last(), gradient) else { continue };
+        let name = match view.expr(group) {
+            super::expr::Expr::Local(l) => Some(view.local_name(l).to_string()),
+            super::expr::Expr::Call { callee, .. } => callee.last_name().map(str::to_string),
+            other => other.last_name().map(str::to_string),
+        };
+        let Some(name) = name else { continue };
+        branches.push((guard.at, guard.holds, name.to_lowercase(), view.place(step.id)));
+    }
+    for (at, _, group, place) in branches.iter().filter(|(_, holds, ..)| *holds) {
+        let Some((.., other, _)) = branches.iter().find(|(id, holds, ..)| id == at && !holds) else { continue };
+        let Some(guard) = view.steps.iter().flat_map(|s| s.guards.iter()).find(|g| g.at == *at) else { continue };
+        let Some((mark, of_experts)) = asks_expert(view, &near::deep(view, &view.through(guard.test)), true) else {
+            continue;
+        };
+        let named = |g: &str| g.contains("expert") || near::has_part(g, "edp") || near::has_part(g, "moe");
+        let wrong = if of_experts { named(other) && !named(group) } else { named(group) && !named(other) };
+        if wrong {
+            let found = Membership::Swapped { mark, group: Name::from(group.as_str()), test: view.part(*at, 0) };
+            out.push((*place, Practice::Membership(found)));
+        }
+    }
+}
+
+/// The mark that a test asks a parameter for, and whether those that pass are of experts.
+fn asks_expert(view: &View<'_>, test: &super::expr::Expr, holds: bool) -> Option<(Name, bool)> {
+    use super::expr::Expr;
+    match test {
+        Expr::Unary(crate::ir::UnOp::Not, inner) => asks_expert(view, inner, !holds),
+        Expr::Call { callee, args, .. } => {
+            let function = callee.last_name()?;
+            let mark = match function {
+                "getattr" | "hasattr" => args.get(1)?.1.string()?.clone(),
+                other => Name::from(other),
+            };
+            spoken(&mark, holds)
+        }
+        Expr::Attr(_, name) => spoken(name, holds),
+        Expr::Local(l) => spoken(view.local_name(*l), holds),
+        _ => None,
+    }
+}
+
+fn spoken(mark: &Name, holds: bool) -> Option<(Name, bool)> {
+    let lower = mark.to_lowercase();
+    let dense = ["not", "non", "dense", "shared", "no_"].iter().any(|w| lower.contains(w));
+    match lower.as_str() {
+        "allreduce" => Some((mark.clone(), !holds)),
+        _ if (lower.contains("expert") || lower.contains("moe")) && !dense => Some((mark.clone(), holds)),
+        _ => None,
+    }
 }

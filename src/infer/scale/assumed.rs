@@ -175,6 +175,39 @@ impl<'a> Run<'a> {
         func.params.iter().any(|p| p.name == param).then_some(Builder { at, param, wraps })
     }
 
+    /// Whether comments in a function, or in one of the file that it calls, say that ranks have different numbers of tokens.
+    pub fn says_uneven(&mut self, at: FuncRef) -> bool {
+        let text = self.text_of(at);
+        let file = self.files[self.project.file(at.module)].whole();
+        if !file.contains("differ") && !file.contains("var") {
+            return false;
+        }
+        let funcs = self.project.modules[at.module].ir.funcs.iter_enumerated();
+        let called = funcs.filter(|(id, f)| {
+            f.kind == FuncKind::Function && (*id == at.func || text.contains(&format!("{}(", f.name)))
+        });
+        let called: Vec<FuncRef> = called.map(|(func, _)| FuncRef { module: at.module, func }).collect();
+        called.into_iter().any(|f| {
+            let view = self.view(f);
+            let uneven = |text: &str| {
+                let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
+                let counts = has(&["token", "count", "length", "samples", "mask"]);
+                let differ = has(&[
+                    "differ between",
+                    "differ across",
+                    "differs between",
+                    "differs across",
+                    "vary between",
+                    "vary across",
+                    "varies between",
+                    "varies across",
+                ]);
+                counts && differ && text.contains("rank") && !has(&["not differ", "n't differ", "never", "not vary"])
+            };
+            super::super::practice::near::comments(&view, view.func.span).iter().any(|n| uneven(&n.text))
+        })
+    }
+
     /// Methods of classes of a module whose result a base outside the project takes for the loss.
     pub fn loss_methods(&self, at: crate::project::ModuleId) -> Vec<crate::ir::FuncId> {
         let methods = self.rules.loss_methods();

@@ -314,7 +314,11 @@ impl<'a> Run<'a> {
                     Const::Int(0) => Val::Zero(0),
                     c => Val::Const(c.clone()),
                 },
-                (None, None, Some(super::super::value::Value::Path(path))) => Val::Path(path.clone()),
+                (
+                    None,
+                    None,
+                    Some(super::super::value::Value::Path(path) | super::super::value::Value::ReduceOp(path)),
+                ) => Val::Path(path.clone()),
                 _ => Val::Named(param.name.clone()),
             };
             out.insert(param.local.index(), value);

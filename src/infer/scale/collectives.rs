@@ -76,7 +76,8 @@ impl<'a> Run<'a> {
             let name = &call.rule.args.params.get(at)?.name;
             args.keyword(name).or_else(|| args.plain.get(at).filter(|_| at > 0))
         });
-        if matches!(given, Some(Val::Named(op)) if !matches!(super::value::last(op), "SUM" | "sum" | "AVG" | "avg" | "mean")) {
+        if matches!(given, Some(Val::Named(op)) if !matches!(super::value::last(op), "SUM" | "sum" | "AVG" | "avg" | "mean"))
+        {
             return None;
         }
         let mut found = Some(false);

@@ -25,8 +25,23 @@ pub fn is_mask_name(name: &str) -> bool {
 /// Whether a name is of what has one entry for each token or sample of this rank.
 pub fn is_batch_name(name: &str) -> bool {
     let lower = last(name).to_lowercase();
-    ["labels", "label", "targets", "target", "input_ids", "tokens", "ids", "x", "y", "inputs", "images", "batch", "tgt", "trg"]
-        .contains(&lower.as_str())
+    [
+        "labels",
+        "label",
+        "targets",
+        "target",
+        "input_ids",
+        "tokens",
+        "ids",
+        "x",
+        "y",
+        "inputs",
+        "images",
+        "batch",
+        "tgt",
+        "trg",
+    ]
+    .contains(&lower.as_str())
         || lower.ends_with("_labels")
         || lower.ends_with("_ids")
 }

@@ -360,8 +360,7 @@ impl<'a> Run<'a> {
         let place = state.returned.unwrap_or(place);
         let mut state = state.clone();
         let mut class = value::Class::new(None);
-        class.always =
-            (Scale::size(&axes).inverse(), axes.clone(), vec![state.event(What::Wrapped(axes), place)]);
+        class.always = (Scale::size(&axes).inverse(), axes.clone(), vec![state.event(What::Wrapped(axes), place)]);
         (state.classes, state.terms) = (Shared::new(vec![class]), Shared::default());
         for part in &tensor.parts {
             let loops = state.loops.to_vec();
@@ -402,9 +401,11 @@ impl<'a> Run<'a> {
     fn said(&mut self, at: FuncRef) -> Declared {
         let view = self.view(at);
         let notes = super::practice::near::notes(&view);
+        let uneven = self.says_uneven(at);
         let says = |words: &[&str]| notes.iter().any(|n| words.iter().any(|w| n.text.contains(w)));
         Declared {
             over_tokens: self.settings.mean_over_tokens
+                || uneven
                 || says(&["mean over all tokens", "mean over global tokens", "mean over the global"]),
             mean: says(&["loss is a mean", "loss is the mean", "loss is averaged", "loss is normali"]),
         }

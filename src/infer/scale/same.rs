@@ -121,11 +121,8 @@ impl State {
 }
 
 fn rescaled(tensor: &Tensor, scale: &dyn Fn(&Scale) -> Scale) -> Option<Val> {
-    let parts = tensor.parts.iter().map(|p| super::value::Part {
-        grad: scale(&p.grad),
-        value: scale(&p.value),
-        ..p.clone()
-    });
+    let parts =
+        tensor.parts.iter().map(|p| super::value::Part { grad: scale(&p.grad), value: scale(&p.value), ..p.clone() });
     let parts: Vec<_> = parts.collect();
     let rows = tensor.rows.as_ref().map(scale);
     (parts != tensor.parts || rows != tensor.rows).then(|| Val::Tensor(Tensor { parts, rows, ..tensor.clone() }))

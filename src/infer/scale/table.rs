@@ -76,7 +76,10 @@ impl<'a> Run<'a> {
             });
             let reduces = |w: &What| matches!(w, What::Summed(_) | What::Averaged(_) | What::Wrapped(_));
             let events = class.always.2.iter().chain(&class.events);
-            let factors = state.terms.iter().map(|t| (t.part.label.clone(), text(&state.in_rounds(t, &after.times(&t.part.grad)))));
+            let factors = state
+                .terms
+                .iter()
+                .map(|t| (t.part.label.clone(), text(&state.in_rounds(t, &after.times(&t.part.grad)))));
             let factors: Vec<(Name, Name)> = factors.collect();
             let row = GradientRow {
                 place,

@@ -381,9 +381,14 @@ fn of_sets(state: &State, term: &Term, own: &AxisSet, declared: Declared, made: 
     }
     let local = |e: &&Event| match &e.what {
         What::Mean => true,
-        What::Over(s) => s.known().is_some_and(|m| {
-            m.power(&Factor::Count(Name::from(TOKENS))) == 1 && !m.powers().any(|(f, _)| matches!(f, Factor::Size(_)))
-        }),
+        // A count that was summed and divided by the ranks is the mean of all.
+        What::Over(s) => {
+            state.counted.is_empty()
+                && s.known().is_some_and(|m| {
+                    m.power(&Factor::Count(Name::from(TOKENS))) == 1
+                        && !m.powers().any(|(f, _)| matches!(f, Factor::Size(_)))
+                })
+        }
         _ => false,
     };
     let own_mean = term.part.events.iter().find(local)?;

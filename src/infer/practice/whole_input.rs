@@ -1,0 +1,84 @@
+//! Plans whose first module leaves the whole sequence to modules that take parts. In: a function. Out: an embedding that a plan makes whole
+//! on every rank, beside norms that take what they get for their part of the sequence, and projections that give parts. Never: a plan
+//! that cuts the sequence at a module's boundary. Next: `plan.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::membership::Membership;
+use super::view::View;
+use crate::ir::{ArgKind, BuildKind, Const, Item, Rvalue};
+use crate::source::{Name, Place};
+
+/// Words in the names of embeddings.
+const EMBEDDINGS: &[&str] = &["embed", "wte", "emb"];
+
+/// An entry of a plan.
+struct Entry {
+    name: Name,
+    style: Name,
+    args: Vec<(Name, Expr)>,
+    place: Place,
+}
+
+impl Entry {
+    fn given(&self, name: &str) -> Option<&Expr> {
+        self.args.iter().find(|(n, _)| n == name).map(|(_, e)| e)
+    }
+
+    fn says(&self, name: &str, placement: &str) -> bool {
+        self.given(name)
+            .is_some_and(|e| e.call_of(placement).is_some() || e.any(&mut |e| e.call_of(placement).is_some()))
+    }
+}
+
+/// `"tok_embeddings": RowwiseParallel(input_layouts=Replicate())` before `"norm": SequenceParallel()`
+pub fn embeddings(view: &View<'_>, out: &mut Found) {
+    let entries: Vec<Entry> = (0..view.steps.len()).flat_map(|i| plan(view, i)).collect();
+    let cuts = |e: &&Entry| e.style.starts_with("PrepareModule") && e.says("desired_input_layouts", "Shard");
+    let parts = entries.iter().find(|e| e.style == "SequenceParallel");
+    let gives = entries.iter().any(|e| e.style == "RowwiseParallel" && e.says("output_layouts", "Shard"));
+    let (Some(parts), true, None) = (parts, gives, entries.iter().find(cuts)) else { return };
+    // Several embeddings, or a helper that cuts the sequence by hand.
+    if ["scatter", "chunk(", "split(", "redistribute", "distribute_module"].iter().any(|w| view.code().contains(w)) {
+        return;
+    }
+    for entry in &entries {
+        let name = entry.name.rsplit('.').next().unwrap_or(&entry.name).to_lowercase();
+        let embedding = EMBEDDINGS.iter().any(|w| name.contains(w)) && !name.contains("norm");
+        let whole = match entry.given("output_layouts") {
+            None => entry.style == "RowwiseParallel" && entry.says("input_layouts", "Replicate"),
+            Some(_) => entry.says("output_layouts", "Replicate"),
+        };
+        if embedding && whole {
+            let found =
+                Membership::WholeInput { module: entry.name.clone(), norm: parts.name.clone(), taken: parts.place };
+            out.push((entry.place, Practice::Membership(found)));
+        }
+    }
+}
+
+/// The entries of a dict that are styles by name of a module.
+fn plan(view: &View<'_>, step: usize) -> Vec<Entry> {
+    let Some(Rvalue::Build { kind: BuildKind::Dict, items }) = view.value(step) else { return Vec::new() };
+    let one = |i: &Item| match i {
+        Item::One(o) => Some(view.expr(o)),
+        Item::Star(_) => None,
+    };
+    let entry = |pair: &[Item]| {
+        let (Some(Expr::Const(Const::Str(name))), Some(style)) = (one(pair.first()?), one(pair.get(1)?)) else {
+            return None;
+        };
+        let Expr::Call { callee, args, step } = &style else { return None };
+        let named = args.iter().filter_map(|(kind, e)| match kind {
+            ArgKind::Keyword(n) => Some((n.clone(), e.clone())),
+            _ => None,
+        });
+        if named.clone().count() != args.len() {
+            return None;
+        }
+        let place = view.place(view.steps.get(*step)?.id);
+        Some(Entry { name, style: Name::from(callee.last_name()?), args: named.collect(), place })
+    };
+    items.chunks(2).filter_map(entry).collect()
+}
