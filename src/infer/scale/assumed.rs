@@ -38,7 +38,7 @@ impl<'a> Run<'a> {
         let Some(builder) = self.builder(at, &param.name) else { return named };
         let module = state.module(&param.name);
         if let Some(m) = state.modules.get_mut(module) {
-            m.wraps = builder.wraps;
+            (m.wraps, m.assumed) = (builder.wraps, true);
         }
         Val::Module(module)
     }
@@ -113,8 +113,19 @@ impl<'a> Run<'a> {
                 found
             }
         };
-        let mut of_name = builders.iter().filter(|b| b.param == *name && b.at != at);
+        let text = self.around(at);
+        let calls = |b: &Builder| text.contains(&format!("{}(", self.project.func(b.at).name));
+        let mut of_name = builders.iter().filter(|b| b.param == *name && b.at != at && !calls(b));
         of_name.next().filter(|_| of_name.next().is_none()).cloned()
+    }
+
+    /// The text of a function, or of the class whose method it is.
+    fn around(&self, at: FuncRef) -> &'a str {
+        let span = match self.project.func(at).class {
+            Some(class) => self.project.class(ClassRef { module: at.module, class }).span,
+            None => self.project.func(at).span,
+        };
+        self.files[self.project.file(at.module)].slice(span)
     }
 
     fn text_of(&self, at: FuncRef) -> &'a str {
@@ -122,7 +133,7 @@ impl<'a> Run<'a> {
     }
 
     fn wraps_or_reduces(&self, at: FuncRef) -> bool {
-        let text = self.text_of(at);
+        let text = self.around(at);
         let rest = ["zero_grad", "clip_grad", "no_grad", "grad_norm", "gradient"].iter();
         let rest = rest.fold(text.to_string(), |text, word| text.replace(word, ""));
         WRAPPERS.iter().any(|w| text.contains(w)) || rest.contains("grad")
@@ -172,6 +183,10 @@ impl<'a> Run<'a> {
             found = Some(one);
         }
         let (param, wraps) = found?;
+        // A group that has no name that says which.
+        if wraps.iter().any(|(axes, ..)| axes.iter().any(crate::types::Axis::is_variable)) {
+            return None;
+        }
         func.params.iter().any(|p| p.name == param).then_some(Builder { at, param, wraps })
     }
 

@@ -24,6 +24,7 @@ impl State {
                     parent: None,
                     wraps: Vec::new(),
                     lost: false,
+                    assumed: false,
                     trainer: None,
                 });
                 self.modules.len() - 1
@@ -41,6 +42,7 @@ impl State {
                     parent: Some(parent),
                     wraps: Vec::new(),
                     lost: false,
+                    assumed: false,
                     trainer: None,
                 };
                 self.modules.push(module);
@@ -223,6 +225,10 @@ impl<'a> Run<'a> {
         let call = state.event(What::Backward, place).call;
         for class in grad.of.iter().flat_map(|c| state.leaves(*c)).collect::<Vec<_>>() {
             let Some(c) = state.classes.get_mut(class) else { continue };
+            if c.module.and_then(|m| state.modules.get(m)).is_some_and(|m| m.assumed) {
+                // It is reduced by hand, so it is wrapped no more than it says.
+                c.after = Scale::Unknown;
+            }
             let (_, already) = c.total();
             let partial = c.is_partial();
             let each =
@@ -281,6 +287,9 @@ impl<'a> Run<'a> {
             _ => return Val::named("wrapped"),
         };
         let known = &mut state.modules[id];
+        if known.assumed {
+            (known.assumed, known.wraps) = (false, Wraps::new());
+        }
         if !known.wraps.iter().any(|(a, _, _)| *a == axes) {
             known.wraps.push((axes.clone(), Scale::size(&axes), place));
         }

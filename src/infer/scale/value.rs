@@ -197,6 +197,8 @@ pub struct Module {
     pub wraps: super::grads::Wraps,
     /// Something that is not followed may change its gradients.
     pub lost: bool,
+    /// Another function of the file wraps it so, as far as that can be told.
+    pub assumed: bool,
     /// What takes its backward pass.
     pub trainer: Option<usize>,
 }

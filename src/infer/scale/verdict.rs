@@ -148,6 +148,10 @@ impl Carried {
         let ratio = carried.times(&tokens).times(&Scale::size(&all)).times(&rounds);
         let (m, carried) = (ratio.known()?.clone(), carried.known()?.clone());
         let named: Vec<(&Factor, i8)> = m.powers().filter(|(f, _)| matches!(f, Factor::Named(_))).collect();
+        let assumed = class.module.and_then(|m| state.modules.get(m)).is_some_and(|m| m.assumed);
+        if assumed && named.iter().any(|(f, _)| **f != Factor::Named(term.part.label.clone())) {
+            return None;
+        }
         let is_opaque = match named.as_slice() {
             [] => false,
             [(Factor::Named(name), 1)] => {
