@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::view::View;
-use crate::ir::{ArgKind, BuildKind, Const, Item, Rvalue};
+use crate::ir::{ArgKind, BuildKind, Const, Item, Rvalue, StmtId};
 use crate::source::{Name, Place};
 
 /// Words in the names of embeddings.
@@ -19,9 +19,18 @@ struct Entry {
     style: Name,
     args: Vec<(Name, Expr)>,
     place: Place,
+    /// The conditions under which it is made.
+    guards: Vec<(StmtId, bool)>,
+    /// The step that makes the plan.
+    plan: usize,
 }
 
 impl Entry {
+    fn is_embedding(&self) -> bool {
+        let name = self.name.rsplit('.').next().unwrap_or(&self.name).to_lowercase();
+        EMBEDDINGS.iter().any(|w| name.contains(w)) && !name.contains("norm")
+    }
+
     fn given(&self, name: &str) -> Option<&Expr> {
         self.args.iter().find(|(n, _)| n == name).map(|(_, e)| e)
     }
@@ -43,14 +52,19 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
     if ["scatter", "chunk(", "split(", "redistribute", "distribute_module"].iter().any(|w| view.code().contains(w)) {
         return;
     }
-    for entry in &entries {
-        let name = entry.name.rsplit('.').next().unwrap_or(&entry.name).to_lowercase();
-        let embedding = EMBEDDINGS.iter().any(|w| name.contains(w)) && !name.contains("norm");
+    // Another plan for another case, or a module whose forward is followed.
+    let text = view.files[view.project.file(view.at.module)].whole();
+    let parts_too = entries.iter().any(|e| e.is_embedding() && e.says("output_layouts", "Shard"));
+    let one_case = entries.iter().all(|e| e.guards.is_empty());
+    if parts_too || !one_case {
+        return;
+    }
+    for entry in entries.iter().filter(|e| e.is_embedding() && !text.contains(&format!("self.{} =", e.name))) {
         let whole = match entry.given("output_layouts") {
             None => entry.style == "RowwiseParallel" && entry.says("input_layouts", "Replicate"),
             Some(_) => entry.says("output_layouts", "Replicate"),
         };
-        if embedding && whole {
+        if whole && parts.plan == entry.plan {
             let found =
                 Membership::WholeInput { module: entry.name.clone(), norm: parts.name.clone(), taken: parts.place };
             out.push((entry.place, Practice::Membership(found)));
@@ -65,6 +79,7 @@ fn plan(view: &View<'_>, step: usize) -> Vec<Entry> {
         Item::One(o) => Some(view.expr(o)),
         Item::Star(_) => None,
     };
+    let step_of_plan = step;
     let entry = |pair: &[Item]| {
         let (Some(Expr::Const(Const::Str(name))), Some(style)) = (one(pair.first()?), one(pair.get(1)?)) else {
             return None;
@@ -77,8 +92,16 @@ fn plan(view: &View<'_>, step: usize) -> Vec<Entry> {
         if named.clone().count() != args.len() {
             return None;
         }
-        let place = view.place(view.steps.get(*step)?.id);
-        Some(Entry { name, style: Name::from(callee.last_name()?), args: named.collect(), place })
+        let at = view.steps.get(*step)?;
+        let (place, guards) = (view.place(at.id), at.guards.iter().map(|g| (g.at, g.holds)).collect());
+        Some(Entry {
+            name,
+            style: Name::from(callee.last_name()?),
+            args: named.collect(),
+            place,
+            guards,
+            plan: step_of_plan,
+        })
     };
     items.chunks(2).filter_map(entry).collect()
 }
