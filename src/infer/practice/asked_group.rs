@@ -133,7 +133,7 @@ pub fn ratios(view: &View<'_>, out: &mut Found) {
     let mut sums: Vec<Summed> = Vec::new();
     for (i, call) in view.collectives() {
         let (Some(Operand::Local(local)), Form::InPlace) = (call.input, call.rule.form) else { continue };
-        let known = (call.rule.op == "all_reduce").then(|| call.group).flatten();
+        let known = (call.rule.op == "all_reduce").then_some(call.group).flatten();
         // Whatever else is done to it makes it another sum.
         if sums.iter().any(|s| s.local == *local) {
             return;
