@@ -59,6 +59,7 @@ mod statics;
 mod trie;
 mod typed;
 pub use typed::types_in;
+mod unknown_param;
 mod unseen;
 mod value;
 mod vocabulary;

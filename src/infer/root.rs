@@ -17,7 +17,7 @@ use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
 use super::whole::{Needed, both_need};
 use super::world::{Flow, Frame, World};
-use crate::ir::{Const, Func, FuncKind, LocalKind, ParamKind};
+use crate::ir::{Const, Func, FuncKind, LocalKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
@@ -26,21 +26,6 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Python annotations of parameters that are no tensors.
-const OTHER_HINTS: &[&str] = &[
-    "int",
-    "bool",
-    "str",
-    "float",
-    "Optional[int]",
-    "Optional[bool]",
-    "Optional[str]",
-    "Optional[float]",
-    "dict",
-    "Dict",
-    "Callable",
-];
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them.
 pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
@@ -628,41 +613,6 @@ impl Machine<'_> {
         }
         worlds.truncate(super::limits::MAX_WORLDS);
         worlds
-    }
-
-    /// Notes a parameter that is no tensor by its annotation.
-    pub fn note_hint(&mut self, param: &crate::ir::Param) {
-        let hint = param.hint.as_deref().unwrap_or("");
-        let bare = hint.split('|').next().unwrap_or(hint);
-        if OTHER_HINTS.contains(&hint) || OTHER_HINTS.contains(&bare) {
-            self.non_tensors.insert(param.name.clone());
-        }
-    }
-
-    fn unknown_param(&mut self, param: &crate::ir::Param) -> Value {
-        self.note_hint(param);
-        if let Some(number) = self.beside_group(&param.name) {
-            return number;
-        }
-        match param.kind {
-            ParamKind::VarArgs | ParamKind::KwArgs => Value::Unknown,
-            _ => match (self.settings.group_named(&param.name), self.hinted_layer(param.hint.as_deref().unwrap_or("")))
-            {
-                (Some(axes), _) => Value::Group(axes),
-                (None, Some(rule)) => self.unseen_layer(&rule, &param.name),
-                (None, None) => self.unseen_object(param).unwrap_or_else(|| Value::Sym(param.name.clone())),
-            },
-        }
-    }
-
-    /// The layer that the annotation of a parameter names.
-    fn hinted_layer(&self, hint: &str) -> Option<Arc<crate::rules::LayerRule>> {
-        let module = self.stack.last()?.func.module;
-        let path = super::practice::expr::path_of_hint(self.project, module, hint)?;
-        match self.rules.get(&path) {
-            Some(crate::rules::Entry::Layer(rule)) => Some(rule.clone()),
-            _ => None,
-        }
     }
 
     /// Starts a root that may take so many steps beyond its own statements.

@@ -156,6 +156,11 @@ impl Machine<'_> {
         if !open || !own && !self.is_trained() {
             return;
         }
+        // Code on a framework has marks for this, and groups of its own under several names.
+        let framework = |at: ModuleId| super::parameters::protocol(self.project, self.rules, at).is_some();
+        if self.stack.last().is_some_and(|active| framework(active.func.module)) {
+            return;
+        }
         for axis in divided.axes.iter() {
             let state = local.get(axis).clone();
             let alone = divided.dim.filter(|_| divided.axes.len() == 1);

@@ -1,0 +1,60 @@
+//! What a parameter of a root is, of which nothing but its name and its annotation is known. In: the parameter. Out: a value. Never: a
+//! tensor where an annotation says that it is none. Next: `unseen.rs`, for modules, and `root.rs`.
+
+use super::machine::Machine;
+use super::value::Value;
+use crate::ir::{Param, ParamKind};
+use crate::rules::{Entry, LayerRule};
+use std::sync::Arc;
+
+/// Python annotations of parameters that are no tensors.
+const OTHER_HINTS: &[&str] = &[
+    "int",
+    "bool",
+    "str",
+    "float",
+    "Optional[int]",
+    "Optional[bool]",
+    "Optional[str]",
+    "Optional[float]",
+    "dict",
+    "Dict",
+    "Callable",
+];
+
+impl Machine<'_> {
+    /// Notes a parameter that is no tensor by its annotation.
+    pub fn note_hint(&mut self, param: &Param) {
+        let hint = param.hint.as_deref().unwrap_or("");
+        let bare = hint.split('|').next().unwrap_or(hint);
+        if OTHER_HINTS.contains(&hint) || OTHER_HINTS.contains(&bare) {
+            self.non_tensors.insert(param.name.clone());
+        }
+    }
+
+    pub(super) fn unknown_param(&mut self, param: &Param) -> Value {
+        self.note_hint(param);
+        if let Some(number) = self.beside_group(&param.name) {
+            return number;
+        }
+        match param.kind {
+            ParamKind::VarArgs | ParamKind::KwArgs => Value::Unknown,
+            _ => match (self.settings.group_named(&param.name), self.hinted_layer(param.hint.as_deref().unwrap_or("")))
+            {
+                (Some(axes), _) => Value::Group(axes),
+                (None, Some(rule)) => self.unseen_layer(&rule, &param.name),
+                (None, None) => self.unseen_object(param).unwrap_or_else(|| Value::Sym(param.name.clone())),
+            },
+        }
+    }
+
+    /// The layer that the annotation of a parameter names.
+    fn hinted_layer(&self, hint: &str) -> Option<Arc<LayerRule>> {
+        let module = self.stack.last()?.func.module;
+        let path = super::practice::expr::path_of_hint(self.project, module, hint)?;
+        match self.rules.get(&path) {
+            Some(Entry::Layer(rule)) => Some(rule.clone()),
+            _ => None,
+        }
+    }
+}
