@@ -33,6 +33,11 @@ pub(super) fn sole_module(project: &Project, files: &Files, module: ModuleId, pa
     if ir.classes.is_empty() || ir.classes.len() > MOST_CLASSES {
         return None;
     }
+    let short = name.replace('_', "");
+    let like = |class: &str| short.len() > 3 && class.to_lowercase().ends_with(&short);
+    if !MODELS.contains(&name.as_str()) && !ir.classes.iter().any(|c| like(&c.name)) {
+        return None;
+    }
     let text = files[project.file(module)].whole();
     let spans: Vec<_> = ir.classes.ids().map(|c| (c, ir.classes[c].span)).collect();
     let has = |class, method: &str| ir.classes[class].methods.iter().any(|(n, _)| n == method);
@@ -44,9 +49,7 @@ pub(super) fn sole_module(project: &Project, files: &Files, module: ModuleId, pa
     };
     let mut roots = ir.classes.ids().filter(|c| has(*c, "forward") && !has(*c, "backward") && !named(*c));
     let (Some(class), None) = (roots.next(), roots.next()) else { return None };
-    let own = ir.classes[class].name.to_lowercase();
-    let short = name.replace('_', "");
-    (MODELS.contains(&name.as_str()) || short.len() > 3 && own.ends_with(&short)).then_some(ClassRef { module, class })
+    (MODELS.contains(&name.as_str()) || like(&ir.classes[class].name)).then_some(ClassRef { module, class })
 }
 
 impl Machine<'_> {

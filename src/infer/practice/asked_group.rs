@@ -188,6 +188,9 @@ fn made_by_sum(view: &View<'_>, local: LocalId) -> bool {
 
 /// A report of a loss and its count in one tensor, summed over fewer ranks than the same count elsewhere in the file.
 pub fn reports(view: &View<'_>, out: &mut Found) {
+    if view.collectives().is_empty() {
+        return;
+    }
     let file = view.files[view.project.file(view.at.module)].whole();
     if !["context_parallel_rank", "cp_rank", "sp_rank"].iter().any(|w| file.contains(w)) {
         return;

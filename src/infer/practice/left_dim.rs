@@ -17,6 +17,9 @@ const SHARDS: &[&str] = &["fsdp", "shard", "dp_shard", "zero"];
 
 /// `fully_shard(model, mesh=mesh["dp_shard"])`
 pub fn wrappers(view: &View<'_>, out: &mut Found) {
+    if !view.code().contains("mesh") {
+        return;
+    }
     for i in 0..view.steps.len() {
         let Some(value) = view.value(i) else { continue };
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { continue };

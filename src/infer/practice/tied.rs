@@ -18,6 +18,10 @@ const TIED: &[&str] = &["embedding", "embd", "embed", "tied", "tie_", "shared_we
 /// `broadcast(self.word_embeddings.weight.data, group=embedding_group)`, and never a sum of its gradient.
 pub fn weights<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let file = lint.project.file(class.at.module);
+    let own = lint.files[file].slice(lint.project.class(class.at).span);
+    if !["broadcast", "all_reduce"].iter().any(|w| own.contains(w)) {
+        return;
+    }
     let text = lint.files[file].whole();
     if !TIED.iter().any(|w| text.contains(w)) || !text.contains("grad") || !text.contains(".step(") {
         return;

@@ -25,7 +25,11 @@ fn is_expert_group(name: &str) -> bool {
 
 /// `self.expert_group = expert_group`, and nothing else.
 pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
-    let text = lint.files[lint.project.file(class.at.module)].whole();
+    let file = &lint.files[lint.project.file(class.at.module)];
+    if !file.slice(lint.project.class(class.at).span).contains("expert") {
+        return;
+    }
+    let text = file.whole();
     if !text.contains("grad") || !["all_reduce", "reduce_scatter"].iter().any(|w| text.contains(w)) {
         return;
     }

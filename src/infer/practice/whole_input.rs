@@ -43,6 +43,9 @@ impl Entry {
 
 /// `"tok_embeddings": RowwiseParallel(input_layouts=Replicate())` before `"norm": SequenceParallel()`
 pub fn embeddings(view: &View<'_>, out: &mut Found) {
+    if !view.code().contains("sequenceparallel") {
+        return;
+    }
     let entries: Vec<Entry> = (0..view.steps.len()).flat_map(|i| plan(view, i)).collect();
     let cuts = |e: &&Entry| e.style.starts_with("PrepareModule") && e.says("desired_input_layouts", "Shard");
     let parts = entries.iter().find(|e| e.style == "SequenceParallel");

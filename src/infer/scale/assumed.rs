@@ -101,8 +101,15 @@ impl<'a> Run<'a> {
 
     /// The one function of the file that wraps a model under this name and returns it, where the function in hand leaves gradients alone.
     fn builder(&mut self, at: FuncRef, name: &Name) -> Option<Builder> {
+        if self.builders.as_ref().is_some_and(|known| known.is_empty()) {
+            return None;
+        }
         let file = self.files[self.project.file(at.module)].whole();
-        if !WRAPPERS.iter().any(|w| file.contains(w)) || self.wraps_or_reduces(at) {
+        if !WRAPPERS.iter().any(|w| file.contains(w)) {
+            self.builders = Some(Arc::default());
+            return None;
+        }
+        if self.wraps_or_reduces(at) {
             return None;
         }
         let builders = match &self.builders {
