@@ -1,6 +1,6 @@
-//! Bugs that were written down before the checker was asked about them. In: `tests/unseen/cases`: reductions of real bugs with their
-//! repairs, by authors who had not read the rules. Out: which are found, compared with `tests/unseen/expected.txt`; what is
-//! missed stands there as missed. Never: a finding in a repaired file. Next: `tests/unseen/README.md`; `UPDATE=1 cargo test` rewrites it.
+//! Bugs that were written down before the checker was asked about them. In: `tests/unseen/cases` and `tests/unseen/third`: reductions of
+//! real bugs with their repairs, by authors who had not read the rules. Out: which are found, compared with `tests/unseen/*.txt`; what
+//! is missed stands there as missed. Never: a finding in a repaired file. Next: `tests/unseen/README.md`; `UPDATE=1 cargo test` rewrites it.
 
 mod support;
 
@@ -8,8 +8,9 @@ use spmd_check::Want;
 use spmd_check::rules::{RuleBook, builtin};
 use spmd_check::source::{Diagnostic, Files, Place, Severity};
 
-const CASES: &str = "tests/unseen/cases";
-const EXPECTED: &str = "tests/unseen/expected.txt";
+/// The folders of cases, with the records of what is found in them.
+const SETS: [(&str, &str); 2] =
+    [("tests/unseen/cases", "tests/unseen/expected.txt"), ("tests/unseen/third", "tests/unseen/third.txt")];
 
 /// A program on its own, and what is found in it.
 fn checked(rules: &RuleBook, path: &str) -> (Files, Vec<Diagnostic>) {
@@ -31,18 +32,22 @@ fn is_found(files: &Files, found: &[Diagnostic]) -> bool {
     errors.into_iter().any(|d| covers(d.place) || d.labels.iter().any(|l| covers(l.place)))
 }
 
-fn names() -> Vec<String> {
-    let below = support::files_below(CASES, "/buggy.py");
+fn names(cases: &str) -> Vec<String> {
+    let below = support::files_below(cases, "/buggy.py");
     let name = |path: &String| path.split('/').rev().nth(1).expect("a case is a folder").to_owned();
     below.iter().map(name).collect()
 }
 
 #[test]
 fn what_is_found_is_what_was_recorded() {
+    SETS.iter().for_each(|(cases, expected)| is_as_recorded(cases, expected));
+}
+
+fn is_as_recorded(cases: &str, expected: &str) {
     let rules = builtin();
     let mut rows = Vec::new();
-    for name in names() {
-        let (files, found) = checked(&rules, &format!("{CASES}/{name}/buggy.py"));
+    for name in names(cases) {
+        let (files, found) = checked(&rules, &format!("{cases}/{name}/buggy.py"));
         let mut codes: Vec<&str> = found.iter().map(|d| d.code).collect();
         codes.dedup();
         let verdict = if is_found(&files, &found) { "found " } else { "missed" };
@@ -51,11 +56,11 @@ fn what_is_found_is_what_was_recorded() {
     let hits = rows.iter().filter(|row| row.starts_with("found")).count();
     let text = format!("# Found: {hits} of {}\n{}\n", rows.len(), rows.join("\n"));
     if support::updating() {
-        std::fs::write(support::path(EXPECTED), &text).expect("the record can be written");
+        std::fs::write(support::path(expected), &text).expect("the record can be written");
     }
     assert_eq!(
         text,
-        support::read(EXPECTED),
+        support::read(expected),
         "a bug more: `UPDATE=1 cargo test --test unseen`; a bug less: it was found before"
     );
 }
@@ -63,7 +68,7 @@ fn what_is_found_is_what_was_recorded() {
 #[test]
 fn repaired_files_are_silent() {
     let rules = builtin();
-    let loud: Vec<String> =
-        names().into_iter().filter(|name| !checked(&rules, &format!("{CASES}/{name}/fixed.py")).1.is_empty()).collect();
+    let all = SETS.iter().flat_map(|(cases, _)| names(cases).into_iter().map(move |name| format!("{cases}/{name}")));
+    let loud: Vec<String> = all.filter(|folder| !checked(&rules, &format!("{folder}/fixed.py")).1.is_empty()).collect();
     assert!(loud.is_empty(), "false alarms: {loud:?}");
 }

@@ -36,7 +36,7 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("`full_tensor()` gives the norm of the model".to_string());
             draft
         }
-        Training::UnsyncedStep { backward, said } => unsynced_step(*backward, *said),
+        Training::UnsyncedStep { backward, said, rounds } => unsynced_step(*backward, *said, *rounds),
         Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
@@ -48,11 +48,12 @@ pub fn training(mistake: &Training) -> Draft {
 }
 
 /// A step on gradients that were not summed.
-fn unsynced_step(backward: Place, said: Place) -> Draft {
+fn unsynced_step(backward: Place, said: Place, rounds: Option<Place>) -> Draft {
     let title = "the optimizer steps on gradients that were not summed: the backward pass before it runs without";
     let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
     draft.primary = "each rank steps with its own gradients".to_string();
     draft.labels.push(label(said, "leaves out the sum whenever the step follows".to_string()));
+    draft.labels.extend(rounds.map(|rounds| label(rounds, "when the step follows".to_string())));
     draft.labels.push(label(backward, "gradients of this rank's data are added here".to_string()));
     draft.help.push("let the last backward pass before each step sum".to_string());
     draft

@@ -69,7 +69,9 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
         }
         let told = backwards.iter().rev().find(|b| b.silent != truth(false)).unwrap_or(last);
         let Some(said) = told.said else { continue };
-        let mistake = Training::UnsyncedStep { backward: view.place(view.steps[told.step].id), said };
+        let shared = |g: &Guard<'_>| view.steps[told.step].guards.iter().any(|h| h.at == g.at && h.holds == g.holds);
+        let rounds = step.guards.iter().rev().find(|g| !shared(g)).map(|g| view.part(g.at, 0));
+        let mistake = Training::UnsyncedStep { backward: view.place(view.steps[told.step].id), said, rounds };
         out.push((view.place(step.id), Practice::Training(mistake)));
     }
 }

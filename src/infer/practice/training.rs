@@ -13,7 +13,8 @@ pub enum Training {
     /// The local value of a norm that is a distributed tensor.
     PartialNorm { function: Name, taken: Place, wrapped: Place },
     /// A step whose last backward pass was told not to sum; what told it.
-    UnsyncedStep { backward: Place, said: Place },
+    /// `rounds`: what lets the step run, where it does not run in every round.
+    UnsyncedStep { backward: Place, said: Place, rounds: Option<Place> },
     /// A flag that the forward pass reads is set after it.
     LateFlag { flag: Name, forward: Place, backward: Place },
     /// What a loop receives is only sent on, and it reads the first value instead.
