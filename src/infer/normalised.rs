@@ -6,6 +6,7 @@ use super::expr::{CallArg, CallArgs};
 use super::finding::FindingKind;
 use super::machine::Machine;
 use super::ops::OpCall;
+use super::practice::near::has_word;
 use super::value::Value;
 use crate::ir::{Const, StmtId};
 use crate::rules::shapes::ShapeRule;
@@ -48,7 +49,7 @@ impl Machine<'_> {
         let Some(active) = self.stack.last() else { return false };
         let span = self.project.func(active.func).span;
         let text = self.files[place.file].slice(span);
-        text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| COMBINES.contains(&word))
+        COMBINES.iter().any(|word| has_word(text, word))
     }
 
     /// Whether a reshape or a slice leaves the last dim of its first argument as it is: `x.view(-1, x.size(-1))`, `x.flatten(0, 1)`,

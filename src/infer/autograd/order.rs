@@ -93,17 +93,26 @@ fn exchange(term: &Term) -> Option<(Exchange, &Arc<Term>)> {
     }
 }
 
+/// What is left of a term without its exchanges, from the outermost on, and without what only swaps dims.
+fn unexchanged<'t>(mut term: &'t Arc<Term>, exchanges: &mut Vec<Exchange>) -> &'t Arc<Term> {
+    loop {
+        term = match (exchange(term), term.as_ref()) {
+            (Some((step, x)), _) => {
+                exchanges.push(step);
+                x
+            }
+            (None, Term::Swapped { x, .. }) => x,
+            (None, _) => return term,
+        };
+    }
+}
+
 fn product(term: &Arc<Term>) -> Option<Product> {
     let mut after = Vec::new();
     let mut at = term;
     loop {
-        if let Some((step, x)) = exchange(at) {
-            after.push(step);
-            at = x;
-            continue;
-        }
+        at = unexchanged(at, &mut after);
         match at.as_ref() {
-            Term::Swapped { x, .. } => at = x,
             Term::Math { linearity: Linearity::Linear, operands } => {
                 let mut products = operands.iter().filter(|o| product(o).is_some());
                 let (Some(one), None) = (products.next(), products.next()) else { return None };
@@ -122,13 +131,8 @@ fn factor(term: &Arc<Term>) -> Option<Factor> {
     let mut exchanged = Vec::new();
     let mut at = term;
     loop {
-        if let Some((step, x)) = exchange(at) {
-            exchanged.push(step);
-            at = x;
-            continue;
-        }
+        at = unexchanged(at, &mut exchanged);
         match at.as_ref() {
-            Term::Swapped { x, .. } => at = x,
             Term::Math { linearity: Linearity::Linear, operands } => {
                 let [one] = operands.as_slice() else { return None };
                 at = one;

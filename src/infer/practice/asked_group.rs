@@ -20,34 +20,26 @@ pub fn guards(view: &View<'_>, out: &mut Found) {
             continue;
         };
         let Some(over) = of_group(view, &view.expr(group)) else { continue };
-        let mut asked: Vec<(Vec<Name>, Place)> = Vec::new();
-        let mut unknown = false;
-        for guard in step.guards.iter() {
-            match sizes_asked(view, guard) {
-                Some(found) => asked.extend(found),
-                None => unknown = true,
-            }
-        }
-        let [(axes, place)] = asked.as_slice() else { continue };
-        if unknown || !apart(view, axes, &over) || used(view, axes, guard_at(step.guards.iter(), view, *place)) {
+        // A guard that asks for a size that is not known says nothing about the others.
+        let asked: Option<Vec<_>> = step.guards.iter().map(|g| Some((sizes_asked(view, g)?, g))).collect();
+        let asked: Vec<(Vec<Name>, &Guard<'_>)> = asked
+            .into_iter()
+            .flatten()
+            .flat_map(|(sizes, guard)| sizes.into_iter().map(move |axes| (axes, guard)))
+            .collect();
+        let [(axes, guard)] = asked.as_slice() else { continue };
+        if !apart(view, axes, &over) || used(view, axes, guard) {
             continue;
         }
         let collective = super::lost::last(&call.rule.name);
-        let found = Membership::OtherAsked { collective, asked: axes.clone(), over, guard: *place };
+        let guard = view.part(guard.at, 0);
+        let found = Membership::OtherAsked { collective, asked: axes.clone(), over, guard };
         out.push((view.place(step.id), Practice::Membership(found)));
     }
 }
 
-fn guard_at<'g, 'a: 'g>(
-    mut guards: impl Iterator<Item = &'g Guard<'a>>,
-    view: &View<'_>,
-    place: Place,
-) -> Option<Guard<'a>> {
-    guards.find(|g| view.part(g.at, 0) == place).copied()
-}
-
 /// The groups of which a guard asks whether they have several ranks; nothing if it asks for a size that is not known.
-fn sizes_asked(view: &View<'_>, guard: &Guard<'_>) -> Option<Vec<(Vec<Name>, Place)>> {
+fn sizes_asked(view: &View<'_>, guard: &Guard<'_>) -> Option<Vec<Vec<Name>>> {
     let mut out = Vec::new();
     let mut all = vec![near::deep(view, &view.through(guard.test))];
     while let Some(expr) = all.pop() {
@@ -63,7 +55,7 @@ fn sizes_asked(view: &View<'_>, guard: &Guard<'_>) -> Option<Vec<(Vec<Name>, Pla
                     _ => continue,
                 };
                 match of_size(view, &left) {
-                    Some(axes) if several == guard.holds => out.push((axes, view.part(guard.at, 0))),
+                    Some(axes) if several == guard.holds => out.push(axes),
                     _ => return None,
                 }
             }
@@ -111,8 +103,7 @@ fn has_group(view: &View<'_>, axes: &[Name]) -> bool {
 }
 
 /// Whether something under the guard runs over what it asks for.
-fn used(view: &View<'_>, axes: &[Name], guard: Option<Guard<'_>>) -> bool {
-    let Some(guard) = guard else { return true };
+fn used(view: &View<'_>, axes: &[Name], guard: &Guard<'_>) -> bool {
     let under = |i: usize| view.steps[i].guards.iter().any(|g| g.at == guard.at && g.holds == guard.holds);
     let over = |call: &CollectiveCall<'_>| call.group.and_then(|g| of_group(view, &view.expr(g)));
     let other = view.collectives().iter().filter(|(i, _)| under(*i));

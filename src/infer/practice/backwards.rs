@@ -8,7 +8,7 @@ use super::gradient::target;
 use super::view::View;
 use super::{Class, Found, Lint};
 use crate::ir::{ArgKind, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
-use crate::project::FuncRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place};
 
 /// Mistakes of backwards.
@@ -222,11 +222,16 @@ fn communicates(lint: &Lint<'_>, at: FuncRef) -> bool {
 
 /// Forward and backward of an autograd function that keeps its context itself.
 fn methods(lint: &Lint<'_>, class: &Class<'_>) -> Option<(FuncRef, FuncRef)> {
-    let c = lint.project.class(class.at);
-    let method = |name: &str| {
-        let (_, func) = c.methods.iter().find(|(n, _)| n == name)?;
-        Some(FuncRef { module: class.at.module, func: *func })
+    let pair = both_ways(lint, class.at)?;
+    let plain = !lint.project.class(class.at).methods.iter().any(|(name, _)| name == "setup_context");
+    (plain && lint.is_autograd(class.at)).then_some(pair)
+}
+
+/// The forward and the backward of a class that has both.
+pub(super) fn both_ways(lint: &Lint<'_>, class: ClassRef) -> Option<(FuncRef, FuncRef)> {
+    let method = |wanted: &str| {
+        let (_, func) = lint.project.class(class).methods.iter().find(|(name, _)| name == wanted)?;
+        Some(FuncRef { module: class.module, func: *func })
     };
-    let pair = (method("forward")?, method("backward")?);
-    (method("setup_context").is_none() && lint.is_autograd(class.at)).then_some(pair)
+    Some((method("forward")?, method("backward")?))
 }

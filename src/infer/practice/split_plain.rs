@@ -2,7 +2,7 @@
 //! computed, in front of layers whose result an autograd function gathers again, where another one of the file splits with a gather in its
 //! backward and nobody uses it. Never: inputs without a gradient, or classes that anything names. Next: `own_part.rs`.
 
-use super::backwards::Backwards;
+use super::backwards::{Backwards, both_ways};
 use super::cut::{class_of, is_module, is_trained};
 use super::expr::Expr;
 use super::found::Practice;
@@ -75,7 +75,7 @@ fn computed_before(view: &View<'_>, step: usize) -> Vec<LocalId> {
 fn last_gather<'a>(lint: &Lint<'a>, view: &View<'a>) -> Option<(usize, Place)> {
     (0..view.steps.len()).rev().find_map(|step| {
         let class = applied(lint, view, view.value(step)?, 0)?;
-        let (forward, backward) = methods(lint, class)?;
+        let (forward, backward) = both_ways(lint, class)?;
         (gathers(lint, forward) && !talks(lint, backward)).then(|| (step, view.place(view.steps[step].id)))
     })
 }
@@ -103,7 +103,7 @@ fn applied<'a>(lint: &Lint<'a>, view: &View<'a>, value: &'a Rvalue, depth: usize
 fn unused_split(lint: &Lint<'_>, view: &View<'_>) -> Option<ClassRef> {
     let module = view.at.module;
     lint.project.modules[module].ir.classes.ids().map(|class| ClassRef { module, class }).find(|class| {
-        let Some((forward, backward)) = methods(lint, *class).filter(|_| lint.is_autograd(*class)) else {
+        let Some((forward, backward)) = both_ways(lint, *class).filter(|_| lint.is_autograd(*class)) else {
             return false;
         };
         if talks(lint, forward) || !gathers(lint, backward) {
@@ -118,15 +118,6 @@ fn unused_split(lint: &Lint<'_>, view: &View<'_>) -> Option<ClassRef> {
         let named: usize = lint.project.modules.ids().map(|m| words(lint.files[lint.project.file(m)].whole())).sum();
         named == 1
     })
-}
-
-fn methods(lint: &Lint<'_>, class: ClassRef) -> Option<(FuncRef, FuncRef)> {
-    let methods = &lint.project.class(class).methods;
-    let method = |name: &str| {
-        let (_, func) = methods.iter().find(|(n, _)| n == name)?;
-        Some(FuncRef { module: class.module, func: *func })
-    };
-    Some((method("forward")?, method("backward")?))
 }
 
 fn gathers(lint: &Lint<'_>, at: FuncRef) -> bool {

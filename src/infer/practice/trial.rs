@@ -4,6 +4,7 @@
 
 use super::expr::Expr;
 use super::view::View;
+use crate::infer::expr::int_compare;
 use crate::ir::{BinOp, CmpOp, Const, LocalId, Operand, Stmt, UnOp};
 
 /// Values of numbers that are not known.
@@ -281,7 +282,9 @@ impl Values<'_> {
                     self.truth(b)
                 }
             }
-            Expr::Compare(op, a, b) if is_number(a) && is_number(b) => compare(*op, self.number(a)?, self.number(b)?),
+            Expr::Compare(op, a, b) if is_number(a) && is_number(b) => {
+                int_compare(*op, self.number(a)?, self.number(b)?)
+            }
             Expr::Binary(..) => self.number(expr).map(|n| n != 0),
             Expr::Local(local) if self.is_index(*local) => Some(self.index != 0),
             symbol => {
@@ -323,16 +326,4 @@ impl Values<'_> {
     fn is_index(&self, local: LocalId) -> bool {
         self.trial.index.as_ref().is_some_and(|i| i.local == local)
     }
-}
-
-fn compare(op: CmpOp, a: i64, b: i64) -> Option<bool> {
-    Some(match op {
-        CmpOp::Eq | CmpOp::Is => a == b,
-        CmpOp::Ne | CmpOp::IsNot => a != b,
-        CmpOp::Lt => a < b,
-        CmpOp::Le => a <= b,
-        CmpOp::Gt => a > b,
-        CmpOp::Ge => a >= b,
-        CmpOp::In | CmpOp::NotIn => return None,
-    })
 }
