@@ -40,6 +40,8 @@ pub struct Machine<'a> {
     pub w: World,
     pub next_id: u32,
     pub budget: Budget,
+    /// Steps after which a root is given up that has met nothing worth executing; `None`: it has, or it is no root.
+    pub vain_after: Option<u64>,
     pub stack: Vec<Activation>,
     pub out: Output,
     /// Tensors whose type changed, in order; statements look at the part that grew while they ran.
@@ -84,6 +86,7 @@ impl<'a> Machine<'a> {
             w: World::default(),
             next_id: 0,
             budget: Budget::of_root(0, super::limits::MAX_STEPS),
+            vain_after: None,
             stack: Vec::new(),
             out: Output::default(),
             changed: Vec::new(),

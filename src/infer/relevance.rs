@@ -51,6 +51,8 @@ const CALLED: &[&str] = &["forward", "__call__"];
 #[derive(Clone, Debug, Default)]
 pub struct Relevance {
     funcs: FxHashSet<FuncRef>,
+    /// Those that are worth it by themselves, not by what they call.
+    telling: FxHashSet<FuncRef>,
     classes: FxHashSet<ClassRef>,
 }
 
@@ -59,9 +61,15 @@ impl Relevance {
         note(|| Read::Relevant(func.module.0, func.func.0));
         self.funcs.contains(&func)
     }
+    /// Whether a function mentions something that tells, so that an execution that enters it is not in vain.
+    pub fn tells(&self, func: FuncRef) -> bool {
+        note(|| Read::Relevant(func.module.0, func.func.0));
+        self.telling.contains(&func)
+    }
     /// Further functions worth executing: those of classes of which shardings are declared.
     pub fn add(&mut self, func: FuncRef, class: ClassRef) {
         self.funcs.insert(func);
+        self.telling.insert(func);
         self.classes.insert(class);
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
@@ -99,9 +107,13 @@ impl Relevance {
     }
 
     fn differences(&self, other: &Relevance) -> Vec<Read> {
-        let funcs = self.funcs.symmetric_difference(&other.funcs).map(|f| Read::Relevant(f.module.0, f.func.0));
+        let funcs = self.funcs.symmetric_difference(&other.funcs);
+        let funcs = funcs.chain(self.telling.symmetric_difference(&other.telling));
         let classes = self.classes.symmetric_difference(&other.classes);
-        funcs.chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0))).collect()
+        funcs
+            .map(|f| Read::Relevant(f.module.0, f.func.0))
+            .chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0)))
+            .collect()
     }
 
     fn joined(
@@ -114,8 +126,11 @@ impl Relevance {
         let mut out = Relevance { classes: planned(project, parts), ..Relevance::default() };
         let mut work = Vec::new();
         for found in parts.iter().flat_map(|part| part.iter()) {
-            if (found.tells || expanded(found.at.module)) && out.funcs.insert(found.at) {
-                work.push(found.at);
+            if found.tells || expanded(found.at.module) {
+                out.telling.insert(found.at);
+                if out.funcs.insert(found.at) {
+                    work.push(found.at);
+                }
             }
             for callee in &found.callees {
                 callers.entry(*callee).or_default().push(found.at);

@@ -7,7 +7,7 @@ use super::contract::contract_conditions;
 use super::facts::{Defaults, declare, defaults, exports, facts, mentions};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
-use super::limits::MAX_STEPS;
+use super::limits::{MAX_STEPS, VAIN_STEPS};
 use super::machine::{Activation, Machine};
 use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::output::{Exit, Output};
@@ -507,20 +507,13 @@ impl Machine<'_> {
             (None, _) => None,
         };
         let mut left = self.settings.allowance(root.module);
+        self.vain_after = self.vain_allowance(root, shared);
         let mut needed: Option<Needed> = None;
         let mut waiting = self.assumed_worlds(root.module, worlds).into_iter();
         while let Some(world) = waiting.next() {
             self.w = world;
             self.begin(root, func.locals.len(), left / (waiting.len() as u64 + 1));
-            let mut given = Vec::new();
-            for (i, param) in func.params.iter().enumerate() {
-                let value = match (&receiver, i) {
-                    (Some(object), 0) => object.clone(),
-                    _ => self.unknown_param(param),
-                };
-                given.push(value.clone());
-                self.set_local(param.local, value);
-            }
+            let given = self.give_unknown(func, receiver.as_ref());
             if self.settings.static_flavour(self.project, self.rules, root) == Some(Flavour::NoGrad) {
                 self.w.modes.grad = false;
             }
@@ -559,9 +552,30 @@ impl Machine<'_> {
             }
             self.stack.clear();
             left = left.saturating_sub(self.budget.spent());
+            self.vain_after = self.vain_after.map(|end| end.saturating_sub(self.budget.spent()));
         }
         self.out.finish();
         (self.out, needed.unwrap_or_default())
+    }
+
+    /// Binds every parameter of a function whose caller is not known: the first one to the receiver, if there is one.
+    fn give_unknown(&mut self, func: &Func, receiver: Option<&Value>) -> Vec<Value> {
+        let mut given = Vec::with_capacity(func.params.len());
+        for (i, param) in func.params.iter().enumerate() {
+            let value = receiver.filter(|_| i == 0).cloned().unwrap_or_else(|| self.unknown_param(param));
+            given.push(value.clone());
+            self.set_local(param.local, value);
+        }
+        given
+    }
+
+    /// Steps that a root may take without meeting anything worth executing; no limit where types are asked for, or where the constructor of
+    /// its class has met something.
+    fn vain_allowance(&self, root: FuncRef, shared: Option<&Built>) -> Option<u64> {
+        let relevance = &self.settings.relevance;
+        let meets = shared.is_some_and(|b| b.reached.executed.iter().any(|f| relevance.tells(*f)));
+        let own = self.project.func(root).spans.len() as u64;
+        (!meets && !self.settings.wants_types).then_some(VAIN_STEPS + own)
     }
 
     /// What a path makes of the parameters and the result of a function, if types are asked for.
@@ -684,12 +698,7 @@ impl Machine<'_> {
     fn run_init(&mut self, closure: &Arc<Closure>, object: &Value) -> Vec<World> {
         let func = self.project.func(closure.func);
         self.begin(closure.func, func.locals.len(), MAX_STEPS);
-        let mut given = Vec::new();
-        for (i, param) in func.params.iter().enumerate() {
-            let value = if i == 0 { object.clone() } else { self.unknown_param(param) };
-            given.push(value.clone());
-            self.set_local(param.local, value);
-        }
+        let given = self.give_unknown(func, Some(object));
         let place = self.place_of(func.name_span);
         let mut worlds: Vec<World> = Vec::new();
         for path in self.block(&func.body) {
