@@ -2,10 +2,9 @@
 //! answer; what is not understood is told in the client's log. Next: `workspace.rs`.
 
 use super::text::changed;
-use super::worker::{Open, Worker, inside};
-use super::workspace::{Options, Unusable, Workspace};
+use super::worker::{Open, Worker, inside, is_project};
+use super::workspace::{Extent, Options, Unusable, Workspace, around};
 use super::{publish, uri};
-use crate::config::project_root;
 use crate::source::disk;
 use lsp_server::Notification;
 use lsp_types::{
@@ -14,6 +13,7 @@ use lsp_types::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 impl Worker {
@@ -71,7 +71,8 @@ impl Worker {
                 if let Some(params) = self.read::<DidChangeWorkspaceFoldersParams>(note) {
                     let gone: Vec<PathBuf> = params.event.removed.iter().filter_map(|f| uri::path(&f.uri)).collect();
                     self.documents.folders.retain(|folder| !gone.contains(folder));
-                    self.documents.folders.extend(params.event.added.iter().filter_map(|f| uri::path(&f.uri)));
+                    let added = params.event.added.iter().filter_map(|f| uri::path(&f.uri));
+                    self.documents.folders.extend(added.filter(|folder| is_project(folder)));
                     self.load();
                 }
             }
@@ -97,19 +98,23 @@ impl Worker {
                 known = true;
             }
         }
-        if known || path.extension().is_none_or(|extension| extension != "py") {
+        if known || !is_python(path) {
             return;
         }
         let at = self.documents.workspaces.iter().position(|w| w.takes(path));
-        let root = match at {
-            Some(at) => self.documents.workspaces[at].root.clone(),
-            None if self.documents.folders.iter().any(|folder| path.starts_with(folder)) => return,
-            None => match project_root(path).or_else(|| path.parent().map(Path::to_owned)) {
-                Some(root) => root,
+        let (root, extent) = match at {
+            Some(at) => self.documents.workspaces[at].loaded_from(),
+            None if self.is_held(path) => return,
+            None => match around(path) {
+                Some(found) => found,
                 None => return,
             },
         };
-        let loaded = self.load_one(&root);
+        if at.is_none() && self.documents.workspaces.iter().any(|w| w.root == root) {
+            // The project around it leaves it out.
+            return;
+        }
+        let loaded = self.load_one(&root, extent);
         match (at, loaded) {
             (Some(at), Some(workspace)) => self.documents.workspaces[at] = workspace,
             (None, Some(workspace)) => self.documents.workspaces.push(workspace),
@@ -148,7 +153,7 @@ impl Worker {
         let mut again = false;
         for event in params.changes {
             let Some(path) = uri::path(&event.uri) else { continue };
-            let python = path.extension().is_some_and(|extension| extension == "py");
+            let python = is_python(&path);
             let known = self.documents.find(&path).is_some();
             match (python, self.documents.open.contains_key(&path), known) {
                 (true, true, true) => {}
@@ -177,14 +182,13 @@ impl Worker {
         }
         self.misconfigured.clear();
         self.untold = true;
-        let mut roots = self.documents.folders.clone();
-        let extra = self.documents.workspaces.iter().map(|w| w.root.clone()).filter(|root| {
-            let held = self.documents.folders.iter().any(|folder| root.starts_with(folder));
-            !held && self.documents.open.keys().any(|path| path.starts_with(root))
-        });
-        roots.extend(extra);
-        roots.dedup();
-        self.documents.workspaces = roots.iter().filter_map(|root| self.load_one(root)).collect();
+        let mut roots: Vec<(PathBuf, Extent)> =
+            self.documents.folders.iter().map(|folder| (folder.clone(), Extent::Whole)).collect();
+        let outside = self.documents.open.keys().filter(|path| is_python(path) && !self.is_held(path));
+        roots.extend(outside.filter_map(|path| around(path)));
+        let mut seen = BTreeSet::new();
+        roots.retain(|(root, _)| seen.insert(root.clone()));
+        self.documents.workspaces = roots.iter().filter_map(|(root, extent)| self.load_one(root, *extent)).collect();
         self.touched.extend(self.documents.open.keys().cloned());
         if !self.loaded {
             self.loaded = true;
@@ -196,9 +200,14 @@ impl Worker {
         }
     }
 
-    fn load_one(&mut self, root: &Path) -> Option<Workspace> {
+    /// Whether a file lies in a folder of the client.
+    fn is_held(&self, path: &Path) -> bool {
+        self.documents.folders.iter().any(|folder| path.starts_with(folder))
+    }
+
+    fn load_one(&mut self, root: &Path, extent: Extent) -> Option<Workspace> {
         let (options, texts, stop) = (&self.documents.options, &self.documents.texts, &self.documents.stop);
-        match inside(self.pool.as_ref(), || Workspace::load(root, options, texts, stop)) {
+        match inside(self.pool.as_ref(), || Workspace::load((root, extent), options, texts, stop)) {
             Ok(workspace) => Some(workspace),
             Err(Unusable::Words(words)) => {
                 self.outbox.show_error(&words);
@@ -213,6 +222,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn is_python(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "py")
 }
 
 /// What a client sets.

@@ -50,6 +50,15 @@ impl Outbox {
         });
     }
 
+    /// Answers whoever still waits.
+    pub fn refuse_all(&self, why: &dyn Fn() -> Refusal) {
+        let mut waiting: Vec<RequestId> = self.open().iter().cloned().collect();
+        waiting.sort_unstable();
+        for id in waiting {
+            self.answer(&id, Err(why()));
+        }
+    }
+
     pub fn cancel(&self, id: &RequestId) {
         self.answer(id, Err(Refusal(ErrorCode::RequestCanceled, "cancelled by the client".to_string())));
     }
@@ -76,5 +85,28 @@ impl Outbox {
 
     pub fn show_error(&self, text: &str) {
         self.notify("window/showMessage", json!({ "type": 1, "message": text }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_is_answered_once() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let outbox = Outbox::new(send);
+        for id in 1..=4 {
+            outbox.asked(&RequestId::from(id));
+        }
+        outbox.answer(&RequestId::from(2), Ok(Value::Null));
+        outbox.cancel(&RequestId::from(4));
+        outbox.refuse_all(&|| Refusal(ErrorCode::InternalError, "gone".to_string()));
+        outbox.answer(&RequestId::from(1), Ok(Value::Null));
+        drop(outbox);
+        let said: Vec<(Value, Value)> =
+            receive.iter().map(|m: Value| (m["id"].clone(), m["error"]["code"].clone())).collect();
+        let codes = [(2, Value::Null), (4, json!(-32800)), (1, json!(-32603)), (3, json!(-32603))];
+        assert_eq!(said, codes.map(|(id, code)| (json!(id), code)));
     }
 }

@@ -9,6 +9,7 @@ use lsp_server::{ErrorCode, Message, Notification, Request, RequestId};
 use lsp_types::InitializeParams;
 use serde_json::Value;
 use std::io::{BufReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -19,6 +20,9 @@ const STACK_BYTES: usize = 64 << 20;
 
 /// How long the client may take to read what is left.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why nobody works on a request.
+const GONE: &str = "the checking thread is gone";
 
 /// How far the connection is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,7 +116,17 @@ impl Server {
         let worker = Worker::new(client, &params, self.outbox.clone(), self.stop.clone());
         let outbox = self.outbox.clone();
         let thread = std::thread::Builder::new().name("spmd-check-worker".to_string()).stack_size(STACK_BYTES);
-        match thread.spawn(move || worker.run(&receive)) {
+        let ours = outbox.clone();
+        let work = move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| worker.run(&receive)));
+            // From here on whoever asks hears that nobody works; those who asked before hear it now.
+            drop(receive);
+            if ended.is_err() {
+                ours.show_error("spmd-check failed, and checks nothing until it is started again");
+                ours.refuse_all(&|| Refusal(ErrorCode::InternalError, GONE.to_string()));
+            }
+        };
+        match thread.spawn(work) {
             Ok(_) => self.jobs = Some(send),
             Err(error) => outbox.show_error(&format!("spmd-check cannot start a thread: {error}")),
         }
@@ -144,8 +158,7 @@ impl Server {
             self.stop.store(true, Ordering::Relaxed);
         }
         if let (Some(id), false) = (id, sent) {
-            let why = Refusal(ErrorCode::InternalError, "the checking thread is gone".to_string());
-            self.outbox.answer(&id, Err(why));
+            self.outbox.answer(&id, Err(Refusal(ErrorCode::InternalError, GONE.to_string())));
         }
     }
 }

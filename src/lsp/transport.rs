@@ -70,10 +70,12 @@ fn body(input: &mut impl Read, length: u64) -> Incoming {
             return Incoming::Rubbish(refusal(Value::Null, ErrorCode::ParseError, &format!("no JSON: {error}")));
         }
     };
-    let id = value.get("id").filter(|id| id.is_i64() || id.is_u64() || id.is_string()).cloned().unwrap_or(Value::Null);
+    let id = value.get("id").filter(|id| id.is_number() || id.is_string()).cloned().unwrap_or(Value::Null);
     let is_object = value.is_object();
+    // Somebody who gives an id waits for an answer, also where the id is too large or the method no word.
+    let asks = value.get("method").is_some() && value.get("id").is_some_and(|id| !id.is_null());
     match serde_json::from_value::<Message>(value) {
-        Ok(message) if is_object => Incoming::Message(message),
+        Ok(message) if is_object && asks == matches!(message, Message::Request(_)) => Incoming::Message(message),
         _ => Incoming::Rubbish(refusal(
             id,
             ErrorCode::InvalidRequest,
@@ -110,6 +112,24 @@ mod tests {
                 Incoming::Rubbish(answer) => out.push(answer["error"]["code"].as_i64()),
                 Incoming::Closed => return out,
             }
+        }
+    }
+
+    #[test]
+    fn whoever_asks_is_answered() {
+        for id in ["3000000000", "-3000000000", "1.5", "1e99", "[1]", "true"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"shutdown"}}"#);
+            assert_eq!(all(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes()), [Some(-32600)], "{id}");
+        }
+        for (text, answer) in [
+            (r#"{"id":1,"method":5}"#, Some(-32600)),
+            (r#"{"id":1,"method":"shutdown","result":1}"#, None),
+            (r#"{"id":1,"result":1}"#, None),
+            (r#"{"id":null,"method":"exit"}"#, None),
+            (r#"{"method":"exit"}"#, None),
+        ] {
+            let framed = format!("Content-Length: {}\r\n\r\n{text}", text.len());
+            assert_eq!(all(framed.as_bytes()), [answer], "{text}");
         }
     }
 

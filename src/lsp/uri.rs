@@ -4,12 +4,15 @@ use lsp_types::Uri;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The path of a `file:` address; none for documents that are no files.
+/// The path of a `file:` address; none for documents that are no files of this machine.
 pub fn path(uri: &Uri) -> Option<PathBuf> {
     let text = uri.as_str();
     let rest = text.strip_prefix("file://")?;
-    // What stands before the first stroke is a host: nothing, or this machine.
+    // What stands before the first stroke is a host. A file of another one has a path that means something else here.
     let at = rest.find('/')?;
+    if !matches!(rest[..at].to_ascii_lowercase().as_str(), "" | "localhost") {
+        return None;
+    }
     let mut bytes = Vec::with_capacity(rest.len());
     let mut left = rest[at..].bytes();
     while let Some(b) = left.next() {
@@ -59,6 +62,10 @@ mod tests {
         }
         let odd = Uri::from_str("untitled:Untitled-1").expect("an address");
         assert_eq!(path(&odd), None);
+        let elsewhere = Uri::from_str("file://deep/three.py").expect("an address");
+        assert_eq!(path(&elsewhere), None);
+        let here = Uri::from_str("file://LocalHost/a.py").expect("an address");
+        assert_eq!(path(&here), Some(PathBuf::from("/a.py")));
         assert_eq!(
             path(&Uri::from_str("file:///a%2Fb/c%20d.py").expect("an address")),
             Some(PathBuf::from("/a/b/c d.py"))

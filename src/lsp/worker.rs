@@ -343,5 +343,11 @@ fn folders(params: &InitializeParams) -> Vec<PathBuf> {
     if out.is_empty() {
         out.extend(params.root_path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from));
     }
+    out.retain(|folder| is_project(folder));
     out
+}
+
+/// Whether a folder of the client's is one that can be meant: the top of the file system is what an editor names that was started there.
+pub fn is_project(folder: &Path) -> bool {
+    folder.parent().is_some()
 }

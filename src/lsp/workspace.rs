@@ -8,7 +8,7 @@ use crate::check::session::Session;
 use crate::cli::engine;
 use crate::config::{self, Checks, Config, ConfigSource, LoadError};
 use crate::source::disk;
-use crate::source::walk::{Request, Source, absolute, load_set, shown_path};
+use crate::source::walk::{Request, Source, absolute, is_source, load_set, shown_path};
 use crate::source::{Diagnostic, File, FileId, Files, Place};
 use lsp_types::{Location, Range};
 use rayon::prelude::*;
@@ -31,9 +31,33 @@ impl Default for Options {
     }
 }
 
+/// How much of a folder is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    Whole,
+    /// The files in it and not those in folders below: nobody says that it is a project, and below it may lie all that a person owns.
+    Flat,
+}
+
+impl Extent {
+    fn covers(self, root: &Path, path: &Path) -> bool {
+        match self {
+            Extent::Whole => path.starts_with(root),
+            Extent::Flat => path.parent() == Some(root),
+        }
+    }
+}
+
+/// What is loaded for a file that lies in no folder of the client: the project around it, else the folder that it lies in.
+pub fn around(path: &Path) -> Option<(PathBuf, Extent)> {
+    let project = config::project_root(path).map(|root| (root, Extent::Whole));
+    project.or_else(|| Some((path.parent()?.to_owned(), Extent::Flat)))
+}
+
 /// A folder that is checked.
 pub struct Workspace {
     pub root: PathBuf,
+    extent: Extent,
     pub session: Session,
     paths: Vec<PathBuf>,
     by_path: FxHashMap<PathBuf, FileId>,
@@ -56,7 +80,7 @@ impl Workspace {
     /// # Errors
     /// The configuration or the rules that it adds cannot be used.
     pub fn load(
-        root: &Path,
+        (root, extent): (&Path, Extent),
         options: &Options,
         open: &BTreeMap<PathBuf, String>,
         stop: &Arc<AtomicBool>,
@@ -71,7 +95,7 @@ impl Workspace {
             LoadError::Invalid(found) => Unusable::Diagnostics(found),
         })?;
         let rules = engine::rule_book(&config).map_err(Unusable::Diagnostics)?;
-        let sources = sources(root, &config, open);
+        let sources = sources(root, extent, &config, open);
         let texts: Vec<Option<Result<String, String>>> = sources
             .par_iter()
             .map(|source| match open.get(&source.path) {
@@ -93,8 +117,8 @@ impl Workspace {
             paths.push(source.path);
         }
         let session = Session::new(config, Arc::new(rules), files, stop.clone());
-        let root = root.to_owned();
-        Ok(Workspace { root, session, paths, by_path, found: Vec::new(), dirty: true, types: FxHashMap::default() })
+        let (root, found, types) = (root.to_owned(), Vec::new(), FxHashMap::default());
+        Ok(Workspace { root, extent, session, paths, by_path, found, dirty: true, types })
     }
 
     pub fn file(&self, path: &Path) -> Option<FileId> {
@@ -108,7 +132,12 @@ impl Workspace {
     /// Whether a file that is not there yet belongs here.
     pub fn takes(&self, path: &Path) -> bool {
         let config = self.session.config();
-        path.starts_with(&self.root) && !config.exclude.matches(config.relative(path))
+        self.extent.covers(&self.root, path) && !config.exclude.matches(config.relative(path))
+    }
+
+    /// What it has to be loaded from again.
+    pub fn loaded_from(&self) -> (PathBuf, Extent) {
+        (self.root.clone(), self.extent)
     }
 
     pub fn edit(&mut self, file: FileId, text: String) {
@@ -171,9 +200,13 @@ impl Workspace {
 }
 
 /// The files of a folder and what is open in it, sorted by path.
-fn sources(root: &Path, config: &Config, open: &BTreeMap<PathBuf, String>) -> Vec<Source> {
+fn sources(root: &Path, extent: Extent, config: &Config, open: &BTreeMap<PathBuf, String>) -> Vec<Source> {
+    let paths = match extent {
+        Extent::Whole => vec![PathBuf::from(".")],
+        Extent::Flat => own_files(root, config),
+    };
     let mut found = load_set(&Request {
-        paths: &[PathBuf::from(".")],
+        paths: &paths,
         root: config::project_root(root).as_deref(),
         cwd: root,
         include: &config.include,
@@ -184,11 +217,18 @@ fn sources(root: &Path, config: &Config, open: &BTreeMap<PathBuf, String>) -> Ve
     for path in open.keys() {
         let known = found.binary_search_by(|source| source.path.cmp(path));
         if let Err(at) = known
-            && path.starts_with(root)
+            && extent.covers(root, path)
             && !config.exclude.matches(config.relative(path))
         {
             found.insert(at, Source { path: path.clone(), shown: shown_path(path, root), reported: true });
         }
     }
     found
+}
+
+/// The sources that lie in a folder itself.
+fn own_files(root: &Path, config: &Config) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
+    files.filter(|path| is_source(path, &config.include, &config.exclude, &config.root)).collect()
 }
