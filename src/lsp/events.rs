@@ -3,7 +3,7 @@
 
 use super::text::changed;
 use super::worker::{Open, Worker, inside, is_project};
-use super::workspace::{Extent, Options, Unusable, Workspace, around};
+use super::workspace::{Extent, Options, Unusable, Workspace, around, is_python};
 use super::{publish, uri};
 use crate::source::disk;
 use lsp_server::Notification;
@@ -83,22 +83,30 @@ impl Worker {
     fn opened(&mut self, uri: Uri, version: i32, text: String) {
         let Some(path) = uri::path(&uri) else { return };
         self.documents.open.insert(path.clone(), Open { uri, version });
-        self.documents.texts.insert(path.clone(), text.clone());
-        self.touched.insert(path.clone());
-        self.give(&path, text);
+        let known = self.give(&path, &text);
+        self.documents.texts.insert(path.clone(), text);
+        if !known {
+            self.place(&path);
+        }
+        self.touched.insert(path);
     }
 
-    /// Gives the workspaces a text; a file that none has is added to the one that takes it, or makes one.
-    fn give(&mut self, path: &Path, text: String) {
+    /// Gives a text to the workspaces that have the file; whether there is one.
+    fn give(&mut self, path: &Path, text: &str) -> bool {
         let mut known = false;
         for workspace in &mut self.documents.workspaces {
             if let Some(file) = workspace.file(path) {
-                let work = || workspace.edit(file, text.clone());
+                let work = || workspace.edit(file, text.to_owned());
                 inside(self.pool.as_ref(), work);
                 known = true;
             }
         }
-        if known || !is_python(path) {
+        known
+    }
+
+    /// A document that no workspace has is added to the one that takes it, or makes one.
+    fn place(&mut self, path: &Path) {
+        if !is_python(path) {
             return;
         }
         let at = self.documents.workspaces.iter().position(|w| w.takes(path));
@@ -133,8 +141,8 @@ impl Worker {
             *text = changed(text, change, self.client.encoding);
         }
         let text = text.clone();
-        self.touched.insert(path.clone());
-        self.give(&path, text);
+        self.give(&path, &text);
+        self.touched.insert(path);
     }
 
     fn closed(&mut self, uri: &Uri) {
@@ -143,7 +151,7 @@ impl Worker {
         self.documents.texts.remove(&path);
         // What counts is the file again.
         match disk::read_source(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
-            Some(text) => self.give(&path, text),
+            Some(text) => drop(self.give(&path, &text)),
             None => self.load(),
         }
         self.touched.insert(path);
@@ -159,7 +167,7 @@ impl Worker {
                 (true, true, true) => {}
                 (true, false, true) if event.typ != FileChangeType::DELETED => {
                     match disk::read_source(&path).ok().and_then(|bytes| crate::syntax::decode(&bytes).ok()) {
-                        Some(text) => self.give(&path, text),
+                        Some(text) => drop(self.give(&path, &text)),
                         None => again = true,
                     }
                 }
@@ -222,10 +230,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn is_python(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "py")
 }
 
 /// What a client sets.

@@ -48,6 +48,10 @@ impl Extent {
     }
 }
 
+pub fn is_python(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "py")
+}
+
 /// What is loaded for a file that lies in no folder of the client: the project around it, else the folder that it lies in.
 pub fn around(path: &Path) -> Option<(PathBuf, Extent)> {
     let project = config::project_root(path).map(|root| (root, Extent::Whole));
@@ -217,6 +221,7 @@ fn sources(root: &Path, extent: Extent, config: &Config, open: &BTreeMap<PathBuf
     for path in open.keys() {
         let known = found.binary_search_by(|source| source.path.cmp(path));
         if let Err(at) = known
+            && is_python(path)
             && extent.covers(root, path)
             && !config.exclude.matches(config.relative(path))
         {

@@ -97,3 +97,36 @@ fn the_top_of_the_file_system_is_no_project() {
     assert!(client.codes(&y).is_empty(), "{:?}", client.diagnostics.keys());
     assert_eq!(client.end(), Some(0));
 }
+
+#[test]
+fn a_configuration_with_mistakes_is_told_of_once() {
+    let folder = Folder::new("mistakes");
+    let config = folder.write("spmd-check.toml", "[levels]\nno-such-thing = \"off\"\n");
+    let path = folder.write("one.py", LOST);
+    let mut client = Client::new(&[], &["utf-8"]);
+    client.open(&path, LOST);
+    for version in 2..6 {
+        client.change(&path, version, &LOST.replace("f(x)", &format!("f{version}(x)")));
+    }
+    let told = |client: &Client| client.heard.iter().filter(|m| m["method"] == "window/showMessage").count();
+    assert_eq!(told(&client), 1);
+    folder.write("spmd-check.toml", "");
+    client.notify("workspace/didChangeWatchedFiles", json!({ "changes": [{ "uri": uri(&config), "type": 2 }] }));
+    assert_eq!(client.change(&path, 6, LOST).len(), 1);
+    assert_eq!(told(&client), 1);
+    assert_eq!(client.end(), Some(0));
+}
+
+#[test]
+fn a_document_that_is_no_source_is_not_checked() {
+    let folder = Folder::new("settings");
+    let (path, config) = (folder.write("one.py", LOST), folder.0.join("spmd-check.toml"));
+    let mut client = Client::new(&[&folder.0], &["utf-8"]);
+    client.open(&config, "[levels]\n");
+    client.notify("workspace/didChangeConfiguration", json!({ "settings": {} }));
+    client.open(&path, LOST);
+    client.settle(&path);
+    assert!(client.codes(&config).is_empty(), "{:?}", client.diagnostics);
+    assert!(client.change(&config, 2, "[levels]\nlost-result = \n").is_empty());
+    assert_eq!(client.end(), Some(0));
+}
