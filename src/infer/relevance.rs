@@ -39,7 +39,7 @@ const TELLING: &[&str] = &[
 
 /// Names that other things have as well: they tell only where their path does.
 const COMMON: &[&str] =
-    &["gather", "scatter", "reduce", "local", "send", "recv", "shard", "apply", "convert", "broadcast"];
+    &["gather", "scatter", "reduce", "local", "send", "recv", "shard", "apply", "convert", "broadcast", "Scalar"];
 
 /// Builtins that test a value against a class.
 const CLASS_TESTS: &[&str] = &["isinstance", "issubclass"];
@@ -379,9 +379,10 @@ impl<'a> Scan<'a> {
         if name.is_empty() || matches!(operand, Operand::Global(_)) && !self.seen.insert(name) {
             return;
         }
-        self.direct |= self.telling.contains(name);
+        let imported = matches!(operand, Operand::Global(_));
+        self.direct |= self.telling.contains(name) || imported && self.tells_by_path(None, name);
         self.plans |= self.planning.contains(name);
-        if matches!(operand, Operand::Global(_)) || self.func.kind == FuncKind::Module {
+        if imported || self.func.kind == FuncKind::Module {
             self.names.push(name);
         }
     }
@@ -392,19 +393,25 @@ impl<'a> Scan<'a> {
         matches!(self.project.member(self.at.module, base), Some(Resolved::Class(_)))
     }
 
-    /// A common name of something outside the project whose path has a rule.
-    fn tells_by_path(&self, base: &Operand, name: &Name) -> bool {
-        let Operand::Global(base) = base else { return false };
+    /// A common name of something outside the project whose path has a rule: `base.name`, or `name` as it was imported.
+    fn tells_by_path(&self, base: Option<&Operand>, name: &Name) -> bool {
         if !COMMON.contains(&name.as_str()) {
             return false;
         }
-        match self.project.member(self.at.module, base) {
-            Some(Resolved::External(path)) => match self.rules.get(&format!("{path}.{name}")) {
-                Some(Entry::Collective(_) | Entry::Layer(_)) => true,
-                Some(Entry::Intrinsic(rule)) => TELLING.contains(&rule.does.as_str()),
-                Some(Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_)) | None => false,
-            },
-            _ => false,
+        let owner = match base {
+            None => name,
+            Some(Operand::Global(base)) => base,
+            Some(Operand::Local(_) | Operand::Const(_)) => return false,
+        };
+        let Some(Resolved::External(path)) = self.project.member(self.at.module, owner) else { return false };
+        let entry = match base {
+            None => self.rules.get(&path),
+            Some(_) => self.rules.get(&format!("{path}.{name}")),
+        };
+        match entry {
+            Some(Entry::Collective(_) | Entry::Layer(_)) => true,
+            Some(Entry::Intrinsic(rule)) => TELLING.contains(&rule.does.as_str()),
+            Some(Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_)) | None => false,
         }
     }
 
@@ -430,7 +437,7 @@ impl<'a> Scan<'a> {
     fn rvalue(&mut self, value: &'a Rvalue) {
         match value {
             Rvalue::Attr { base, name } => {
-                self.direct |= self.telling.contains(name) || self.tells_by_path(base, name);
+                self.direct |= self.telling.contains(name) || self.tells_by_path(Some(base), name);
                 self.operand(base);
             }
             Rvalue::Use(operand) => self.operand(operand),
@@ -453,7 +460,7 @@ impl<'a> Scan<'a> {
                     self.direct |= self.telling.contains(name);
                     self.makes_parameter |= name == "Parameter";
                 }
-                self.direct = self.direct || self.tells_by_path(base, name) || name == "apply" && self.is_class(base);
+                self.direct = self.direct || self.tells_by_path(Some(base), name) || name == "apply" && self.is_class(base);
                 if known != Some(true) {
                     let inside = !self.is_outside(base);
                     self.called.insert(name, inside);
