@@ -34,6 +34,7 @@ pub enum Task {
     Arities(ModuleId),
     Annotates(ModuleId),
     Applied(ModuleId),
+    Reducing(ModuleId),
     Mentions(ModuleId),
     Sized(ModuleId),
     Makes(ModuleId),

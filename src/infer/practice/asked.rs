@@ -6,9 +6,11 @@ use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, switch};
 use crate::project::ModuleId;
 use crate::rules::RuleBook;
 use crate::source::{Idx, Span};
-use aho_corasick::{AhoCorasick, AhoCorasickKind, Match};
+use aho_corasick::automaton::Automaton;
+use aho_corasick::{Anchored, PatternID, StartKind, dfa, nfa};
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 /// What a word in a text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ enum Sign {
     Communicates,
     /// A switch may be read.
     Switch,
+    /// A word that some check asks for in the function itself, of the group with this number.
+    Near(usize),
     /// An attribute is set by its name.
     SetByName,
     /// Gradients may be summed in a way that is not followed, where it is written in lowercase.
@@ -33,12 +37,61 @@ enum Sign {
 
 /// The words of all checks.
 pub struct Asked {
-    /// `None` where the words cannot be made into one automaton; then every check looks at every file.
-    searcher: Option<AhoCorasick>,
+    searcher: Searcher,
     /// What the pattern with the same index means.
     signs: Vec<Vec<Sign>>,
+    /// The groups of words that each check asks for in the function itself.
+    near: Vec<Vec<usize>>,
+    groups: usize,
     /// What each module shows, once somebody asked.
     shown: Vec<OnceLock<Shown>>,
+}
+
+/// What finds the words.
+enum Searcher {
+    /// Faster, and made with more effort.
+    Fast(Box<dfa::DFA>),
+    Small(Box<nfa::contiguous::NFA>),
+    /// The words cannot be made into one automaton: every check looks at every file.
+    None,
+}
+
+impl Searcher {
+    fn new(words: &[&String], is_fast: bool) -> Searcher {
+        let fast = || {
+            let mut builder = dfa::Builder::new();
+            builder.ascii_case_insensitive(true).start_kind(StartKind::Unanchored).prefilter(false);
+            builder.build(words).ok().map(|dfa| Searcher::Fast(Box::new(dfa)))
+        };
+        let small = || {
+            let mut builder = nfa::contiguous::Builder::new();
+            builder.ascii_case_insensitive(true).prefilter(false);
+            builder.build(words).ok().map(|nfa| Searcher::Small(Box::new(nfa)))
+        };
+        if is_fast { fast() } else { small() }.unwrap_or(Searcher::None)
+    }
+
+    /// Every place of every word, also inside longer ones.
+    fn each(&self, text: &str, then: impl FnMut(PatternID, Range<usize>)) {
+        match self {
+            Searcher::Fast(dfa) => each(&**dfa, text, then),
+            Searcher::Small(nfa) => each(&**nfa, text, then),
+            Searcher::None => {}
+        }
+    }
+}
+
+fn each(automaton: &impl Automaton, text: &str, mut then: impl FnMut(PatternID, Range<usize>)) {
+    let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
+    for (at, byte) in text.bytes().enumerate() {
+        state = automaton.next_state(Anchored::No, state, byte);
+        if automaton.is_special(state) && automaton.is_match(state) {
+            for nth in 0..automaton.match_len(state) {
+                let pattern = automaton.match_pattern(state, nth);
+                then(pattern, at + 1 - automaton.pattern_len(pattern)..at + 1);
+            }
+        }
+    }
 }
 
 /// What the text of a file shows.
@@ -49,6 +102,8 @@ pub struct Shown {
     pub communicates: bool,
     /// Where words of switches stand, ascending.
     pub switches: Vec<u32>,
+    /// For each check of functions where the words of each of its groups stand that it asks for in the function itself, ascending.
+    near: Vec<Vec<Arc<Vec<u32>>>>,
     pub set_by_name: bool,
     pub wraps: bool,
     pub in_project: bool,
@@ -59,8 +114,12 @@ pub struct Shown {
 impl Shown {
     /// Whether a word of switches stands in a part of the text.
     pub fn has_switch(&self, span: Span) -> bool {
-        let next = self.switches.partition_point(|at| *at <= span.start);
-        self.switches.get(next).is_some_and(|at| *at <= span.end)
+        has(&self.switches, span)
+    }
+
+    /// Whether the words stand in a part of the text that a check asks for there.
+    pub fn is_near(&self, check: usize, span: Span) -> bool {
+        self.near.get(check).is_none_or(|groups| groups.iter().all(|places| has(places, span)))
     }
 
     fn all(value: bool) -> Shown {
@@ -68,6 +127,7 @@ impl Shown {
             checks: vec![value; OF_FUNCTIONS.len()],
             communicates: value,
             switches: Vec::new(),
+            near: Vec::new(),
             set_by_name: value,
             wraps: value,
             in_project: value,
@@ -75,6 +135,12 @@ impl Shown {
             maps: value,
         }
     }
+}
+
+/// Whether one of these places is inside a part of the text.
+fn has(places: &[u32], span: Span) -> bool {
+    let next = places.partition_point(|at| *at <= span.start);
+    places.get(next).is_some_and(|at| *at <= span.end)
 }
 
 /// Bytes from which the faster automaton is worth its construction.
@@ -109,34 +175,46 @@ impl Asked {
             words.entry((*word).to_string()).or_default().push(Sign::Switch);
         }
         words.entry("setattr".to_string()).or_default().push(Sign::SetByName);
-        let kind = if bytes < MUCH_TEXT { AhoCorasickKind::ContiguousNFA } else { AhoCorasickKind::DFA };
-        let searcher = AhoCorasick::builder().ascii_case_insensitive(true).kind(Some(kind)).build(words.keys()).ok();
+        let mut groups: Vec<&[&str]> = Vec::new();
+        let group = |group: &&'static [&'static str]| match groups.iter().position(|known| known == group) {
+            Some(at) => at,
+            None => {
+                groups.push(*group);
+                groups.len() - 1
+            }
+        };
+        let mut group = group;
+        let near: Vec<Vec<usize>> =
+            OF_FUNCTIONS.iter().map(|check| check.near.iter().map(&mut group).collect()).collect();
+        for (at, group) in groups.iter().enumerate() {
+            group.iter().for_each(|word| words.entry((*word).to_string()).or_default().push(Sign::Near(at)));
+        }
+        let searcher = Searcher::new(&words.keys().collect::<Vec<_>>(), bytes >= MUCH_TEXT);
         let shown = (0..modules).map(|_| OnceLock::new()).collect();
-        Asked { searcher, signs: words.into_values().collect(), shown }
+        Asked { searcher, signs: words.into_values().collect(), near, groups: groups.len(), shown }
     }
 
     /// What the text of a module shows.
-    pub fn shown(&self, module: ModuleId, text: &str) -> Shown {
-        match self.shown.get(module.index()) {
-            Some(known) => known.get_or_init(|| self.read(text)).clone(),
-            None => self.read(text),
-        }
+    pub fn shown(&self, module: ModuleId, text: &str) -> &Shown {
+        self.shown[module.index()].get_or_init(|| self.read(text))
     }
 
     fn read(&self, text: &str) -> Shown {
-        let Some(searcher) = &self.searcher else {
+        if matches!(self.searcher, Searcher::None) {
             // Everything may stand everywhere.
             let switches = (1..=u32::try_from(text.len()).unwrap_or(u32::MAX)).collect();
             return Shown { switches, ..Shown::all(true) };
-        };
+        }
         let mut shown = Shown::all(false);
-        for found in searcher.find_overlapping_iter(text) {
-            for sign in &self.signs[found.pattern().as_usize()] {
+        let mut near = vec![Vec::new(); self.groups];
+        self.searcher.each(text, |pattern, found| {
+            for sign in &self.signs[pattern.as_usize()] {
                 match sign {
                     Sign::Check(at) => shown.checks[*at] = true,
                     Sign::Named(at) => shown.checks[*at] = shown.checks[*at] || stands_alone(text, &found),
                     Sign::Communicates => shown.communicates = shown.communicates || stands_alone(text, &found),
-                    Sign::Switch => shown.switches.push(found.end() as u32),
+                    Sign::Switch => shown.switches.push(found.end as u32),
+                    Sign::Near(at) => near[*at].push(found.end as u32),
                     Sign::SetByName => shown.set_by_name = true,
                     Sign::Wraps => shown.wraps = shown.wraps || is_lowercase(text, &found),
                     Sign::InProject => shown.in_project = shown.in_project || is_lowercase(text, &found),
@@ -144,7 +222,9 @@ impl Asked {
                     Sign::Maps => shown.maps = shown.maps || is_lowercase(text, &found),
                 }
             }
-        }
+        });
+        let near: Vec<Arc<Vec<u32>>> = near.into_iter().map(Arc::new).collect();
+        shown.near = self.near.iter().map(|of| of.iter().map(|at| near[*at].clone()).collect()).collect();
         for (asked, check) in shown.checks.iter_mut().zip(OF_FUNCTIONS) {
             *asked |= check.communicates && shown.communicates;
         }
@@ -153,13 +233,13 @@ impl Asked {
 }
 
 /// Whether what was found is no part of a longer name.
-fn stands_alone(text: &str, found: &Match) -> bool {
+fn stands_alone(text: &str, found: &Range<usize>) -> bool {
     let continues = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || !b.is_ascii());
     let bytes = text.as_bytes();
-    let before = found.start().checked_sub(1).and_then(|at| bytes.get(at));
-    !continues(before) && !continues(bytes.get(found.end()))
+    let before = found.start.checked_sub(1).and_then(|at| bytes.get(at));
+    !continues(before) && !continues(bytes.get(found.end))
 }
 
-fn is_lowercase(text: &str, found: &Match) -> bool {
-    text.as_bytes().get(found.range()).is_some_and(|bytes| !bytes.iter().any(u8::is_ascii_uppercase))
+fn is_lowercase(text: &str, found: &Range<usize>) -> bool {
+    text.as_bytes().get(found.clone()).is_some_and(|bytes| !bytes.iter().any(u8::is_ascii_uppercase))
 }

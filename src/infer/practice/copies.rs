@@ -13,7 +13,8 @@ use crate::rules::Form;
 use crate::source::Name;
 
 /// Words of a test that asks whether a parameter is split over the ranks of a tensor-parallel group.
-const SPLIT: &[&str] = &["shard", "tensor_model_parallel", "tensor_parallel", "is_tp", "partitioned", "model_parallel"];
+pub const SPLIT: &[&str] =
+    &["shard", "tensor_model_parallel", "tensor_parallel", "is_tp", "partitioned", "model_parallel"];
 /// Those that ask for more than that.
 const OTHERWISE: &[&str] = &["rank", "duplicate", "shared", "replic", "==", "expert"];
 

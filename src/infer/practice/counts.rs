@@ -145,6 +145,9 @@ fn is_loss(view: &View<'_>, step: usize) -> bool {
 /// How comments say that gradients are averaged.
 pub const AVERAGED: &[&str] = &["averages", "averaged", "takes the mean", "means the"];
 
+/// One of these, or something that communicates, stands in a function whose counts are looked at.
+pub const EVIDENT: &[&str] = &["averages", "averaged", "takes the mean", "means the", ".apply"];
+
 /// A comment of the function that says that gradients are averaged over ranks.
 fn averaged(view: &View<'_>) -> Option<crate::source::Place> {
     let text = view.text(view.spot(view.func.span));

@@ -123,7 +123,7 @@ fn takes_parts(lint: &Lint<'_>, reducer: &Reducer) -> bool {
 
 /// A parameter that is marked as a part, and marked for a sum over the same ranks.
 pub fn marked_twice<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
-    let Some(init) = class.init(lint).filter(|_| class.may_mark(lint)) else { return };
+    let Some(init) = class.marking_init(lint) else { return };
     let around = |s: usize| -> Vec<_> { init.steps[s].guards.iter().map(|g| (g.at, g.holds)).collect() };
     let parts: Vec<(Expr, Place, Vec<_>)> =
         (0..init.steps.len()).filter_map(|s| partition::marks_part(init, s).map(|(e, p)| (e, p, around(s)))).collect();

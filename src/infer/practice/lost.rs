@@ -7,7 +7,7 @@ use super::found::Practice;
 use super::near;
 use super::view::{CollectiveCall, View};
 use super::wrapped::function;
-use crate::ir::{ArgKind, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::rules::Form;
 use crate::source::Name;
 
@@ -38,18 +38,25 @@ fn written<'a>(call: &CollectiveCall<'a>) -> Option<&'a Operand> {
 
 /// Where a copy is made that nothing reads a second time, by which method, and of what.
 fn copy(view: &View<'_>, operand: &Operand) -> Option<(usize, Name, Expr)> {
+    let (temp, made, base, name) = is_copy(view, operand)?;
+    let once = view.readers(temp).len() <= 1;
+    once.then(|| (made, name.clone(), view.expr(base)))
+}
+
+/// The temporary that holds a copy, where it is made, of what, and by which method.
+fn is_copy<'a>(view: &View<'a>, operand: &Operand) -> Option<(LocalId, usize, &'a Operand, &'a Name)> {
     let Operand::Local(temp) = operand else { return None };
     let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals[*temp].kind) else { return None };
     let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { return None };
-    let once = view.readers(*temp).len() <= 1;
-    (once && COPIES.contains(&name.as_str())).then(|| (*made, name.clone(), view.expr(base)))
+    COPIES.contains(&name.as_str()).then_some((*temp, *made, base, name))
 }
 
 /// `sum_into(x.contiguous())`, where the function writes the sum into what it is given, and nothing uses what it returns.
 pub fn copies_for_calls(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value: Rvalue::Call { callee, args } } = step.stmt else { continue };
-        if view.func.locals[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
+        let copied = args.iter().any(|a| is_copy(view, &a.value).is_some());
+        if !copied || view.func.locals[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
             continue;
         }
         let Some(at) = function(view, &view.through(callee)) else { continue };

@@ -207,7 +207,7 @@ fn finalises_elsewhere(lint: &Lint<'_>) -> bool {
 
 /// A module of which one parameter is marked and another is not.
 pub fn partly<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
-    let Some(init) = class.init(lint).filter(|_| class.may_mark(lint)) else { return };
+    let Some(init) = class.marking_init(lint) else { return };
     let mut marked: Vec<(Name, Name, Name, Place)> = Vec::new();
     for step in &init.steps {
         let (target, mark) = match step.stmt {
@@ -254,7 +254,7 @@ pub fn partly<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 
 /// Whether an attribute is a mark of the rules, or one that a reducer asks for.
 pub fn is_mark(lint: &Lint<'_>, name: &str) -> bool {
-    lint.rules.mark(name).is_some() || reducer_marks(lint).any(|mark| mark == name)
+    lint.rules.mark(name).is_some() || reducer_marks(lint).contains(name)
 }
 
 /// Whether a text may set a mark.
@@ -262,18 +262,23 @@ pub fn says_mark(lint: &Lint<'_>, text: &str) -> bool {
     text.contains("setattr") || lint.rules.marks().iter().chain(reducer_marks(lint)).any(|mark| text.contains(&**mark))
 }
 
-fn reducer_marks<'a>(lint: &Lint<'a>) -> impl Iterator<Item = &'a Name> {
-    lint.reducers().all.iter().flat_map(|r| r.when.iter().flatten()).filter_map(|t| match t {
-        Test::Mark(mark) => Some(mark),
-        _ => None,
+/// The marks that reducers of the project ask for.
+fn reducer_marks<'l>(lint: &'l Lint<'_>) -> &'l FxHashSet<Name> {
+    let reducers = lint.reducers();
+    lint.asked_marks.get_or_init(|| {
+        let tests = reducers.all.iter().flat_map(|r| r.when.iter().flatten());
+        let marks = tests.filter_map(|t| match t {
+            Test::Mark(mark) => Some(mark.clone()),
+            _ => None,
+        });
+        marks.collect()
     })
 }
 
 /// Whether a reducer of the project asks for a mark, or the rules say that it makes a gradient be summed.
 pub fn asked_by_any(lint: &Lint<'_>, mark: &Name) -> bool {
     let summed = lint.rules.mark(mark).is_some_and(|rule| rule.set == crate::types::AxisType::R);
-    summed
-        || lint.reducers().all.iter().any(|r| r.when.iter().flatten().any(|t| matches!(t, Test::Mark(m) if m == mark)))
+    summed || reducer_marks(lint).contains(mark)
 }
 
 /// The parameters of the module that an attribute holds, by its rule and the arguments of its constructor.

@@ -79,11 +79,12 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
-use asked::Asked;
+use asked::{Asked, Shown};
 use found::Practice;
 use glance::{Glance, Glancer};
 use rayon::prelude::*;
 use reducers::Reducers;
+use rustc_hash::FxHashSet;
 use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 use view::View;
@@ -95,6 +96,7 @@ type Found = Vec<(Place, Practice)>;
 type OfFunction = fn(&View<'_>, &mut Found);
 
 /// A check of single functions, and what the text of a file shows, in lowercase, if it has anything to say of one of its functions.
+#[derive(Clone, Copy)]
 struct Check {
     /// One of these words.
     words: &'static [&'static str],
@@ -104,22 +106,46 @@ struct Check {
     communicates: bool,
     /// Whether it may have something to say of a function that looks like this.
     concerns: fn(&Glance) -> bool,
+    /// What the text of the function itself shows as well: of each of these one word.
+    near: &'static [&'static [&'static str]],
+    /// Or that it communicates.
+    or_communicates: bool,
     of: OfFunction,
+}
+
+impl Check {
+    /// The same, of functions in which of each of these stands one word.
+    const fn with(self, near: &'static [&'static [&'static str]]) -> Check {
+        Check { near, ..self }
+    }
+
+    /// Whether it has something to look at in a function.
+    fn is_due(&self, seen: &Glance, shown: &Shown, at: usize, func: &Func) -> bool {
+        (self.concerns)(seen) && (self.or_communicates && seen.communicates || shown.is_near(at, func.span))
+    }
 }
 
 /// A check of functions that communicate.
 const fn of_collectives(of: OfFunction) -> Check {
-    Check { words: &[], whole: true, communicates: true, concerns: |seen| seen.communicates, of }
+    Check {
+        words: &[],
+        whole: true,
+        communicates: true,
+        concerns: |seen| seen.communicates,
+        near: &[],
+        or_communicates: false,
+        of,
+    }
 }
 
 /// A check of functions in whose file one of these words stands.
 const fn of_words(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, whole: false, communicates: false, concerns: |_| true, of }
+    Check { words, whole: false, communicates: false, concerns: |_| true, near: &[], or_communicates: false, of }
 }
 
 /// A check of functions in whose file one of these names stands.
 const fn of_names(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, whole: true, communicates: false, concerns: |_| true, of }
+    Check { words, whole: true, communicates: false, concerns: |_| true, near: &[], or_communicates: false, of }
 }
 
 /// A check of functions that count.
@@ -128,6 +154,8 @@ const OF_COUNTS: Check = Check {
     whole: false,
     communicates: true,
     concerns: |seen| seen.counts,
+    near: &[counts::EVIDENT],
+    or_communicates: true,
     of: counts::local_counts,
 };
 
@@ -142,8 +170,8 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["local_map"], local_map::regions),
     of_names(local_map::ROUTERS, local_map::styles),
     of_words(mesh_dims::WORDS, mesh_dims::counts),
-    of_words(&["all_gather_tensor", "reduce_scatter_tensor", "from_local"], shard_dim::dims),
-    of_words(&[".step("], unreduced_step::steps),
+    of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
+    of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow),
     of_collectives(own_group::left_out),
     of_names(&["get_rank"], own_group::global_rank),
@@ -154,22 +182,22 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(asked_group::ratios),
     of_collectives(asked_group::reports),
     of_collectives(each_round::scaled),
-    of_collectives(unused_group::swapped),
-    of_collectives(copies::summed),
+    of_collectives(unused_group::swapped).with(&[&["expert"]]),
+    of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),
     of_names(&["sequenceparallel"], whole_input::embeddings),
     of_collectives(own_part::sums),
-    of_words(&["fully_shard"], factor::inner_mesh),
-    of_words(&["reduction="], factor::mean_not_undone),
+    of_words(&["fully_shard"], factor::inner_mesh).with(&[&["fully_shard"]]),
+    of_words(&["reduction="], factor::mean_not_undone).with(&[&["reduction="]]),
     of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary),
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_words(&["grad_norm"], shard_norm::clipped),
-    of_words(&["no_sync", "grad_sync"], no_sync::steps),
+    of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
     of_words(&["ignored_"], outside::ignored),
-    of_words(&[".module"], bypassed::around),
+    of_words(&[".module"], bypassed::around).with(&[&[".module"]]),
     of_words(&["torch.optim", "optim."], outside::attached),
     of_words(&["to_local", "local_grad"], local_norm::roots),
     of_words(&["to_local"], local_norm::partial),
@@ -226,6 +254,8 @@ pub struct Lint<'a> {
     sums: Arc<Sums>,
     /// Whether the text of each module says that its models are only served, once somebody asked.
     served: Vec<OnceLock<bool>>,
+    /// The marks that reducers ask for, once somebody asked.
+    asked_marks: OnceLock<FxHashSet<Name>>,
 }
 
 /// A class that is checked.
@@ -244,8 +274,10 @@ impl<'a> Class<'a> {
         self.init.get_or_init(|| lint.constructor(self.at)).as_ref()
     }
 
-    fn may_mark(&self, lint: &Lint<'a>) -> bool {
-        *self.marks.get_or_init(|| glance::may_mark(lint, self.at))
+    /// Its constructor, if that may mark parameters.
+    fn marking_init(&self, lint: &Lint<'a>) -> Option<&View<'a>> {
+        let may = *self.marks.get_or_init(|| glance::may_mark(lint, self.at));
+        if may { self.init(lint) } else { None }
     }
 }
 
@@ -340,7 +372,7 @@ impl<'a> Practices<'a> {
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
         let sums = combined(memo, "practice", parts, |parts| Sums::joined(&parts), changes);
         let served = project.modules.ids().map(|_| OnceLock::new()).collect();
-        let lint = Lint { project, rules, files, settings, asked, sums, served };
+        let lint = Lint { project, rules, files, settings, asked, sums, served, asked_marks: OnceLock::new() };
         let of_classes: Vec<Arc<Found>> =
             modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
@@ -377,15 +409,15 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
     let text = files[project.file(module)].whole();
     let shown = asked.shown(module, text);
     out.sums.wraps = shown.wraps;
-    let checks: Vec<&Check> =
-        OF_FUNCTIONS.iter().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(check, _)| check).collect();
+    let checks: Vec<(usize, &Check)> =
+        OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(c, _)| c).collect();
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
         let seen = glancer.look(f, shown.has_switch(f.span), &mut out.sums.marks);
-        let mut due = checks.iter().filter(|check| (check.concerns)(&seen)).peekable();
+        let mut due = checks.iter().filter(|(at, check)| check.is_due(&seen, shown, *at, f)).peekable();
         if due.peek().is_none() && !seen.switches && !(seen.set_by_name && shown.set_by_name) {
             continue;
         }
@@ -396,7 +428,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
         if shown.set_by_name && seen.set_by_name {
             out.sums.marks.add_named(&view);
         }
-        for check in due {
+        for (_, check) in due {
             (check.of)(&view, &mut out.found);
         }
     }

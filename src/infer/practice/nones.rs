@@ -25,14 +25,18 @@ pub fn inverted(view: &View<'_>, out: &mut Found) {
     if asked.is_empty() {
         return;
     }
+    // What is None behind each of them, until it is changed.
+    let mut subjects: BTreeMap<(StmtId, bool), Option<Expr>> = BTreeMap::new();
     for i in 0..view.steps.len() {
         for guard in view.steps[i].guards.iter().filter(|g| asked.contains(&g.at)) {
-            let Some(subject) = none_if(&view.expr(guard.test), guard.holds).filter(|s| is_plain(view, s)) else {
-                continue;
-            };
-            if changed(view, guard, &subject, i) {
+            let subject = || none_if(&view.expr(guard.test), guard.holds).filter(|s| is_plain(view, s));
+            let known = subjects.entry((guard.at, guard.holds)).or_insert_with(subject);
+            let Some(subject) = known else { continue };
+            if changed(view, guard, subject, i) {
+                *known = None;
                 continue;
             }
+            let subject = subject.clone();
             let behind = seen.entry(guard.at).or_insert(Behind { subject, used: None, collective: None });
             if behind.used.is_none() {
                 behind.used = used(view, i, &behind.subject);

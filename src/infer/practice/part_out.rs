@@ -51,7 +51,7 @@ pub fn parts(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { continue };
         let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
-        if !args.is_empty() || is_apart(view, step) {
+        if !args.is_empty() || !matches!(name.as_str(), "full_tensor" | "to_local") || is_apart(view, step) {
             continue;
         }
         let whole = match name.as_str() {

@@ -18,13 +18,16 @@ const GATHERS: &[(&str, usize, &str)] = &[
     ("reduce_scatter_tensor", 2, "scatter_dim"),
 ];
 
+/// Without one of these there is no such call.
+pub const WORDS: &[&str] = &["all_gather_tensor", "reduce_scatter_tensor", "from_local"];
+
 /// Methods that keep the order of dims.
 const KEEPS: &[&str] =
     &["contiguous", "to", "float", "half", "bfloat16", "clone", "detach", "type", "cuda", "requires_grad_"];
 
 pub fn dims(view: &View<'_>, out: &mut Found) {
     let text = view.code();
-    if !text.contains("all_gather_tensor") && !text.contains("reduce_scatter_tensor") && !text.contains("from_local") {
+    if !WORDS.iter().any(|w| text.contains(w)) {
         return;
     }
     let notes = near::notes(view);

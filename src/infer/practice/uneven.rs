@@ -15,7 +15,7 @@ use crate::source::{Name, Place};
 
 /// Norms of one class, made alike: one is marked and another is not.
 pub fn siblings<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
-    let Some(init) = class.init(lint).filter(|_| class.may_mark(lint)) else { return };
+    let Some(init) = class.marking_init(lint) else { return };
     let marked = marked_attributes(lint, init);
     let Some((first, mark, at)) = marked.first() else { return };
     let Some(kind) = kind_of(init, first) else { return };

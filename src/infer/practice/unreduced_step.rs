@@ -53,7 +53,8 @@ const SUMS: &[&str] = &[
 ];
 
 /// Words of code that gives each rank other data.
-const SPLITS: &[&str] = &["distributedsampler", "initialize_model_parallel(", "split_dataset_by_node", "num_replicas="];
+pub const SPLITS: &[&str] =
+    &["distributedsampler", "initialize_model_parallel(", "split_dataset_by_node", "num_replicas="];
 
 pub fn steps(view: &View<'_>, out: &mut Found) {
     if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) {

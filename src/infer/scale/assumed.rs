@@ -8,11 +8,12 @@ use super::grads::Wraps;
 use super::slots::Slots;
 use super::trainers::Trainer;
 use super::value::{State, Val};
-use crate::ir::{Func, FuncKind, Param, StmtId};
-use crate::project::{ClassRef, FuncRef};
+use crate::ir::{Func, FuncId, FuncKind, Param, StmtId};
+use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::rules::{Entry, IntrinsicRule};
 use crate::source::{Idx, Name, Place};
 use crate::types::AxisSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Words of functions that wrap what they are given.
@@ -44,7 +45,7 @@ impl<'a> Run<'a> {
     }
 
     /// The rule of an object that trains, by the annotation of a parameter or its name.
-    fn rule_of(&self, at: FuncRef, param: &Param) -> Option<Arc<IntrinsicRule>> {
+    pub fn rule_of(&self, at: FuncRef, param: &Param) -> Option<Arc<IntrinsicRule>> {
         let path = |hint: &Name| super::super::practice::expr::path_of_hint(self.project, at.module, hint);
         if let Some(path) = param.hint.as_ref().and_then(path) {
             return match self.rules.get(&path) {
@@ -72,7 +73,7 @@ impl<'a> Run<'a> {
     }
 
     /// The rule of a base outside the project that trains for its subclasses.
-    fn base(&self, class: ClassRef) -> Option<Arc<IntrinsicRule>> {
+    pub fn base(&self, class: ClassRef) -> Option<Arc<IntrinsicRule>> {
         self.settings.statics.external_bases(class).find_map(|base| match self.rules.get(base) {
             Some(Entry::Intrinsic(rule)) if rule.does == "trainer-base" => Some(rule.clone()),
             _ => None,
@@ -139,29 +140,42 @@ impl<'a> Run<'a> {
         self.files[self.project.file(at.module)].slice(self.project.func(at).span)
     }
 
-    fn wraps_or_reduces(&self, at: FuncRef) -> bool {
+    fn wraps_or_reduces(&mut self, at: FuncRef) -> bool {
         let text = self.around(at);
-        let rest = ["zero_grad", "clip_grad", "no_grad", "grad_norm", "gradient"].iter();
-        let rest = rest.fold(text.to_string(), |text, word| text.replace(word, ""));
-        WRAPPERS.iter().any(|w| text.contains(w)) || rest.contains("grad")
+        let of = self.project.func(at).class.map_or(Err(at.func), Ok);
+        if let Some(known) = self.alone.get(&of) {
+            return *known;
+        }
+        let mentions = || {
+            let rest = ["zero_grad", "clip_grad", "no_grad", "grad_norm", "gradient"].iter();
+            rest.fold(text.to_string(), |text, word| text.replace(word, "")).contains("grad")
+        };
+        let found = WRAPPERS.iter().any(|w| text.contains(w)) || text.contains("grad") && mentions();
+        self.alone.insert(of, found);
+        found
     }
 
-    fn all_builders(&mut self, of: FuncRef) -> Vec<Builder> {
-        let file = self.files[self.project.file(of.module)].whole();
-        let funcs = self.project.modules[of.module].ir.funcs.iter_enumerated();
+    /// Functions of a module that may wrap what they are given.
+    pub fn may_build(&self, module: ModuleId) -> Vec<FuncRef> {
+        let file = self.files[self.project.file(module)].whole();
+        if !WRAPPERS.iter().any(|w| file.contains(w)) {
+            return Vec::new();
+        }
+        let funcs = self.project.modules[module].ir.funcs.iter_enumerated();
         let wraps = |f: &Func| {
-            let text = self.files[self.project.file(of.module)].slice(f.span);
-            let called = file.matches(&format!("{}(", f.name)).count();
+            let text = self.files[self.project.file(module)].slice(f.span);
             f.kind == FuncKind::Function
                 && f.class.is_none()
                 && f.parent.is_none_or(|p| p.index() == 0)
-                && text.contains("return")
-                && called <= 2
                 && WRAPPERS.iter().any(|w| text.contains(w))
+                && text.contains("return")
+                && file.matches(&format!("{}(", f.name)).count() <= 2
         };
-        let candidates: Vec<FuncRef> =
-            funcs.filter(|(_, f)| wraps(f)).map(|(func, _)| FuncRef { module: of.module, func }).collect();
-        candidates.into_iter().filter_map(|at| self.built(at)).collect()
+        funcs.filter(|(_, f)| wraps(f)).map(|(func, _)| FuncRef { module, func }).collect()
+    }
+
+    fn all_builders(&mut self, of: FuncRef) -> Vec<Builder> {
+        self.may_build(of.module).into_iter().filter_map(|at| self.built(at)).collect()
     }
 
     /// What a function wraps, if its result is one of its parameters, wrapped, on every path.
@@ -200,17 +214,24 @@ impl<'a> Run<'a> {
     /// Whether comments in a function, or in one of the file that it calls, say that ranks have different numbers of tokens.
     pub fn says_uneven(&mut self, at: FuncRef) -> bool {
         let text = self.text_of(at);
-        let file = self.files[self.project.file(at.module)].whole();
-        if !file.contains("differ") && !file.contains("var") {
-            return false;
+        let uneven = self.uneven(at.module);
+        let funcs = &self.project.modules[at.module].ir.funcs;
+        uneven.iter().any(|id| *id == at.func || text.contains(&format!("{}(", funcs[*id].name)))
+    }
+
+    /// Functions of a module with a comment that says so.
+    fn uneven(&mut self, module: ModuleId) -> Rc<Vec<FuncId>> {
+        if let Some(known) = &self.uneven {
+            return known.clone();
         }
-        let funcs = self.project.modules[at.module].ir.funcs.iter_enumerated();
-        let called = funcs.filter(|(id, f)| {
-            f.kind == FuncKind::Function && (*id == at.func || text.contains(&format!("{}(", f.name)))
-        });
-        let called: Vec<FuncRef> = called.map(|(func, _)| FuncRef { module: at.module, func }).collect();
-        called.into_iter().any(|f| {
-            let view = self.view(f);
+        let file = self.files[self.project.file(module)].whole();
+        let lines = if file.contains("differ") || file.contains("var") { may_be_uneven(file) } else { Vec::new() };
+        let funcs = self.project.modules[module].ir.funcs.iter_enumerated();
+        let holds = |f: &Func| lines.iter().any(|(start, end)| *start < f.span.end && f.span.start < *end);
+        let around = funcs.filter(|(_, f)| f.kind == FuncKind::Function && holds(f));
+        let around: Vec<FuncRef> = around.map(|(func, _)| FuncRef { module, func }).collect();
+        let says = around.into_iter().filter(|f| {
+            let view = self.view(*f);
             let uneven = |text: &str| {
                 let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
                 let counts = has(&["token", "count", "length", "samples", "mask"]);
@@ -227,11 +248,14 @@ impl<'a> Run<'a> {
                 counts && differ && text.contains("rank") && !has(&["not differ", "n't differ", "never", "not vary"])
             };
             super::super::practice::near::comments(&view, view.func.span).iter().any(|n| uneven(&n.text))
-        })
+        });
+        let found = Rc::new(says.map(|f| f.func).collect::<Vec<_>>());
+        self.uneven = Some(found.clone());
+        found
     }
 
     /// Methods of classes of a module whose result a base outside the project takes for the loss.
-    pub fn loss_methods(&self, at: crate::project::ModuleId) -> Vec<crate::ir::FuncId> {
+    pub fn loss_methods(&self, at: ModuleId) -> Vec<FuncId> {
         let methods = self.rules.loss_methods();
         let text = self.files[self.project.file(at)].whole();
         if !methods.iter().any(|m| text.contains(m.as_str())) {
@@ -245,6 +269,22 @@ impl<'a> Run<'a> {
         };
         funcs.filter(|(_, f)| takes(f)).map(|(id, _)| id).collect()
     }
+}
+
+/// The lines with a comment in which ranks may be said to differ.
+fn may_be_uneven(file: &str) -> Vec<(u32, u32)> {
+    let mut out = Vec::new();
+    let mut start = 0;
+    for line in file.split_inclusive('\n') {
+        if line.contains('#') {
+            let lower = line.to_lowercase();
+            if lower.contains("rank") && (lower.contains("differ") || lower.contains("var")) {
+                out.push((start, start + line.len() as u32));
+            }
+        }
+        start += line.len() as u32;
+    }
+    out
 }
 
 /// The loss in what a method returns.

@@ -38,7 +38,7 @@ impl Args {
 }
 
 /// Functions that take the mean over the tokens of one rank unless they are told otherwise.
-const LOSSES: &[&str] = &[
+pub const LOSSES: &[&str] = &[
     "cross_entropy",
     "nll_loss",
     "mse_loss",
@@ -49,7 +49,7 @@ const LOSSES: &[&str] = &[
     "binary_cross_entropy_with_logits",
     "kl_div",
 ];
-const LOSS_CLASSES: &[&str] =
+pub const LOSS_CLASSES: &[&str] =
     &["CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "BCELoss", "BCEWithLogitsLoss", "KLDivLoss"];
 
 /// Calls that leave gradients as they are, up to a factor that is the same for all.
@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
     }
 
     /// What a call is to this pass.
-    fn called(&mut self, at: FuncRef, value: &'a Rvalue) -> Call {
+    pub fn called(&mut self, at: FuncRef, value: &'a Rvalue) -> Call {
         let view = self.view(at);
         self.known.call(value, || {
             let followed = |op: &str| matches!(op, "all_reduce" | "reduce_scatter" | "all_gather");

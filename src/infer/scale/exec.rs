@@ -79,9 +79,11 @@ impl<'a> Run<'a> {
                 .eval(node.id, value, state)
                 .into_iter()
                 .map(|(mut s, v)| {
-                    let new = self.christened(&s, *dst, v.clone());
-                    s.name_group(&v, &new);
-                    let v = new;
+                    let new = self.christened(&s, *dst, &v);
+                    if let Some(new) = &new {
+                        s.name_group(&v, new);
+                    }
+                    let v = new.unwrap_or(v);
                     self.note(node.id, &s, *dst, &v);
                     s.set(*dst, v);
                     s
@@ -185,32 +187,16 @@ impl<'a> Run<'a> {
     }
 
     /// A group that is made here goes by the name that it is given.
-    fn christened(&self, state: &State, dst: LocalId, value: Val) -> Val {
-        let Some(frame) = state.frames.last() else { return value };
+    fn christened(&self, state: &State, dst: LocalId, value: &Val) -> Option<Val> {
+        if !matches!(value, Val::Group(_) | Val::Named(_)) {
+            return None;
+        }
+        let frame = state.frames.last()?;
         let local = &self.project.func(frame.at).locals[dst];
         if local.kind == LocalKind::Temp {
-            return value;
+            return None;
         }
-        self.renamed(&local.name, value)
-    }
-
-    fn renamed(&self, name: &str, value: Val) -> Val {
-        match &value {
-            // A group that has a name keeps it: other values are of the same group.
-            Val::Group(axes) if axes.single().is_some_and(|a| a.is_variable() && a.name().contains('(')) => {
-                match super::groups::of_group_name(name) {
-                    Some(axes) => Val::Group(axes),
-                    None => Val::Group(crate::types::AxisSet::one(crate::types::Axis::variable(name))),
-                }
-            }
-            Val::Named(_) => match super::groups::of_size_name(name) {
-                Some(_) => Val::named(name),
-                None if super::groups::of_group_name(name).is_some() => Val::named(name),
-                None if super::eval::is_batch_name(name) || super::eval::is_mask_name(name) => Val::named(name),
-                None => value,
-            },
-            _ => value,
-        }
+        renamed(&local.name, value)
     }
 
     fn unpack(
@@ -235,7 +221,7 @@ impl<'a> Run<'a> {
         for (i, local) in before.iter().chain(star).chain(after).enumerate() {
             let name = self.project.func(at).locals[*local].name.clone();
             let one = items.as_ref().and_then(|v| v.get(i)).cloned().unwrap_or(Val::Named(name));
-            let one = self.christened(state, *local, one);
+            let one = self.christened(state, *local, &one).unwrap_or(one);
             state.set(*local, one);
         }
     }
@@ -474,6 +460,25 @@ impl<'a> Run<'a> {
             out.push((s, value));
         }
         out
+    }
+}
+
+/// A value under the name that it is given, where that says more.
+fn renamed(name: &str, value: &Val) -> Option<Val> {
+    match value {
+        // A group that has a name keeps it: other values are of the same group.
+        Val::Group(axes) if axes.single().is_some_and(|a| a.is_variable() && a.name().contains('(')) => {
+            Some(match super::groups::of_group_name(name) {
+                Some(axes) => Val::Group(axes),
+                None => Val::Group(crate::types::AxisSet::one(crate::types::Axis::variable(name))),
+            })
+        }
+        Val::Named(_) => {
+            let group = || super::groups::of_size_name(name).is_some() || super::groups::of_group_name(name).is_some();
+            let counted = || super::eval::is_batch_name(name) || super::eval::is_mask_name(name);
+            (group() || counted()).then(|| Val::named(name))
+        }
+        _ => None,
     }
 }
 

@@ -46,6 +46,8 @@ const SAME: &[&str] = &[
     "nan_to_num",
     "log_softmax",
 ];
+/// Functions outside the project that wrap a module, by the last part of their names.
+pub const WRAPS: &[&str] = &["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard", "replicate"];
 /// Those that give a value of its own.
 const COPIES: &[&str] = &["clone", "detach", "new_tensor"];
 
@@ -617,7 +619,7 @@ impl<'a> Run<'a> {
     pub fn of_gradients(&mut self, id: StmtId, name: &str, args: &Args, state: &mut State) -> Option<Val> {
         let place = self.place(state, id);
         match name {
-            "DistributedDataParallel" | "FullyShardedDataParallel" | "fully_shard" | "replicate" => {
+            _ if WRAPS.contains(&name) => {
                 let group = ["process_group", "mesh", "device_mesh"].iter().find_map(|k| args.keyword(k));
                 let group = group.or_else(|| args.plain.get(1).filter(|_| name == "FullyShardedDataParallel"));
                 let module = args.get(0, "module").cloned().unwrap_or(Val::named("model"));

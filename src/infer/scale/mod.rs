@@ -12,8 +12,10 @@ mod eval;
 mod exec;
 mod grads;
 pub mod groups;
+mod inert;
 mod known;
 mod methods;
+mod places;
 mod received;
 mod roots;
 mod same;
@@ -30,7 +32,7 @@ use super::practice::found::{Practice, Scales};
 use super::practice::view::View;
 use super::settings::Settings;
 use super::shared::Shared;
-use crate::ir::{FuncId, FuncKind};
+use crate::ir::{ClassId, FuncId, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
@@ -38,7 +40,8 @@ use crate::source::{Files, Idx, Name, Place};
 use crate::types::Scale;
 use applied::Applied;
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use roots::Reducers;
+use rustc_hash::{FxHashMap, FxHashSet};
 use slots::Slots;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -76,6 +79,9 @@ pub struct Run<'a> {
     pub told: Told,
     made: FxHashMap<ClassRef, (State, Val)>,
     matter: FxHashMap<FuncRef, bool>,
+    /// Classes whose constructors ran for a function that is left alone.
+    passed: FxHashSet<ClassRef>,
+    inert: inert::Inert,
     known: known::Known,
     /// Numbers of names of attributes.
     numbers: FxHashMap<Name, usize>,
@@ -83,6 +89,10 @@ pub struct Run<'a> {
     start: Option<State>,
     /// Functions of the module that wrap what they are given.
     builders: Option<Arc<Vec<assumed::Builder>>>,
+    /// Whether functions of the module, or the classes of methods, wrap or reduce.
+    alone: FxHashMap<Result<ClassId, FuncId>, bool>,
+    /// Functions of the module in which a comment says that ranks have different numbers of tokens.
+    uneven: Option<Rc<Vec<FuncId>>>,
     /// An optimizer has stepped in this root.
     stepped: bool,
     steps: usize,
@@ -107,9 +117,13 @@ pub struct Factors {
 /// Gradients whose factor is wrong.
 pub fn scales(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, memo: Option<&Memo>) -> Factors {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let reducers = Arc::new(roots::reducers(project, rules, files));
-    let changed = |a: &Vec<String>, b: &Vec<String>| if a == b { Vec::new() } else { vec![Read::Factors] };
-    let reducers = combined(memo, "scale reducers", vec![reducers], |parts| parts[0].to_vec(), changed);
+    let reducers: Vec<Arc<Vec<String>>> = modules
+        .par_iter()
+        .map(|m| kept_equal(memo, Task::Reducing(*m), || roots::reducers(project, rules, files, *m)))
+        .collect();
+    let changed = |a: &Reducers, b: &Reducers| if a.calls == b.calls { Vec::new() } else { vec![Read::Factors] };
+    let all = |parts: Vec<Arc<Vec<String>>>| Reducers::new(parts.iter().flat_map(|part| part.iter()));
+    let reducers = combined(memo, "scale reducers", reducers, all, changed);
     let applied: Vec<Arc<Vec<Applied>>> = modules
         .par_iter()
         .map(|m| kept_equal(memo, Task::Applied(*m), || applied::of_module(project, rules, files, settings, *m)))
@@ -235,10 +249,14 @@ impl<'a> Run<'a> {
             told,
             made: FxHashMap::default(),
             matter: FxHashMap::default(),
+            passed: FxHashSet::default(),
+            inert: inert::Inert::default(),
             known: known::Known::default(),
             numbers: FxHashMap::default(),
             start: None,
             builders: None,
+            alone: FxHashMap::default(),
+            uneven: None,
             stepped: false,
             steps: 0,
         }
@@ -250,7 +268,7 @@ fn of_module<'a>(
     rules: &'a RuleBook,
     files: &'a Files,
     settings: &'a Settings,
-    (applied, reducers): (&'a [Applied], &[String]),
+    (applied, reducers): (&'a [Applied], &Reducers),
     module: ModuleId,
 ) -> Factors {
     let mut found = received::copies(project, rules, files, module);
@@ -270,6 +288,9 @@ fn of_module<'a>(
     for func in roots {
         (run.steps, run.stepped) = (0, false);
         run.root = FuncRef { module, func };
+        if run.is_inert(run.root, &start) {
+            continue;
+        }
         run.declared = run.said(run.root);
         run.root(run.root, start.clone());
     }
@@ -431,7 +452,11 @@ impl<'a> Run<'a> {
             args.insert(param.local.index(), value);
         }
         let before = state.clone();
+        let steps = self.steps;
         let made = self.run(init, args, None, state).into_iter().next().map_or(before, |(s, _)| s);
+        if self.passed.contains(&class) {
+            self.steps = steps;
+        }
         let made = State { facts: Shared::default(), terms: Shared::default(), ..made };
         self.made.insert(class, (made.clone(), object.clone()));
         (made, object)

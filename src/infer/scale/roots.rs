@@ -1,11 +1,13 @@
 //! Which functions are executed on their own. In: texts of functions. Out: those that speak of gradients and reduce them, by themselves
 //! or by what they call. Never: a verdict; words decide only what is looked at. Next: `mod.rs`.
 
+use super::places::{Endings, Places, find};
 use super::received;
-use crate::ir::{Func, FuncId, FuncKind};
+use crate::ir::{ClassId, Func, FuncId, FuncKind};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, IndexVec};
+use rustc_hash::FxHashMap;
 
 /// Words of a file in which gradients may be scaled.
 const GRADIENTS: &[&str] = &[".backward(", ".grad", "main_grad"];
@@ -53,24 +55,47 @@ fn called(f: &Func) -> Option<String> {
     (!METHODS.contains(&call.as_str()) && !f.name.starts_with("__")).then_some(call)
 }
 
-/// Functions of the project that reduce gradients, as they are called: `average_gradients(`.
-pub fn reducers(project: &Project, rules: &RuleBook, files: &Files) -> Vec<String> {
+/// Functions of a project that reduce gradients, as they are called: `average_gradients(`.
+#[derive(Debug, Default)]
+pub struct Reducers {
+    pub calls: Vec<String>,
+    endings: Endings,
+}
+
+impl Reducers {
+    pub fn new<'c>(calls: impl Iterator<Item = &'c String>) -> Reducers {
+        let mut calls: Vec<String> = calls.cloned().collect();
+        calls.sort();
+        calls.dedup();
+        let mut endings = Endings::default();
+        calls.iter().for_each(|call| {
+            endings.add(call.trim_end_matches('('));
+        });
+        Reducers { calls, endings }
+    }
+}
+
+/// Those of one module.
+pub fn reducers(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<String> {
+    let text = files[project.file(module)].whole();
+    let parts = has(text, PARTS);
+    if !parts && !text.contains("grad") {
+        return Vec::new();
+    }
+    let trainers = trainers(rules, text);
+    if trainers.is_empty() && !(parts && has(text, REDUCTIONS)) {
+        return Vec::new();
+    }
+    let reduces = Places::new([find(text, REDUCTIONS), find(text, &trainers)].concat());
+    let wraps = Places::new(find(text, WRAPPERS));
     let mut out = Vec::new();
-    for (module, m) in project.modules.iter_enumerated() {
-        let text = files[project.file(module)].whole();
-        let trainers = trainers(rules, text);
-        let reduces = |own: &str| has(own, REDUCTIONS) || has(own, &trainers);
-        if trainers.is_empty() && !(has(text, PARTS) && has(text, REDUCTIONS)) {
-            continue;
-        }
-        for f in m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function) {
-            let own = slice(text, f);
-            let wraps = || has(own, WRAPPERS) && own.contains("return");
-            out.extend(called(f).filter(|_| own.contains("grad") && reduces(own) || wraps()));
+    for f in project.modules[module].ir.funcs.iter().filter(|f| f.kind == FuncKind::Function) {
+        let own = slice(text, f);
+        let sums = || reduces.inside(f.span) && own.contains("grad");
+        if !own.is_empty() && (wraps.inside(f.span) && own.contains("return") || sums()) {
+            out.extend(called(f));
         }
     }
-    out.sort();
-    out.dedup();
     out
 }
 
@@ -80,52 +105,101 @@ fn slice<'t>(text: &'t str, f: &Func) -> &'t str {
 
 /// The functions of a module that are executed on their own: those that speak of gradients or call those that do, and that reduce
 /// something or call what reduces.
-pub fn roots(project: &Project, rules: &RuleBook, files: &Files, reducers: &[String], module: ModuleId) -> Vec<FuncId> {
+pub fn roots(project: &Project, rules: &RuleBook, files: &Files, reducers: &Reducers, module: ModuleId) -> Vec<FuncId> {
     let text = files[project.file(module)].whole();
-    let shows = text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
-    if !has(text, GRADIENTS) && !shows {
+    let shows = || text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
+    if !has(text, GRADIENTS) && !shows() {
         return Vec::new();
     }
-    // Few files have any of the words; functions are asked for those that theirs has.
     let trainers = trainers(rules, text);
-    let known = REDUCTIONS.iter().copied().chain(reducers.iter().map(String::as_str)).filter(|w| text.contains(w));
-    let words: Vec<&str> = known.chain(trainers.iter().map(String::as_str)).collect();
+    let made = find(text, &trainers);
+    let mut reduces = [find(text, REDUCTIONS), made.clone()].concat();
+    reducers.endings.each(text, |_, start, end| reduces.push((start, end)));
     let pipeline = received::is_concerned(project, files, module);
-    if words.is_empty() && !pipeline {
+    if reduces.is_empty() && !pipeline {
         return Vec::new();
     }
     let funcs = &project.modules[module].ir.funcs;
-    let functions = funcs.iter_enumerated().filter(|(_, f)| f.kind == FuncKind::Function);
-    let all: Vec<(FuncId, &str)> = functions.map(|(id, f)| (id, slice(text, f))).collect();
-    let names = |of: &dyn Fn(&str) -> bool| -> Vec<String> {
-        let names = all.iter().filter(|(_, own)| of(own)).map(|(id, _)| format!("{}(", funcs[*id].name));
-        names.filter(|n| !n.starts_with("__")).collect()
+    let file = File {
+        text,
+        funcs,
+        reduces: Places::new(reduces),
+        wraps: Places::new([find(text, WRAPPERS), made].concat()),
+        speaks: Places::new(find(text, ROOTS)),
+        pipeline,
     };
-    let reduces = |own: &str| has(own, &words);
-    // Those that return what they wrap are wrappers themselves.
-    let wraps = |own: &str| (has(own, WRAPPERS) || has(own, &trainers)) && own.contains("return");
-    let mut reducing = names(&|own| has(own, ROOTS) && reduces(own));
-    reducing.extend(names(&wraps));
-    let mut speaking = names(&|own| has(own, ROOTS));
-    for _ in 1..MOST_BETWEEN {
-        let more: Vec<String> = names(&|own| has(own, &speaking))
-            .into_iter()
-            .filter(|n| !speaking.contains(n) && !METHODS.contains(&n.as_str()))
-            .collect();
-        if more.is_empty() {
-            break;
-        }
-        speaking.extend(more);
-    }
-    let is_root = |id: &FuncId, own: &str| {
-        let speaks = || has(own, ROOTS) || has(own, &speaking) || own.contains("all_reduce") && own.contains("loss");
-        let made = || {
-            class_reduces(text, funcs, *id, &[&words, &reducing.iter().map(String::as_str).collect::<Vec<_>>()])
-                || pipeline && own.contains("recv(")
+    file.roots()
+}
+
+/// What stands where in the text of a module.
+struct File<'t> {
+    text: &'t str,
+    funcs: &'t IndexVec<FuncId, Func>,
+    reduces: Places,
+    wraps: Places,
+    speaks: Places,
+    pipeline: bool,
+}
+
+impl File<'_> {
+    fn roots(&self) -> Vec<FuncId> {
+        let functions = self.funcs.iter_enumerated().filter(|(_, f)| f.kind == FuncKind::Function);
+        let all: Vec<(FuncId, &Func)> = functions.filter(|(_, f)| !slice(self.text, f).is_empty()).collect();
+        // The functions of a file by name, and where they are called in it.
+        let mut endings = Endings::default();
+        let names: Vec<Option<usize>> =
+            all.iter().map(|(_, f)| (!f.name.starts_with("__")).then(|| endings.add(&f.name))).collect();
+        let mut calls: Vec<(usize, u32, u32)> = Vec::new();
+        endings.each(self.text, |name, start, end| calls.push((name, start, end)));
+        let of = |known: &[bool]| {
+            Places::new(calls.iter().filter(|(name, ..)| known[*name]).map(|(_, start, end)| (*start, *end)).collect())
         };
-        (reduces(own) || has(own, &reducing) || made()) && speaks()
-    };
-    all.iter().filter(|(id, own)| is_root(id, own)).map(|(id, _)| *id).collect()
+        let named = |is: &dyn Fn(&Func) -> bool| {
+            let mut known = vec![false; endings.len()];
+            for ((_, f), name) in all.iter().zip(&names) {
+                if let Some(name) = name
+                    && !known[*name]
+                {
+                    known[*name] = is(f);
+                }
+            }
+            known
+        };
+        // Those that return what they wrap are wrappers themselves.
+        let wraps = |f: &Func| self.wraps.inside(f.span) && slice(self.text, f).contains("return");
+        let reducing = of(&named(&|f| self.speaks.inside(f.span) && self.reduces.inside(f.span) || wraps(f)));
+        let mut speaking = named(&|f| self.speaks.inside(f.span));
+        for _ in 1..MOST_BETWEEN {
+            let places = of(&speaking);
+            let method = |f: &Func| METHODS.iter().any(|m| m.strip_suffix('(') == Some(f.name.as_str()));
+            let more = named(&|f| !method(f) && places.inside(f.span));
+            if !more.iter().zip(&speaking).any(|(more, known)| *more && !known) {
+                break;
+            }
+            speaking.iter_mut().zip(more).for_each(|(known, more)| *known |= more);
+        }
+        let speaking = of(&speaking);
+        let mut classes: FxHashMap<ClassId, bool> = FxHashMap::default();
+        let mut is_root = |f: &Func| {
+            let own = slice(self.text, f);
+            let speaks = self.speaks.inside(f.span)
+                || speaking.inside(f.span)
+                || own.contains("all_reduce") && own.contains("loss");
+            let reduces = |f: &Func| self.reduces.inside(f.span) || reducing.inside(f.span);
+            let class = |class| *classes.entry(class).or_insert_with(|| self.class_reduces(class, &reduces));
+            speaks && (reduces(f) || f.class.is_some_and(class) || self.pipeline && own.contains("recv("))
+        };
+        all.iter().filter(|(_, f)| is_root(f)).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether the constructor of a class wraps or reduces, by itself or by a method that it calls.
+    fn class_reduces(&self, class: ClassId, reduces: &dyn Fn(&Func) -> bool) -> bool {
+        let methods = || self.funcs.iter().filter(|f| f.class == Some(class));
+        let Some(init) = methods().find(|f| f.name == "__init__") else { return false };
+        let reduces = |f: &Func| !slice(self.text, f).is_empty() && reduces(f);
+        let own = slice(self.text, init);
+        reduces(init) || methods().any(|f| reduces(f) && own.contains(&format!("self.{}(", f.name)))
+    }
 }
 
 /// The functions of a module that speak of losses.
@@ -134,14 +208,4 @@ pub fn losses(project: &Project, files: &Files, module: ModuleId) -> Vec<FuncId>
     let funcs = project.modules[module].ir.funcs.iter_enumerated();
     let speak = funcs.filter(|(_, f)| f.kind == FuncKind::Function && slice(text, f).contains("loss"));
     speak.map(|(id, _)| id).collect()
-}
-
-/// Whether the constructor of the class of a method wraps or reduces, by itself or by the method that it calls.
-fn class_reduces(text: &str, funcs: &IndexVec<FuncId, Func>, id: FuncId, words: &[&[&str]]) -> bool {
-    let Some(class) = funcs.get(id).and_then(|f| f.class) else { return false };
-    let own = |name: &str| funcs.iter().find(|f| f.class == Some(class) && f.name == name);
-    let reduces = |f: &Func| words.iter().any(|w| has(slice(text, f), w));
-    let Some(init) = own("__init__") else { return false };
-    let called = |f: &&Func| slice(text, init).contains(&format!("self.{}(", f.name));
-    reduces(init) || funcs.iter().filter(|f| f.class == Some(class)).filter(called).any(reduces)
 }

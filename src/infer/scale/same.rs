@@ -33,8 +33,11 @@ impl State {
     /// A group that is known by one name gets another one that says more: both are the same from now on.
     pub fn name_group(&mut self, old: &Val, new: &Val) {
         let (Val::Named(text), Val::Named(_)) = (old, new) else { return };
+        if old == new {
+            return;
+        }
         let plain = text != "call" && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-        let (true, Some(axes)) = (plain && old != new, self.axes(new)) else { return };
+        let (true, Some(axes)) = (plain, self.axes(new)) else { return };
         let variable = Axis::variable(text);
         if axes.iter().any(Axis::is_variable) || self.axes(old) != Some(AxisSet::one(variable.clone())) {
             return;

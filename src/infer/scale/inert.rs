@@ -1,0 +1,436 @@
+//! Which functions can be left alone: those from which nothing is reached that sums, averages or wraps a gradient or a loss, so that no path
+//! through them carries a factor to speak of. In: a root, and what the module's own statements leave. Out: whether it is executed. Never:
+//! words: what a function mentions is resolved as execution resolves it, and what is not followed counts as reached. Next: `mod.rs`.
+
+use super::Run;
+use super::calls::{LOSS_CLASSES, LOSSES};
+use super::known::Call;
+use super::methods::WRAPS;
+use super::value::{State, Val, last};
+use crate::infer::limits::MAX_VALUE_DEPTH;
+use crate::infer::practice::expr::operands;
+use crate::infer::practice::view::View;
+use crate::infer::value::Value;
+use crate::ir::{Const, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef};
+use crate::rules::Entry;
+use crate::source::{Idx, Name};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// Functions that are looked at for one root; one that reaches more is executed.
+const MOST_FUNCTIONS: usize = 160;
+
+/// Without one of these names nothing gets hold of a gradient.
+const GRADIENTS: &[&str] = &["grad", "main_grad", "register_hook", "register_post_accumulate_grad_hook"];
+
+/// Without one of these, or a loss, nothing makes one value of those of many tokens.
+const SUMS: &[&str] = &["sum", "mean", "stack", "cat", "hstack", "concat"];
+
+/// What a function mentions.
+#[derive(Debug, Default)]
+struct Mentions {
+    funcs: Vec<FuncRef>,
+    classes: Vec<ClassRef>,
+    /// Attributes and methods of what is no path, and the last parts of paths.
+    names: FxHashSet<Name>,
+    /// Something wraps, trains, or cannot be followed.
+    acts: bool,
+    /// It reduces something, and receives something.
+    reduces: bool,
+    receives: bool,
+    /// A path of another library than those that are known is handed on.
+    strays: bool,
+}
+
+/// What is known of the functions of a run.
+#[derive(Default)]
+pub struct Inert {
+    of: FxHashMap<FuncRef, Rc<Mentions>>,
+    /// Whether nothing is wrapped by the module's own statements and for them, once somebody asked.
+    plain: Option<bool>,
+}
+
+/// What one root reaches.
+#[derive(Default)]
+struct Reached {
+    funcs: FxHashSet<FuncRef>,
+    todo: Vec<FuncRef>,
+    classes: Vec<ClassRef>,
+    names: FxHashSet<Name>,
+    reduces: bool,
+    receives: bool,
+    strays: bool,
+}
+
+impl Reached {
+    fn func(&mut self, at: FuncRef) {
+        if self.funcs.insert(at) {
+            self.todo.push(at);
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Whether an execution of a root can tell nothing.
+    pub fn is_inert(&mut self, at: FuncRef, start: &State) -> bool {
+        let open = self.settings.wants_types || self.settings.gradient_mean.is_some() || !self.applied.is_empty();
+        if open || !self.leaves_plain(at, start) {
+            return false;
+        }
+        let func = self.project.func(at);
+        let class = func.class.map(|class| ClassRef { module: at.module, class });
+        let init = class.and_then(|c| self.method(c, "__init__")).filter(|_| func.name != "__init__");
+        let trained = |run: &Self, of: FuncRef| {
+            run.project.func(of).params.iter().any(|p| run.rule_of(of, p).is_some() || run.is_wrapped(of, p))
+        };
+        if trained(self, at) || init.is_some_and(|init| trained(self, init)) {
+            return false;
+        }
+        let mut reached = Reached::default();
+        reached.func(at);
+        init.into_iter().for_each(|init| reached.func(init));
+        if !class.is_none_or(|class| self.add_class(class, &mut reached)) || !self.reaches_nothing(&mut reached, start)
+        {
+            return false;
+        }
+        let own = func.params.first().is_some_and(|p| p.name == "self");
+        if let (Some(class), Some(_), true) = (class, init, own)
+            && !self.made.contains_key(&class)
+        {
+            self.passed.insert(class);
+        }
+        true
+    }
+
+    /// Whether the own statements of the module wrap nothing, and nothing in the file wraps what it is given.
+    fn leaves_plain(&mut self, at: FuncRef, start: &State) -> bool {
+        if let Some(known) = self.inert.plain {
+            return known;
+        }
+        let bare = start.trainers.is_empty()
+            && start.classes.is_empty()
+            && start.modules.iter().all(|m| m.wraps.is_empty() && m.trainer.is_none() && !m.assumed);
+        let plain = bare && self.may_build(at.module).is_empty();
+        self.inert.plain = Some(plain);
+        plain
+    }
+
+    /// A class of which an object may be made; whether what it is derived from leaves backward passes to it.
+    fn add_class(&mut self, class: ClassRef, reached: &mut Reached) -> bool {
+        if !reached.classes.contains(&class) {
+            if self.base(class).is_some() {
+                return false;
+            }
+            reached.classes.push(class);
+        }
+        true
+    }
+
+    fn reaches_nothing(&mut self, reached: &mut Reached, start: &State) -> bool {
+        loop {
+            while let Some(at) = reached.todo.pop() {
+                let mentions = self.mentions(at, start);
+                if mentions.acts || reached.funcs.len() > MOST_FUNCTIONS {
+                    return false;
+                }
+                reached.reduces |= mentions.reduces;
+                reached.receives |= mentions.receives;
+                reached.strays |= mentions.strays;
+                mentions.funcs.iter().for_each(|f| reached.func(*f));
+                reached.names.extend(mentions.names.iter().cloned());
+                if self.tells(reached) {
+                    return false;
+                }
+                for class in &mentions.classes {
+                    // Of a module nothing is executed.
+                    if self.settings.statics.external_bases(*class).any(|b| b.ends_with(".Module")) {
+                        continue;
+                    }
+                    if !self.add_class(*class, reached) {
+                        return false;
+                    }
+                    self.method(*class, "__init__").into_iter().for_each(|init| reached.func(init));
+                }
+            }
+            for class in reached.classes.clone() {
+                for c in self.settings.statics.linearized(class).iter() {
+                    for (name, func) in &self.project.class(*c).methods {
+                        if name != "__init__" && reached.names.contains(name) {
+                            reached.func(FuncRef { module: c.module, func: *func });
+                        }
+                    }
+                }
+            }
+            if reached.todo.is_empty() {
+                return true;
+            }
+        }
+    }
+
+    /// Whether what is reached may come together in something that can be told.
+    fn tells(&self, reached: &Reached) -> bool {
+        let any = |words: &[&str]| words.iter().any(|w| reached.names.contains(*w));
+        reached.reduces && (any(GRADIENTS) || any(SUMS) || any(LOSSES) || any(LOSS_CLASSES))
+            || reached.receives && any(&["backward"])
+            || reached.strays && self.rules.trainers().iter().any(|(_, name)| reached.names.contains(name))
+    }
+
+    fn mentions(&mut self, at: FuncRef, start: &State) -> Rc<Mentions> {
+        if let Some(known) = self.inert.of.get(&at) {
+            return known.clone();
+        }
+        let view = self.view(at);
+        let mut out = Mentions::default();
+        for step in 0..view.steps.len() {
+            self.step(&view, step, start, &mut out);
+            if out.acts {
+                break;
+            }
+        }
+        for (_, value) in self.settings.statics.defaults(at) {
+            if let Value::Path(path) | Value::ReduceOp(path) = value {
+                self.meet(&Val::Path(path.clone()), start, &mut out);
+                self.hand_on(&path, &mut out);
+            }
+        }
+        let out = Rc::new(out);
+        self.inert.of.insert(at, out.clone());
+        out
+    }
+
+    fn step(&mut self, view: &Rc<View<'a>>, step: usize, start: &State, out: &mut Mentions) {
+        let (at, stmt) = (view.at, view.steps[step].stmt);
+        for operand in operands(stmt) {
+            if let Operand::Global(name) = operand {
+                let value = self.global_value(at, name, start);
+                self.meet(&value, start, out);
+            }
+        }
+        match stmt {
+            Stmt::Def { func, .. } => out.funcs.push(FuncRef { module: at.module, func: *func }),
+            Stmt::Class { class, .. } => out.classes.push(ClassRef { module: at.module, class: *class }),
+            Stmt::Import { dst, .. } => {
+                let value = self.imported(view, stmt);
+                self.meet(&value, start, out);
+                if let (Val::Path(path), true) = (&value, is_shared(view, *dst)) {
+                    self.hand_on(path, out);
+                }
+            }
+            Stmt::Assign { dst, value } => self.value(view, *dst, value, start, out),
+            Stmt::If { .. } | Stmt::While { .. } | Stmt::Assert { .. } => {}
+            other => operands(other).into_iter().for_each(|o| self.hand_operand(view, o, start, out)),
+        }
+    }
+
+    fn value(&mut self, view: &Rc<View<'a>>, dst: LocalId, value: &'a Rvalue, start: &State, out: &mut Mentions) {
+        match value {
+            Rvalue::Attr { base, name } => {
+                self.member_named(view, base, name, start, out);
+                // What is read of an object or a name may be an object that trains.
+                out.acts |= self.rules.called(name).is_some();
+            }
+            Rvalue::CallMethod { base, name, args } => {
+                self.member_named(view, base, name, start, out);
+                args.iter().for_each(|a| self.hand_operand(view, &a.value, start, out));
+            }
+            Rvalue::Call { callee, args } => {
+                args.iter().for_each(|a| self.hand_operand(view, &a.value, start, out));
+                if let Operand::Global(name) = callee
+                    && name == "getattr"
+                {
+                    match args.get(1).map(|a| &a.value) {
+                        Some(Operand::Const(Const::Str(name))) => {
+                            out.acts |= self.rules.called(name).is_some();
+                            self.named(name, out);
+                        }
+                        _ => out.acts = true,
+                    }
+                }
+            }
+            Rvalue::Closure { func, .. } => out.funcs.push(FuncRef { module: view.at.module, func: *func }),
+            Rvalue::Use(o) | Rvalue::Await(o) if !is_shared(view, dst) => {
+                // It is known where it goes; a function that stands for `getattr` is not.
+                out.acts |= matches!(o, Operand::Global(name) if name == "getattr");
+            }
+            Rvalue::Compare { .. } => {}
+            other => {
+                let all = crate::infer::practice::expr::of_rvalue(other);
+                all.into_iter().for_each(|o| self.hand_operand(view, o, start, out));
+            }
+        }
+        if view.may_communicate(value) {
+            match self.called(view.at, value) {
+                Call::Collective => {
+                    let gathers = view.collective(value).is_some_and(|call| call.rule.op == "all_gather");
+                    out.reduces |= !gathers;
+                }
+                Call::Receive => out.receives = true,
+                Call::Other => {}
+            }
+        }
+    }
+
+    /// A name of something: a member of a path, or an attribute or a method of a value.
+    fn member_named(&mut self, view: &Rc<View<'a>>, base: &Operand, name: &Name, start: &State, out: &mut Mentions) {
+        let (paths, definite) = self.paths(view, base, start, 0, out);
+        for path in paths {
+            let value = self.led(format!("{path}.{name}"));
+            self.meet(&value, start, out);
+        }
+        if !definite {
+            self.named(name, out);
+        }
+    }
+
+    fn named(&self, name: &Name, out: &mut Mentions) {
+        out.acts |= WRAPS.contains(&name.as_str());
+        if !out.names.contains(name) {
+            out.names.insert(name.clone());
+        }
+    }
+
+    /// The paths that an operand may stand for where it is read, and whether it stands for nothing else.
+    fn paths(
+        &mut self,
+        view: &Rc<View<'a>>,
+        operand: &Operand,
+        start: &State,
+        depth: usize,
+        out: &mut Mentions,
+    ) -> (SmallVec<[Name; 1]>, bool) {
+        let mut found = SmallVec::new();
+        let local = match operand {
+            Operand::Global(name) => {
+                if let Val::Path(path) = self.global_value(view.at, name, start) {
+                    found.push(path);
+                }
+                let definite = !found.is_empty();
+                return (found, definite);
+            }
+            Operand::Local(local) => *local,
+            Operand::Const(_) => return (found, false),
+        };
+        if depth > MAX_VALUE_DEPTH {
+            out.acts = true;
+            return (found, false);
+        }
+        let mut definite = !view.is_param(local) && !is_shared(view, local) && !view.defs(local).is_empty();
+        for def in view.defs(local) {
+            let before = found.len();
+            match view.steps[*def].stmt {
+                Stmt::Assign { value: Rvalue::Use(o) | Rvalue::Await(o), .. } => {
+                    let (paths, only) = self.paths(view, o, start, depth + 1, out);
+                    found.extend(paths);
+                    definite &= only;
+                }
+                Stmt::Assign { value: Rvalue::Attr { base, name }, .. } => {
+                    let (paths, only) = self.paths(view, base, start, depth + 1, out);
+                    for path in paths {
+                        match self.led(format!("{path}.{name}")) {
+                            Val::Path(path) => found.push(path),
+                            _ => definite = false,
+                        }
+                    }
+                    definite &= only;
+                }
+                stmt @ Stmt::Import { .. } => match self.imported(view, stmt) {
+                    Val::Path(path) => found.push(path),
+                    _ => definite = false,
+                },
+                _ => definite = false,
+            }
+            definite &= found.len() > before;
+        }
+        (found, definite)
+    }
+
+    fn imported(&self, view: &View<'_>, stmt: &Stmt) -> Val {
+        let Stmt::Import { path, member, level, .. } = stmt else { return Val::named("import") };
+        let base = self.project.absolute(view.at.module, path, *level);
+        self.led(member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}")))
+    }
+
+    /// What a name of a module is when a function reads it.
+    fn global_value(&self, at: FuncRef, name: &Name, start: &State) -> Val {
+        let body = start.frames.first().filter(|f| f.at.module == at.module);
+        let own = body.and_then(|f| f.locals.get(self.global_local(at.module, f.at, name)?.index()));
+        own.cloned().unwrap_or_else(|| self.member(at.module, name))
+    }
+
+    /// Something that a function gets hold of.
+    fn meet(&self, value: &Val, start: &State, out: &mut Mentions) {
+        match value {
+            Val::Func(at) => out.funcs.push(*at),
+            Val::Class(class) => out.classes.push(*class),
+            Val::Path(path) => {
+                let name = last(path);
+                out.acts |= WRAPS.contains(&name)
+                    || matches!(self.rules.get(path), Some(Entry::Intrinsic(rule))
+                        if rule.does.starts_with("trainer") || rule.does == "state-object");
+                if !out.names.contains(name) {
+                    out.names.insert(Name::from(name));
+                }
+            }
+            other => self.hold(other, start, 0, out),
+        }
+    }
+
+    /// What the module's own statements leave in a value.
+    fn hold(&self, value: &Val, start: &State, depth: usize, out: &mut Mentions) {
+        if depth > MAX_VALUE_DEPTH {
+            out.acts = true;
+            return;
+        }
+        let mut inner = |v: &Val| self.hold(v, start, depth + 1, out);
+        match value {
+            Val::Tuple(items) | Val::Pack(items) => items.iter().for_each(inner),
+            Val::Dict(items) => items.iter().for_each(|(_, v)| inner(v)),
+            Val::List(at) => start.lists.get(*at).into_iter().flat_map(|l| &l.items).for_each(inner),
+            Val::Rounds(_, item) => inner(item),
+            Val::Object(at) => {
+                if let Some(object) = start.objects.get(*at) {
+                    object.attrs.values().for_each(inner);
+                    out.classes.extend(object.class);
+                }
+            }
+            Val::Method(_, at) | Val::Func(at) => out.funcs.push(*at),
+            Val::Class(class) => out.classes.push(*class),
+            Val::Path(path) => {
+                self.meet(value, start, out);
+                if depth > 0 {
+                    self.hand_on(path, out);
+                }
+            }
+            Val::Tensor(_)
+            | Val::Grad(_)
+            | Val::Param(_)
+            | Val::Received(_)
+            | Val::Trainer(_)
+            | Val::Accumulating(_)
+            | Val::LossFunction(_) => out.acts = true,
+            _ => {}
+        }
+    }
+
+    fn hand_operand(&mut self, view: &Rc<View<'a>>, operand: &Operand, start: &State, out: &mut Mentions) {
+        if matches!(operand, Operand::Global(name) if name == "getattr") {
+            out.acts = true;
+        }
+        let (paths, _) = self.paths(view, operand, start, 0, out);
+        paths.iter().for_each(|path| self.hand_on(path, out));
+    }
+
+    /// A path goes where it is not followed: from one of the project anything may be read there.
+    fn hand_on(&self, path: &Name, out: &mut Mentions) {
+        out.acts |= self.project.is_package(path);
+        let head = path.split('.').next().unwrap_or(path);
+        out.strays |= !matches!(head, "torch" | "builtins" | "math" | "os" | "numpy");
+    }
+}
+
+/// Whether functions inside a function, or around it, see a variable too.
+fn is_shared(view: &View<'_>, local: LocalId) -> bool {
+    matches!(view.func.locals[local].kind, LocalKind::Cell | LocalKind::Captured)
+}

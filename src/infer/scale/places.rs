@@ -1,0 +1,117 @@
+//! Where words stand in a text. In: words, or names as they are called, and a text. Out: [`Places`], which tells whether one of them stands
+//! inside a part of the text, in the time of a look-up. Never: the meaning of a word. Next: `roots.rs`, which asks for every function.
+
+use crate::source::Span;
+use rustc_hash::FxHashMap;
+
+/// Where some words stand: their starts, ascending, and the least end of each and those after it.
+#[derive(Debug, Default)]
+pub struct Places {
+    starts: Vec<u32>,
+    ends: Vec<u32>,
+}
+
+impl Places {
+    pub fn new(mut found: Vec<(u32, u32)>) -> Places {
+        found.sort_unstable();
+        let (starts, mut ends): (Vec<u32>, Vec<u32>) = found.into_iter().unzip();
+        for at in (1..ends.len()).rev() {
+            ends[at - 1] = ends[at - 1].min(ends[at]);
+        }
+        Places { starts, ends }
+    }
+
+    /// Whether one of the words stands inside a span.
+    pub fn inside(&self, span: Span) -> bool {
+        let at = self.starts.partition_point(|start| *start < span.start);
+        self.ends.get(at).is_some_and(|end| *end <= span.end)
+    }
+}
+
+/// Start and end of each of these words in a text.
+pub fn find<S: AsRef<str>>(text: &str, words: &[S]) -> Vec<(u32, u32)> {
+    let mut out = Vec::new();
+    for word in words.iter().map(AsRef::as_ref) {
+        // Few words stand in a text, and to know that is much cheaper than to look for places.
+        if text.contains(word) {
+            out.extend(text.match_indices(word).map(|(at, _)| (at as u32, (at + word.len()) as u32)));
+        }
+    }
+    out
+}
+
+/// Names by their letters, the last one first: what is called is known from the bracket on.
+#[derive(Debug, Default)]
+pub struct Endings {
+    /// The node after a letter; the first node is the bracket.
+    next: FxHashMap<(u32, u8), u32>,
+    /// The name that is complete at a node.
+    names: Vec<Option<usize>>,
+    count: usize,
+}
+
+impl Endings {
+    /// The number of a name.
+    pub fn add(&mut self, name: &str) -> usize {
+        if self.names.is_empty() {
+            self.names.push(None);
+        }
+        let mut node = 0u32;
+        for letter in name.bytes().rev() {
+            let fresh = self.names.len() as u32;
+            node = *self.next.entry((node, letter)).or_insert(fresh);
+            if node == fresh {
+                self.names.push(None);
+            }
+        }
+        let count = self.count;
+        let number = *self.names[node as usize].get_or_insert(count);
+        self.count = count.max(number + 1);
+        number
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Every place where a bracket follows one of the names, also as the end of a longer one: the number, the start and the end.
+    pub fn each(&self, text: &str, mut then: impl FnMut(usize, u32, u32)) {
+        if self.count == 0 {
+            return;
+        }
+        let bytes = text.as_bytes();
+        for (bracket, _) in text.match_indices('(') {
+            let (mut node, mut at) = (0u32, bracket);
+            while let Some(letter) = at.checked_sub(1).and_then(|before| bytes.get(before)) {
+                let Some(next) = self.next.get(&(node, *letter)) else { break };
+                (node, at) = (*next, at - 1);
+                if let Some(Some(name)) = self.names.get(node as usize) {
+                    then(*name, at as u32, (bracket + 1) as u32);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_called_is_found_by_its_end() {
+        let mut endings = Endings::default();
+        let (sum, all) = (endings.add("sum"), endings.add("all_sum"));
+        assert_eq!((endings.add("sum"), endings.len()), (sum, 2));
+        let mut found = Vec::new();
+        endings.each("all_sum(x) + sum (y) + my_sum(z)", |name, start, end| found.push((name, start, end)));
+        assert_eq!(found, [(sum, 4, 8), (all, 0, 8), (sum, 26, 30)]);
+    }
+
+    #[test]
+    fn a_word_is_inside_as_a_whole() {
+        let places = Places::new(find("grad reduce_grad", &["reduce_grad", "grad"]));
+        assert!(places.inside(Span::new(0, 4)) && places.inside(Span::new(1, 16)));
+        assert!(!places.inside(Span::new(1, 15)) && !places.inside(Span::new(13, 16)));
+    }
+}
