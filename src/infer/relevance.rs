@@ -289,7 +289,9 @@ fn scanned<'a>(
         let tells =
             (scan.direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
-        let used = methods.iter().filter(|(name, _)| CALLED.contains(&name.as_str()));
+        let attributes = if methods.is_empty() { Vec::new() } else { telling_attributes(f, names.telling) };
+        let uses = |func: &FuncId| !attributes.is_empty() && calls_attribute(&ir.funcs[*func], &attributes);
+        let used = methods.iter().filter(|(name, func)| CALLED.contains(&name.as_str()) || uses(func));
         Scanned {
             at,
             parent: f.parent.map(|func| FuncRef { module, func }),
@@ -301,6 +303,47 @@ fn scanned<'a>(
         }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
+}
+
+/// Attributes that a constructor gives what tells: a layer that it makes, or that the annotation of a parameter names.
+fn telling_attributes<'a>(init: &'a Func, telling: &FxHashSet<Name>) -> Vec<&'a Name> {
+    let hinted = |p: &&Param| p.hint.as_deref().is_some_and(|h| names_telling(h, telling));
+    let mut locals: Vec<LocalId> = init.params.iter().filter(hinted).map(|p| p.local).collect();
+    let mut out = Vec::new();
+    let mut open: Vec<&Block> = vec![&init.body];
+    while let Some(block) = open.pop() {
+        for node in block {
+            match &node.stmt {
+                Stmt::Assign { dst, value: Rvalue::Call { callee: Operand::Global(name), .. } }
+                    if telling.contains(name) =>
+                {
+                    locals.push(*dst);
+                }
+                Stmt::SetAttr { name, value: Operand::Local(value), .. } if locals.contains(value) => out.push(name),
+                other => open.extend(other.blocks()),
+            }
+        }
+    }
+    out
+}
+
+/// Whether a method calls one of these attributes of its object.
+fn calls_attribute(func: &Func, attributes: &[&Name]) -> bool {
+    let Some(receiver) = func.params.first().filter(|p| p.name == "self").map(|p| p.local) else { return false };
+    let mut open: Vec<&Block> = vec![&func.body];
+    while let Some(block) = open.pop() {
+        for node in block {
+            match &node.stmt {
+                Stmt::Assign { value: Rvalue::CallMethod { base: Operand::Local(base), name, .. }, .. }
+                    if *base == receiver && attributes.contains(&name) =>
+                {
+                    return true;
+                }
+                other => open.extend(other.blocks()),
+            }
+        }
+    }
+    false
 }
 
 /// The `forward` of the class that an annotation names.
@@ -460,7 +503,8 @@ impl<'a> Scan<'a> {
                     self.direct |= self.telling.contains(name);
                     self.makes_parameter |= name == "Parameter";
                 }
-                self.direct = self.direct || self.tells_by_path(Some(base), name) || name == "apply" && self.is_class(base);
+                self.direct =
+                    self.direct || self.tells_by_path(Some(base), name) || name == "apply" && self.is_class(base);
                 if known != Some(true) {
                     let inside = !self.is_outside(base);
                     self.called.insert(name, inside);

@@ -98,6 +98,13 @@ impl Monomial {
         Monomial { powers, over: 1, under: 1 }
     }
 
+    /// Without one of its factors.
+    #[must_use]
+    pub fn only_but(&self, left_out: Option<&Factor>) -> Monomial {
+        let powers = self.powers.iter().filter(|(f, _)| Some(f) != left_out).cloned().collect();
+        Monomial { powers, ..self.clone() }
+    }
+
     /// Whether it is a plain number.
     pub fn is_number(&self) -> bool {
         self.powers.is_empty()

@@ -112,16 +112,17 @@ impl Words<'_> {
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
                 draft
             }
-            Practice::PartitionNotMarked { parameter, mark, axes, other } => {
+            Practice::PartitionNotMarked { parameter, mark, axes, other, is_asked } => {
                 let axes = axes.join(", ");
                 let title = format!(
                     "`{parameter}` is a part on each rank of `{axes}`, and nothing marks it `{mark}`: its parts are taken for copies"
                 );
                 let mut draft = Draft::new(&codes::PARTITION_NOT_MARKED, title);
                 draft.primary = format!("its size is divided by the number of ranks of `{axes}`");
-                draft.labels.push(Label { place: *other, message: "another one is marked here".to_string() });
+                let why = if *is_asked { "asks for the mark" } else { "another one is marked here" };
+                draft.labels.push(Label { place: *other, message: why.to_string() });
                 draft.help.push(format!(
-                    "mark `{parameter}` as the others are; norms of gradients and initialisation go by the mark"
+                    "mark `{parameter}` as a part; norms of gradients and initialisation go by the mark"
                 ));
                 draft
             }

@@ -38,6 +38,17 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push("sum what is split first, and add the rest to the result".to_string());
             draft
         }
+        Membership::CopiesCounted { over, equal } => {
+            let over = axes(over);
+            let title = format!(
+                "a norm of gradients that are equal on every rank of {over} is summed over them: it counts them once for each rank"
+            );
+            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+            draft.primary = format!("sums over {over}, among others or alone");
+            draft.labels.push(label(*equal, format!("equal on the ranks of {over} from here")));
+            draft.help.push("sum over the ranks that have other parts alone".to_string());
+            draft
+        }
         Membership::UnusedGroup { group, stored, reduced } => {
             let title =
                 format!("parameters of experts are told apart, and nothing reduces their gradients over `{group}`");

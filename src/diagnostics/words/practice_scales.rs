@@ -12,6 +12,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         Scales::UnreducedStep { model, made, backward, distributed } => {
             unreduced(model, *made, *backward, *distributed)
         }
+        Scales::ReducedWhere { flag, holds, reduced } => reduced_where(flag, *holds, reduced),
         Scales::DataNotSummed { .. }
         | Scales::ReducerNotCalled { .. }
         | Scales::OtherGate { .. }
@@ -37,6 +38,7 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push(format!("pass `group={own}`"));
             draft
         }
+        Scales::GroupNotGiven { .. } | Scales::FixedRoot { .. } | Scales::SplitOverModel { .. } => other_ranks(mistake),
         Scales::GlobalRank { unread, given } => {
             let title = format!("the rank among all ranks decides, and `{unread}` says among which ranks");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
@@ -81,6 +83,57 @@ pub fn scales(mistake: &Scales) -> Draft {
         }
         _ => factor(mistake),
     }
+}
+
+/// A group that is left out, a rank that is in one group alone, data that is split over more ranks than it should be.
+fn other_ranks(mistake: &Scales) -> Draft {
+    match mistake {
+        Scales::GroupNotGiven { function, parameter, own, stored } => {
+            let title = format!(
+                "`{function}` is not given `{parameter}`, over which it communicates, and nothing else is done with `{own}`"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("without `{parameter}`");
+            draft.labels.push(label(*stored, "kept here, and never read".to_string()));
+            draft.help.push(format!("pass `{parameter}={own}`"));
+            draft
+        }
+        Scales::FixedRoot { collective, group } => {
+            let group = axes(group);
+            let title = format!(
+                "`{collective}` over the ranks of {group} names rank 0 of all ranks, which is in one such group alone"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "the other groups do not have this rank".to_string();
+            draft.help.push("name the first rank of the own group, or give `group_src=0`".to_string());
+            draft
+        }
+        Scales::SplitOverModel { dim, cut, sampler } => {
+            let title = format!("each rank of `{dim}` reads other data, and has a part of the same model");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "as many replicas as there are ranks".to_string();
+            draft.labels.push(label(*cut, format!("the model is cut over `{dim}` here")));
+            draft.labels.push(label(*sampler, "splits the data".to_string()));
+            draft
+                .help
+                .push(format!("split over the other dims of the mesh: ranks of `{dim}` are to have the same data"));
+            draft
+        }
+        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+    }
+}
+
+/// A reduction under a flag that says nothing of ranks.
+fn reduced_where(flag: &str, holds: bool, reduced: &[Place]) -> Draft {
+    let value = if holds { "true" } else { "false" };
+    let title =
+        format!("the optimizer steps on gradients that were not summed over the ranks, unless `{flag}` is {value}");
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "each rank steps with its own gradients".to_string();
+    let only = |at: &Place| label(*at, format!("only where `{flag}` is {value}"));
+    draft.labels.extend(reduced.iter().map(only));
+    draft.help.push("reduce the gradients whatever the flag says".to_string());
+    draft
 }
 
 /// Finalisers that leave gradients out, or are left out.

@@ -18,11 +18,12 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
             draft
         }
-        Training::LocalNorm { wrapped } => {
+        Training::LocalNorm { wrapped, summed } => {
             let title =
                 "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
             let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
-            draft.primary = "the root of a sum over the parts of one rank".to_string();
+            draft.primary = "of the parts of one rank".to_string();
+            draft.labels.extend(summed.iter().map(|at| label(*at, "sums over other ranks than those".to_string())));
             draft.labels.push(label(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
             draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
             draft

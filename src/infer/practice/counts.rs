@@ -37,9 +37,9 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
         }
         let sum = slice(view, left);
         let place = view.place(view.steps[counted].id);
-        if let Some((at, _)) =
-            sum.collectives.iter().find(|(at, input)| evident(view, *at, input.as_ref(), &sum, &count))
-        {
+        if let Some((at, _)) = sum.collectives.iter().find(|(at, input)| {
+            evident(view, *at, input.as_ref(), &sum, &count) || counted_together(view, counted, *at)
+        }) {
             let practice = Practice::LocalCount {
                 divided: view.place(step.id),
                 reduced: Some(view.place(view.steps[*at].id)),
@@ -106,6 +106,36 @@ fn evident(view: &View<'_>, at: usize, input: Option<&Operand>, sum: &Slice, cou
         .flat_map(|h| h.locals)
         .collect();
     before.locals.iter().any(|l| said.contains(l)) && count.locals.iter().any(|l| said.contains(l))
+}
+
+/// Whether the function has counted the same mask over the ranks of a sum: `all_reduce(stack([x.sum(), mask.sum()]), group=g)`.
+fn counted_together(view: &View<'_>, counted: usize, at: usize) -> bool {
+    let mask = |step: usize| match view.value(step) {
+        Some(Rvalue::CallMethod { base, .. }) => root(view, base),
+        _ => None,
+    };
+    let whole = |step: usize| match view.value(step) {
+        Some(Rvalue::CallMethod { args, .. }) => args.is_empty(),
+        _ => false,
+    };
+    let group = |step: usize| {
+        let call = view.collective(view.value(step)?)?;
+        let sums = call.rule.op == "all_reduce" && !call.args.iter().any(|a| takes_extreme(view, &a.value));
+        sums.then(|| call.group.map(|g| view.through(g)))
+    };
+    let (Some(of), Some(over), true) = (mask(counted), group(at), whole(counted)) else { return false };
+    if view.is_temp(of) || !view.is_param(of) || !view.defs(of).is_empty() {
+        return false;
+    }
+    view.collectives().iter().any(|(step, call)| {
+        let alike = *step != at && group(*step).as_ref() == Some(&over);
+        let sums = || call.input.map(|input| slice_until(view, input, *step).sums).unwrap_or_default();
+        alike && sums().into_iter().any(|s| s != counted && whole(s) && mask(s) == Some(of))
+    })
+}
+
+fn takes_extreme(view: &View<'_>, o: &Operand) -> bool {
+    matches!(view.through(o).last_name(), Some("MAX" | "MIN" | "AVG" | "PRODUCT"))
 }
 
 fn gathers(view: &View<'_>, at: usize) -> bool {

@@ -26,7 +26,8 @@ pub enum Practice {
     /// A parameter of a module is marked and another one is not.
     PartNotMarked { module: Name, marked: Name, part: Name, mark: Name, made: Place },
     /// A part of a parameter that nothing marks as one; another that is marked.
-    PartitionNotMarked { parameter: Name, mark: Name, axes: Vec<Name>, other: Place },
+    /// Or what asks for the mark (`is_asked`), where none is marked in the file.
+    PartitionNotMarked { parameter: Name, mark: Name, axes: Vec<Name>, other: Place, is_asked: bool },
     /// Of gradients and dims of distributed tensors.
     Placements(Placements),
     /// Of groups, sizes and factors.
@@ -90,6 +91,8 @@ pub enum Placements {
 pub enum Scales {
     /// Gradients are never summed before the step; `distributed`: what says that ranks have their own data.
     UnreducedStep { model: Name, made: Place, backward: Place, distributed: Place },
+    /// A step that is reached without the sum of gradients, unless a flag holds that says nothing of ranks.
+    ReducedWhere { flag: Name, holds: bool, reduced: Vec<Place> },
     /// A loop whose gradients are summed over other axes than the one over which ranks have their own data.
     DataNotSummed {
         axis: Name,
@@ -117,6 +120,12 @@ pub enum Scales {
     NarrowWrapper { axis: Name, sliced: Place },
     /// The default group, where the object or the caller gives one for the same axis.
     GroupLeftOut { collective: Name, own: Name, stored: Place },
+    /// A call leaves out the group over which the function would communicate; what the caller has for it and nothing reads.
+    GroupNotGiven { function: Name, parameter: Name, own: Name, stored: Place },
+    /// A collective over some ranks that starts at rank 0 of all.
+    FixedRoot { collective: Name, group: Vec<Name> },
+    /// Data that is split over all ranks, some of which share a model.
+    SplitOverModel { dim: Name, cut: Place, sampler: Place },
     /// The rank of all ranks, and a parameter that says over which ranks is not read.
     GlobalRank { unread: Name, given: Place },
     /// The rank of all ranks picks a part of what belongs to another group, which is named there.

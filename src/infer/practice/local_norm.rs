@@ -41,7 +41,7 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         if !scales(view, &after, &held) {
             continue;
         }
-        let mistake = Training::LocalNorm { wrapped: wrapped.place() };
+        let mistake = Training::LocalNorm { wrapped: wrapped.place(), summed: Vec::new() };
         out.push((view.place(step.id), Practice::Training(mistake)));
         return;
     }

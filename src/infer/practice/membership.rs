@@ -12,6 +12,8 @@ pub enum Membership {
     OtherCount { summed: Vec<Name>, counted: Vec<Name>, count: Place, divided: Place },
     /// What all ranks have alike is added to parts before both are summed.
     CopiesSummed { over: Vec<Name>, copies: Place, added: Place },
+    /// A norm of gradients that are equal on some ranks is summed over them; what has made them equal.
+    CopiesCounted { over: Vec<Name>, equal: Place },
     /// A group of experts is kept and never used, and their parameters go another way.
     UnusedGroup { group: Name, stored: Place, reduced: Place },
     /// Parameters of experts take the way of the others, and those the way of experts.

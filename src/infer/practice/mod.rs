@@ -22,10 +22,12 @@ mod doubled;
 mod each_round;
 pub mod expr;
 mod factor;
+mod fixed_source;
 pub mod found;
 mod gate;
 mod glance;
 mod gradient;
+mod group_argument;
 mod handles;
 pub mod hints;
 mod left_dim;
@@ -52,6 +54,7 @@ mod pool;
 mod ranks;
 mod raw;
 pub mod reducers;
+mod sampler;
 mod shard_dim;
 mod shard_norm;
 pub mod sizes;
@@ -174,6 +177,9 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow),
     of_collectives(own_group::left_out),
+    of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out),
+    of_names(&["src", "dst", "broadcast"], fixed_source::roots),
+    of_words(&["distributedsampler("], sampler::replicas),
     of_names(&["get_rank"], own_group::global_rank),
     of_names(&["get_rank"], world_rank::of_other_group),
     of_collectives(own_group::other_size),

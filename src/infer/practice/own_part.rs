@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::view::{CollectiveCall, View};
-use crate::ir::{ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, ParamKind, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
@@ -139,6 +139,9 @@ fn item(view: &View<'_>, base: &Operand, index: &Operand, step: usize) -> Option
             return rank_of(view, &view.expr(index), 0);
         }
     }
+    if is_gradients(view, base) {
+        return rank_of(view, &view.expr(index), 0);
+    }
     let (made, value) = source(view, index, step)?;
     let start = |slice: &Rvalue| match slice {
         Rvalue::Build { kind: BuildKind::Slice, items } => match items.as_slice() {
@@ -154,6 +157,16 @@ fn item(view: &View<'_>, base: &Operand, index: &Operand, step: usize) -> Option
         }),
         slice => start(slice),
     }
+}
+
+/// Whether something is the gradients of all results of an autograd function, one after another.
+fn is_gradients(view: &View<'_>, base: &Operand) -> bool {
+    let Operand::Local(local) = base else { return false };
+    let all = |p: &crate::ir::Param| p.local == *local && p.kind == ParamKind::VarArgs;
+    view.func.name == "backward"
+        && view.func.class.is_some()
+        && view.defs(*local).is_empty()
+        && view.func.params.iter().any(all)
 }
 
 /// The operation that gave a variable its value.

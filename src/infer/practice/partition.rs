@@ -18,9 +18,15 @@ const MOST_DEPTH: usize = 6;
 /// Parameters of a class that are parts and are not marked.
 pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let marking = &lint.settings.marking;
-    let Some(other) = marking.partitions_in(class.at.module).filter(|_| !marking.partitions_anything()) else { return };
+    if marking.partitions_anything() {
+        return;
+    }
     let Some(init) = class.init(lint) else { return };
     if init.steps.iter().all(|s| made(init, s.stmt).is_none()) {
+        return;
+    }
+    let marked = marking.partitions_in(class.at.module);
+    if marked.is_none() && !asks(init) {
         return;
     }
     let Some(touched) = touched(init) else { return };
@@ -34,9 +40,41 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             _ => None,
         });
         let Some(mark) = mark.filter(|_| !touched.contains(&name)) else { continue };
-        let practice = Practice::PartitionNotMarked { parameter: name, mark, axes, other };
+        let asked = || asked(init, &mark);
+        let Some((other, is_asked)) = marked.map(|at| (at, false)).or_else(|| Some((asked()?, true))) else { continue };
+        let practice = Practice::PartitionNotMarked { parameter: name, mark, axes, other, is_asked };
         out.push((init.place(step.id), practice));
     }
+}
+
+/// Whether the file may ask parameters for marks.
+fn asks(view: &View<'_>) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    let named = |e: &Entry| match e {
+        Entry::Mark(rule) if rule.set == AxisType::V => {
+            text.contains(&format!("\"{}\"", rule.name.trim_start_matches('.')))
+        }
+        _ => false,
+    };
+    text.contains("getattr(") && view.rules.entries().any(|(_, e)| named(e))
+}
+
+/// Where a function of the file that sums over ranks asks parameters for a mark of a part, or one that it calls.
+fn asked(view: &View<'_>, mark: &Name) -> Option<Place> {
+    let module = near::functions(view, view.at.module);
+    let sums = module.iter().any(|at| {
+        let other = near::other(view, *at);
+        other.code().contains("grad") && other.collectives().iter().any(|(_, c)| c.rule.op == "all_reduce")
+    });
+    module.into_iter().filter(|_| sums).find_map(|at| {
+        let other = near::other(view, at);
+        (0..other.steps.len()).find_map(|i| {
+            let Some(Rvalue::Call { callee, args }) = other.value(i) else { return None };
+            let asks = matches!(other.expr(callee).last_name(), Some("getattr" | "hasattr"));
+            let name = other.expr(&args.get(1)?.value);
+            (asks && name.string() == Some(mark)).then(|| other.place(other.steps[i].id))
+        })
+    })
 }
 
 /// `self.name = Parameter(...)`, with the arguments.
@@ -69,6 +107,12 @@ fn divided(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Vec<Name>> {
             args.iter().find_map(|(_, a)| divided(view, a, depth + 1))
         }
         Expr::Build(items) => items.iter().find_map(|e| divided(view, e, depth + 1)),
+        Expr::Attr(..) => {
+            let name = near::own_attribute(view, &expr)?;
+            let set = near::assigned(view, near::class_of(view)?, name);
+            let [(method, _, value)] = set.as_slice() else { return None };
+            divided(method, &method.expr(value), depth + 1)
+        }
         _ => None,
     }
 }
@@ -80,6 +124,10 @@ fn ranks(view: &View<'_>, expr: &Expr) -> Option<Vec<Name>> {
             Some(Entry::Group(rule)) if rule.gives == Gives::Size => Some(rule.axes.clone()),
             _ => None,
         },
+        Expr::Attr(_, name) => {
+            let axes = super::super::scale::groups::words(name.strip_suffix("_size")?)?;
+            Some(axes.iter().map(|a| Name::from(a.name())).collect())
+        }
         _ => None,
     }
 }

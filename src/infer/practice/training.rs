@@ -8,8 +8,9 @@ use crate::source::{Name, Place};
 pub enum Training {
     /// A norm of what one rank keeps of the gradients of a sharded model; the method that takes that of all.
     ShardNorm { function: Name, model: Name, method: Name, wrapped: Place },
-    /// A root of a sum over this rank's parts of gradients, by which they are scaled.
-    LocalNorm { wrapped: Place },
+    /// A root of a sum over this rank's parts of gradients, by which they are scaled; what sums it over other ranks than those that have the
+    /// other parts.
+    LocalNorm { wrapped: Place, summed: Vec<Place> },
     /// The local value of a norm that is a distributed tensor.
     PartialNorm { function: Name, taken: Place, wrapped: Place },
     /// A step whose last backward pass was told not to sum; what told it.

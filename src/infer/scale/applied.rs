@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
     fn of_method(&mut self, at: FuncRef, operand: &Operand) -> Option<Scale> {
         let body = FuncRef { module: at.module, func: crate::source::Idx::from_index(0) };
         let start = self.body(body);
-        let (state, object) = self.instance(at, start);
+        let (state, object) = self.instances(at, start).into_iter().next()?;
         let view = self.view(at);
         let expr = view.through(operand);
         let attr = near::own_attribute(&view, &expr)?.clone();
@@ -169,6 +169,7 @@ impl<'a> Run<'a> {
                 factor,
                 summed: over,
                 events,
+                beside: false,
             });
         }
         None

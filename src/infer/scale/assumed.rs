@@ -26,6 +26,7 @@ pub struct Builder {
     /// The parameter that it wraps.
     param: Name,
     wraps: Wraps,
+    keeps: Option<super::norms::Keeps>,
 }
 
 impl<'a> Run<'a> {
@@ -36,10 +37,13 @@ impl<'a> Run<'a> {
             let place = Place { file: self.project.file(at.module), span: param.span };
             return self.unseen_trainer(&rule, place, state);
         }
+        if let Some(object) = self.object_given(at, param, state) {
+            return object;
+        }
         let Some(builder) = self.builder(at, &param.name) else { return named };
         let module = state.module(&param.name);
         if let Some(m) = state.modules.get_mut(module) {
-            (m.wraps, m.assumed) = (builder.wraps, true);
+            (m.wraps, m.keeps, m.assumed) = (builder.wraps, builder.keeps, true);
         }
         Val::Module(module)
     }
@@ -182,14 +186,15 @@ impl<'a> Run<'a> {
     fn built(&mut self, at: FuncRef) -> Option<Builder> {
         let func = self.project.func(at);
         let mut args = Slots::default();
+        let mut start = self.start.clone()?;
         for param in &func.params {
-            args.insert(param.local.index(), Val::Named(param.name.clone()));
+            let object = self.object_given(at, param, &mut start);
+            args.insert(param.local.index(), object.unwrap_or_else(|| Val::Named(param.name.clone())));
         }
-        let start = self.start.clone()?;
         let (steps, out, told) = (self.steps, std::mem::take(&mut self.out), self.told.clone());
         let runs = self.run(at, args, None, start);
         (self.steps, self.out, self.told) = (steps, out, told);
-        let mut found: Option<(Name, Wraps)> = None;
+        let mut found: Option<(Name, Wraps, Option<super::norms::Keeps>)> = None;
         for (state, value) in runs {
             let value = match &value {
                 Val::Tuple(items) => items.iter().find(|v| matches!(v, Val::Module(_)))?.clone(),
@@ -197,18 +202,18 @@ impl<'a> Run<'a> {
             };
             let Val::Module(m) = value else { return None };
             let module = state.modules.get(m).filter(|m| !m.lost && !m.wraps.is_empty())?;
-            let one = (module.name.clone(), module.wraps.clone());
+            let one = (module.name.clone(), module.wraps.clone(), module.keeps.clone());
             if found.as_ref().is_some_and(|f| *f != one) {
                 return None;
             }
             found = Some(one);
         }
-        let (param, wraps) = found?;
+        let (param, wraps, keeps) = found?;
         // A group that has no name that says which.
         if wraps.iter().any(|(axes, ..)| axes.iter().any(crate::types::Axis::is_variable)) {
             return None;
         }
-        func.params.iter().any(|p| p.name == param).then_some(Builder { at, param, wraps })
+        func.params.iter().any(|p| p.name == param).then_some(Builder { at, param, wraps, keeps })
     }
 
     /// Whether comments in a function, or in one of the file that it calls, say that ranks have different numbers of tokens.

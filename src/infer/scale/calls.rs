@@ -271,6 +271,7 @@ impl<'a> Run<'a> {
 
     /// A call of something that is not known.
     pub fn unknown(&mut self, name: &str, args: &Args, state: &mut State) {
+        self.norms_lost(name, args, state);
         let concerned = |v: &Val| match v {
             Val::Named(_) => !state.modules.is_empty(),
             Val::Params(_) | Val::Param(_) | Val::Grad(_) | Val::Module(_) | Val::List(_) => true,
@@ -422,7 +423,7 @@ impl<'a> Run<'a> {
         if path.starts_with("builtins.") {
             return self.builtin(id, name, args, state);
         }
-        if let Some(value) = self.of_gradients(id, name, args, state) {
+        if let Some(value) = self.of_training(id, path, args, state) {
             return value;
         }
         match name {
@@ -456,13 +457,30 @@ impl<'a> Run<'a> {
                 .plain
                 .first()
                 .cloned()
-                .filter(|v| matches!(v, Val::Tensor(_)))
+                .filter(|v| matches!(v, Val::Tensor(_)) || name == "pad" && matches!(v, Val::Grad(_)))
                 .unwrap_or(Val::Named(self.text(state, id))),
             _ => {
                 self.unknown(name, args, state);
                 Val::Named(self.text(state, id))
             }
         }
+    }
+
+    /// A function that is about gradients, modules, optimizers or norms.
+    fn of_training(&mut self, id: StmtId, path: &Name, args: &Args, state: &mut State) -> Option<Val> {
+        let ruled = match self.rules.get(path) {
+            Some(Entry::Intrinsic(rule)) => Some(rule.clone()),
+            _ => None,
+        };
+        if let Some(value) = ruled.and_then(|rule| self.optimizer_call(id, &rule, args, state)) {
+            return Some(value);
+        }
+        let name = last(path);
+        if let Some(value) = self.of_gradients(id, name, args, state) {
+            return Some(value);
+        }
+        let first = args.plain.first()?.clone();
+        self.norm_call(id, name, &first, state)
     }
 
     fn tensor(&mut self, id: StmtId, args: &Args, state: &mut State) -> Val {
@@ -495,7 +513,7 @@ impl<'a> Run<'a> {
             .flatten()
             .collect();
         if !grads.is_empty() && list.items.iter().all(|v| matches!(v, Val::Grad(_))) {
-            return Val::Grad(Grad { of: grads, by: Scale::one(), events: Vec::new() });
+            return Val::Grad(Grad { of: grads, by: Scale::one(), events: Vec::new(), local: false });
         }
         let first = list.items.first().cloned();
         match (list.length, first) {
@@ -549,9 +567,12 @@ impl<'a> Run<'a> {
     fn builtin(&mut self, id: StmtId, name: &str, args: &Args, state: &mut State) -> Val {
         let unknown = |run: &Self, state: &State| Val::Named(run.text(state, id));
         match (name, args.plain.first()) {
-            ("int" | "float" | "max" | "min" | "abs" | "round", Some(first)) => {
-                args.plain.iter().find(|v| matches!(v, Val::Num(_) | Val::Tensor(_))).unwrap_or(first).clone()
-            }
+            ("int" | "float" | "max" | "min" | "abs" | "round", Some(first)) => args
+                .plain
+                .iter()
+                .find(|v| matches!(v, Val::Num(_) | Val::Tensor(_) | Val::Norm(_)))
+                .unwrap_or(first)
+                .clone(),
             ("len", Some(Val::List(l))) => match &*state.lists[*l] {
                 List { length: Some(scale), .. } => state.num(scale.clone()),
                 List { items, length: None } => Val::Const(Const::Int(items.len() as i64)),
@@ -580,6 +601,8 @@ impl<'a> Run<'a> {
             ("isinstance", Some(Val::Module(_) | Val::Param(_) | Val::Grad(_))) => Val::Test(Test::Known(true)),
             ("getattr" | "hasattr", Some(Val::Param(class))) => match args.plain.get(1).and_then(Val::text) {
                 Some(mark) if mark == "grad" || mark == "main_grad" => self.gradient(*class),
+                // One that has no mark may be asked for its value as well.
+                Some(mark) if name == "hasattr" => Val::Test(Test::Param(Name::from(format!("has {mark}")))),
                 Some(mark) => Val::Test(Test::Param(Name::from(format!("mark {mark}")))),
                 None => unknown(self, state),
             },
@@ -602,11 +625,14 @@ impl<'a> Run<'a> {
     }
 
     pub fn gradient(&self, class: usize) -> Val {
-        Val::Grad(Grad { of: vec![class], by: Scale::one(), events: Vec::new() })
+        Val::Grad(Grad { of: vec![class], by: Scale::one(), events: Vec::new(), local: false })
     }
 
     /// The sum of a list.
     pub fn total(&mut self, id: StmtId, list: usize, state: &mut State) -> Val {
+        if let Some(norm) = self.norm_call(id, "sum", &Val::List(list), state) {
+            return norm;
+        }
         let list = state.lists[list].clone();
         let length = list.length.clone().unwrap_or_else(|| Scale::integer(list.items.len() as i64));
         match list.items.as_slice() {
@@ -646,6 +672,10 @@ impl<'a> Run<'a> {
                 Elements::Rounds(Scale::Unknown, Box::new(item))
             }
             Val::Optimizer => Elements::Rounds(Scale::one(), Box::new(Val::Optimizer)),
+            Val::Named(text) if super::norms::is_parameters(text) => {
+                let module = state.module(text);
+                Elements::Classes(state.classes_of(Some(module)), false)
+            }
             Val::Named(text) => {
                 let scale = Scale::of(Factor::Named(Name::from(format!("len({text})"))));
                 Elements::Rounds(scale, Box::new(Val::named(&format!("{text}[]"))))
@@ -699,6 +729,7 @@ fn is_followed(value: &Val) -> bool {
             | Val::Grad(_)
             | Val::Tensor(_)
             | Val::Num(_)
+            | Val::Norm(_)
             | Val::Group(_)
             | Val::Optimizer
             | Val::Trainer(_)

@@ -28,11 +28,17 @@ impl<'a> Run<'a> {
             return unknown;
         };
         let mean = self.mean(call, state);
+        if let Some(value) = self.norm_collective(id, call, &input, (&axes, mean), state) {
+            return value;
+        }
         match call.rule.op.as_str() {
             "all_gather" => self.gathered(id, call, &input, &axes, state),
             _ => match (&input, mean) {
                 (Val::Grad(g), Some(mean)) => {
                     self.reduce(id, &g.clone(), &axes, mean, state);
+                    if call.rule.op == "reduce_scatter" {
+                        state.shard(g, Some(&axes));
+                    }
                     if let Some(Operand::Local(output)) = call.output {
                         state.set(*output, input.clone());
                     }
@@ -66,6 +72,36 @@ impl<'a> Run<'a> {
                     new
                 }
             },
+        }
+    }
+
+    /// A collective on norms.
+    fn norm_collective(
+        &mut self,
+        id: StmtId,
+        call: &CollectiveCall<'_>,
+        input: &Val,
+        (axes, mean): (&AxisSet, Option<bool>),
+        state: &mut State,
+    ) -> Option<Val> {
+        match input {
+            Val::Norm(n) if call.rule.op == "all_reduce" => {
+                let new = self.norm_reduced(id, n, axes, mean, state);
+                if call.rule.form == Form::InPlace {
+                    replace(state, input, &new);
+                }
+                Some(new)
+            }
+            Val::Grad(g) if call.rule.op == "all_gather" => {
+                state.shard(g, None);
+                None
+            }
+            Val::Norm(_) | Val::List(_) | Val::Pack(_) => {
+                let args = super::calls::Args { plain: vec![input.clone()], ..Default::default() };
+                self.norms_lost("", &args, state);
+                None
+            }
+            _ => None,
         }
     }
 

@@ -248,12 +248,16 @@ impl<'a> Run<'a> {
             },
             Val::Named(text) => Scale::of(Factor::Named(text.clone())),
             Val::Path(path) => Scale::of(Factor::Named(path.clone())),
+            Val::Norm(_) => super::norms::factor(),
             _ => return None,
         })
     }
 
     pub fn binary(&mut self, id: StmtId, op: BinOp, a: &Val, b: &Val, state: &mut State) -> Val {
         let unknown = |run: &Self, state: &State| Val::Named(run.text(state, id));
+        if let Some(norm) = self.norm_binary(id, matches!(op, BinOp::Add | BinOp::Sub), a, b, state) {
+            return norm;
+        }
         match op {
             BinOp::Mul | BinOp::Div | BinOp::FloorDiv => self.product(id, op, a, b, state),
             BinOp::Add | BinOp::Sub => self.sum(id, a, b, state),
@@ -344,7 +348,7 @@ impl<'a> Run<'a> {
     fn made(&self, t: &Tensor, by: &Val, times: bool, state: &State) -> Tensor {
         let mut t = t.clone();
         if let Val::Num(Num { made: Some(place), scale, .. }) = by {
-            t.parts.iter_mut().for_each(|p| p.events.push(state.event(what(times, scale), *place)));
+            t.parts.iter_mut().for_each(|p| p.events.push(state.event(made(times, scale), *place)));
         }
         t
     }
@@ -506,6 +510,16 @@ pub fn opaque(text: &Name) -> Part {
 
 pub fn what(times: bool, scale: &Scale) -> What {
     if times { What::Times(scale.clone()) } else { What::Over(scale.clone()) }
+}
+
+/// The sizes of groups in a factor.
+pub fn sizes(scale: &Scale) -> Scale {
+    scale.known().map_or(Scale::one(), |m| Scale::Known(m.only(|f| matches!(f, Factor::Size(_)))))
+}
+
+/// A number, where it is made: of tokens, they are counted there.
+pub fn made(times: bool, scale: &Scale) -> What {
+    if *scale == tokens() { What::Counted } else { what(times, scale) }
 }
 
 /// Whether a factor is a product of sizes of groups.

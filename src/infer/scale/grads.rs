@@ -3,7 +3,7 @@
 
 use super::super::shared::Shared;
 use super::Run;
-use super::eval::{opaque, what};
+use super::eval::{made, opaque, what};
 use super::groups::{Kind, kind};
 use super::value::{Class, ClassId, Event, Grad, ModId, Module, Part, State, Tensor, Term, Val, What};
 use crate::ir::{BinOp, StmtId};
@@ -26,6 +26,7 @@ impl State {
                     lost: false,
                     assumed: false,
                     trainer: None,
+                    keeps: None,
                 });
                 self.modules.len() - 1
             }
@@ -44,6 +45,7 @@ impl State {
                     lost: false,
                     assumed: false,
                     trainer: None,
+                    keeps: None,
                 };
                 self.modules.push(module);
                 self.modules.len() - 1
@@ -93,6 +95,11 @@ impl State {
             return self.leaves(at);
         }
         let mut class = Class::new(module);
+        // What was done to all parameters was done to these.
+        let all = self.classes.iter().find(|c| c.module.is_none() && c.split.is_none() && c.facts.is_empty());
+        if let Some(all) = all {
+            class = Class { module, ..all.clone() };
+        }
         if let Some(m) = module {
             let name = self.modules[m].name.to_lowercase();
             if name.contains("expert") && !name.contains("shared") {
@@ -151,6 +158,9 @@ impl State {
         for class in self.classes.iter_mut() {
             class.after = Scale::one();
             class.over = AxisSet::default();
+            class.shards = AxisSet::default();
+            class.clipped = None;
+            class.way.clear();
             class.events.clear();
         }
     }
@@ -197,7 +207,11 @@ impl<'a> Run<'a> {
             Val::Named(text) => vec![opaque(text)],
             Val::Num(n) => {
                 let label = self.opaque_part(&n.scale).map_or(Name::from("loss"), |p| p.label);
-                vec![Part { label, grad: n.scale.clone(), value: n.scale.clone(), events: Vec::new() }]
+                let sizes = super::eval::sizes(&n.scale);
+                let made = n.made.filter(|_| sizes != Scale::one());
+                let events = made.map(|at| Event { what: What::Times(sizes), place: at, call: None });
+                let events = events.into_iter().collect();
+                vec![Part { label, grad: n.scale.clone(), value: n.scale.clone(), events }]
             }
             Val::Zero(_) | Val::Const(_) => return None,
             _ => vec![Part {
@@ -223,12 +237,15 @@ impl<'a> Run<'a> {
     pub fn reduce(&mut self, id: StmtId, grad: &Grad, axes: &AxisSet, mean: bool, state: &mut State) {
         let place = self.place(state, id);
         let call = state.event(What::Backward, place).call;
+        let way = state.chain(place);
         for class in grad.of.iter().flat_map(|c| state.leaves(*c)).collect::<Vec<_>>() {
+            self.reduced_late(place, class, axes, state);
             let Some(c) = state.classes.get_mut(class) else { continue };
             if c.module.and_then(|m| state.modules.get(m)).is_some_and(|m| m.assumed) {
                 // It is reduced by hand, so it is wrapped no more than it says.
                 c.after = Scale::Unknown;
             }
+            c.way = way.clone();
             let (_, already) = c.total();
             let partial = c.is_partial();
             let each =
@@ -252,16 +269,19 @@ impl<'a> Run<'a> {
     /// Gradients are multiplied or divided in place.
     pub fn scale_gradients(&mut self, id: StmtId, op: BinOp, grad: &Grad, by: &Val, state: &mut State) {
         let scale = self.factor(by).unwrap_or(Scale::Unknown);
+        if let Val::Norm(n) = by {
+            self.norm_used(n, state);
+        }
         let place = self.place(state, id);
         let times = op == BinOp::Mul;
         let applied = if times { scale.clone() } else { scale.inverse() };
         let event = state.event(what(times, &scale), place);
-        let made = match by {
-            Val::Num(n) => n.made.map(|place| state.event(what(times, &scale), place)),
+        let source = match by {
+            Val::Num(n) => n.made.map(|place| state.event(made(times, &scale), place)),
             _ => None,
         };
         let plain = scale.known().is_some_and(Monomial::is_number);
-        let events: Vec<Event> = made.into_iter().chain([event]).filter(|_| !plain).collect();
+        let events: Vec<Event> = source.into_iter().chain([event]).filter(|_| !plain).collect();
         self.multiply(grad, &applied, &events, false, state);
     }
 

@@ -71,11 +71,13 @@ const SIZES: &[&str] = &["_world_size", "_group_size", "_parallel_size", "_size"
 
 /// The axes that a name of a group speaks of: `dp_group`, `self.expert_data_parallel_pg`.
 pub fn of_group_name(name: &str) -> Option<AxisSet> {
+    // A getter of what is not known says it as well.
+    let name = name.strip_suffix("()").unwrap_or(name);
     if !may_end(name, &["group", "pg", "mesh", "comm"]) {
         return None;
     }
     let lower = last(name).to_lowercase();
-    let lower = lower.trim_matches('_');
+    let lower = lower.trim_matches('_').trim_start_matches("get_");
     let stem = GROUPS.iter().find_map(|end| lower.strip_suffix(end))?;
     words(stem)
 }

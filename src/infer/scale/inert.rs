@@ -368,7 +368,8 @@ impl<'a> Run<'a> {
                 let name = last(path);
                 out.acts |= WRAPS.contains(&name)
                     || matches!(self.rules.get(path), Some(Entry::Intrinsic(rule))
-                        if rule.does.starts_with("trainer") || rule.does == "state-object");
+                        if ["trainer", "gradients-"].iter().any(|does| rule.does.starts_with(does))
+                            || ["state-object", "reduce-scaled"].contains(&rule.does.as_str()));
                 if !out.names.contains(name) {
                     out.names.insert(Name::from(name));
                 }

@@ -187,13 +187,31 @@ impl<'a> Run<'a> {
                 let mut items = items.clone();
                 items.retain(|(n, _)| n != key);
                 items.push((key.clone(), value));
-                if let Operand::Local(local) = base {
-                    state.set(*local, Val::Dict(items));
-                }
+                self.put_whole(base, Val::Dict(items), state);
+            }
+            // Gradients by their parameters.
+            (Val::Dict(items), None) if items.is_empty() && matches!(value, Val::Grad(_)) => {
+                let list = state.list(vec![Val::Tuple(vec![key, value])], None);
+                self.put_whole(base, list, state);
             }
             // The own block of a gathered list, put back: all entries count alike.
             (Val::List(l), _) => self.put_back(*l, &value, state),
             _ => {}
+        }
+    }
+
+    /// Writes what a variable holds, or the attribute that it was read from.
+    fn put_whole(&mut self, base: &Operand, value: Val, state: &mut State) {
+        let (Operand::Local(local), Some(at)) = (base, state.frames.last().map(|f| f.at)) else { return };
+        state.set(*local, value.clone());
+        let view = self.view(at);
+        let [def] = view.defs(*local) else { return };
+        let Some(crate::ir::Rvalue::Attr { base: Operand::Local(owner), name }) = view.value(*def) else { return };
+        if let (true, Some(Val::Object(object))) = (view.is_temp(*local), state.get(*owner).cloned()) {
+            let number = self.number(name);
+            if let Some(o) = state.objects.get_mut(object) {
+                o.attrs.insert(number, value);
+            }
         }
     }
 
@@ -315,11 +333,26 @@ impl<'a> Run<'a> {
             Val::Tensor(t) => self.of_tensor(id, t, name, args, state),
             Val::Num(_) | Val::Zero(_) => self.of_number(id, on, name, args, state),
             Val::Mask | Val::Test(_) => match name {
-                "sum" | "count_nonzero" | "numel" if args.plain.is_empty() => Some(state.num(tokens())),
+                // So many in each row.
+                "sum" | "count_nonzero" if args.get(0, "dim").is_some() => Some(Val::Mask),
+                "sum" | "count_nonzero" | "numel" if args.plain.is_empty() => Some(self.counted(id, state)),
                 _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Mask),
                 _ => None,
             },
             Val::Grad(g) => self.of_gradient(id, &g.clone(), name, args, state),
+            Val::Norm(_) if matches!(name, "add_" | "add" | "mul_" | "mul" | "div_" | "div") => {
+                let op = match name.trim_end_matches('_') {
+                    "add" => BinOp::Add,
+                    "mul" => BinOp::Mul,
+                    _ => BinOp::Div,
+                };
+                let new = self.binary(id, op, on, args.plain.first()?, state);
+                if name.ends_with('_') {
+                    replace(state, on, &new);
+                }
+                Some(new)
+            }
+            Val::Norm(_) => self.norm_call(id, name, on, state),
             Val::Group(axes) => match name {
                 "size" => Some(state.num(Scale::size(axes))),
                 _ => None,
@@ -330,34 +363,7 @@ impl<'a> Run<'a> {
             }
             Val::Module(m) => self.of_module(id, *m, name, args, state),
             Val::Optimizer => self.of_optimizer(id, name, state),
-            Val::List(l) => match name {
-                "append" => {
-                    if let (Some(list), Some(value)) = (state.lists.get_mut(*l), args.plain.first()) {
-                        super::exec::append(list, value.clone());
-                    }
-                    Some(Val::Const(Const::None))
-                }
-                "extend" => {
-                    if let Some(Val::List(other)) = args.plain.first() {
-                        let more = state.lists[*other].items.clone();
-                        state.lists[*l].items.extend(more);
-                    }
-                    Some(Val::Const(Const::None))
-                }
-                "sum" if args.plain.is_empty() && state.lists[*l].length.is_some() => Some(self.total(id, *l, state)),
-                "mean" if args.plain.is_empty() && state.lists[*l].length.is_some() => {
-                    match state.lists[*l].items.as_slice() {
-                        [one @ Val::Num(_)] => Some(one.clone()),
-                        _ => None,
-                    }
-                }
-                _ if SAME.contains(&name) && state.lists[*l].length.is_some() => Some(on.clone()),
-                "clear" => {
-                    state.lists[*l].items.clear();
-                    Some(Val::Const(Const::None))
-                }
-                _ => None,
-            },
+            Val::List(l) => self.of_list_method(id, *l, name, args, state),
             Val::Dict(items) => match (name, args.plain.first().and_then(Val::text)) {
                 ("get" | "pop", Some(key)) => items.iter().find(|(n, _)| n == key).map(|(_, v)| v.clone()),
                 _ => None,
@@ -373,6 +379,46 @@ impl<'a> Run<'a> {
             Val::Named(text) => {
                 let text = text.clone();
                 self.of_name(id, &text, name, args, state)
+            }
+            _ => None,
+        }
+    }
+
+    fn of_list_method(&mut self, id: StmtId, l: usize, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        match name {
+            "append" => {
+                if let (Some(list), Some(value)) = (state.lists.get_mut(l), args.plain.first()) {
+                    super::exec::append(list, value.clone());
+                }
+                Some(Val::Const(Const::None))
+            }
+            "extend" => {
+                if let Some(Val::List(other)) = args.plain.first() {
+                    let more = state.lists[*other].items.clone();
+                    state.lists[l].items.extend(more);
+                }
+                Some(Val::Const(Const::None))
+            }
+            "sum" if args.plain.is_empty() && state.lists[l].length.is_some() => Some(self.total(id, l, state)),
+            "mean" if args.plain.is_empty() && state.lists[l].length.is_some() => {
+                match state.lists[l].items.as_slice() {
+                    [one @ Val::Num(_)] => Some(one.clone()),
+                    _ => None,
+                }
+            }
+            _ if SAME.contains(&name) && state.lists[l].length.is_some() => Some(Val::List(l)),
+            "items" => Some(Val::List(l)),
+            "values" => {
+                let second = |v: &Val| match v {
+                    Val::Tuple(items) => items.last().cloned(),
+                    _ => None,
+                };
+                let values: Option<Vec<Val>> = state.lists[l].items.iter().map(second).collect();
+                values.map(|values| state.list(values, None))
+            }
+            "clear" => {
+                state.lists[l].items.clear();
+                Some(Val::Const(Const::None))
             }
             _ => None,
         }
@@ -415,6 +461,12 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// What one rank has is counted here.
+    fn counted(&self, id: StmtId, state: &mut State) -> Val {
+        let (fresh, made) = (state.fresh(), Some(self.place(state, id)));
+        Val::Num(super::value::Num { id: fresh, scale: tokens(), added: false, made })
+    }
+
     /// `x.mul_(y)`, `x.div(y)`
     fn in_place(&mut self, id: StmtId, on: &Val, name: &str, args: &Args, state: &mut State) -> Option<Val> {
         let op = if name.starts_with("mul") { BinOp::Mul } else { BinOp::Div };
@@ -451,6 +503,9 @@ impl<'a> Run<'a> {
 
     fn of_gradient(&mut self, id: StmtId, g: &Grad, name: &str, args: &Args, state: &mut State) -> Option<Val> {
         match name {
+            "to_local" => Some(Val::Grad(Grad { local: true, ..g.clone() })),
+            "full_tensor" => Some(Val::Named(self.text(state, id))),
+            "norm" | "pow" | "square" | "abs" => self.norm_call(id, name, &Val::Grad(g.clone()), state),
             "mul_" | "div_" => {
                 let op = if name == "mul_" { BinOp::Mul } else { BinOp::Div };
                 let by = args.plain.first()?.clone();
@@ -469,8 +524,8 @@ impl<'a> Run<'a> {
                 }
                 Some(Val::Grad(g.clone()))
             }
-            "clone" | "detach" | "detach_" | "zero_" | "add_" | "norm" | "numel" | "is_sparse" => match name {
-                "norm" | "numel" => None,
+            "clone" | "detach" | "detach_" | "zero_" | "add_" | "numel" | "is_sparse" => match name {
+                "numel" => None,
                 _ => Some(Val::Grad(g.clone())),
             },
             _ if SAME.contains(&name) => Some(Val::Grad(g.clone())),
@@ -587,9 +642,12 @@ impl<'a> Run<'a> {
                 }
                 Some(Val::Const(Const::None))
             }
-            "sum" if is_mask_name(text) && args.plain.is_empty() => Some(state.num(tokens())),
+            "sum" if is_mask_name(text) && args.get(0, "dim").is_some() => Some(Val::Mask),
+            "sum" if is_mask_name(text) && args.plain.is_empty() => Some(self.counted(id, state)),
             "numel" if is_batch_name(text) || is_mask_name(text) => Some(state.num(tokens())),
-            "size" if matches!(args.plain.first(), Some(Val::Zero(_))) && is_batch_name(text) => {
+            "size"
+                if matches!(args.plain.first(), Some(Val::Zero(_))) && (is_batch_name(text) || is_mask_name(text)) =>
+            {
                 Some(state.num(tokens()))
             }
             "ne" | "eq" if is_batch_name(text) => Some(Val::Mask),
@@ -635,7 +693,22 @@ impl<'a> Run<'a> {
                     state.lose(&module);
                     return Some(module);
                 };
-                Some(self.wrap(&module, axes, place, state))
+                let keeps = super::norms::keeps(name, args, group, &axes, place);
+                let wrapped = self.wrap(&module, axes, place, state);
+                if let Val::Module(m) = wrapped {
+                    state.modules[m].keeps = keeps;
+                }
+                Some(wrapped)
+            }
+            "clip_grad_norm_" | "clip_grad_norm" => {
+                self.clipped(id, args.get(0, "parameters"), state);
+                None
+            }
+            "clip_grads_with_norm_" => {
+                if let Some(Val::Norm(n)) = args.get(2, "total_norm") {
+                    self.norm_used(&n.clone(), state);
+                }
+                None
             }
             "backward" => {
                 self.pass_on(id, args.get(1, "grad_tensors"), state);
@@ -661,7 +734,7 @@ impl<'a> Run<'a> {
                     .iter()
                     .filter_map(|v| if let Val::Grad(g) = v { Some(g.of.clone()) } else { None });
                 let of: Vec<usize> = of.flatten().collect();
-                (!of.is_empty()).then_some(Val::Grad(Grad { of, by: Scale::one(), events: Vec::new() }))
+                (!of.is_empty()).then_some(Val::Grad(Grad { of, by: Scale::one(), events: Vec::new(), local: false }))
             }
             "_unflatten_dense_tensors" => Some(Val::Named(self.text(state, id))),
             _ => None,

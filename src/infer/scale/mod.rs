@@ -8,6 +8,7 @@ mod applied;
 mod assumed;
 mod calls;
 mod collectives;
+mod conditional;
 mod eval;
 mod exec;
 mod grads;
@@ -15,6 +16,9 @@ pub mod groups;
 mod inert;
 mod known;
 mod methods;
+mod norms;
+mod objects;
+mod optimizers;
 mod places;
 mod received;
 mod roots;
@@ -63,6 +67,10 @@ pub struct Outcome {
     pub place: Place,
     pub facts: Shared<BTreeMap<Name, bool>>,
     pub mistake: Option<Mistake>,
+    /// Of a step after a backward pass: what has reduced the gradients, if anything has.
+    reduced: Option<Option<Vec<Place>>>,
+    /// Some gradients are known to be right.
+    right: bool,
 }
 
 /// An execution of one root.
@@ -76,8 +84,10 @@ pub struct Run<'a> {
     root: FuncRef,
     declared: Declared,
     out: Vec<Outcome>,
+    /// Mistakes that are plain whatever the loss is.
+    noted: Vec<(Place, Practice)>,
     pub told: Told,
-    made: FxHashMap<ClassRef, (State, Val)>,
+    made: FxHashMap<ClassRef, Vec<(State, Val)>>,
     matter: FxHashMap<FuncRef, bool>,
     /// Classes whose constructors ran for a function that is left alone.
     passed: FxHashSet<ClassRef>,
@@ -199,8 +209,12 @@ pub fn together(
         }
         _ => false,
     };
-    let further =
-        factors.findings.into_iter().filter(|f| !known.contains(&line(&f.place)) && !of_unsummed(f)).collect();
+    let told = norms::told(&practices);
+    let further = factors
+        .findings
+        .into_iter()
+        .filter(|f| !known.contains(&line(&f.place)) && !of_unsummed(f) && !norms::is_told(f, &told))
+        .collect();
     (practices, further, factors.told)
 }
 
@@ -246,6 +260,7 @@ impl<'a> Run<'a> {
             root,
             declared,
             out,
+            noted: Vec::new(),
             told,
             made: FxHashMap::default(),
             matter: FxHashMap::default(),
@@ -296,6 +311,7 @@ fn of_module<'a>(
     }
     found.dedup();
     let mut findings: Vec<Finding> = found.iter().map(finding).collect();
+    findings.extend(run.findings_noted());
     findings.extend(self::findings(run.out));
     Factors { findings, told: run.told }
 }
@@ -323,19 +339,21 @@ impl<'a> Run<'a> {
     }
 
     /// A function with arguments that are known by name alone.
-    fn root(&mut self, at: FuncRef, mut state: State) {
+    fn root(&mut self, at: FuncRef, state: State) {
         let func = self.project.func(at);
-        let mut args = Slots::default();
-        let mut params = func.params.iter();
-        if func.class.is_some()
-            && let Some(own) = func.params.first().filter(|p| p.name == "self")
-        {
-            params.next();
-            let (made, object) = self.instance(at, state);
-            state = made;
+        let own = func.params.first().filter(|p| func.class.is_some() && p.name == "self");
+        let Some(own) = own else { return self.root_with(at, Slots::default(), state) };
+        for (made, object) in self.instances(at, state) {
+            let mut args = Slots::default();
             args.insert(own.local.index(), object);
+            self.root_with(at, args, made);
         }
-        for param in params {
+    }
+
+    fn root_with(&mut self, at: FuncRef, mut args: Slots, mut state: State) {
+        let func = self.project.func(at);
+        let bound = usize::from(args.values().next().is_some());
+        for param in func.params.iter().skip(bound) {
             let value = match self.is_wrapped(at, param) {
                 true => {
                     let place = Place { file: self.project.file(at.module), span: param.span };
@@ -356,6 +374,10 @@ impl<'a> Run<'a> {
             self.shown(place, &value, &state);
             self.handed_out(place, &value, &state);
             self.judge(place, &state);
+            // It is no step.
+            if let Some(last) = self.out.last_mut() {
+                last.reduced = None;
+            }
         }
     }
 
@@ -387,7 +409,7 @@ impl<'a> Run<'a> {
             let loops = state.loops.to_vec();
             state.terms.push(value::Term { part: part.clone(), loops, every: Vec::new(), place });
         }
-        let mut mistake = verdict::judge(&state, place, self.declared, &mut Vec::new());
+        let mut mistake = verdict::judge(&state, place, self.declared, &mut Vec::new(), &mut false);
         if let Some(m) = &mut mistake {
             m.place = place;
         }
@@ -396,26 +418,44 @@ impl<'a> Run<'a> {
 
     pub fn judge(&mut self, place: Place, state: &State) {
         let mut judged = Vec::new();
-        let mistake = verdict::judge(state, place, self.declared, &mut judged).or_else(|| self.twice(state));
+        let mut right = false;
+        let mistake =
+            verdict::judge(state, place, self.declared, &mut judged, &mut right).or_else(|| self.twice(state));
+        let right = right && mistake.is_none();
         self.told.judged.extend(judged);
         if state.returned.is_none() || !self.stepped {
             self.tabulate(place, state);
         }
         self.stepped |= state.returned.is_none();
-        self.out.push(Outcome { root: self.root, place, facts: state.facts.clone(), mistake });
+        let reduced = conditional::reduced(state);
+        self.out.push(Outcome { root: self.root, place, facts: state.facts.clone(), mistake, reduced, right });
     }
 
     /// A value that is shown or returned.
     pub fn shown(&mut self, place: Place, value: &Val, state: &State) {
         if let Val::Tensor(tensor) = value {
             let mistake = verdict::metric(tensor, state, place);
-            self.out.push(Outcome { root: self.root, place, facts: state.facts.clone(), mistake });
+            self.out.push(Outcome {
+                root: self.root,
+                place,
+                facts: state.facts.clone(),
+                mistake,
+                reduced: None,
+                right: false,
+            });
         }
     }
 
     /// A mistake that is plain where it happens.
     pub fn plain(&mut self, place: Place, state: &State, mistake: Option<Mistake>) {
-        self.out.push(Outcome { root: self.root, place, facts: state.facts.clone(), mistake });
+        self.out.push(Outcome {
+            root: self.root,
+            place,
+            facts: state.facts.clone(),
+            mistake,
+            reduced: None,
+            right: false,
+        });
     }
 
     /// What comments around a function and the configuration say of the loss.
@@ -432,18 +472,18 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// An object of the class of a method, after its constructor.
-    fn instance(&mut self, method: FuncRef, mut state: State) -> (State, Val) {
+    /// An object of the class of a method, after its constructor; two where that leaves two that differ.
+    fn instances(&mut self, method: FuncRef, mut state: State) -> Vec<(State, Val)> {
         let func = self.project.func(method);
         let class = func.class.map(|class| crate::project::ClassRef { module: method.module, class });
         state.objects.push(Shared::new(value::Object { class, attrs: Slots::default() }));
         let object = Val::Object(state.objects.len() - 1);
-        let Some(class) = class else { return (state, object) };
+        let Some(class) = class else { return vec![(state, object)] };
         let Some(init) = self.method(class, "__init__").filter(|_| func.name != "__init__") else {
-            return (state, object);
+            return vec![(state, object)];
         };
-        if let Some((made, object)) = self.made.get(&class) {
-            return (made.clone(), object.clone());
+        if let Some(made) = self.made.get(&class) {
+            return made.clone();
         }
         let f = self.project.func(init);
         let mut args = Slots::default();
@@ -453,13 +493,23 @@ impl<'a> Run<'a> {
         }
         let before = state.clone();
         let steps = self.steps;
-        let made = self.run(init, args, None, state).into_iter().next().map_or(before, |(s, _)| s);
+        let mut all: Vec<State> = self.run(init, args, None, state).into_iter().map(|(s, _)| s).collect();
         if self.passed.contains(&class) {
             self.steps = steps;
         }
-        let made = State { facts: Shared::default(), terms: Shared::default(), ..made };
-        self.made.insert(class, (made.clone(), object.clone()));
-        (made, object)
+        let second =
+            all.iter().skip(1).position(|s| conditional::differs(&all[0], s)).map(|at| all.swap_remove(at + 1));
+        let mut made: Vec<State> = vec![all.into_iter().next().unwrap_or(before)];
+        made.extend(second);
+        // What was decided is of account only where it was decided both ways.
+        let both = made.len() > 1;
+        let settled = |s: State| {
+            let facts = if both { s.facts.clone() } else { Shared::default() };
+            (State { facts, terms: Shared::default(), ..s }, object.clone())
+        };
+        let made: Vec<(State, Val)> = made.into_iter().map(settled).collect();
+        self.made.insert(class, made.clone());
+        made
     }
 }
 
@@ -476,6 +526,7 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
         .collect();
     for (step, root) in steps {
         let here: Vec<&Outcome> = outcomes.iter().filter(|o| o.place == step && o.root == root).collect();
+        out.extend(conditional::finding(step, &here));
         let mut seen: Vec<&Mistake> = Vec::new();
         for mistake in here.iter().filter_map(|o| o.mistake.as_ref()) {
             // What is shown of a loss that is wrong is the same mistake.
@@ -483,16 +534,24 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
                 continue;
             }
             seen.push(mistake);
+            if mistake.beside && !here.iter().any(|o| o.right) {
+                continue;
+            }
             let (with, without): (Vec<&Outcome>, Vec<&Outcome>) =
                 here.iter().partition(|o| o.mistake.as_ref() == Some(mistake));
             let flag = match without.is_empty() {
                 true => None,
                 false => match decisive(&with, &without) {
                     Some(flag) => Some(flag),
+                    None if mistake.beside => None,
                     None => continue,
                 },
             };
             let mut finding = finding(mistake);
+            if flag.is_none() && !without.is_empty() {
+                finding.worlds = with.iter().map(|o| conditional::world(&o.facts)).collect();
+                finding.silent_worlds = without.iter().map(|o| conditional::world(&o.facts)).collect();
+            }
             if let Some((name, value)) = flag {
                 let known = |b: bool| Facts::default().with(Atom::True(name.clone()), b);
                 finding.worlds = vec![known(value)];
@@ -514,7 +573,7 @@ fn decisive(with: &[&Outcome], without: &[&Outcome]) -> Option<(Name, bool)> {
         .iter()
         .find(|(name, value)| {
             with.iter().all(|o| o.facts.get(*name) == Some(value))
-                && without.iter().all(|o| o.facts.get(*name).is_some_and(|v| v != *value))
+                && without.iter().all(|o| conditional::value(&o.facts, name).is_some_and(|v| v != **value))
         })
         .map(|(name, value)| (name.clone(), *value))
 }

@@ -66,7 +66,8 @@ fn summed(view: &View<'_>, step: usize) -> Option<Mistake> {
     let mut events = vec![Event { what: What::Received, place: view.place(view.steps[received].id), call: None }];
     events.extend(note.place.map(|place| Event { what: What::Said, place, call: None }));
     let who = view.local_name(list).clone();
-    Some(Mistake { wrong: Wrong::Copies, place, who, factor: Monomial::one(), summed: AxisSet::default(), events })
+    let (factor, summed) = (Monomial::one(), AxisSet::default());
+    Some(Mistake { wrong: Wrong::Copies, place, who, factor, summed, events, beside: false })
 }
 
 impl<'a> Run<'a> {
@@ -91,7 +92,8 @@ impl<'a> Run<'a> {
                 let backward = Event { what: What::Backward, place, call: None };
                 let factor = Scale::one().known().cloned().unwrap_or(Monomial::one());
                 let (who, summed) = (Name::from("gradient"), AxisSet::default());
-                Some(Mistake { wrong: Wrong::EachStage, place: *at, who, factor, summed, events: vec![backward] })
+                let events = vec![backward];
+                Some(Mistake { wrong: Wrong::EachStage, place: *at, who, factor, summed, events, beside: false })
             }
             _ => None,
         };

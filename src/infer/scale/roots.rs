@@ -21,12 +21,14 @@ const REDUCTIONS: &[&str] = &[
     "DistributedDataParallel",
     "fully_shard",
     "FullyShardedDataParallel",
+    "reduce_gradients(",
+    "optimizer_step(",
 ];
 /// Those that wrap a module.
 const WRAPPERS: &[&str] = &["DDP(", "FSDP(", "DataParallel", "fully_shard"];
 
 /// One of these is a part of each of those.
-const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard"];
+const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard", "optimizer_step("];
 
 /// Calls of methods that every class has.
 const METHODS: &[&str] = &["forward(", "backward(", "step("];

@@ -56,6 +56,7 @@ impl State {
         }
         for class in self.classes.iter_mut() {
             (class.after, class.over) = (scale(&class.after), each_set(&class.over, old, new));
+            class.shards = each_set(&class.shards, old, new);
             (class.always.0, class.always.1) = (scale(&class.always.0), each_set(&class.always.1, old, new));
         }
         for (axes, _) in self.counted.iter_mut() {

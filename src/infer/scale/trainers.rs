@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
                 vec![event(What::Own(rounds.clone()), place), event(What::Given(rounds.clone()), trainer.made)];
             let factor = rounds.known().cloned().unwrap_or(Monomial::one());
             let who = parts.first().map(|p| p.label.clone()).unwrap_or_default();
-            Mistake { wrong: Wrong::Divided, place: at, who, factor, summed: AxisSet::default(), events }
+            Mistake { wrong: Wrong::Divided, place: at, who, factor, summed: AxisSet::default(), events, beside: false }
         });
         let known = mistake.is_none();
         self.plain(place, state, mistake);

@@ -2,6 +2,7 @@
 //! Next: `exec.rs`.
 
 use super::super::shared::Shared;
+use super::norms::Norm;
 use super::slots::Slots;
 use crate::ir::{Const, LocalId};
 use crate::project::{ClassRef, FuncRef};
@@ -28,6 +29,8 @@ pub enum What {
     Averaged(AxisSet),
     /// Wrapped by something that averages.
     Wrapped(AxisSet),
+    /// What one rank has is counted.
+    Counted,
     /// Gradients of so many rounds add up.
     Rounds(Scale),
     Backward,
@@ -122,6 +125,8 @@ pub enum Val {
     Params(Option<ModId>),
     Param(ClassId),
     Grad(Grad),
+    /// A norm of gradients, or what is made of one.
+    Norm(Norm),
     /// A gradient that another rank has sent; where it was multiplied.
     Received(Option<Place>),
     /// The rest of a division by so much.
@@ -151,6 +156,8 @@ pub struct Grad {
     pub of: Vec<ClassId>,
     pub by: Scale,
     pub events: Vec<Event>,
+    /// What this rank has of a distributed tensor.
+    pub local: bool,
 }
 
 /// A list under construction.
@@ -175,6 +182,12 @@ pub struct Class {
     pub always: (Scale, AxisSet, Vec<Event>),
     /// Replaced by two that tell more.
     pub split: Option<(ClassId, ClassId)>,
+    /// The axes over which a reduction has left each rank a part.
+    pub shards: AxisSet,
+    /// Where they were clipped since the backward pass.
+    pub clipped: Option<Place>,
+    /// The last reduction, with the calls that lead there.
+    pub way: Vec<Place>,
 }
 
 /// A loss that gradients were taken of.
@@ -201,6 +214,8 @@ pub struct Module {
     pub assumed: bool,
     /// What takes its backward pass.
     pub trainer: Option<usize>,
+    /// What a rank has of its gradients.
+    pub keeps: Option<super::norms::Keeps>,
 }
 
 /// An object of a class of the project.
@@ -401,7 +416,9 @@ impl Val {
 
     pub fn id(&self) -> Option<Id> {
         match self {
-            Val::Zero(id) | Val::Num(Num { id, .. }) | Val::Tensor(Tensor { id, .. }) => Some(*id),
+            Val::Zero(id) | Val::Num(Num { id, .. }) | Val::Tensor(Tensor { id, .. }) | Val::Norm(Norm { id, .. }) => {
+                Some(*id)
+            }
             _ => None,
         }
     }
@@ -416,7 +433,10 @@ impl Val {
 
     /// Whether it has a number of its own, or may hold what has one.
     pub fn is_numbered(&self) -> bool {
-        matches!(self, Val::Zero(_) | Val::Num(_) | Val::Tensor(_) | Val::Pack(_) | Val::Tuple(_) | Val::Dict(_))
+        matches!(
+            self,
+            Val::Zero(_) | Val::Num(_) | Val::Tensor(_) | Val::Norm(_) | Val::Pack(_) | Val::Tuple(_) | Val::Dict(_)
+        )
     }
 
     pub fn is_none(&self) -> bool {
@@ -503,6 +523,9 @@ impl Class {
             events: Vec::new(),
             always: (Scale::one(), AxisSet::default(), Vec::new()),
             split: None,
+            shards: AxisSet::default(),
+            clipped: None,
+            way: Vec::new(),
         }
     }
 }

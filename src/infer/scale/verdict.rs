@@ -41,6 +41,8 @@ pub struct Mistake {
     pub summed: AxisSet,
     /// What the factor is made of, in order.
     pub events: Vec<Event>,
+    /// A number of the configuration is part of it: wrong only beside a path that is right without.
+    pub beside: bool,
 }
 
 /// What the code or the configuration says of the loss.
@@ -55,7 +57,14 @@ pub struct Declared {
 /// Whether gradients of parameters have a factor that is wrong.
 ///
 /// `judged`: the steps whose factors are known to be right or wrong.
-pub fn judge(state: &State, step: Place, declared: Declared, judged: &mut Vec<Place>) -> Option<Mistake> {
+/// `right`: whether any is known to be right.
+pub fn judge(
+    state: &State,
+    step: Place,
+    declared: Declared,
+    judged: &mut Vec<Place>,
+    right: &mut bool,
+) -> Option<Mistake> {
     let mut classes: Vec<&Class> =
         state.classes.iter().filter(|c| c.split.is_none() && !c.total().1.is_empty()).collect();
     classes.sort_by_key(|c| c.is_expert() || c.total().1.iter().any(is_of_experts));
@@ -69,7 +78,10 @@ pub fn judge(state: &State, step: Place, declared: Declared, judged: &mut Vec<Pl
         for term in state.terms.iter() {
             match absolute(state, class, term, &dense, step, declared) {
                 Judgement::Unknown => {}
-                Judgement::Right => judged.extend(class.events.iter().map(|e| e.place)),
+                Judgement::Right => {
+                    *right = true;
+                    judged.extend(class.events.iter().map(|e| e.place));
+                }
                 Judgement::Wrong(m) => {
                     judged.extend(class.events.iter().map(|e| e.place));
                     return Some(*m);
@@ -99,8 +111,8 @@ fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Pl
     let Some(known) = Carried::of(state, class, term, dense) else { return Judgement::Unknown };
     let made = Mistake::of(class, state, term, &class.total().1, step);
     match known.layouts.settled(&known.wrong, false) {
-        Some(factor) => Judgement::Wrong(Box::new(Mistake { factor, ..made })),
-        None if known.is_opaque => Judgement::Unknown,
+        Some(factor) => Judgement::Wrong(Box::new(Mistake { factor, beside: known.beside, ..made })),
+        None if known.is_opaque || known.beside => Judgement::Unknown,
         None if known.of_experts => Judgement::Right,
         None => match of_sets(state, term, &known.own, declared, made) {
             Some(mistake) => Judgement::Wrong(Box::new(mistake)),
@@ -118,6 +130,8 @@ struct Carried {
     of_experts: bool,
     /// Nothing is known of the loss but its name.
     is_opaque: bool,
+    /// A number of the configuration is left out.
+    beside: bool,
 }
 
 impl Carried {
@@ -141,12 +155,15 @@ impl Carried {
         let (all_rounds, optional) = rounds(state, term);
         let carried = state.in_rounds(term, &after.times(&term.part.grad));
         let carried = as_rounds(&in_parts(state, &carried), &all_rounds);
+        let carried = as_accumulated(carried, &all_rounds);
         let rounds = as_rounds(&all_rounds, &all_rounds);
         let optional =
             optional.iter().filter_map(|m| as_rounds(&Scale::Known(m.clone()), &all_rounds).known().cloned());
         let tokens = Scale::of(Factor::Count(Name::from(TOKENS)));
         let ratio = carried.times(&tokens).times(&Scale::size(&all)).times(&rounds);
         let (m, carried) = (ratio.known()?.clone(), carried.known()?.clone());
+        let configured = of_configuration(&m);
+        let m = m.only_but(configured.as_ref());
         let named: Vec<(&Factor, i8)> = m.powers().filter(|(f, _)| matches!(f, Factor::Named(_))).collect();
         let assumed = class.module.and_then(|m| state.modules.get(m)).is_some_and(|m| m.assumed);
         if assumed && named.iter().any(|(f, _)| **f != Factor::Named(term.part.label.clone())) {
@@ -176,7 +193,10 @@ impl Carried {
                 return None;
             }
         }
-        Some(Carried { wrong, layouts, own, of_experts, is_opaque })
+        if configured.is_some() && is_opaque {
+            return None;
+        }
+        Some(Carried { wrong, layouts, own, of_experts, is_opaque, beside: configured.is_some() })
     }
 }
 
@@ -223,6 +243,38 @@ fn as_rounds(scale: &Scale, rounds: &Scale) -> Scale {
         Factor::Named(name) => s.replace(&f, &Scale::of(Factor::Rounds(name.clone()))),
         _ => s,
     })
+}
+
+/// Words of numbers that are counts or sizes, whatever the configuration says.
+const COUNTS: &[&str] =
+    &["size", "num", "count", "world", "dp", "rank", "batch", "len", "token", "total", "accum", "steps", "degree"];
+
+/// The one number of the configuration in a factor, if nothing else in it is known by name alone.
+fn of_configuration(m: &Monomial) -> Option<Factor> {
+    let mut named = m.powers().filter(|(f, _)| matches!(f, Factor::Named(_)));
+    let (Some((factor @ Factor::Named(name), 1 | -1)), None) = (named.next(), named.next()) else { return None };
+    let plain = name.contains('.') && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let counts = COUNTS.iter().any(|w| name.to_lowercase().contains(w));
+    let configured = ["config", "args", "cfg", "hparams", "opt"].iter().any(|w| name.contains(w));
+    (plain && configured && !counts).then(|| factor.clone())
+}
+
+/// A divisor that is called the rounds of accumulation, seen as those of the one loop whose rounds nothing divides by.
+fn as_accumulated(carried: Scale, rounds: &Scale) -> Scale {
+    let (Some(known), Some(rounds)) = (carried.known().cloned(), rounds.known()) else { return carried };
+    let divides = |f: &Factor, n: i8| match f {
+        Factor::Named(name) => n == -1 && accumulates(name),
+        _ => false,
+    };
+    let mut divisors = known.powers().filter(|(f, n)| divides(f, *n)).map(|(f, _)| f.clone());
+    let (Some(divisor), None) = (divisors.next(), divisors.next()) else { return carried };
+    let mut open = rounds.powers().map(|(f, n)| (f.clone(), n));
+    match (open.next(), open.next()) {
+        (Some((Factor::Named(name), 1)), None) if known.power(&Factor::Rounds(name.clone())) == 0 => {
+            carried.replace(&divisor, &Scale::of(Factor::Rounds(name)))
+        }
+        _ => carried,
+    }
 }
 
 /// What may be one in a layout of the ranks, so that code may rely on it.
@@ -359,6 +411,7 @@ fn relative(state: &State, classes: &[&Class], dense: &AxisSet, declared: Declar
                 factor,
                 summed: over,
                 events,
+                beside: false,
             });
         }
     }
@@ -418,7 +471,7 @@ impl Mistake {
         let reduced = class.events.last().or(class.always.2.last());
         let place = after.or(before).or(reduced).map_or(step, |e| e.place);
         let (who, summed) = (name(class, state), summed.clone());
-        Mistake { wrong: Wrong::Mean, place, who, factor: Monomial::one(), summed, events }
+        Mistake { wrong: Wrong::Mean, place, who, factor: Monomial::one(), summed, events, beside: false }
     }
 }
 
@@ -438,7 +491,8 @@ pub fn metric(tensor: &Tensor, state: &State, place: Place) -> Option<Mistake> {
     let factor = layouts.settled(&ratio, false)?;
     let last = part.events.last().map_or(place, |e| e.place);
     let (who, events) = (part.label.clone(), part.events.clone());
-    Some(Mistake { wrong: Wrong::Metric, place: last, who, factor, summed: tensor.over.clone(), events })
+    let summed = tensor.over.clone();
+    Some(Mistake { wrong: Wrong::Metric, place: last, who, factor, summed, events, beside: false })
 }
 
 /// Parameters by the module and what code asks of them.

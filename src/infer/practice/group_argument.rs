@@ -1,0 +1,100 @@
+//! Groups that are kept for a call and not given to it. In: a function. Out: a call that leaves out a group or mesh over which the function
+//! that it calls communicates, where the caller has one of this name and nothing reads it. Never: a name that anything else reads.
+//! Next: `own_group.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::near;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, FuncKind, Operand, Param, Rvalue, Stmt};
+use crate::project::{FuncRef, Resolved};
+use crate::source::{Name, Place};
+
+/// Endings of names of groups.
+const ENDS: &[&str] = &["group", "mesh", "_pg"];
+
+/// `clip(params)` in a class with `self.pp_mesh`, which nothing reads, where `clip(params, pp_mesh=None)` reduces over that.
+pub fn left_out(view: &View<'_>, out: &mut Found) {
+    if view.func.kind != FuncKind::Function || view.func.class.is_none() && !view.func.params.iter().any(names_group) {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some((at, args)) = called(view, i) else { continue };
+        let func = view.project.func(at);
+        for (position, param) in func.params.iter().enumerate().filter(|(_, p)| names_group(p) && p.has_default) {
+            if view.argument(args, position, &param.name).is_some() || !reduces_over(view, at, param) {
+                continue;
+            }
+            let Some((own, stored)) = unread(view, &param.name) else { continue };
+            let (function, parameter) = (func.name.clone(), param.name.clone());
+            let mistake = Scales::GroupNotGiven { function, parameter, own, stored };
+            out.push((view.place(step.id), Practice::Scales(mistake)));
+            return;
+        }
+    }
+}
+
+fn names_group(param: &Param) -> bool {
+    ENDS.iter().any(|end| param.name.ends_with(end)) && param.name != "group" && param.name != "mesh"
+}
+
+/// The function of the project that a step calls, all of whose arguments are seen.
+fn called<'a>(view: &View<'a>, step: usize) -> Option<(FuncRef, &'a [Arg])> {
+    let value = view.value(step)?;
+    let Rvalue::Call { args, .. } = value else { return None };
+    if args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) {
+        return None;
+    }
+    match view.project.path(&view.callee(value)?) {
+        Resolved::Func(at) => Some((at, args)),
+        _ => None,
+    }
+}
+
+/// Whether a function communicates over what a parameter is, which is None if it is left out.
+fn reduces_over(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
+    let inner = near::other(view, at);
+    let of = |o: &Operand| near::deep(&inner, &inner.expr(o)).mentions(param.local);
+    defaults_to_none(view, at, param)
+        && inner.defs(param.local).is_empty()
+        && inner.collectives().iter().any(|(_, c)| c.group.is_some_and(of))
+}
+
+fn defaults_to_none(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
+    let text = view.files[view.project.file(at.module)].slice(view.project.func(at).span);
+    let head = text.split("):").next().unwrap_or("").split(") ->").next().unwrap_or("");
+    head.split(',').any(|part| {
+        let name = part.split([':', '=']).next().unwrap_or("").trim().trim_start_matches('(');
+        name.ends_with(param.name.as_str()) && part.trim_end().ends_with("None")
+    })
+}
+
+/// What the caller has under a name and nothing reads: a parameter, or an attribute that its constructor sets.
+fn unread(view: &View<'_>, name: &Name) -> Option<(Name, Place)> {
+    if let Some(param) = view.func.params.iter().find(|p| p.name == *name) {
+        return (!view.is_read(param.local)).then(|| (name.clone(), view.spot(param.span)));
+    }
+    let class = near::class_of(view)?;
+    let set = near::assigned(view, class, name);
+    let [(method, step, value)] = set.as_slice() else { return None };
+    let is_none = matches!(method.expr(value), Expr::Const(crate::ir::Const::None));
+    if method.func.name != "__init__" || is_none || is_named_elsewhere(view, name) {
+        return None;
+    }
+    let Stmt::SetAttr { .. } = method.steps[*step].stmt else { return None };
+    Some((Name::from(format!("self.{name}")), method.place(method.steps[*step].id)))
+}
+
+/// Whether anything but one assignment names an attribute.
+fn is_named_elsewhere(view: &View<'_>, name: &Name) -> bool {
+    let attribute = format!(".{name}");
+    let named = |text: &str| {
+        let whole = |(at, _): &(usize, &str)| {
+            !text[at + attribute.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        };
+        text.match_indices(attribute.as_str()).filter(whole).count()
+            + text.match_indices(&format!("\"{name}\"")).count()
+    };
+    view.project.modules.iter().map(|m| named(view.files[m.file].whole())).sum::<usize>() != 1
+}

@@ -1,0 +1,72 @@
+//! Samplers that split the data over ranks which are to have the same. In: a function. Out: a sampler with as many replicas as there are
+//! ranks, in a file that cuts its model over one dim of a mesh with several. Never: a sampler that is given another number, or a file that
+//! makes more than one. Next: `unreduced_step.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::near;
+use super::view::View;
+use crate::ir::{Const, Rvalue};
+use crate::rules::Entry;
+use crate::source::{Name, Place};
+
+/// What splits the data, by the last part of its name.
+const SAMPLER: &str = "DistributedSampler";
+
+/// `DistributedSampler(data, num_replicas=dist.get_world_size())` beside `parallelize_module(layer, mesh["tp"], plan)`
+pub fn replicas(view: &View<'_>, out: &mut Found) {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    if file.matches("DistributedSampler(").count() != 1
+        || ["num_workers_per", "broadcast"].iter().any(|w| file.contains(w))
+    {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(value @ Rvalue::Call { args, .. }) = view.value(i) else { continue };
+        if !step.guards.is_empty() || view.callee(value).is_none_or(|p| super::lost::last(&p) != SAMPLER) {
+            continue;
+        }
+        let Some(replicas) = view.argument(args, 1, "num_replicas") else { continue };
+        let Some(asked) = world_size(view, &view.expr(replicas)) else { continue };
+        let Some((dim, cut)) = cut_over(view) else { continue };
+        let mistake = Scales::SplitOverModel { dim, cut, sampler: view.place(step.id) };
+        out.push((asked.unwrap_or(view.place(step.id)), Practice::Scales(mistake)));
+    }
+}
+
+/// Where the number of all ranks is asked for, if that is what an expression is; nothing within if it is asked for in place.
+fn world_size(view: &View<'_>, expr: &Expr) -> Option<Option<Place>> {
+    let Expr::Call { callee, args, .. } = near::deep(view, expr) else { return None };
+    let all = args.is_empty() && near::path(view, &callee).is_some_and(|p| p == "torch.distributed.get_world_size");
+    let def = match expr {
+        Expr::Local(local) => view.defs(*local).first(),
+        _ => None,
+    };
+    all.then(|| def.map(|d| view.place(view.steps[*d].id)))
+}
+
+/// The dim of a mesh with several over which a function of the file cuts a model, and where.
+fn cut_over(view: &View<'_>) -> Option<(Name, Place)> {
+    let mut dims: Vec<Name> = Vec::new();
+    let mut cut: Option<(Name, Place)> = None;
+    for at in near::functions(view, view.at.module) {
+        let other = near::other(view, at);
+        for i in 0..other.steps.len() {
+            let Some(value @ Rvalue::Call { args, .. }) = other.value(i) else { continue };
+            let Some(path) = other.callee(value) else { continue };
+            if super::lost::last(&path) == "init_device_mesh" {
+                let named = other.argument(args, 2, "mesh_dim_names").map(|o| near::deep(&other, &other.expr(o)));
+                let Some(Expr::Build(items)) = named else { return None };
+                dims.extend(items.iter().filter_map(|e| e.string().cloned()));
+            }
+            let plans = matches!(view.rules.get(&path), Some(Entry::Intrinsic(r)) if r.does == "dtensor-parallelize");
+            let mesh = other.argument(args, 1, "device_mesh").filter(|_| plans);
+            let Some(Expr::Item(_, index)) = mesh.map(|o| near::deep(&other, &other.expr(o))) else { continue };
+            if let Expr::Const(Const::Str(dim)) = &*index {
+                cut = cut.or_else(|| Some((dim.clone(), other.place(other.steps[i].id))));
+            }
+        }
+    }
+    cut.filter(|(dim, _)| dims.len() > 1 && dims.contains(dim))
+}

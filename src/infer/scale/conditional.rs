@@ -1,0 +1,81 @@
+//! Reductions that a condition leaves out which says nothing of ranks. In: the paths to a step. Out: a step on gradients that another path
+//! to it reduces, where what tells them apart is how gradients are clipped, scaled or shown. Never: a condition that may stand for a run on
+//! one rank. Next: `verdict.rs`.
+
+use super::super::finding::{Finding, FindingKind};
+use super::super::formula::{Atom, Facts};
+use super::super::practice::found::{Practice, Scales};
+use super::Outcome;
+use super::value::{State, Val};
+use crate::source::{Name, Place};
+use crate::types::{Axis, Scale};
+use std::collections::BTreeMap;
+
+/// Words of conditions that have nothing to do with who trains.
+const OTHER: &[&str] = &["clip", "grad_norm", "max_norm", "scaler", "log_", "verbose"];
+/// Words of conditions that may stand for a run on one rank, or for a library that reduces by itself.
+const RANKS: &[&str] =
+    &["world", "rank", "dist", "parallel", "ddp", "fsdp", "sync", "reduc", "size", "multi", "n_gpu", "engine"];
+
+/// What has reduced the gradients of a step after a backward pass; nothing if that is not known.
+pub fn reduced(state: &State) -> Option<Option<Vec<Place>>> {
+    let all: Vec<_> = state.classes.iter().filter(|c| c.split.is_none()).collect();
+    let known = !state.terms.is_empty() && !all.is_empty() && state.trainers.is_empty();
+    if !known || state.modules.iter().any(|m| m.lost) || all.iter().any(|c| c.total().0 == Scale::Unknown) {
+        return None;
+    }
+    match all.iter().all(|c| c.total().1.is_empty()) {
+        true => Some(None),
+        false => {
+            let last = all.iter().find(|c| !c.way.is_empty())?;
+            let plain = all.iter().all(|c| !c.over.is_empty() && !c.over.iter().any(Axis::is_variable));
+            plain.then(|| Some(last.way.clone()))
+        }
+    }
+}
+
+/// A step that is reached with gradients that are reduced, and without.
+pub fn finding(step: Place, here: &[&Outcome]) -> Option<Finding> {
+    let with: Vec<&&Outcome> = here.iter().filter(|o| matches!(o.reduced, Some(Some(_)))).collect();
+    let without: Vec<&&Outcome> = here.iter().filter(|o| matches!(o.reduced, Some(None))).collect();
+    if without.is_empty() || with.len() + without.len() < here.len() {
+        return None;
+    }
+    let first = with.first()?;
+    let has = |text: &str, words: &[&str]| words.iter().any(|w| text.to_lowercase().contains(w));
+    let (flag, holds) = first.facts.iter().find(|(flag, holds)| {
+        has(flag, OTHER)
+            && with.iter().all(|o| o.facts.get(*flag) == Some(holds))
+            && without.iter().all(|o| o.facts.get(*flag) != Some(holds))
+    })?;
+    let one = |o: &&&Outcome| o.facts.keys().any(|flag| has(flag, RANKS));
+    if here.iter().any(|o| one(&&o)) {
+        return None;
+    }
+    let reduced = first.reduced.clone()??;
+    let mistake = Scales::ReducedWhere { flag: flag.clone(), holds: *holds, reduced };
+    Some(Finding::everywhere(step, FindingKind::Practice(Practice::Scales(mistake))))
+}
+
+/// Whether two ways through a constructor leave another group, or none.
+pub fn differs(a: &State, b: &State) -> bool {
+    let group = |v: &Val| matches!(v, Val::Group(_) | Val::Mesh(_)) || v.is_none();
+    a.objects.iter().zip(b.objects.iter()).any(|(x, y)| {
+        let pairs = x.attrs.values().zip(y.attrs.values());
+        !x.is(y) && pairs.into_iter().any(|(v, w)| v != w && (group(v) || group(w)))
+    })
+}
+
+/// What a path says of a flag; a subject that equals one thing does not equal another.
+pub fn value(facts: &BTreeMap<Name, bool>, flag: &Name) -> Option<bool> {
+    facts.get(flag).copied().or_else(|| {
+        let (subject, _) = flag.split_once(" == ")?;
+        let other = |(f, holds): (&Name, &bool)| *holds && f.split_once(" == ").is_some_and(|(s, _)| s == subject);
+        facts.iter().any(other).then_some(false)
+    })
+}
+
+/// What a path has decided, as the configuration in which it is taken.
+pub fn world(facts: &BTreeMap<Name, bool>) -> Facts {
+    facts.iter().fold(Facts::default(), |world, (name, holds)| world.with(Atom::True(name.clone()), *holds))
+}

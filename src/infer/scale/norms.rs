@@ -1,0 +1,412 @@
+//! Norms of gradients: of what a rank has they are taken, over which ranks they are summed, and what is scaled with them. In: steps of a
+//! program. Out: a norm of parts that nothing sums over the ranks that have the others, a sum that counts equal gradients once for each
+//! rank, gradients that are clipped before they are reduced. Never: a norm that something unknown may have summed. Next: `grads.rs`.
+
+use super::super::finding::{Finding, FindingKind};
+use super::super::practice::found::{Late, Practice};
+use super::super::practice::membership::Membership;
+use super::super::practice::training::Training;
+use super::Run;
+use super::calls::Args;
+use super::eval::replace;
+use super::groups::{Kind, WORLD, kind};
+use super::value::{Class, ClassId, Grad, Id, State, Val};
+use crate::ir::StmtId;
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisSet, Factor, Scale};
+
+/// What a rank has of the gradients of a wrapped module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keeps {
+    /// The axes over which it has a part.
+    pub shards: AxisSet,
+    /// In distributed tensors, which know of the other parts.
+    pub distributed: bool,
+    pub place: Place,
+}
+
+/// What a norm counts of one class of parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    pub class: ClassId,
+    /// Of the part of a distributed tensor that this rank has.
+    pub local: bool,
+    /// The axes over which it is summed.
+    pub over: AxisSet,
+}
+
+/// A norm, a power of one, or a factor that is computed from one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Norm {
+    pub id: Id,
+    pub of: Vec<Share>,
+    /// Something that is not followed may have changed it.
+    pub lost: bool,
+    /// Where it is summed over ranks, with the calls that lead there.
+    pub summed: Vec<Vec<Place>>,
+    /// The last step that makes it.
+    pub made: Place,
+}
+
+/// Functions that take norms.
+const NORMS: &[&str] = &["norm", "vector_norm", "get_total_norm", "_foreach_norm"];
+/// Functions and methods of a norm that give one again.
+const SAME: &[&str] = &[
+    "item",
+    "float",
+    "double",
+    "sum",
+    "sqrt",
+    "pow",
+    "square",
+    "abs",
+    "clamp",
+    "clamp_",
+    "to",
+    "cuda",
+    "cpu",
+    "detach",
+    "clone",
+    "view",
+    "reshape",
+    "squeeze",
+    "norm",
+    "vector_norm",
+    "stack",
+    "cat",
+    "tensor",
+    "as_tensor",
+    "maximum",
+    "minimum",
+    "min",
+    "sqrt_",
+    "pow_",
+];
+/// Those that leave it alone.
+const READS: &[&str] = &["print", "isfinite", "isnan", "isinf", "any", "log", "info", "debug", "append", "type", "str"];
+
+/// What a factor is called that is computed from a norm.
+const NAME: &str = "norm";
+
+pub fn factor() -> Scale {
+    Scale::of(Factor::Named(Name::from(NAME)))
+}
+
+/// Whether a name is of several parameters.
+pub fn is_parameters(name: &str) -> bool {
+    let word = super::value::last(name).to_lowercase();
+    matches!(word.as_str(), "params" | "parameters") || word.ends_with("_params") || word.ends_with("_parameters")
+}
+
+impl State {
+    /// The places of the calls around a statement, the statement last.
+    pub fn chain(&self, place: Place) -> Vec<Place> {
+        self.frames.iter().filter_map(|f| f.call).chain([place]).collect()
+    }
+
+    fn norm_of(&mut self, grads: &[&Grad], made: Place) -> Val {
+        let share = |g: &&Grad| {
+            g.of.iter()
+                .map(|class| Share { class: *class, local: g.local, over: AxisSet::default() })
+                .collect::<Vec<_>>()
+        };
+        let of = grads.iter().flat_map(share).collect();
+        let id = self.fresh();
+        Val::Norm(Norm { id, of, lost: false, summed: Vec::new(), made })
+    }
+
+    /// Norms as one.
+    fn norms(&mut self, all: &[&Norm], made: Place) -> Val {
+        let mut out = Norm { id: self.fresh(), of: Vec::new(), lost: false, summed: Vec::new(), made };
+        for n in all {
+            out.of.extend(n.of.iter().filter(|s| !out.of.contains(s)).cloned().collect::<Vec<_>>());
+            out.summed.extend(n.summed.iter().filter(|s| !out.summed.contains(s)).cloned().collect::<Vec<_>>());
+            out.lost |= n.lost;
+        }
+        Val::Norm(out)
+    }
+
+    /// What a rank has of the gradients of a class: the axes of which it has a part, those on which they are equal, whether it knows of the
+    /// others, and what says so.
+    fn layout(&self, class: &Class) -> Option<(AxisSet, AxisSet, bool, Option<Place>)> {
+        let (factor, over) = class.total();
+        if factor == Scale::Unknown {
+            return None;
+        }
+        let keeps = class.module.and_then(|m| self.keeps_of(m));
+        let (mut shards, distributed) = match &keeps {
+            Some(k) => (k.shards.clone(), k.distributed),
+            None => (AxisSet::default(), false),
+        };
+        shards = shards.iter().chain(class.shards.iter()).cloned().collect();
+        let equal = over.iter().filter(|a| !shards.contains(a)).cloned().collect();
+        let place = class.events.iter().chain(&class.always.2).map(|e| e.place).next();
+        Some((shards, equal, distributed, keeps.map(|k| k.place).or(place)))
+    }
+
+    /// A rank has a part of some gradients from here on; the whole of them.
+    pub fn shard(&mut self, g: &Grad, axes: Option<&AxisSet>) {
+        for class in g.of.iter().flat_map(|c| self.leaves(*c)).collect::<Vec<_>>() {
+            let Some(c) = self.classes.get_mut(class) else { continue };
+            c.shards = axes.map(|axes| c.shards.iter().chain(axes.iter()).cloned().collect()).unwrap_or_default();
+        }
+    }
+
+    fn keeps_of(&self, module: usize) -> Option<Keeps> {
+        let mut at = Some(module);
+        while let Some(m) = at.and_then(|m| self.modules.get(m)) {
+            if m.keeps.is_some() {
+                return m.keeps.clone();
+            }
+            at = m.parent;
+        }
+        None
+    }
+}
+
+/// The axes of which a norm of parts lacks the others.
+fn missing(shards: &AxisSet, over: &AxisSet) -> Option<AxisSet> {
+    let covered = |a: &Axis| over.contains(a) || over.contains(&Axis::new(WORLD));
+    let known = over.iter().all(|a| kind(a) == Kind::Model && !a.is_variable());
+    let lacks: AxisSet = shards.iter().filter(|a| !covered(a) && kind(a) != Kind::Model).cloned().collect();
+    (known && !lacks.is_empty()).then_some(lacks)
+}
+
+/// The axes on which gradients are equal and over which their norm is summed.
+fn copies(equal: &AxisSet, over: &AxisSet) -> Option<AxisSet> {
+    let world = Axis::new(WORLD);
+    let both: AxisSet = equal.iter().filter(|a| over.contains(a)).cloned().collect();
+    let data = |set: &AxisSet| !set.is_empty() && set.iter().all(|a| kind(a) == Kind::Data);
+    let every = match (over.single() == Some(&world), equal.single() == Some(&world)) {
+        (true, false) if data(equal) => equal.clone(),
+        (false, true) if data(over) => over.clone(),
+        _ => both,
+    };
+    (!every.is_empty()).then_some(every)
+}
+
+impl<'a> Run<'a> {
+    /// A method or function of gradients or of a norm that gives a norm.
+    pub fn norm_call(&mut self, id: StmtId, name: &str, on: &Val, state: &mut State) -> Option<Val> {
+        let made = self.place(state, id);
+        match on {
+            Val::Grad(g) if NORMS.contains(&name) || matches!(name, "pow" | "square" | "abs") => {
+                Some(state.norm_of(&[g], made))
+            }
+            Val::Norm(n) if NORMS.contains(&name) || SAME.contains(&name) => {
+                let own = name.ends_with('_') || matches!(name, "item" | "detach" | "view");
+                Some(Val::Norm(Norm { id: if own { n.id } else { state.fresh() }, made, ..n.clone() }))
+            }
+            Val::List(l) if NORMS.contains(&name) || SAME.contains(&name) => {
+                let items = state.lists.get(*l)?.items.clone();
+                self.norm_of_all(name, &items, made, state)
+            }
+            Val::Tuple(items) | Val::Pack(items) => self.norm_of_all(name, items, made, state),
+            _ => None,
+        }
+    }
+
+    fn norm_of_all(&self, name: &str, items: &[Val], made: Place, state: &mut State) -> Option<Val> {
+        let norms: Vec<&Norm> =
+            items.iter().filter_map(|v| if let Val::Norm(n) = v { Some(n) } else { None }).collect();
+        if !norms.is_empty() && norms.len() == items.len() {
+            return Some(state.norms(&norms, made));
+        }
+        let grads: Vec<&Grad> =
+            items.iter().filter_map(|v| if let Val::Grad(g) = v { Some(g) } else { None }).collect();
+        let all = NORMS.contains(&name) && !grads.is_empty() && grads.len() == items.len();
+        all.then(|| state.norm_of(&grads, made))
+    }
+
+    /// Arithmetic with a norm; nothing if there is none.
+    pub fn norm_binary(&mut self, id: StmtId, adds: bool, a: &Val, b: &Val, state: &mut State) -> Option<Val> {
+        let made = self.place(state, id);
+        match (a, b) {
+            (Val::Grad(_), Val::Norm(n)) | (Val::Norm(n), Val::Grad(_)) => {
+                self.norm_used(n, state);
+                None
+            }
+            (Val::Norm(x), Val::Norm(y)) => Some(state.norms(&[x, y], made)),
+            (Val::Norm(n), other) | (other, Val::Norm(n)) => {
+                // What is added or multiplied with it may make up for what is wrong.
+                let plain = match other {
+                    Val::Const(_) | Val::Zero(_) => true,
+                    Val::Named(_) => !adds,
+                    _ => false,
+                };
+                let fresh = state.fresh();
+                Some(Val::Norm(Norm { id: fresh, made, lost: n.lost || !plain, ..n.clone() }))
+            }
+            _ => None,
+        }
+    }
+
+    /// A norm is summed over a group, in place or not.
+    pub fn norm_reduced(&mut self, id: StmtId, n: &Norm, axes: &AxisSet, sums: Option<bool>, state: &mut State) -> Val {
+        let place = self.place(state, id);
+        let mut out = Norm { id: state.fresh(), ..n.clone() };
+        // A mean, a maximum: what is wrong with that is another question.
+        out.lost |= sums != Some(false) || axes.iter().any(|a| a.is_variable() && out.of.is_empty());
+        for share in &mut out.of {
+            share.over = share.over.iter().chain(axes.iter()).cloned().collect();
+        }
+        out.summed.push(state.chain(place));
+        Val::Norm(out)
+    }
+
+    /// Something that is not followed takes norms.
+    pub fn norms_lost(&self, name: &str, args: &Args, state: &mut State) {
+        if READS.contains(&super::value::last(name)) {
+            return;
+        }
+        for value in args.all() {
+            let inner = match value {
+                Val::List(l) => state.lists.get(*l).map(|l| l.items.clone()).unwrap_or_default(),
+                Val::Tuple(items) | Val::Pack(items) => items.clone(),
+                one => vec![one.clone()],
+            };
+            for norm in inner.iter().filter(|v| matches!(v, Val::Norm(_))) {
+                let Val::Norm(n) = norm else { continue };
+                replace(state, norm, &Val::Norm(Norm { lost: true, ..n.clone() }));
+            }
+        }
+    }
+
+    /// Gradients are scaled with what was computed from a norm.
+    pub fn norm_used(&mut self, n: &Norm, state: &State) {
+        let by_rank = |(flag, _): (&Name, &bool)| flag.to_lowercase().contains("rank");
+        if n.lost {
+            return;
+        }
+        for share in &n.of {
+            let Some(class) = state.classes.get(share.class) else { continue };
+            if class.split.is_some() || !class.facts.is_empty() {
+                continue;
+            }
+            let Some((shards, equal, distributed, place)) = state.layout(class) else { continue };
+            let Some(wrapped) = place else { continue };
+            if let Some(_lacks) = missing(&shards, &share.over).filter(|_| share.local || !distributed) {
+                let last = n.summed.last().and_then(|c| c.last()).copied();
+                let calls = n.summed.iter().flatten().copied().filter(|p| Some(*p) != last).collect();
+                let why = Training::LocalNorm { wrapped, summed: calls };
+                self.noted.push((last.unwrap_or(n.made), Practice::Training(why)));
+                return;
+            }
+            // One rank alone may count what all have.
+            let each = (share.local || !distributed) && !state.facts.iter().any(by_rank);
+            let Some(over) = copies(&equal, &share.over).filter(|_| each) else { continue };
+            let Some(sum) = n.summed.last().and_then(|c| c.last()).copied() else { continue };
+            let over = over.iter().map(|a| Name::from(a.name())).collect();
+            self.noted.push((sum, Practice::Membership(Membership::CopiesCounted { over, equal: wrapped })));
+            return;
+        }
+    }
+
+    /// Gradients are clipped here.
+    pub fn clipped(&mut self, id: StmtId, given: Option<&Val>, state: &mut State) {
+        let place = self.place(state, id);
+        let classes: Vec<ClassId> = match given {
+            Some(Val::Params(m)) => state.classes_of(*m),
+            Some(Val::Named(text)) if is_parameters(text) => {
+                let module = state.module(text);
+                state.classes_of(Some(module))
+            }
+            Some(Val::List(l)) => {
+                let items = state.lists.get(*l).map(|l| l.items.clone()).unwrap_or_default();
+                items.iter().filter_map(|v| if let Val::Param(c) = v { Some(*c) } else { None }).collect()
+            }
+            _ => return,
+        };
+        let place = state.chain(place)[0];
+        for class in classes.into_iter().flat_map(|c| state.leaves(c)).collect::<Vec<_>>() {
+            if let Some(c) = state.classes.get_mut(class) {
+                c.clipped = Some(place);
+            }
+        }
+    }
+
+    /// Gradients that were clipped are about to be reduced.
+    pub fn reduced_late(&mut self, place: Place, class: ClassId, axes: &AxisSet, state: &State) {
+        let Some(class) = state.classes.get(class) else { return };
+        let data = axes.iter().any(|a| kind(a) == Kind::Data && !a.is_variable());
+        let (Some(before), true, true) = (class.clipped, data && class.total().1.is_empty(), !state.terms.is_empty())
+        else {
+            return;
+        };
+        let place = state.chain(place)[0];
+        self.noted.push((place, Practice::LateReduction { why: Late::Clipped, gradients: before, before }));
+    }
+
+    /// What is known to be wrong whatever the loss is.
+    pub fn findings_noted(&mut self) -> Vec<Finding> {
+        let mut out: Vec<Finding> = Vec::new();
+        let mut all = std::mem::take(&mut self.noted);
+        // Of two paths to one norm the one that sums it says more.
+        let of = |p: &Practice| match p {
+            Practice::Training(Training::LocalNorm { wrapped, summed }) => Some((*wrapped, summed.is_empty())),
+            _ => None,
+        };
+        let summed: Vec<Place> = all.iter().filter_map(|(_, p)| of(p)).filter(|(_, bare)| !bare).map(|w| w.0).collect();
+        all.retain(|(_, p)| of(p).is_none_or(|(wrapped, bare)| !bare || !summed.contains(&wrapped)));
+        for (place, found) in all {
+            let finding = Finding::everywhere(place, FindingKind::Practice(found));
+            if !out.iter().any(|f| f.place == finding.place) {
+                out.push(finding);
+            }
+        }
+        out
+    }
+}
+
+/// What a wrapper leaves to a rank of gradients, by its name and arguments.
+pub fn keeps(name: &str, args: &Args, group: Option<&Val>, axes: &AxisSet, place: Place) -> Option<Keeps> {
+    let strategy = args.keyword("sharding_strategy");
+    match name {
+        "FullyShardedDataParallel" => {
+            let full = match strategy {
+                None => true,
+                Some(Val::Path(path)) => path.ends_with("FULL_SHARD") || path.ends_with("SHARD_GRAD_OP"),
+                Some(_) => false,
+            };
+            let whole = full && !args.open && args.keyword("device_mesh").is_none();
+            whole.then(|| Keeps { shards: axes.clone(), distributed: false, place })
+        }
+        "fully_shard" => {
+            let shards = match group {
+                Some(Val::Mesh(dims)) => AxisSet::one(dims.last()?.clone()),
+                _ => axes.clone(),
+            };
+            Some(Keeps { shards, distributed: true, place })
+        }
+        _ => None,
+    }
+}
+
+/// What checks of single functions say of norms: the wrappers and the places.
+pub fn told(practices: &[Finding]) -> Vec<Place> {
+    let of = |f: &Finding| match &f.kind {
+        FindingKind::Practice(Practice::Training(
+            Training::LocalNorm { wrapped, .. }
+            | Training::PartialNorm { wrapped, .. }
+            | Training::ShardNorm { wrapped, .. },
+        )) => vec![*wrapped, f.place],
+        FindingKind::Practice(
+            Practice::Membership(Membership::CopiesSummed { .. }) | Practice::LateReduction { .. },
+        ) => vec![f.place],
+        _ => Vec::new(),
+    };
+    practices.iter().flat_map(of).collect()
+}
+
+/// Whether that says a finding already.
+pub fn is_told(finding: &Finding, told: &[Place]) -> bool {
+    match &finding.kind {
+        FindingKind::Practice(Practice::Training(Training::LocalNorm { wrapped, .. })) => {
+            told.contains(wrapped) || told.contains(&finding.place)
+        }
+        FindingKind::Practice(
+            Practice::Membership(Membership::CopiesCounted { .. }) | Practice::LateReduction { .. },
+        ) => told.contains(&finding.place),
+        _ => false,
+    }
+}

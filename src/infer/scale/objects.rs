@@ -1,0 +1,117 @@
+//! Objects of classes of the project that a function is given: by its annotation, or by what it reads of them. In: a parameter. Out: an
+//! object as its constructor leaves it, with the groups and meshes that it makes. Never: modules, classes that say nothing of groups, or a
+//! parameter that two classes would fit. Next: `assumed.rs`.
+
+use super::super::practice::near;
+use super::super::shared::Shared;
+use super::Run;
+use super::slots::Slots;
+use super::value::{Object, State, Val};
+use crate::ir::{Operand, Param, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::source::{Idx, Name};
+
+/// Words of constructors that say which ranks there are.
+const GROUPS: &[&str] = &["mesh", "_group", "world_size"];
+
+impl<'a> Run<'a> {
+    /// The object that a parameter is, where one class of the project fits.
+    pub fn object_given(&mut self, at: FuncRef, param: &Param, state: &mut State) -> Option<Val> {
+        if state.frames.len() > 2 {
+            return None;
+        }
+        let class = match &param.hint {
+            Some(hint) => self.class_hinted(at, hint),
+            None => self.class_read(at, param),
+        };
+        let class = class.filter(|c| self.says_groups(*c))?;
+        let init = self.method(class, "__init__")?;
+        state.objects.push(Shared::new(Object { class: Some(class), attrs: Slots::default() }));
+        let object = Val::Object(state.objects.len() - 1);
+        let mut args = Slots::default();
+        for (i, param) in self.project.func(init).params.iter().enumerate() {
+            let value = if i == 0 { object.clone() } else { Val::Named(param.name.clone()) };
+            args.insert(param.local.index(), value);
+        }
+        let before = (self.steps, self.out.len(), self.noted.len());
+        let mut made = self.run(init, args, None, state.clone());
+        self.steps = before.0;
+        self.out.truncate(before.1);
+        self.noted.truncate(before.2);
+        // Another way through the constructor may leave other groups.
+        let (Some((after, _)), None) = (made.pop(), made.pop()) else {
+            state.objects.pop();
+            return None;
+        };
+        *state = State { facts: state.facts.clone(), terms: state.terms.clone(), ..after };
+        Some(object)
+    }
+
+    fn class_hinted(&self, at: FuncRef, hint: &Name) -> Option<ClassRef> {
+        match self.project.member(at.module, &Name::from(hint.trim_matches(['"', '\'']))) {
+            Some(Resolved::Class(class)) => Some(class),
+            _ => None,
+        }
+    }
+
+    /// The one class of the file that is called like a parameter and has all that the function reads of it.
+    fn class_read(&mut self, at: FuncRef, param: &Param) -> Option<ClassRef> {
+        let classes = &self.project.modules[at.module].ir.classes;
+        let called = |name: &str| param.name.len() > 3 && snake(name).ends_with(param.name.as_str());
+        let mut fit = classes.iter_enumerated().filter(|(_, c)| called(&c.name));
+        let (Some((class, _)), None) = (fit.next(), fit.next()) else { return None };
+        let class = ClassRef { module: at.module, class };
+        let view = self.view(at);
+        let read = |i: usize| match view.value(i) {
+            Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. })
+                if near::local(base) == Some(param.local) =>
+            {
+                Some(name.clone())
+            }
+            _ => None,
+        };
+        let read: Vec<Name> = (0..view.steps.len()).filter_map(read).collect();
+        let has = |name: &Name| {
+            let methods = &self.project.class(class).methods;
+            methods.iter().any(|(n, _)| n == name) || self.sets(class, name)
+        };
+        read.iter().all(has).then_some(class)
+    }
+
+    /// Whether a method of a class sets an attribute.
+    fn sets(&self, class: ClassRef, wanted: &str) -> bool {
+        let methods = self.project.class(class).methods.iter();
+        methods.clone().any(|(_, func)| {
+            let func = self.project.func(FuncRef { module: class.module, func: *func });
+            let own = func.params.first().map(|p| p.local);
+            sets(&func.body, &|base, name| name == wanted && near::local(base) == own)
+        })
+    }
+
+    fn says_groups(&self, class: ClassRef) -> bool {
+        let text = self.files[self.project.file(class.module)].slice(self.project.class(class).span);
+        let module = self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module"));
+        !module && GROUPS.iter().any(|w| text.contains(w))
+    }
+}
+
+fn sets(block: &crate::ir::Block, is: &dyn Fn(&Operand, &str) -> bool) -> bool {
+    block.iter().any(|node| match &node.stmt {
+        Stmt::SetAttr { base, name, .. } => is(base, name),
+        Stmt::If { then, orelse, .. } => sets(then, is) || sets(orelse, is),
+        Stmt::With { body, .. } | Stmt::For { body, .. } => sets(body, is),
+        _ => false,
+    })
+}
+
+/// `ParallelState` as `parallel_state`.
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in name.char_indices() {
+        if c.is_uppercase() && i > 0 {
+            out.push('_');
+        }
+        out.extend(c.to_lowercase());
+    }
+    out
+}
