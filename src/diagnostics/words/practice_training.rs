@@ -28,6 +28,14 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
             draft
         }
+        Training::RootsSummed { used } => {
+            let title = "norms are summed over the ranks, and not their squares: the sum is not the norm of the model";
+            let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+            draft.primary = "adds up one root for each rank".to_string();
+            draft.labels.push(label(*used, "gradients are scaled with this".to_string()));
+            draft.help.push("sum the squares, and take the root of the sum".to_string());
+            draft
+        }
         Training::PartialNorm { function, taken, wrapped } => {
             let title = format!("`to_local()` of what `{function}` gives is the norm of this rank's parts");
             let mut draft = Draft::new(&codes::SHARD_NORM, title);

@@ -11,6 +11,8 @@ pub enum Training {
     /// A root of a sum over this rank's parts of gradients, by which they are scaled; what sums it over other ranks than those that have the
     /// other parts.
     LocalNorm { wrapped: Place, summed: Vec<Place> },
+    /// Norms of what ranks have are summed, and not their squares; the last step that makes the factor.
+    RootsSummed { used: Place },
     /// The local value of a norm that is a distributed tensor.
     PartialNorm { function: Name, taken: Place, wrapped: Place },
     /// A step whose last backward pass was told not to sum; what told it.

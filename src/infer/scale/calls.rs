@@ -480,7 +480,9 @@ impl<'a> Run<'a> {
             return Some(value);
         }
         let first = args.plain.first()?.clone();
-        self.norm_call(id, name, &first, state)
+        let order =
+            args.plain.get(1).or_else(|| ["p", "ord", "norm_type", "exponent"].iter().find_map(|k| args.keyword(k)));
+        self.norm_call(id, name, &first, order, state)
     }
 
     fn tensor(&mut self, id: StmtId, args: &Args, state: &mut State) -> Val {
@@ -630,7 +632,7 @@ impl<'a> Run<'a> {
 
     /// The sum of a list.
     pub fn total(&mut self, id: StmtId, list: usize, state: &mut State) -> Val {
-        if let Some(norm) = self.norm_call(id, "sum", &Val::List(list), state) {
+        if let Some(norm) = self.norm_call(id, "sum", &Val::List(list), None, state) {
             return norm;
         }
         let list = state.lists[list].clone();

@@ -48,8 +48,8 @@ pub fn finding(step: Place, here: &[&Outcome]) -> Option<Finding> {
             && with.iter().all(|o| o.facts.get(*flag) == Some(holds))
             && without.iter().all(|o| o.facts.get(*flag) != Some(holds))
     })?;
-    let one = |o: &&&Outcome| o.facts.keys().any(|flag| has(flag, RANKS));
-    if here.iter().any(|o| one(&&o)) {
+    let one = |o: &Outcome| o.facts.keys().any(|flag| has(flag, RANKS));
+    if here.iter().any(|o| one(o)) {
         return None;
     }
     let reduced = first.reduced.clone()??;

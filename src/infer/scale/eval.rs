@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
 
     pub fn binary(&mut self, id: StmtId, op: BinOp, a: &Val, b: &Val, state: &mut State) -> Val {
         let unknown = |run: &Self, state: &State| Val::Named(run.text(state, id));
-        if let Some(norm) = self.norm_binary(id, matches!(op, BinOp::Add | BinOp::Sub), a, b, state) {
+        if let Some(norm) = self.norm_binary(id, op, a, b, state) {
             return norm;
         }
         match op {

@@ -430,7 +430,8 @@ impl<'a> Run<'a> {
         let func = self.project.func(at);
         let mut locals = args;
         for (outer, inner) in &func.captures {
-            let parent = state.frames.iter().rev().find(|f| Some(f.at.func) == func.parent && f.at.module == at.module);
+            let around = |f: &&Shared<Frame>| Some(f.at.func) == func.parent && f.at.module == at.module;
+            let parent = state.frames.iter().rev().find(around).or_else(|| state.left.iter().rev().find(around));
             if let Some(value) = parent.and_then(|f| f.locals.get(outer.index())) {
                 locals.insert(inner.index(), value.clone());
             }
@@ -449,6 +450,9 @@ impl<'a> Run<'a> {
             }
             let inner = s.frames.pop();
             s.frames.truncate(depth);
+            if let Some(frame) = inner.as_ref().filter(|_| self.gives_inner(at, &value)) {
+                s.left.push(frame.clone());
+            }
             let parent = s.frames.iter_mut().rev().find(|f| Some(f.at.func) == func.parent && f.at.module == at.module);
             if let (Some(inner), Some(parent)) = (inner, parent) {
                 for (outer, own) in &func.captures {
@@ -460,6 +464,18 @@ impl<'a> Run<'a> {
             out.push((s, value));
         }
         out
+    }
+}
+
+impl Run<'_> {
+    /// Whether a function hands out one that is defined in it, which sees its variables afterwards.
+    fn gives_inner(&self, at: FuncRef, value: &Val) -> bool {
+        match value {
+            Val::Func(inner) => inner.module == at.module && self.project.func(*inner).parent == Some(at.func),
+            Val::Tuple(items) => items.iter().any(|v| self.gives_inner(at, v)),
+            Val::Dict(items) => items.iter().any(|(_, v)| self.gives_inner(at, v)),
+            _ => false,
+        }
     }
 }
 

@@ -277,6 +277,12 @@ impl<'a> Run<'a> {
             state.set(*local, list);
             return vec![(state, Val::Const(Const::None))];
         }
+        if let (Val::Named(_), false) = (receiver, args.open)
+            && state.frames.len() <= 3
+            && let Some((object, at)) = self.sole_method(name, &mut state)
+        {
+            return self.apply(id, &Val::Method(object, at), args, state);
+        }
         self.unknown(name, &args, &mut state);
         let value = Val::Named(self.text(&state, id));
         vec![(state, value)]
@@ -352,7 +358,7 @@ impl<'a> Run<'a> {
                 }
                 Some(new)
             }
-            Val::Norm(_) => self.norm_call(id, name, on, state),
+            Val::Norm(_) => self.norm_call(id, name, on, args.plain.first().or_else(|| args.keyword("p")), state),
             Val::Group(axes) => match name {
                 "size" => Some(state.num(Scale::size(axes))),
                 _ => None,
@@ -505,7 +511,10 @@ impl<'a> Run<'a> {
         match name {
             "to_local" => Some(Val::Grad(Grad { local: true, ..g.clone() })),
             "full_tensor" => Some(Val::Named(self.text(state, id))),
-            "norm" | "pow" | "square" | "abs" => self.norm_call(id, name, &Val::Grad(g.clone()), state),
+            "norm" | "pow" | "square" | "abs" => {
+                let order = args.plain.first().or_else(|| args.keyword("p"));
+                self.norm_call(id, name, &Val::Grad(g.clone()), order, state)
+            }
             "mul_" | "div_" => {
                 let op = if name == "mul_" { BinOp::Mul } else { BinOp::Div };
                 let by = args.plain.first()?.clone();
@@ -618,7 +627,9 @@ impl<'a> Run<'a> {
     /// A method of something that is known by name alone.
     fn of_name(&mut self, id: StmtId, text: &Name, name: &str, args: &Args, state: &mut State) -> Option<Val> {
         let word = last(text).to_lowercase();
-        let is_optimizer = word.contains("optim") || word == "opt";
+        // One of several, too: `self.optimizers["d"]`.
+        let is_optimizer =
+            word.contains("optim") || text.split('.').any(|p| matches!(p, "opt" | "opts" | "optimizers"));
         let is_scaler = word.contains("scaler");
         match name {
             "step" | "zero_grad" if is_optimizer => self.of_optimizer(id, name, state),

@@ -11,7 +11,7 @@ use super::calls::Args;
 use super::eval::replace;
 use super::groups::{Kind, WORLD, kind};
 use super::value::{Class, ClassId, Grad, Id, State, Val};
-use crate::ir::StmtId;
+use crate::ir::{BinOp, Const, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Scale};
 
@@ -46,6 +46,10 @@ pub struct Norm {
     pub summed: Vec<Vec<Place>>,
     /// The last step that makes it.
     pub made: Place,
+    /// Whether it is a root of squares, or the squares; nothing if that is not known.
+    pub root: Option<bool>,
+    /// Where roots were summed over ranks.
+    pub roots: Option<Place>,
 }
 
 /// Functions that take norms.
@@ -112,17 +116,21 @@ impl State {
         };
         let of = grads.iter().flat_map(share).collect();
         let id = self.fresh();
-        Val::Norm(Norm { id, of, lost: false, summed: Vec::new(), made })
+        Val::Norm(Norm { id, of, lost: false, summed: Vec::new(), made, root: None, roots: None })
     }
 
     /// Norms as one.
     fn norms(&mut self, all: &[&Norm], made: Place) -> Val {
-        let mut out = Norm { id: self.fresh(), of: Vec::new(), lost: false, summed: Vec::new(), made };
+        let mut out =
+            Norm { id: self.fresh(), of: Vec::new(), lost: false, summed: Vec::new(), made, root: None, roots: None };
         for n in all {
             out.of.extend(n.of.iter().filter(|s| !out.of.contains(s)).cloned().collect::<Vec<_>>());
             out.summed.extend(n.summed.iter().filter(|s| !out.summed.contains(s)).cloned().collect::<Vec<_>>());
             out.lost |= n.lost;
+            out.roots = out.roots.or(n.roots);
         }
+        let first = all.first().and_then(|n| n.root);
+        out.root = first.filter(|_| all.iter().all(|n| n.root == first));
         Val::Norm(out)
     }
 
@@ -164,6 +172,31 @@ impl State {
     }
 }
 
+fn is(value: &Val, number: f64) -> bool {
+    match value {
+        Val::Const(Const::Int(n)) => *n as f64 == number,
+        Val::Const(Const::Float(bits)) => (f64::from_bits(*bits) - number).abs() < 1e-9,
+        _ => false,
+    }
+}
+
+/// Whether a call gives a root of squares, or squares. `first`: of gradients, or of nothing that is known.
+fn root_after(name: &str, before: Option<bool>, first: bool, order: Option<&Val>) -> Option<bool> {
+    let two = order.is_none_or(|o| is(o, 2.0));
+    match name {
+        "norm" | "vector_norm" | "get_total_norm" if two && (first && before.is_none() || before == Some(true)) => {
+            Some(true)
+        }
+        "square" if first && before.is_none() || before == Some(true) => Some(false),
+        "pow" | "pow_" if order.is_some() && two && (first && before.is_none() || before == Some(true)) => Some(false),
+        "sqrt" | "sqrt_" if before == Some(false) => Some(true),
+        "sum" if before == Some(false) => before,
+        "item" | "float" | "double" | "to" | "cuda" | "cpu" | "detach" | "clone" | "view" | "reshape" | "squeeze"
+        | "stack" | "cat" | "tensor" | "as_tensor" => before,
+        _ => None,
+    }
+}
+
 /// The axes of which a norm of parts lacks the others.
 fn missing(shards: &AxisSet, over: &AxisSet) -> Option<AxisSet> {
     let covered = |a: &Axis| over.contains(a) || over.contains(&Axis::new(WORLD));
@@ -187,23 +220,40 @@ fn copies(equal: &AxisSet, over: &AxisSet) -> Option<AxisSet> {
 
 impl<'a> Run<'a> {
     /// A method or function of gradients or of a norm that gives a norm.
-    pub fn norm_call(&mut self, id: StmtId, name: &str, on: &Val, state: &mut State) -> Option<Val> {
+    ///
+    /// `order`: what comes after it.
+    pub fn norm_call(
+        &mut self,
+        id: StmtId,
+        name: &str,
+        on: &Val,
+        order: Option<&Val>,
+        state: &mut State,
+    ) -> Option<Val> {
         let made = self.place(state, id);
-        match on {
+        let new = match on {
             Val::Grad(g) if NORMS.contains(&name) || matches!(name, "pow" | "square" | "abs") => {
-                Some(state.norm_of(&[g], made))
+                state.norm_of(&[g], made)
             }
             Val::Norm(n) if NORMS.contains(&name) || SAME.contains(&name) => {
                 let own = name.ends_with('_') || matches!(name, "item" | "detach" | "view");
-                Some(Val::Norm(Norm { id: if own { n.id } else { state.fresh() }, made, ..n.clone() }))
+                Val::Norm(Norm { id: if own { n.id } else { state.fresh() }, made, ..n.clone() })
             }
             Val::List(l) if NORMS.contains(&name) || SAME.contains(&name) => {
                 let items = state.lists.get(*l)?.items.clone();
-                self.norm_of_all(name, &items, made, state)
+                self.norm_of_all(name, &items, made, state)?
             }
-            Val::Tuple(items) | Val::Pack(items) => self.norm_of_all(name, items, made, state),
-            _ => None,
-        }
+            Val::Tuple(items) | Val::Pack(items) => self.norm_of_all(name, items, made, state)?,
+            _ => return None,
+        };
+        let Val::Norm(mut norm) = new else { return None };
+        let grads = match on {
+            Val::Grad(_) => true,
+            Val::List(l) => state.lists.get(*l).is_some_and(|l| matches!(l.items.first(), Some(Val::Grad(_)))),
+            _ => false,
+        };
+        norm.root = root_after(name, norm.root, grads, order);
+        Some(Val::Norm(norm))
     }
 
     fn norm_of_all(&self, name: &str, items: &[Val], made: Place, state: &mut State) -> Option<Val> {
@@ -219,8 +269,9 @@ impl<'a> Run<'a> {
     }
 
     /// Arithmetic with a norm; nothing if there is none.
-    pub fn norm_binary(&mut self, id: StmtId, adds: bool, a: &Val, b: &Val, state: &mut State) -> Option<Val> {
+    pub fn norm_binary(&mut self, id: StmtId, op: BinOp, a: &Val, b: &Val, state: &mut State) -> Option<Val> {
         let made = self.place(state, id);
+        let adds = matches!(op, BinOp::Add | BinOp::Sub);
         match (a, b) {
             (Val::Grad(_), Val::Norm(n)) | (Val::Norm(n), Val::Grad(_)) => {
                 self.norm_used(n, state);
@@ -234,8 +285,14 @@ impl<'a> Run<'a> {
                     Val::Named(_) => !adds,
                     _ => false,
                 };
-                let fresh = state.fresh();
-                Some(Val::Norm(Norm { id: fresh, made, lost: n.lost || !plain, ..n.clone() }))
+                let root = match op {
+                    BinOp::Add | BinOp::Sub => n.root,
+                    BinOp::Pow if is(other, 2.0) => n.root.filter(|root| *root).map(|_| false),
+                    BinOp::Pow if is(other, 0.5) => n.root.filter(|root| !*root).map(|_| true),
+                    _ => None,
+                };
+                let id = state.fresh();
+                Some(Val::Norm(Norm { id, made, root, lost: n.lost || !plain, ..n.clone() }))
             }
             _ => None,
         }
@@ -251,6 +308,9 @@ impl<'a> Run<'a> {
             share.over = share.over.iter().chain(axes.iter()).cloned().collect();
         }
         out.summed.push(state.chain(place));
+        if sums == Some(false) && n.root == Some(true) {
+            out.roots = Some(place);
+        }
         Val::Norm(out)
     }
 
@@ -276,6 +336,10 @@ impl<'a> Run<'a> {
     pub fn norm_used(&mut self, n: &Norm, state: &State) {
         let by_rank = |(flag, _): (&Name, &bool)| flag.to_lowercase().contains("rank");
         if n.lost {
+            return;
+        }
+        if let Some(at) = n.roots {
+            self.noted.push((at, Practice::Training(Training::RootsSummed { used: n.made })));
             return;
         }
         for share in &n.of {

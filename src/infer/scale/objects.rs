@@ -11,6 +11,25 @@ use crate::ir::{Operand, Param, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::{Idx, Name};
 
+/// Methods that classes outside the project have as well.
+const COMMON: &[&str] = &[
+    "zero_grad",
+    "state_dict",
+    "load_state_dict",
+    "parameters",
+    "named_parameters",
+    "clip_grad_norm_",
+    "clip_grad_norm",
+    "train_step",
+    "training_step",
+    "set_epoch",
+    "get_group",
+    "add_scalar",
+    "compute_loss",
+    "loss_fn",
+    "param_groups",
+];
+
 /// Words of constructors that say which ranks there are.
 const GROUPS: &[&str] = &["mesh", "_group", "world_size"];
 
@@ -25,6 +44,11 @@ impl<'a> Run<'a> {
             None => self.class_read(at, param),
         };
         let class = class.filter(|c| self.says_groups(*c))?;
+        self.made_object(class, state)
+    }
+
+    /// An object as its constructor leaves it, where there is one way through that.
+    fn made_object(&mut self, class: ClassRef, state: &mut State) -> Option<Val> {
         let init = self.method(class, "__init__")?;
         state.objects.push(Shared::new(Object { class: Some(class), attrs: Slots::default() }));
         let object = Val::Object(state.objects.len() - 1);
@@ -45,6 +69,27 @@ impl<'a> Run<'a> {
         };
         *state = State { facts: state.facts.clone(), terms: state.terms.clone(), ..after };
         Some(object)
+    }
+
+    /// A method of something that is known by a name alone, where one class of the project has a method of this name: with the object.
+    pub fn sole_method(&mut self, name: &Name, state: &mut State) -> Option<(usize, FuncRef)> {
+        let plain = name.len() > 6 && name.contains('_') && !name.starts_with('_');
+        if !plain || COMMON.contains(&name.as_str()) || self.rules.tensor_method(name).is_some() {
+            return None;
+        }
+        let [(class, func)] = self.project.methods_named(name) else { return None };
+        let (class, at) = (*class, FuncRef { module: class.module, func: *func });
+        let own = self.project.func(at).params.first().is_some_and(|p| p.name == "self");
+        if !own || class.module != self.root.module || !self.matters(at) {
+            return None;
+        }
+        if let Some(object) = state.objects.iter().position(|o| o.class == Some(class)) {
+            return Some((object, at));
+        }
+        match self.made_object(class, state)? {
+            Val::Object(object) => Some((object, at)),
+            _ => None,
+        }
     }
 
     fn class_hinted(&self, at: FuncRef, hint: &Name) -> Option<ClassRef> {

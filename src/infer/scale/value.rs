@@ -270,6 +270,8 @@ pub struct State {
     pub same: Shared<BTreeMap<Name, AxisSet>>,
     /// All axes of a mesh that was made.
     pub world: Shared<Option<AxisSet>>,
+    /// Variables of functions that have handed out an inner one.
+    pub left: Shared<Vec<Shared<Frame>>>,
     /// The parameters in hand.
     pub param: Option<ClassId>,
     pub loops: Shared<Vec<(usize, Scale)>>,
@@ -297,6 +299,7 @@ impl Default for State {
             aliases: Shared::default(),
             same: Shared::default(),
             world: Shared::default(),
+            left: Shared::default(),
             param: None,
             loops: Shared::default(),
             flow: Flow::Next,
