@@ -628,8 +628,9 @@ impl<'a> Run<'a> {
     fn of_name(&mut self, id: StmtId, text: &Name, name: &str, args: &Args, state: &mut State) -> Option<Val> {
         let word = last(text).to_lowercase();
         // One of several, too: `self.optimizers["d"]`.
-        let is_optimizer =
-            word.contains("optim") || text.split('.').any(|p| matches!(p, "opt" | "opts" | "optimizers"));
+        let is_optimizer = text
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|part| matches!(part, "opt" | "opts") || part.to_lowercase().contains("optim"));
         let is_scaler = word.contains("scaler");
         match name {
             "step" | "zero_grad" if is_optimizer => self.of_optimizer(id, name, state),
