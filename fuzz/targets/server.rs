@@ -131,6 +131,10 @@ fn uri(choices: &mut Bytes) -> String {
     }
 }
 
+fn root() -> Value {
+    json!({ "uri": format!("file://{}", folder().display()), "name": "folder" })
+}
+
 fn position(choices: &mut Bytes) -> Value {
     let number = |choices: &mut Bytes| match choices.byte() {
         255 => json!(u32::MAX),
@@ -189,7 +193,14 @@ fn message(choices: &mut Bytes, next: i64) -> (Value, bool) {
             note("workspace/didChangeWatchedFiles", json!({ "changes": changes }))
         }
         9 => {
-            let settings = json!({ "inlayHints": choices.byte() & 1 == 0, "config": choices.pick(&NAMES) });
+            let choice = choices.byte();
+            if choice & 6 == 6 {
+                let added = json!([{ "uri": uri(choices), "name": "added" }]);
+                let gone = if choice & 8 == 0 { json!([root()]) } else { json!([]) };
+                let event = json!({ "event": { "added": added, "removed": gone } });
+                return note("workspace/didChangeWorkspaceFolders", event);
+            }
+            let settings = json!({ "inlayHints": choice & 1 == 0, "config": choices.pick(&NAMES) });
             note("workspace/didChangeConfiguration", json!({ "settings": settings }))
         }
         10 => note("$/cancelRequest", json!({ "id": next - choices.below(3) as i64 - 1 })),
@@ -216,9 +227,10 @@ fuzz_target!(|bytes: &[u8]| {
     let mut choices = Bytes::new(bytes);
     let kind = choices.byte();
     let encodings = [json!(["utf-8"]), json!(["utf-16"]), json!([]), json!(["utf-32"])][usize::from(kind >> 1 & 3)].clone();
-    let root = json!({ "uri": format!("file://{}", folder().display()), "name": "folder" });
+    // Without a folder every document brings its own.
+    let roots = if kind & 8 == 0 { json!([root()]) } else { json!([]) };
     let capabilities = json!({ "general": { "positionEncodings": encodings } });
-    let params = json!({ "processId": null, "rootUri": null, "capabilities": capabilities, "workspaceFolders": [root] });
+    let params = json!({ "processId": null, "rootUri": null, "capabilities": capabilities, "workspaceFolders": roots });
     let first = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
     let (mut session, mut asked) = (framed(&first), 1);
     if kind & 1 == 0 {
