@@ -3,6 +3,7 @@
 
 use super::memo::{Memo, Task, kept_equal};
 use super::output::Output;
+use super::practice::asked::Asked;
 use super::relevance::Relevance;
 use super::root::{Body, Run, execute, functions};
 use super::settings::Settings;
@@ -16,7 +17,14 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What definitions and texts say of the whole project, before anything is executed.
-pub fn facts(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings, memo: Option<&Memo>) {
+pub fn facts(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    asked: &Asked,
+    settings: &mut Settings,
+    memo: Option<&Memo>,
+) {
     settings.exports = Arc::default();
     let expanded = |module: ModuleId| settings.is_expanded(module);
     let (statics, relevance) =
@@ -24,8 +32,8 @@ pub fn facts(project: &Project, rules: &RuleBook, files: &Files, settings: &mut 
     (settings.statics, settings.relevance) = (statics, relevance);
     settings.specs = super::specs::Specs::new(project, rules, memo);
     (settings.reducers, settings.marking) = rayon::join(
-        || super::practice::reducers::Reducers::new(project, rules, files, memo),
-        || super::practice::marking::Marking::new(project, rules, files, memo),
+        || super::practice::reducers::Reducers::new(project, rules, files, asked, memo),
+        || super::practice::marking::Marking::new(project, rules, files, asked, memo),
     );
 }
 

@@ -44,6 +44,7 @@ mod op_results;
 mod ops;
 pub mod output;
 mod parameters;
+mod places;
 pub mod practice;
 mod products;
 mod relevance;

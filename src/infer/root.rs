@@ -11,6 +11,7 @@ use super::limits::{MAX_STEPS, VAIN_STEPS};
 use super::machine::{Activation, Machine};
 use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::output::{Exit, Output};
+use super::practice::asked::Asked;
 use super::relevance::Relevance;
 use super::settings::{Allowances, Settings};
 use super::statics::module_body;
@@ -48,8 +49,11 @@ pub fn infer_kept(
     };
     // What these two say of functions is not noted by those who read it.
     let memo = memo.filter(|_| settings.decorated.is_empty() && !mentions.shardings);
-    facts(project, rules, files, settings, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
+    // Of a project that is edited, few texts are searched.
+    let all = || modules.iter().map(|m| files[project.file(*m)].text.len()).sum();
+    let asked = Asked::new(rules, modules.len(), if memo.is_some() { 0 } else { all() });
+    facts(project, rules, files, &asked, settings, memo);
     let run = Run::new(project, rules, files, settings, memo);
     let bodies: Vec<Arc<Body>> =
         modules.par_iter().map(|module| kept(memo, Task::Body(*module), || run.body(*module))).collect();
@@ -89,8 +93,8 @@ pub fn infer_kept(
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     // What is read from the text needs nothing of what is executed.
     let read = || {
-        let factors = super::scale::scales(project, rules, files, settings, memo);
-        (super::practice::Practices::new(project, rules, files, settings, memo), factors)
+        let factors = super::scale::scales(project, rules, files, settings, &asked, memo);
+        (super::practice::Practices::new(project, rules, files, settings, &asked, memo), factors)
     };
     let run = Run::new(project, rules, files, settings, memo);
     let ((), (practices, factors)) = rayon::join(|| execute(run, roots, &mut out), read);

@@ -160,6 +160,12 @@ impl Project {
         }
     }
 
+    /// Whether a module itself binds a name.
+    pub fn binds(&self, module: ModuleId, name: &str) -> bool {
+        note(|| Read::Name(module.0, number(name)));
+        self.modules.quietly(module).bindings.contains_key(name)
+    }
+
     fn member_within(&self, module: ModuleId, name: &str, hops: u32) -> Option<Resolved> {
         let hops = hops.checked_sub(1)?;
         let m = self.modules.quietly(module);

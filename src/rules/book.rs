@@ -180,6 +180,8 @@ pub struct RuleBook {
     aliases: Vec<(Name, Name)>,
     /// What makes objects that train: package and last name.
     trainers: Vec<(Name, Name)>,
+    /// The whole names of what makes or stands for them.
+    training: Vec<Name>,
     /// The names that objects that train go by where nothing says what they are.
     called: Vec<(Name, Arc<IntrinsicRule>)>,
     /// Methods of subclasses whose result is the loss, with the rule of the base.
@@ -214,6 +216,10 @@ impl RuleBook {
         if matches!(&entry, Entry::Intrinsic(rule) if matches!(rule.does.as_str(), "trainer" | "trainer-initialize")) {
             let package = Name::from(name.split('.').next().unwrap_or(&name));
             self.trainers.push((package, last.clone()));
+        }
+        if matches!(&entry, Entry::Intrinsic(rule) if matches!(rule.does.as_str(), "trainer" | "trainer-initialize" | "state-object"))
+        {
+            self.training.push(name.clone());
         }
         if let Entry::Intrinsic(rule) = &entry
             && let Some(word) = rule.role("called")
@@ -268,6 +274,21 @@ impl RuleBook {
     /// What makes objects that train: packages and last names.
     pub fn trainers(&self) -> &[(Name, Name)] {
         &self.trainers
+    }
+
+    /// Whether something that makes objects that train is a member of a path, or of one of its members.
+    pub fn holds_trainer(&self, path: &str) -> bool {
+        let dotted = |rest: &str| rest.starts_with('.');
+        self.training.iter().any(|name| {
+            let aliased = |(from, to): &(Name, Name)| {
+                let Some(rest) = name.strip_prefix(to.as_str()).filter(|rest| dotted(rest)) else { return false };
+                match path.strip_prefix(from.as_str()) {
+                    Some(further) => rest.strip_prefix(further).is_some_and(dotted),
+                    None => from.strip_prefix(path).is_some_and(dotted),
+                }
+            };
+            name.strip_prefix(path).is_some_and(dotted) || name.starts_with("*.") || self.aliases.iter().any(aliased)
+        })
     }
 
     /// What an object that trains is, by the name that it goes by where nothing says what it is.

@@ -2,11 +2,13 @@
 //! communicates, a text. Out: [`Shown`]. Never: the meaning of a word: a file that shows one may still have nothing to report.
 //! Next: `mod.rs`.
 
-use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, switch};
+use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, reducers, switch};
+use crate::infer::places::Places;
+use crate::infer::scale::roots;
 use crate::project::ModuleId;
-use crate::rules::RuleBook;
+use crate::rules::{Entry, RuleBook};
 use crate::source::{Idx, Span};
-use aho_corasick::automaton::Automaton;
+use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::{Anchored, PatternID, StartKind, dfa, nfa};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,6 +25,11 @@ enum Sign {
     Communicates,
     /// A switch may be read.
     Switch,
+    /// The name of a mark, or a function that sets some; a word of functions that reduce gradients.
+    Mark,
+    Gradient,
+    /// The file speaks of something.
+    Topic(Topic),
     /// A word that some check asks for in the function itself, of the group with this number.
     Near(usize),
     /// An attribute is set by its name.
@@ -35,16 +42,79 @@ enum Sign {
     Maps,
 }
 
+/// What a file may speak of, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Parameters are made.
+    Parameters,
+    /// Gradients are taken or read.
+    Scaled,
+    /// Anything with `grad` in it.
+    Gradients,
+    /// A part of every word of reductions and wrappers.
+    Reductions,
+    /// Objects that train, or their packages.
+    Trainers,
+    /// Methods that return a loss to a base outside the project.
+    Losses,
+    Receives,
+    /// A function is applied to an attribute.
+    Applies,
+}
+
+const TOPICS: usize = 8;
+
+/// What a word means, and how it has to be written, where that matters.
+type Meant = (Sign, Option<String>);
+
 /// The words of all checks.
 pub struct Asked {
     searcher: Searcher,
     /// What the pattern with the same index means.
-    signs: Vec<Vec<Sign>>,
+    signs: Vec<Vec<Meant>>,
     /// The groups of words that each check asks for in the function itself.
     near: Vec<Vec<usize>>,
     groups: usize,
     /// What each module shows, once somebody asked.
     shown: Vec<OnceLock<Shown>>,
+}
+
+/// Words in lowercase, with what they mean.
+#[derive(Default)]
+struct Words(BTreeMap<String, Vec<Meant>>);
+
+impl Words {
+    fn add(&mut self, word: &str, sign: Sign) {
+        self.0.entry(word.to_string()).or_default().push((sign, None));
+    }
+
+    /// A word that counts where it is written so.
+    fn exact(&mut self, word: &str, sign: Sign) {
+        self.0.entry(word.to_ascii_lowercase()).or_default().push((sign, Some(word.to_string())));
+    }
+
+    /// Words of files that are looked at before, and beside, the checks.
+    fn of_rules(&mut self, rules: &RuleBook) {
+        for (name, _) in rules.entries().filter(|(_, entry)| matches!(entry, Entry::Mark(_))) {
+            self.exact(&name[1..], Sign::Mark);
+        }
+        self.exact("parallel_attributes", Sign::Mark);
+        reducers::GRADIENTS.iter().for_each(|word| self.exact(word, Sign::Gradient));
+        let topics: [(&[&str], Topic); 6] = [
+            (&["Parameter("], Topic::Parameters),
+            (roots::GRADIENTS, Topic::Scaled),
+            (&["grad"], Topic::Gradients),
+            (roots::PARTS, Topic::Reductions),
+            (&["recv("], Topic::Receives),
+            (&[".apply(self."], Topic::Applies),
+        ];
+        for (words, topic) in topics {
+            words.iter().for_each(|word| self.exact(word, Sign::Topic(topic)));
+        }
+        rules.trainers().iter().for_each(|(package, _)| self.exact(package, Sign::Topic(Topic::Trainers)));
+        rules.callings().for_each(|word| self.exact(&format!("{word}."), Sign::Topic(Topic::Trainers)));
+        rules.loss_methods().iter().for_each(|name| self.exact(name, Sign::Topic(Topic::Losses)));
+    }
 }
 
 /// What finds the words.
@@ -83,15 +153,28 @@ impl Searcher {
 
 fn each(automaton: &impl Automaton, text: &str, mut then: impl FnMut(PatternID, Range<usize>)) {
     let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
-    for (at, byte) in text.bytes().enumerate() {
-        state = automaton.next_state(Anchored::No, state, byte);
-        if automaton.is_special(state) && automaton.is_match(state) {
+    let mut at = 0;
+    while at < text.len() {
+        (state, at) = next(automaton, text.as_bytes(), state, at);
+        if automaton.is_match(state) {
             for nth in 0..automaton.match_len(state) {
                 let pattern = automaton.match_pattern(state, nth);
-                then(pattern, at + 1 - automaton.pattern_len(pattern)..at + 1);
+                then(pattern, at - automaton.pattern_len(pattern)..at);
             }
         }
     }
+}
+
+/// Goes on to the next state in which something may be found. On its own, so that nothing but the state is kept between two bytes.
+#[inline(never)]
+fn next(automaton: &impl Automaton, text: &[u8], mut state: StateID, at: usize) -> (StateID, usize) {
+    for (passed, byte) in text[at..].iter().enumerate() {
+        state = automaton.next_state(Anchored::No, state, *byte);
+        if automaton.is_special(state) {
+            return (state, at + passed + 1);
+        }
+    }
+    (state, text.len())
 }
 
 /// What the text of a file shows.
@@ -109,6 +192,10 @@ pub struct Shown {
     pub in_project: bool,
     pub plans: bool,
     pub maps: bool,
+    /// Where marks are named, and where gradients may be reduced.
+    pub marks: Places,
+    pub gradients: Places,
+    topics: [bool; TOPICS],
 }
 
 impl Shown {
@@ -122,6 +209,11 @@ impl Shown {
         self.near.get(check).is_none_or(|groups| groups.iter().all(|places| has(places, span)))
     }
 
+    /// Whether the file speaks of something.
+    pub fn speaks_of(&self, topic: Topic) -> bool {
+        self.topics[topic as usize]
+    }
+
     fn all(value: bool) -> Shown {
         Shown {
             checks: vec![value; OF_FUNCTIONS.len()],
@@ -133,6 +225,9 @@ impl Shown {
             in_project: value,
             plans: value,
             maps: value,
+            marks: Places::all(value),
+            gradients: Places::all(value),
+            topics: [value; TOPICS],
         }
     }
 }
@@ -149,18 +244,14 @@ const MUCH_TEXT: usize = 4 << 20;
 impl Asked {
     /// `bytes`: the length of all texts.
     pub fn new(rules: &RuleBook, modules: usize, bytes: usize) -> Asked {
-        let mut words: BTreeMap<String, Vec<Sign>> = BTreeMap::new();
+        let mut words = Words::default();
         for (at, check) in OF_FUNCTIONS.iter().enumerate() {
             for word in check.words {
-                words.entry((*word).to_string()).or_default().push(if check.whole {
-                    Sign::Named(at)
-                } else {
-                    Sign::Check(at)
-                });
+                words.add(word, if check.whole { Sign::Named(at) } else { Sign::Check(at) });
             }
         }
         for name in rules.communicating() {
-            words.entry(name.to_ascii_lowercase()).or_default().push(Sign::Communicates);
+            words.add(&name.to_ascii_lowercase(), Sign::Communicates);
         }
         let others = [
             (data_sum::WRAPPERS, Sign::Wraps),
@@ -169,29 +260,29 @@ impl Asked {
             (&["state_dict"], Sign::Maps),
         ];
         for (of, sign) in others {
-            of.iter().for_each(|word| words.entry((*word).to_string()).or_default().push(sign));
+            of.iter().for_each(|word| words.add(word, sign));
         }
         for word in switch::WORDS.iter().chain(&["__dict__"]) {
-            words.entry((*word).to_string()).or_default().push(Sign::Switch);
+            words.add(word, Sign::Switch);
         }
-        words.entry("setattr".to_string()).or_default().push(Sign::SetByName);
+        words.add("setattr", Sign::SetByName);
+        words.of_rules(rules);
         let mut groups: Vec<&[&str]> = Vec::new();
-        let group = |group: &&'static [&'static str]| match groups.iter().position(|known| known == group) {
+        let mut group = |group: &&'static [&'static str]| match groups.iter().position(|known| known == group) {
             Some(at) => at,
             None => {
                 groups.push(*group);
                 groups.len() - 1
             }
         };
-        let mut group = group;
         let near: Vec<Vec<usize>> =
             OF_FUNCTIONS.iter().map(|check| check.near.iter().map(&mut group).collect()).collect();
         for (at, group) in groups.iter().enumerate() {
-            group.iter().for_each(|word| words.entry((*word).to_string()).or_default().push(Sign::Near(at)));
+            group.iter().for_each(|word| words.add(word, Sign::Near(at)));
         }
-        let searcher = Searcher::new(&words.keys().collect::<Vec<_>>(), bytes >= MUCH_TEXT);
+        let searcher = Searcher::new(&words.0.keys().collect::<Vec<_>>(), bytes >= MUCH_TEXT);
         let shown = (0..modules).map(|_| OnceLock::new()).collect();
-        Asked { searcher, signs: words.into_values().collect(), near, groups: groups.len(), shown }
+        Asked { searcher, signs: words.0.into_values().collect(), near, groups: groups.len(), shown }
     }
 
     /// What the text of a module shows.
@@ -207,9 +298,16 @@ impl Asked {
         }
         let mut shown = Shown::all(false);
         let mut near = vec![Vec::new(); self.groups];
+        let (mut marks, mut gradients) = (Vec::new(), Vec::new());
         self.searcher.each(text, |pattern, found| {
-            for sign in &self.signs[pattern.as_usize()] {
+            for (sign, exact) in &self.signs[pattern.as_usize()] {
+                if exact.as_ref().is_some_and(|word| text.as_bytes().get(found.clone()) != Some(word.as_bytes())) {
+                    continue;
+                }
                 match sign {
+                    Sign::Mark => marks.push((found.start as u32, found.end as u32)),
+                    Sign::Gradient => gradients.push((found.start as u32, found.end as u32)),
+                    Sign::Topic(topic) => shown.topics[*topic as usize] = true,
                     Sign::Check(at) => shown.checks[*at] = true,
                     Sign::Named(at) => shown.checks[*at] = shown.checks[*at] || stands_alone(text, &found),
                     Sign::Communicates => shown.communicates = shown.communicates || stands_alone(text, &found),
@@ -223,6 +321,7 @@ impl Asked {
                 }
             }
         });
+        (shown.marks, shown.gradients) = (Places::new(marks), Places::new(gradients));
         let near: Vec<Arc<Vec<u32>>> = near.into_iter().map(Arc::new).collect();
         shown.near = self.near.iter().map(|of| of.iter().map(|at| near[*at].clone()).collect()).collect();
         for (asked, check) in shown.checks.iter_mut().zip(OF_FUNCTIONS) {

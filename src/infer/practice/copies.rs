@@ -20,6 +20,9 @@ const OTHERWISE: &[&str] = &["rank", "duplicate", "shared", "replic", "==", "exp
 
 /// `total = split + copied; all_reduce(total, group=tp)`
 pub fn summed(view: &View<'_>, out: &mut Found) {
+    if !view.collectives().iter().any(|(_, call)| call.rule.op == "all_reduce") {
+        return;
+    }
     let code = view.code();
     if !code.contains("grad") || !SPLIT.iter().any(|w| code.contains(w)) {
         return;

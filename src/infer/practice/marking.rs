@@ -2,6 +2,7 @@
 //! Out: [`Marking`]: what a site may mark, and which classes go by marks at all. Never: a conclusion from a form that is not followed;
 //! such a site may mark anything. Next: `infer/parameters.rs`, which asks.
 
+use super::asked::Asked;
 use super::expr::Expr;
 use super::view::View;
 use crate::infer::memo::{Memo, Task, combined, kept_equal};
@@ -47,35 +48,30 @@ pub struct Marking {
 }
 
 impl Marking {
-    pub fn new(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Arc<Marking> {
-        let marks: Vec<&str> =
-            rules.entries().filter(|(_, e)| matches!(e, Entry::Mark(_))).map(|(name, _)| &name[1..]).collect();
+    pub fn new(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, memo: Option<&Memo>) -> Arc<Marking> {
         let modules: Vec<_> = project.modules.ids().collect();
         let parts: Vec<Arc<Marking>> = modules
             .par_iter()
             .map(|module| {
-                let run = || Marking::of_module(project, rules, files, *module, &marks);
+                let run = || Marking::of_module(project, rules, files, asked, *module);
                 kept_equal(memo, Task::Marking(*module), run)
             })
             .collect();
         let mut out = combined(memo, "marking", parts, |parts| Marking::joined(&parts), |_, _| vec![Read::Marking]);
-        let whole = super::sizes::made_whole(project, rules, files, memo);
+        let whole = super::sizes::made_whole(project, rules, files, asked, memo);
         Arc::make_mut(&mut out).whole.clone_from(&whole);
         out
     }
 
-    fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId, marks: &[&str]) -> Marking {
+    fn of_module(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> Marking {
         let mut out = Marking::default();
         let m = &project.modules[module];
-        let file = &files[m.file];
-        let whole = file.whole();
-        if !marks.iter().any(|mark| whole.contains(mark)) && !whole.contains("parallel_attributes") {
+        let marks = &asked.shown(module, files[m.file].whole()).marks;
+        if marks.is_empty() {
             return out;
         }
         for (func, f) in m.ir.funcs.iter_enumerated() {
-            let text = file.slice(f.span);
-            let may = marks.iter().any(|mark| text.contains(mark)) || text.contains("parallel_attributes");
-            if may && matches!(f.kind, FuncKind::Function | FuncKind::Lambda) {
+            if marks.inside(f.span) && matches!(f.kind, FuncKind::Function | FuncKind::Lambda) {
                 out.add(&View::new(project, rules, files, FuncRef { module, func }));
             }
         }

@@ -5,7 +5,7 @@
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
 mod arity;
-mod asked;
+pub mod asked;
 mod asked_group;
 mod averaged;
 mod axis_map;
@@ -167,9 +167,9 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls),
     of_collectives(lost::results),
     of_words(switch::WORDS, switch::group_choices),
-    of_words(&["to_local", "full_tensor"], local_gradient::bare),
+    of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
     of_words(averaged::REGISTER, averaged::hooks),
-    of_words(&["partial"], part_out::parts),
+    of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["local_map"], local_map::regions),
     of_names(local_map::ROUTERS, local_map::styles),
     of_words(mesh_dims::WORDS, mesh_dims::counts),
@@ -255,7 +255,7 @@ pub struct Lint<'a> {
     files: &'a Files,
     settings: &'a Settings,
     /// What the texts show.
-    asked: Asked,
+    asked: &'a Asked,
     /// What all functions read and mark.
     sums: Arc<Sums>,
     /// Whether the text of each module says that its models are only served, once somebody asked.
@@ -364,15 +364,13 @@ impl<'a> Practices<'a> {
         rules: &'a RuleBook,
         files: &'a Files,
         settings: &'a Settings,
+        asked: &'a Asked,
         memo: Option<&'a Memo>,
     ) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        // Of one that is edited, few texts are searched.
-        let all = || modules.iter().map(|m| files[project.file(*m)].text.len()).sum();
-        let asked = Asked::new(rules, modules.len(), if memo.is_some() { 0 } else { all() });
         let parts: Vec<Arc<OfModule>> = modules
             .par_iter()
-            .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, &asked, *m)))
+            .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, asked, *m)))
             .collect();
         let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };

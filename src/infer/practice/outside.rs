@@ -234,7 +234,8 @@ fn reduces(view: &View<'_>) -> bool {
 pub fn attached(view: &View<'_>, out: &mut Found) {
     for i in 0..view.steps.len() {
         let Some((base, module)) = puts(view, i) else { continue };
-        let Some(class) = with_parameters(view, &module) else { continue };
+        let Some(class) = with_parameters(view, &view.through(module)) else { continue };
+        let base = view.expr(base);
         let mut models = Vec::new();
         ancestors(view, &base, MOST_DEPTH, &mut models);
         for model in models {
@@ -257,14 +258,13 @@ pub fn attached(view: &View<'_>, out: &mut Found) {
 }
 
 /// A module that a step puts into another: where, and which.
-fn puts(view: &View<'_>, step: usize) -> Option<(Expr, Expr)> {
+fn puts<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
     match view.steps[step].stmt {
-        Stmt::SetAttr { base, value, .. } => Some((view.expr(base), view.through(value))),
-        Stmt::SetItem { base, value, .. } => Some((view.expr(base), view.through(value))),
+        Stmt::SetAttr { base, value, .. } | Stmt::SetItem { base, value, .. } => Some((base, value)),
         Stmt::Assign { value: Rvalue::Call { callee, args }, .. } => {
-            let named = matches!(view.expr(callee), Expr::Path(path) if path == "setattr");
             let [base, _, value] = args.as_slice() else { return None };
-            named.then(|| (view.expr(&base.value), view.through(&value.value)))
+            let named = matches!(view.expr(callee), Expr::Path(path) if path == "setattr");
+            named.then_some((&base.value, &value.value))
         }
         _ => None,
     }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Words without which a function reduces no gradient.
-const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
+pub const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
 
 /// A condition on a parameter under which its gradient is summed.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,11 +143,19 @@ fn contains(name: &str, text: &str) -> Covered {
 }
 
 impl Reducers {
-    pub fn new(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Arc<Reducers> {
+    pub fn new(
+        project: &Project,
+        rules: &RuleBook,
+        files: &Files,
+        asked: &super::asked::Asked,
+        memo: Option<&Memo>,
+    ) -> Arc<Reducers> {
         let modules: Vec<_> = project.modules.ids().collect();
         let parts: Vec<Arc<Vec<Reducer>>> = modules
             .par_iter()
-            .map(|module| kept_equal(memo, Task::Reducers(*module), || of_module(project, rules, files, *module)))
+            .map(|module| {
+                kept_equal(memo, Task::Reducers(*module), || of_module(project, rules, files, asked, *module))
+            })
             .collect();
         let joined = |parts: Vec<Arc<Vec<Reducer>>>| Reducers {
             all: parts.iter().flat_map(|part| part.iter().cloned()).collect(),
@@ -228,16 +236,21 @@ impl Reducers {
     }
 }
 
-fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<Reducer> {
+fn of_module(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    asked: &super::asked::Asked,
+    module: ModuleId,
+) -> Vec<Reducer> {
     let mut all = Vec::new();
     let m = &project.modules[module];
-    let file = &files[m.file];
-    if !GRADIENTS.iter().any(|word| file.whole().contains(word)) {
+    let gradients = &asked.shown(module, files[m.file].whole()).gradients;
+    if gradients.is_empty() {
         return all;
     }
     for (func, f) in m.ir.funcs.iter_enumerated() {
-        let text = file.slice(f.span);
-        if f.kind == FuncKind::ClassBody || !GRADIENTS.iter().any(|word| text.contains(word)) {
+        if f.kind == FuncKind::ClassBody || !gradients.inside(f.span) {
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });

@@ -2,6 +2,7 @@
 //! In: constructors and the calls of them. Out: [`Size`], [`made_whole`]. Never: numbers. Next: `infer/parameters.rs`, which asks.
 
 use super::super::memo::{Memo, Task, combined, kept_equal};
+use super::asked::{Asked, Topic};
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ArgKind, BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
@@ -9,6 +10,7 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, ModuleRule, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name};
+use aho_corasick::AhoCorasick;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -204,24 +206,36 @@ struct Sized {
 }
 
 /// The classes whose parameters have the sizes that they are given, and that the project makes with whole sizes only.
-pub fn made_whole(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Arc<FxHashSet<ClassRef>> {
+pub fn made_whole(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    asked: &Asked,
+    memo: Option<&Memo>,
+) -> Arc<FxHashSet<ClassRef>> {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let parts: Vec<Arc<Vec<Sized>>> =
-        modules.par_iter().map(|m| kept_equal(memo, Task::Sized(*m), || sized_in(project, rules, files, *m))).collect();
+    let parts: Vec<Arc<Vec<Sized>>> = modules
+        .par_iter()
+        .map(|m| kept_equal(memo, Task::Sized(*m), || sized_in(project, rules, files, asked, *m)))
+        .collect();
     let flat = |parts: Vec<Arc<Vec<Sized>>>| parts.iter().flat_map(|part| part.iter().cloned()).collect::<Vec<_>>();
     let sized = combined(memo, "sized", parts, flat, |_, _| vec![Read::Sizes]);
     let by_class: FxHashMap<ClassRef, &Sized> = sized.iter().map(|s| (s.class, s)).collect();
+    let names = AhoCorasick::new(sized.iter().map(|s| s.name.as_str())).ok();
     let made_in = |module: ModuleId| {
         note(|| Read::Sizes);
         let text = files[project.file(module)].whole();
-        let named: Vec<&Sized> = sized.iter().filter(|s| text.contains(s.name.as_str())).collect();
+        let named = |text: &str| match &names {
+            Some(names) => names.is_match(text),
+            None => sized.iter().any(|s| text.contains(s.name.as_str())),
+        };
         let mut out = Vec::new();
-        if named.is_empty() {
+        if sized.is_empty() || !named(text) {
             return out;
         }
         for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
             let text = files[project.file(module)].slice(f.span);
-            if f.kind != FuncKind::Function || !named.iter().any(|s| text.contains(s.name.as_str())) {
+            if f.kind != FuncKind::Function || !named(text) {
                 continue;
             }
             let view = View::new(project, rules, files, FuncRef { module, func });
@@ -242,8 +256,8 @@ pub fn made_whole(project: &Project, rules: &RuleBook, files: &Files, memo: Opti
 }
 
 /// The classes of a module whose parameters have the sizes that they are given.
-fn sized_in(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<Sized> {
-    if !files[project.file(module)].whole().contains("Parameter(")
+fn sized_in(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> Vec<Sized> {
+    if !asked.shown(module, files[project.file(module)].whole()).speaks_of(Topic::Parameters)
         || crate::infer::parameters::protocol(project, rules, module).is_none()
     {
         return Vec::new();

@@ -107,9 +107,6 @@ fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
 
 /// `if is_expert: all_reduce(grad, dense_group) else: all_reduce(grad, expert_group)`
 pub fn swapped(view: &View<'_>, out: &mut Found) {
-    if !view.code().contains("expert") {
-        return;
-    }
     // What each branch of a test of the parameter reduces over: the test, whether it holds, the group.
     let mut branches: Vec<(crate::ir::StmtId, bool, String, Place)> = Vec::new();
     for (i, call) in view.collectives() {
@@ -123,6 +120,9 @@ pub fn swapped(view: &View<'_>, out: &mut Found) {
         };
         let Some(name) = name else { continue };
         branches.push((guard.at, guard.holds, name.to_lowercase(), view.place(step.id)));
+    }
+    if branches.len() < 2 || !view.code().contains("expert") {
+        return;
     }
     for (at, _, group, place) in branches.iter().filter(|(_, holds, ..)| *holds) {
         let Some((.., other, _)) = branches.iter().find(|(id, holds, ..)| id == at && !holds) else { continue };

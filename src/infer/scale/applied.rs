@@ -5,6 +5,7 @@
 use super::Run;
 use super::value::{Event, State, Val, What};
 use super::verdict::{Mistake, Wrong};
+use crate::infer::practice::asked::{Asked, Topic};
 use crate::infer::practice::near;
 use crate::infer::practice::view::View;
 use crate::infer::settings::Settings;
@@ -30,10 +31,14 @@ pub fn of_module(
     rules: &RuleBook,
     files: &Files,
     settings: &Settings,
+    asked: &Asked,
     module: ModuleId,
 ) -> Vec<Applied> {
     let text = files[project.file(module)].whole();
-    if !text.contains(".apply(self.") || !text.contains("Parameter(") {
+    if !asked.shown(module, text).speaks_of(Topic::Applies)
+        || !text.contains(".apply(self.")
+        || !text.contains("Parameter(")
+    {
         return Vec::new();
     }
     let mut out = Vec::new();

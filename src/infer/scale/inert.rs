@@ -7,11 +7,11 @@ use super::calls::{LOSS_CLASSES, LOSSES};
 use super::known::Call;
 use super::methods::WRAPS;
 use super::value::{State, Val, last};
-use crate::infer::limits::MAX_VALUE_DEPTH;
+use crate::infer::limits::{MAX_EXPR_DEPTH, MAX_VALUE_DEPTH};
 use crate::infer::practice::expr::operands;
 use crate::infer::practice::view::View;
 use crate::infer::value::Value;
-use crate::ir::{Const, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, Const, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::{Idx, Name};
@@ -20,7 +20,13 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Functions that are looked at for one root; one that reaches more is executed.
-const MOST_FUNCTIONS: usize = 160;
+const MOST_FUNCTIONS: usize = 320;
+
+/// Modules that are handed on where they are not followed; with more a root is executed.
+const MOST_HANDED: usize = 3;
+
+/// Functions of the language that give back nothing of what they are given.
+const TESTS: &[&str] = &["isinstance", "issubclass", "callable", "len", "print", "id", "type", "str", "repr"];
 
 /// Without one of these names nothing gets hold of a gradient.
 const GRADIENTS: &[&str] = &["grad", "main_grad", "register_hook", "register_post_accumulate_grad_hook"];
@@ -40,8 +46,14 @@ struct Mentions {
     /// It reduces something, and receives something.
     reduces: bool,
     receives: bool,
-    /// A path of another library than those that are known is handed on.
+    /// A path from which something that trains may be read is handed on.
     strays: bool,
+    /// Modules and packages of the project that are handed on.
+    handed: Vec<Name>,
+    /// Strings that may be names.
+    strings: FxHashSet<Name>,
+    /// An attribute is read by a name that is a value.
+    asks: bool,
 }
 
 /// What is known of the functions of a run.
@@ -62,6 +74,11 @@ struct Reached {
     reduces: bool,
     receives: bool,
     strays: bool,
+    handed: Vec<Name>,
+    /// Names that were looked up in what is handed on.
+    led: Vec<FxHashSet<Name>>,
+    strings: FxHashSet<Name>,
+    asks: bool,
 }
 
 impl Reached {
@@ -132,26 +149,8 @@ impl<'a> Run<'a> {
         loop {
             while let Some(at) = reached.todo.pop() {
                 let mentions = self.mentions(at, start);
-                if mentions.acts || reached.funcs.len() > MOST_FUNCTIONS {
+                if reached.funcs.len() > MOST_FUNCTIONS || !self.absorb(&mentions, reached) {
                     return false;
-                }
-                reached.reduces |= mentions.reduces;
-                reached.receives |= mentions.receives;
-                reached.strays |= mentions.strays;
-                mentions.funcs.iter().for_each(|f| reached.func(*f));
-                reached.names.extend(mentions.names.iter().cloned());
-                if self.tells(reached) {
-                    return false;
-                }
-                for class in &mentions.classes {
-                    // Of a module nothing is executed.
-                    if self.settings.statics.external_bases(*class).any(|b| b.ends_with(".Module")) {
-                        continue;
-                    }
-                    if !self.add_class(*class, reached) {
-                        return false;
-                    }
-                    self.method(*class, "__init__").into_iter().for_each(|init| reached.func(init));
                 }
             }
             for class in reached.classes.clone() {
@@ -163,10 +162,85 @@ impl<'a> Run<'a> {
                     }
                 }
             }
-            if reached.todo.is_empty() {
+            if !self.reads_handed(reached, start) {
+                return false;
+            }
+            let settled = reached.led.iter().all(|led| led.len() == reached.names.len());
+            if reached.todo.is_empty() && settled {
                 return true;
             }
         }
+    }
+
+    /// What may be read of modules that are handed on: whatever has a name that is read of anything.
+    fn reads_handed(&mut self, reached: &mut Reached, start: &State) -> bool {
+        let mut at = 0;
+        while let Some(path) = reached.handed.get(at).cloned() {
+            let module = self.project.module_named(&path);
+            // Of one that brings in all names of others each would have to be looked for there.
+            if at >= MOST_HANDED || module.is_some_and(|m| !self.project.stars(m).is_empty()) {
+                return false;
+            }
+            let trains = self.rules.holds_trainer(&path);
+            let mut found = Mentions::default();
+            for name in reached.names.iter().filter(|n| !reached.led[at].contains(*n)) {
+                let full = format!("{path}.{name}");
+                let may = module.is_some_and(|m| self.project.binds(m, name)) || self.project.is_package(&full);
+                if may || self.rules.get(&full).is_some() || trains && self.rules.holds_trainer(&full) {
+                    let value = self.led(full);
+                    self.meet(&value, start, &mut found);
+                    if let Val::Path(path) = &value {
+                        self.hand_on(path, &mut found);
+                    }
+                }
+            }
+            let (names, led) = (&reached.names, &mut reached.led[at]);
+            led.extend(names.iter().cloned());
+            if !self.absorb(&found, reached) {
+                return false;
+            }
+            at += 1;
+        }
+        true
+    }
+
+    /// Adds what something mentions; whether nothing of that acts.
+    fn absorb(&mut self, mentions: &Mentions, reached: &mut Reached) -> bool {
+        reached.reduces |= mentions.reduces;
+        reached.receives |= mentions.receives;
+        reached.strays |= mentions.strays;
+        reached.asks |= mentions.asks;
+        mentions.funcs.iter().for_each(|f| reached.func(*f));
+        reached.names.extend(mentions.names.iter().cloned());
+        reached.strings.extend(mentions.strings.iter().cloned());
+        for path in &mentions.handed {
+            if !reached.handed.contains(path) {
+                reached.handed.push(path.clone());
+                reached.led.push(FxHashSet::default());
+            }
+        }
+        if reached.asks {
+            let strings = std::mem::take(&mut reached.strings);
+            let acts = |name: &Name| WRAPS.contains(&name.as_str()) || self.rules.called(name).is_some();
+            if strings.iter().any(acts) {
+                return false;
+            }
+            reached.names.extend(strings);
+        }
+        if mentions.acts || self.tells(reached) {
+            return false;
+        }
+        for class in &mentions.classes {
+            // Of a module nothing is executed.
+            if self.settings.statics.external_bases(*class).any(|b| b.ends_with(".Module")) {
+                continue;
+            }
+            if !self.add_class(*class, reached) {
+                return false;
+            }
+            self.method(*class, "__init__").into_iter().for_each(|init| reached.func(init));
+        }
+        true
     }
 
     /// Whether what is reached may come together in something that can be told.
@@ -190,9 +264,13 @@ impl<'a> Run<'a> {
             }
         }
         for (_, value) in self.settings.statics.defaults(at) {
-            if let Value::Path(path) | Value::ReduceOp(path) = value {
-                self.meet(&Val::Path(path.clone()), start, &mut out);
-                self.hand_on(&path, &mut out);
+            match value {
+                Value::Path(path) | Value::ReduceOp(path) => {
+                    self.meet(&Val::Path(path.clone()), start, &mut out);
+                    self.hand_on(&path, &mut out);
+                }
+                Value::Const(Const::Str(text)) => spell(&text, &mut out),
+                _ => {}
             }
         }
         let out = Rc::new(out);
@@ -203,9 +281,13 @@ impl<'a> Run<'a> {
     fn step(&mut self, view: &Rc<View<'a>>, step: usize, start: &State, out: &mut Mentions) {
         let (at, stmt) = (view.at, view.steps[step].stmt);
         for operand in operands(stmt) {
-            if let Operand::Global(name) = operand {
-                let value = self.global_value(at, name, start);
-                self.meet(&value, start, out);
+            match operand {
+                Operand::Global(name) => {
+                    let value = self.global_value(at, name, start);
+                    self.meet(&value, start, out);
+                }
+                Operand::Const(Const::Str(text)) => spell(text, out),
+                _ => {}
             }
         }
         match stmt {
@@ -227,28 +309,15 @@ impl<'a> Run<'a> {
     fn value(&mut self, view: &Rc<View<'a>>, dst: LocalId, value: &'a Rvalue, start: &State, out: &mut Mentions) {
         match value {
             Rvalue::Attr { base, name } => {
-                self.member_named(view, base, name, start, out);
+                let definite = self.member_named(view, base, name, start, out);
                 // What is read of an object or a name may be an object that trains.
-                out.acts |= self.rules.called(name).is_some();
+                out.acts |= !definite && self.rules.called(name).is_some();
             }
             Rvalue::CallMethod { base, name, args } => {
                 self.member_named(view, base, name, start, out);
                 args.iter().for_each(|a| self.hand_operand(view, &a.value, start, out));
             }
-            Rvalue::Call { callee, args } => {
-                args.iter().for_each(|a| self.hand_operand(view, &a.value, start, out));
-                if let Operand::Global(name) = callee
-                    && name == "getattr"
-                {
-                    match args.get(1).map(|a| &a.value) {
-                        Some(Operand::Const(Const::Str(name))) => {
-                            out.acts |= self.rules.called(name).is_some();
-                            self.named(name, out);
-                        }
-                        _ => out.acts = true,
-                    }
-                }
-            }
+            Rvalue::Call { callee, args } => self.arguments_of(view, callee, args, start, out),
             Rvalue::Closure { func, .. } => out.funcs.push(FuncRef { module: view.at.module, func: *func }),
             Rvalue::Use(o) | Rvalue::Await(o) if !is_shared(view, dst) => {
                 // It is known where it goes; a function that stands for `getattr` is not.
@@ -272,9 +341,48 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A name of something: a member of a path, or an attribute or a method of a value.
-    fn member_named(&mut self, view: &Rc<View<'a>>, base: &Operand, name: &Name, start: &State, out: &mut Mentions) {
-        let (paths, definite) = self.paths(view, base, start, 0, out);
+    fn arguments_of(
+        &mut self,
+        view: &Rc<View<'a>>,
+        callee: &Operand,
+        args: &'a [Arg],
+        start: &State,
+        out: &mut Mentions,
+    ) {
+        let own = match callee {
+            Operand::Global(name) => match self.global_value(view.at, name, start) {
+                Val::Path(path) => path.strip_prefix("builtins.").map(Name::from),
+                _ => None,
+            },
+            _ => None,
+        };
+        match (own.as_deref(), args) {
+            // Of a parameter it gives the gradient.
+            (Some("hasattr"), [_, Arg { value: Operand::Const(Const::Str(name)), .. }, ..]) => self.named(name, out),
+            (Some("hasattr"), _) => out.asks = true,
+            (Some(name), _) if TESTS.contains(&name) => {}
+            (Some("getattr"), [base, Arg { value: Operand::Const(Const::Str(name)), .. }, rest @ ..]) => {
+                let definite = self.member_named(view, &base.value, name, start, out);
+                out.acts |= !definite && self.rules.called(name).is_some();
+                rest.iter().for_each(|a| self.hand_operand(view, &a.value, start, out));
+            }
+            (name, args) => {
+                out.asks |= name == Some("getattr");
+                args.iter().for_each(|a| self.hand_operand(view, &a.value, start, out));
+            }
+        }
+    }
+
+    /// A name of something: a member of a path, or an attribute or a method of a value; whether it can only be the former.
+    fn member_named(
+        &mut self,
+        view: &Rc<View<'a>>,
+        base: &Operand,
+        name: &Name,
+        start: &State,
+        out: &mut Mentions,
+    ) -> bool {
+        let (paths, definite) = self.paths(view, base, start, out);
         for path in paths {
             let value = self.led(format!("{path}.{name}"));
             self.meet(&value, start, out);
@@ -282,6 +390,7 @@ impl<'a> Run<'a> {
         if !definite {
             self.named(name, out);
         }
+        definite
     }
 
     fn named(&self, name: &Name, out: &mut Mentions) {
@@ -297,7 +406,23 @@ impl<'a> Run<'a> {
         view: &Rc<View<'a>>,
         operand: &Operand,
         start: &State,
-        depth: usize,
+        out: &mut Mentions,
+    ) -> (SmallVec<[Name; 1]>, bool) {
+        let mut way = Way::default();
+        let (paths, definite) = self.paths_by(view, operand, start, &mut way, out);
+        if way.turns {
+            // Its members may be paths too.
+            paths.iter().for_each(|path| self.hand_on(path, out));
+        }
+        (paths, definite && !way.turns)
+    }
+
+    fn paths_by(
+        &mut self,
+        view: &Rc<View<'a>>,
+        operand: &Operand,
+        start: &State,
+        way: &mut Way,
         out: &mut Mentions,
     ) -> (SmallVec<[Name; 1]>, bool) {
         let mut found = SmallVec::new();
@@ -312,21 +437,23 @@ impl<'a> Run<'a> {
             Operand::Local(local) => *local,
             Operand::Const(_) => return (found, false),
         };
-        if depth > MAX_VALUE_DEPTH {
-            out.acts = true;
+        if way.locals.contains(&local) || way.locals.len() > MAX_EXPR_DEPTH {
+            way.turns = true;
+            out.acts |= way.locals.len() > MAX_EXPR_DEPTH;
             return (found, false);
         }
+        way.locals.push(local);
         let mut definite = !view.is_param(local) && !is_shared(view, local) && !view.defs(local).is_empty();
         for def in view.defs(local) {
             let before = found.len();
             match view.steps[*def].stmt {
                 Stmt::Assign { value: Rvalue::Use(o) | Rvalue::Await(o), .. } => {
-                    let (paths, only) = self.paths(view, o, start, depth + 1, out);
+                    let (paths, only) = self.paths_by(view, o, start, way, out);
                     found.extend(paths);
                     definite &= only;
                 }
                 Stmt::Assign { value: Rvalue::Attr { base, name }, .. } => {
-                    let (paths, only) = self.paths(view, base, start, depth + 1, out);
+                    let (paths, only) = self.paths_by(view, base, start, way, out);
                     for path in paths {
                         match self.led(format!("{path}.{name}")) {
                             Val::Path(path) => found.push(path),
@@ -343,6 +470,7 @@ impl<'a> Run<'a> {
             }
             definite &= found.len() > before;
         }
+        way.locals.pop();
         (found, definite)
     }
 
@@ -366,6 +494,9 @@ impl<'a> Run<'a> {
             Val::Class(class) => out.classes.push(*class),
             Val::Path(path) => {
                 let name = last(path);
+                if path.starts_with("builtins.") {
+                    return;
+                }
                 out.acts |= WRAPS.contains(&name)
                     || matches!(self.rules.get(path), Some(Entry::Intrinsic(rule))
                         if ["trainer", "gradients-"].iter().any(|does| rule.does.starts_with(does))
@@ -396,6 +527,7 @@ impl<'a> Run<'a> {
                     out.classes.extend(object.class);
                 }
             }
+            Val::Const(Const::Str(text)) => spell(text, out),
             Val::Method(_, at) | Val::Func(at) => out.funcs.push(*at),
             Val::Class(class) => out.classes.push(*class),
             Val::Path(path) => {
@@ -419,15 +551,35 @@ impl<'a> Run<'a> {
         if matches!(operand, Operand::Global(name) if name == "getattr") {
             out.acts = true;
         }
-        let (paths, _) = self.paths(view, operand, start, 0, out);
+        let (paths, _) = self.paths(view, operand, start, out);
         paths.iter().for_each(|path| self.hand_on(path, out));
     }
 
-    /// A path goes where it is not followed: from one of the project anything may be read there.
+    /// A path goes where it is not followed: from one of the project anything may be read there that has a name which is read.
     fn hand_on(&self, path: &Name, out: &mut Mentions) {
-        out.acts |= self.project.is_package(path);
-        let head = path.split('.').next().unwrap_or(path);
-        out.strays |= !matches!(head, "torch" | "builtins" | "math" | "os" | "numpy");
+        if self.project.is_package(path) {
+            if !out.handed.contains(path) {
+                out.handed.push(path.clone());
+            }
+        } else {
+            out.strays |= self.rules.holds_trainer(path);
+        }
+    }
+}
+
+/// The variables between an operand and what it may stand for.
+#[derive(Default)]
+struct Way {
+    locals: SmallVec<[LocalId; 8]>,
+    /// One of them is made from itself.
+    turns: bool,
+}
+
+/// A string that may be the name of an attribute.
+fn spell(text: &Name, out: &mut Mentions) {
+    let name = text.len() < 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || !b.is_ascii());
+    if name && !text.is_empty() && !out.strings.contains(text) {
+        out.strings.insert(text.clone());
     }
 }
 

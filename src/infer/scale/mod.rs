@@ -19,9 +19,8 @@ mod methods;
 mod norms;
 mod objects;
 mod optimizers;
-mod places;
 mod received;
-mod roots;
+pub mod roots;
 mod same;
 mod slots;
 pub mod table;
@@ -32,6 +31,7 @@ pub mod verdict;
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
 use super::memo::{Memo, Task, combined, kept, kept_equal};
+use super::practice::asked::{Asked, Topic};
 use super::practice::found::{Practice, Scales};
 use super::practice::view::View;
 use super::settings::Settings;
@@ -125,18 +125,25 @@ pub struct Factors {
 }
 
 /// Gradients whose factor is wrong.
-pub fn scales(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings, memo: Option<&Memo>) -> Factors {
+pub fn scales(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &Settings,
+    asked: &Asked,
+    memo: Option<&Memo>,
+) -> Factors {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let reducers: Vec<Arc<Vec<String>>> = modules
         .par_iter()
-        .map(|m| kept_equal(memo, Task::Reducing(*m), || roots::reducers(project, rules, files, *m)))
+        .map(|m| kept_equal(memo, Task::Reducing(*m), || roots::reducers(project, rules, files, asked, *m)))
         .collect();
     let changed = |a: &Reducers, b: &Reducers| if a.calls == b.calls { Vec::new() } else { vec![Read::Factors] };
     let all = |parts: Vec<Arc<Vec<String>>>| Reducers::new(parts.iter().flat_map(|part| part.iter()));
     let reducers = combined(memo, "scale reducers", reducers, all, changed);
     let applied: Vec<Arc<Vec<Applied>>> = modules
         .par_iter()
-        .map(|m| kept_equal(memo, Task::Applied(*m), || applied::of_module(project, rules, files, settings, *m)))
+        .map(|m| kept_equal(memo, Task::Applied(*m), || applied::of_module(project, rules, files, settings, asked, *m)))
         .collect();
     let flat = |parts: Vec<Arc<Vec<Applied>>>| parts.iter().flat_map(|part| part.iter().cloned()).collect::<Vec<_>>();
     let applied = combined(memo, "scale applied", applied, flat, |_, _| vec![Read::Factors]);
@@ -145,7 +152,7 @@ pub fn scales(project: &Project, rules: &RuleBook, files: &Files, settings: &Set
         .map(|m| {
             kept(memo, Task::Factors(*m), || {
                 note(|| Read::Factors);
-                of_module(project, rules, files, settings, (&applied, &reducers), *m)
+                of_module(project, rules, files, settings, (&applied, &reducers, asked), *m)
             })
         })
         .collect();
@@ -283,18 +290,22 @@ fn of_module<'a>(
     rules: &'a RuleBook,
     files: &'a Files,
     settings: &'a Settings,
-    (applied, reducers): (&'a [Applied], &Reducers),
+    (applied, reducers, asked): (&'a [Applied], &Reducers, &Asked),
     module: ModuleId,
 ) -> Factors {
-    let mut found = received::copies(project, rules, files, module);
-    let mut roots = roots::roots(project, rules, files, reducers, module);
+    let shown = asked.shown(module, files[project.file(module)].whole());
+    let receives = shown.speaks_of(Topic::Receives);
+    let mut found = if receives { received::copies(project, rules, files, module) } else { Vec::new() };
+    let mut roots = roots::roots(project, rules, files, (reducers, shown), module);
     if settings.gradient_mean.is_some() {
         roots.extend(
             roots::losses(project, files, module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>(),
         );
     }
     let mut run = Run::new(project, rules, files, settings, applied, module);
-    roots.extend(run.loss_methods(module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>());
+    if shown.speaks_of(Topic::Losses) {
+        roots.extend(run.loss_methods(module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>());
+    }
     if roots.is_empty() {
         return Factors { findings: found.iter().map(finding).collect(), told: Told::default() };
     }

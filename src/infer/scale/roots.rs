@@ -1,8 +1,9 @@
 //! Which functions are executed on their own. In: texts of functions. Out: those that speak of gradients and reduce them, by themselves
 //! or by what they call. Never: a verdict; words decide only what is looked at. Next: `mod.rs`.
 
-use super::places::{Endings, Places, find};
 use super::received;
+use crate::infer::places::{Endings, Places, find};
+use crate::infer::practice::asked::{Asked, Shown, Topic};
 use crate::ir::{ClassId, Func, FuncId, FuncKind};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
@@ -10,7 +11,7 @@ use crate::source::{Files, IndexVec};
 use rustc_hash::FxHashMap;
 
 /// Words of a file in which gradients may be scaled.
-const GRADIENTS: &[&str] = &[".backward(", ".grad", "main_grad"];
+pub const GRADIENTS: &[&str] = &[".backward(", ".grad", "main_grad"];
 /// Words of a function that is executed on its own.
 const ROOTS: &[&str] = &["backward(", ".grad", "main_grad"];
 const REDUCTIONS: &[&str] = &[
@@ -28,7 +29,7 @@ const REDUCTIONS: &[&str] = &[
 const WRAPPERS: &[&str] = &["DDP(", "FSDP(", "DataParallel", "fully_shard"];
 
 /// One of these is a part of each of those.
-const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard", "optimizer_step("];
+pub const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard", "optimizer_step("];
 
 /// Calls of methods that every class has.
 const METHODS: &[&str] = &["forward(", "backward(", "step("];
@@ -37,7 +38,10 @@ const METHODS: &[&str] = &["forward(", "backward(", "step("];
 const MOST_BETWEEN: usize = 3;
 
 /// How a file calls what makes objects that train.
-fn trainers(rules: &RuleBook, text: &str) -> Vec<String> {
+fn trainers(rules: &RuleBook, shown: &Shown, text: &str) -> Vec<String> {
+    if !shown.speaks_of(Topic::Trainers) {
+        return Vec::new();
+    }
     let here = rules.trainers().iter().filter(|(package, _)| text.contains(package.as_str()));
     let called = rules.callings().map(|word| format!("{word}."));
     let made = here.map(|(_, name)| format!("{name}("));
@@ -78,13 +82,14 @@ impl Reducers {
 }
 
 /// Those of one module.
-pub fn reducers(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> Vec<String> {
+pub fn reducers(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> Vec<String> {
     let text = files[project.file(module)].whole();
-    let parts = has(text, PARTS);
-    if !parts && !text.contains("grad") {
+    let shown = asked.shown(module, text);
+    let parts = shown.speaks_of(Topic::Reductions);
+    if !parts && !shown.speaks_of(Topic::Gradients) {
         return Vec::new();
     }
-    let trainers = trainers(rules, text);
+    let trainers = trainers(rules, shown, text);
     if trainers.is_empty() && !(parts && has(text, REDUCTIONS)) {
         return Vec::new();
     }
@@ -107,17 +112,23 @@ fn slice<'t>(text: &'t str, f: &Func) -> &'t str {
 
 /// The functions of a module that are executed on their own: those that speak of gradients or call those that do, and that reduce
 /// something or call what reduces.
-pub fn roots(project: &Project, rules: &RuleBook, files: &Files, reducers: &Reducers, module: ModuleId) -> Vec<FuncId> {
+pub fn roots(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    (reducers, shown): (&Reducers, &Shown),
+    module: ModuleId,
+) -> Vec<FuncId> {
     let text = files[project.file(module)].whole();
     let shows = || text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
-    if !has(text, GRADIENTS) && !shows() {
+    if !shown.speaks_of(Topic::Scaled) && !(shown.in_project && shows()) {
         return Vec::new();
     }
-    let trainers = trainers(rules, text);
+    let trainers = trainers(rules, shown, text);
     let made = find(text, &trainers);
     let mut reduces = [find(text, REDUCTIONS), made.clone()].concat();
     reducers.endings.each(text, |_, start, end| reduces.push((start, end)));
-    let pipeline = received::is_concerned(project, files, module);
+    let pipeline = shown.speaks_of(Topic::Receives) && received::is_concerned(project, files, module);
     if reduces.is_empty() && !pipeline {
         return Vec::new();
     }

@@ -1,14 +1,17 @@
 //! Where words stand in a text. In: words, or names as they are called, and a text. Out: [`Places`], which tells whether one of them stands
-//! inside a part of the text, in the time of a look-up. Never: the meaning of a word. Next: `roots.rs`, which asks for every function.
+//! inside a part of the text, in the time of a look-up. Never: the meaning of a word. Next: `scale/roots.rs` and
+//! `practice/asked.rs`, which ask for functions.
 
 use crate::source::Span;
 use rustc_hash::FxHashMap;
 
 /// Where some words stand: their starts, ascending, and the least end of each and those after it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Places {
     starts: Vec<u32>,
     ends: Vec<u32>,
+    /// They may stand anywhere.
+    anywhere: bool,
 }
 
 impl Places {
@@ -18,13 +21,22 @@ impl Places {
         for at in (1..ends.len()).rev() {
             ends[at - 1] = ends[at - 1].min(ends[at]);
         }
-        Places { starts, ends }
+        Places { starts, ends, anywhere: false }
+    }
+
+    /// Of words that may stand anywhere, or nowhere.
+    pub fn all(anywhere: bool) -> Places {
+        Places { anywhere, ..Places::default() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty() && !self.anywhere
     }
 
     /// Whether one of the words stands inside a span.
     pub fn inside(&self, span: Span) -> bool {
         let at = self.starts.partition_point(|start| *start < span.start);
-        self.ends.get(at).is_some_and(|end| *end <= span.end)
+        self.anywhere || self.ends.get(at).is_some_and(|end| *end <= span.end)
     }
 }
 
