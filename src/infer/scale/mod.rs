@@ -58,6 +58,8 @@ use verdict::{Declared, Mistake, Wrong};
 const MOST_STATES: usize = 8;
 /// Statements that are executed for one root.
 const MOST_STEPS: usize = 1500;
+/// Those of a constructor of an object that a function is given.
+const MOST_STEPS_OF_OBJECT: usize = 300;
 /// Calls within calls.
 const MOST_CALLS: usize = 6;
 
@@ -91,6 +93,8 @@ pub struct Run<'a> {
     matter: FxHashMap<FuncRef, bool>,
     /// Classes whose constructors ran for a function that is left alone.
     passed: FxHashSet<ClassRef>,
+    /// Classes whose objects nothing is known of, because their constructors have several ways through or are long.
+    unmade: FxHashSet<ClassRef>,
     inert: inert::Inert,
     known: known::Known,
     /// Numbers of names of attributes.
@@ -272,6 +276,7 @@ impl<'a> Run<'a> {
             made: FxHashMap::default(),
             matter: FxHashMap::default(),
             passed: FxHashSet::default(),
+            unmade: FxHashSet::default(),
             inert: inert::Inert::default(),
             known: known::Known::default(),
             numbers: FxHashMap::default(),

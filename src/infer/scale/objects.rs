@@ -4,9 +4,9 @@
 
 use super::super::practice::near;
 use super::super::shared::Shared;
-use super::Run;
 use super::slots::Slots;
 use super::value::{Object, State, Val};
+use super::{MOST_STEPS, MOST_STEPS_OF_OBJECT, Run};
 use crate::ir::{Operand, Param, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::{Idx, Name};
@@ -49,6 +49,9 @@ impl<'a> Run<'a> {
 
     /// An object as its constructor leaves it, where there is one way through that.
     fn made_object(&mut self, class: ClassRef, state: &mut State) -> Option<Val> {
+        if self.unmade.contains(&class) {
+            return None;
+        }
         let init = self.method(class, "__init__")?;
         state.objects.push(Shared::new(Object { class: Some(class), attrs: Slots::default() }));
         let object = Val::Object(state.objects.len() - 1);
@@ -58,12 +61,15 @@ impl<'a> Run<'a> {
             args.insert(param.local.index(), value);
         }
         let before = (self.steps, self.out.len(), self.noted.len());
+        self.steps = before.0.max(MOST_STEPS.saturating_sub(MOST_STEPS_OF_OBJECT));
         let mut made = self.run(init, args, None, state.clone());
+        let ended = self.steps <= MOST_STEPS;
         self.steps = before.0;
         self.out.truncate(before.1);
         self.noted.truncate(before.2);
         // Another way through the constructor may leave other groups.
-        let (Some((after, _)), None) = (made.pop(), made.pop()) else {
+        let (Some((after, _)), None, true) = (made.pop(), made.pop(), ended) else {
+            self.unmade.insert(class);
             state.objects.pop();
             return None;
         };
