@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
 
     fn wraps_or_reduces(&mut self, at: FuncRef) -> bool {
         let text = self.around(at);
-        let of = self.project.func(at).class.map_or(Err(at.func), Ok);
+        let of = self.project.func(at).class.ok_or(at.func);
         if let Some(known) = self.alone.get(&of) {
             return *known;
         }

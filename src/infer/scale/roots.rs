@@ -121,7 +121,7 @@ pub fn roots(
 ) -> Vec<FuncId> {
     let text = files[project.file(module)].whole();
     let shows = || text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
-    if !shown.speaks_of(Topic::Scaled) && !(shown.in_project && shows()) {
+    if !(shown.speaks_of(Topic::Scaled) || shown.in_project && shows()) {
         return Vec::new();
     }
     let trainers = trainers(rules, shown, text);
