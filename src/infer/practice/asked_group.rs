@@ -179,13 +179,6 @@ fn made_by_sum(view: &View<'_>, local: LocalId) -> bool {
 
 /// A report of a loss and its count in one tensor, summed over fewer ranks than the same count elsewhere in the file.
 pub fn reports(view: &View<'_>, out: &mut Found) {
-    if view.collectives().is_empty() {
-        return;
-    }
-    let file = view.files[view.project.file(view.at.module)].whole();
-    if !["context_parallel_rank", "cp_rank", "sp_rank"].iter().any(|w| file.contains(w)) {
-        return;
-    }
     for (i, call) in view.collectives() {
         let (Some(Operand::Local(local)), Form::InPlace, "all_reduce") =
             (call.input, call.rule.form, call.rule.op.as_str())
@@ -197,6 +190,11 @@ pub fn reports(view: &View<'_>, out: &mut Found) {
         let packed = view.bound(*def, *local);
         if ["cat", "stack", "tensor"].iter().all(|f| packed.call_of(f).is_none()) {
             continue;
+        }
+        // The whole file is searched last: few functions come so far.
+        let file = view.files[view.project.file(view.at.module)].whole();
+        if !["context_parallel_rank", "cp_rank", "sp_rank"].iter().any(|w| file.contains(w)) {
+            return;
         }
         let names: Vec<&Name> =
             near::roots(view, &Operand::Local(*local)).into_iter().map(|l| view.local_name(l)).collect();

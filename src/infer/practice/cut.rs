@@ -10,6 +10,7 @@ use super::{Found, Lint};
 use crate::ir::{Block, FuncId, FuncKind, Operand, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{Idx, Name};
+use rustc_hash::FxHashSet;
 
 /// Words in names of code that is never trained.
 const UNTRAINED: &[&str] = &["infer", "generat", "eval", "decod", "predict", "no_grad"];
@@ -123,12 +124,16 @@ fn is_served(lint: &Lint<'_>, view: &View<'_>) -> bool {
         || own.is_some() && lint.project.modules.ids().any(|module| package(module) == own && says(module))
 }
 
-/// Whether the definition of a function in this block has decorators.
-fn is_decorated(block: &Block, func: FuncId) -> bool {
-    block.iter().any(|node| match &node.stmt {
-        Stmt::Def { func: defined, decorators, .. } => *defined == func && !decorators.is_empty(),
-        stmt => stmt.blocks().any(|inner| is_decorated(inner, func)),
-    })
+/// Functions in a block whose definitions have decorators.
+fn decorated(block: &Block, out: &mut FxHashSet<FuncId>) {
+    for node in block {
+        match &node.stmt {
+            Stmt::Def { func, decorators, .. } if !decorators.is_empty() => {
+                out.insert(*func);
+            }
+            stmt => stmt.blocks().for_each(|inner| decorated(inner, out)),
+        }
+    }
 }
 
 /// The names of the decorators of a function.
@@ -137,7 +142,13 @@ pub fn decorators(lint: &Lint<'_>, at: FuncRef) -> Vec<Name> {
     let Some(parent) = func.parent else { return Vec::new() };
     let parent = FuncRef { module: at.module, func: parent };
     // Most functions have none, and the function around them, often a whole module, need not be taken apart to know that.
-    if !is_decorated(&lint.project.func(parent).body, at.func) {
+    let module = &lint.project.modules[at.module];
+    let known = lint.decorated[at.module.index()].get_or_init(|| {
+        let mut out = FxHashSet::default();
+        module.ir.funcs.iter().for_each(|func| decorated(&func.body, &mut out));
+        out
+    });
+    if !known.contains(&at.func) {
         return Vec::new();
     }
     let outer = lint.view(parent);

@@ -77,7 +77,7 @@ use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
 use super::memo::{Memo, Task, combined, kept};
 use super::settings::Settings;
-use crate::ir::{Func, FuncKind};
+use crate::ir::{Func, FuncId, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
@@ -267,6 +267,8 @@ pub struct Lint<'a> {
     sums: Arc<Sums>,
     /// Whether the text of each module says that its models are only served, once somebody asked.
     served: Vec<OnceLock<bool>>,
+    /// The functions of each module that have decorators, once somebody asked.
+    decorated: Vec<OnceLock<FxHashSet<FuncId>>>,
     /// The marks that reducers ask for, once somebody asked.
     asked_marks: OnceLock<FxHashSet<Name>>,
 }
@@ -383,7 +385,9 @@ impl<'a> Practices<'a> {
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
         let sums = combined(memo, "practice", parts, |parts| Sums::joined(&parts), changes);
         let served = project.modules.ids().map(|_| OnceLock::new()).collect();
-        let lint = Lint { project, rules, files, settings, asked, sums, served, asked_marks: OnceLock::new() };
+        let decorated = project.modules.ids().map(|_| OnceLock::new()).collect();
+        let lint =
+            Lint { project, rules, files, settings, asked, sums, served, decorated, asked_marks: OnceLock::new() };
         let of_classes: Vec<Arc<Found>> =
             modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));

@@ -4,7 +4,7 @@
 
 use super::expr::Expr;
 use super::view::View;
-use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Block, ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, ModuleId, Resolved};
 use crate::source::{Idx, Place, Span};
 use rustc_hash::FxHashSet;
@@ -232,10 +232,25 @@ pub fn own_attribute<'e>(view: &View<'_>, expr: &'e Expr) -> Option<&'e crate::s
     }
 }
 
+/// Whether a statement of a block sets an attribute of this name.
+fn sets(block: &Block, attr: &str) -> bool {
+    block.iter().any(|node| match &node.stmt {
+        Stmt::SetAttr { name, .. } => name == attr,
+        stmt => stmt.blocks().any(|inner| sets(inner, attr)),
+    })
+}
+
 /// What the methods of a class assign to an attribute: the method and the value.
 pub fn assigned<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<(View<'a>, usize, &'a Operand)> {
     let mut out = Vec::new();
-    for method in methods(view, class) {
+    let module = view.at.module;
+    for (_, func) in &view.project.modules[module].ir.classes[class].methods {
+        let at = FuncRef { module, func: *func };
+        // Most methods set something else, and need not be taken apart to know that.
+        if !sets(&view.project.func(at).body, attr) {
+            continue;
+        }
+        let method = other(view, at);
         let set: Vec<(usize, &Operand)> = method
             .steps
             .iter()
