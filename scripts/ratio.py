@@ -4,8 +4,8 @@
 usage: ratio.py [--binary target/release/spmd-check] [--runs 11] [--trees FOLDER] [--only WORD] [--twice] [--markdown] [TREE ...]
 
 Without TREE these are measured, in the versions written below: megatron-core, torchtitan, torch, and ten packages together. What is not in
---trees (target/trees) is taken from PyPI with `pip download --no-deps` and unpacked there; torch alone is 900 MB. ruff is taken from PyPI when
-it is not on the PATH. Runs alternate between the programs, so that a slow moment of the machine meets both; the median of each is shown,
+--trees (a folder for temporary files: below this project they would be checked together with it) is taken from PyPI with
+`pip download --no-deps` and unpacked there; torch alone is 900 MB. ruff is taken from PyPI when it is not on the PATH. Runs alternate between the programs, so that a slow moment of the machine meets both; the median of each is shown,
 with the processor time of all threads and the largest memory. With --twice each tree is also checked together with a copy of itself under
 another name, which may at most double time and memory. Output is thrown away.
 """
@@ -43,7 +43,8 @@ TREES = {
 
 
 def pip(*arguments):
-    subprocess.run([sys.executable, "-m", "pip", *arguments], check=True, stdout=subprocess.DEVNULL)
+    if subprocess.run([sys.executable, "-m", "pip", *arguments], check=False, stdout=subprocess.DEVNULL).returncode:
+        sys.exit("pip failed; packages that come as source alone want `pip install setuptools wheel`")
 
 
 def fetched(name, requirements, folder):
@@ -118,7 +119,12 @@ def main():
     parser.add_argument("trees", nargs="*", metavar="TREE")
     parser.add_argument("--binary", default="target/release/spmd-check")
     parser.add_argument("--runs", type=int, default=11)
-    parser.add_argument("--trees", dest="folder", default="target/trees", help="where trees from PyPI are kept")
+    parser.add_argument(
+        "--trees",
+        dest="folder",
+        default=pathlib.Path(tempfile.gettempdir()) / "spmd-check-trees",
+        help="where trees from PyPI are kept, outside of any project",
+    )
     parser.add_argument("--only", help="of the trees from PyPI those whose name has this in it")
     parser.add_argument("--twice", action="store_true")
     parser.add_argument("--markdown", action="store_true", help="a table for a page")
