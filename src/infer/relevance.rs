@@ -356,15 +356,20 @@ fn forward_of(project: &Project, class: ClassRef) -> Option<FuncRef> {
     Some(FuncRef { module: class.module, func: *func })
 }
 
+/// Whether what a rule describes communicates or states a type.
+fn is_telling(entry: &Entry) -> bool {
+    match entry {
+        Entry::Collective(_) | Entry::Layer(_) => true,
+        Entry::Intrinsic(rule) => TELLING.contains(&rule.does.as_str()),
+        Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_) => false,
+    }
+}
+
 /// The last parts of the names of collectives and of calls that state types.
 fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
     rules
         .entries()
-        .filter(|(_, entry)| match entry {
-            Entry::Collective(_) | Entry::Layer(_) => true,
-            Entry::Intrinsic(rule) => TELLING.contains(&rule.does.as_str()),
-            Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_) => false,
-        })
+        .filter(|(_, entry)| is_telling(entry))
         .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
         .filter(|name| !COMMON.contains(&name.as_str()))
         .collect()
@@ -451,11 +456,7 @@ impl<'a> Scan<'a> {
             None => self.rules.get(&path),
             Some(_) => self.rules.get(&format!("{path}.{name}")),
         };
-        match entry {
-            Some(Entry::Collective(_) | Entry::Layer(_)) => true,
-            Some(Entry::Intrinsic(rule)) => TELLING.contains(&rule.does.as_str()),
-            Some(Entry::Op(_) | Entry::Module(_) | Entry::Group(_) | Entry::Mark(_)) | None => false,
-        }
+        entry.is_some_and(is_telling)
     }
 
     /// Whether a name denotes something outside the project, whose members are outside as well.

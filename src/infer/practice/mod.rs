@@ -128,38 +128,33 @@ impl Check {
     }
 }
 
+/// A check of every function of every file.
+const fn of_all(of: OfFunction) -> Check {
+    Check { words: &[], whole: true, communicates: false, concerns: |_| true, near: &[], or_communicates: false, of }
+}
+
 /// A check of functions that communicate.
 const fn of_collectives(of: OfFunction) -> Check {
-    Check {
-        words: &[],
-        whole: true,
-        communicates: true,
-        concerns: |seen| seen.communicates,
-        near: &[],
-        or_communicates: false,
-        of,
-    }
+    Check { communicates: true, concerns: |seen| seen.communicates, ..of_all(of) }
 }
 
 /// A check of functions in whose file one of these words stands.
 const fn of_words(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, whole: false, communicates: false, concerns: |_| true, near: &[], or_communicates: false, of }
+    Check { words, whole: false, ..of_all(of) }
 }
 
 /// A check of functions in whose file one of these names stands.
 const fn of_names(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, whole: true, communicates: false, concerns: |_| true, near: &[], or_communicates: false, of }
+    Check { words, ..of_all(of) }
 }
 
 /// A check of functions that count.
 const OF_COUNTS: Check = Check {
-    words: counts::AVERAGED,
-    whole: false,
     communicates: true,
     concerns: |seen| seen.counts,
     near: &[counts::EVIDENT],
     or_communicates: true,
-    of: counts::local_counts,
+    ..of_words(counts::AVERAGED, counts::local_counts)
 };
 
 const OF_FUNCTIONS: &[Check] = &[

@@ -451,14 +451,7 @@ impl<'a> Run<'a> {
     pub fn shown(&mut self, place: Place, value: &Val, state: &State) {
         if let Val::Tensor(tensor) = value {
             let mistake = verdict::metric(tensor, state, place);
-            self.out.push(Outcome {
-                root: self.root,
-                place,
-                facts: state.facts.clone(),
-                mistake,
-                reduced: None,
-                right: false,
-            });
+            self.plain(place, state, mistake);
         }
     }
 
