@@ -64,12 +64,15 @@ pub enum Value {
     /// `super()` in a method: the receiver, and the class after which lookup starts.
     Super(Arc<(Value, ClassRef)>),
     /// How a distributed tensor lies on one mesh dim.
-    Placement(Written),
+    Placement(Arc<Written>),
     /// What a tensor is declared to be on each axis.
     Layout(Arc<DeclaredLayout>),
     /// A reduction operator, by its name.
     ReduceOp(Name),
 }
+
+// Worlds copy frames of values whenever they part.
+const _: () = assert!(size_of::<Value>() <= 32);
 
 /// A function with what it captured.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! Never: how an expression names a group, which is `infer/groups.rs`. Next: `local_type.rs`.
 
 use crate::source::Name;
-use smallvec::SmallVec;
 use std::fmt;
+use std::sync::Arc;
 
 /// A mesh axis, by name. A group that nothing resolves is an axis of its own (its name begins with `?`), equal only to itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,29 +44,33 @@ impl fmt::Display for Axis {
     }
 }
 
-/// The mesh axes over which the ranks of a process group extend; sorted, without duplicates.
+/// The mesh axes over which the ranks of a process group extend; sorted, without duplicates. Values carry it, so it is small and its
+/// clones share one list; there is none for no axes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct AxisSet(SmallVec<[Axis; 2]>);
+pub struct AxisSet(Option<Arc<[Axis]>>);
 
 impl AxisSet {
     pub fn one(axis: Axis) -> AxisSet {
-        AxisSet(SmallVec::from_iter([axis]))
+        AxisSet(Some(Arc::from([axis])))
+    }
+    fn axes(&self) -> &[Axis] {
+        self.0.as_deref().unwrap_or_default()
     }
     pub fn iter(&self) -> std::slice::Iter<'_, Axis> {
-        self.0.iter()
+        self.axes().iter()
     }
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.axes().len()
     }
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
     pub fn contains(&self, axis: &Axis) -> bool {
-        self.0.contains(axis)
+        self.axes().contains(axis)
     }
     /// The only axis, if there is exactly one.
     pub fn single(&self) -> Option<&Axis> {
-        match self.0.as_slice() {
+        match self.axes() {
             [axis] => Some(axis),
             _ => None,
         }
@@ -75,16 +79,16 @@ impl AxisSet {
 
 impl FromIterator<Axis> for AxisSet {
     fn from_iter<T: IntoIterator<Item = Axis>>(iter: T) -> AxisSet {
-        let mut axes: SmallVec<[Axis; 2]> = iter.into_iter().collect();
+        let mut axes: Vec<Axis> = iter.into_iter().collect();
         axes.sort();
         axes.dedup();
-        AxisSet(axes)
+        if axes.is_empty() { AxisSet(None) } else { AxisSet(Some(axes.into())) }
     }
 }
 
 impl fmt::Display for AxisSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, axis) in self.0.iter().enumerate() {
+        for (i, axis) in self.iter().enumerate() {
             if i > 0 {
                 f.write_str(", ")?;
             }

@@ -85,13 +85,13 @@ impl Machine<'_> {
         }
         Some(match does {
             "shard" => match call.value("dim").and_then(Value::as_int) {
-                Some(dim) => Value::Placement(Written::Shard { dim, order: None }),
+                Some(dim) => placement(Written::Shard { dim, order: None }),
                 None => Value::Unknown,
             },
-            "replicate" => Value::Placement(Written::Replicate),
+            "replicate" => placement(Written::Replicate),
             "partial" => match call.value("reduce_op") {
-                None => Value::Placement(Written::Partial(ReduceOp::Sum)),
-                Some(op) => reduction(op).map_or(Value::Unknown, |op| Value::Placement(Written::Partial(op))),
+                None => placement(Written::Partial(ReduceOp::Sum)),
+                Some(op) => reduction(op).map_or(Value::Unknown, |op| placement(Written::Partial(op))),
             },
             "distribute" => self.distribute(&call),
             "from-local" => self.local_wrapped(&call),
@@ -120,6 +120,10 @@ pub(super) fn differs(state: &AxisState, placement: Placement, rank: Option<usiz
     let dims =
         matches!((state.shard, placed.shard), (Some(a), Some(b)) if state.set == placed.set && dims_differ(a, b, rank));
     state.set.meet(placed.set).is_empty() || dims
+}
+
+fn placement(written: Written) -> Value {
+    Value::Placement(Arc::new(written))
 }
 
 fn reduction(value: &Value) -> Option<ReduceOp> {

@@ -23,7 +23,7 @@ impl Machine<'_> {
             items
                 .iter()
                 .map(|item| match item {
-                    Value::Placement(written) => Some(*written),
+                    Value::Placement(written) => Some(**written),
                     _ => None,
                 })
                 .collect(),

@@ -51,11 +51,11 @@ impl Style {
         let name = self.rule.role(&format!("{part}-argument"))?;
         match self.cell.get(name) {
             None | Some(Value::Const(Const::None)) => default(),
-            Some(Value::Placement(written)) => Some(vec![Some(*written)]),
+            Some(Value::Placement(written)) => Some(vec![Some(**written)]),
             Some(list) => {
                 let items = m.literal_items(list)?;
                 let one = |item: &Value| match item {
-                    Value::Placement(written) => Some(Some(*written)),
+                    Value::Placement(written) => Some(Some(**written)),
                     Value::Const(Const::None) => Some(None),
                     _ => None,
                 };
