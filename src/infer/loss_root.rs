@@ -33,7 +33,7 @@ pub(super) fn sole_module(project: &Project, files: &Files, module: ModuleId, pa
     if ir.classes.is_empty() || ir.classes.len() > MOST_CLASSES {
         return None;
     }
-    let short = name.replace('_', "");
+    let short = name.as_str().replace('_', "");
     let like = |class: &str| short.len() > 3 && class.to_lowercase().ends_with(&short);
     if !MODELS.contains(&name.as_str()) && !ir.classes.iter().any(|c| like(&c.name)) {
         return None;

@@ -139,5 +139,5 @@ fn call(rule: &CollectiveRule, from: Spmd, to: Spmd) -> Option<String> {
         Form::SrcDst => rule.legal.iter().any(|t| t.source.set == AxisType::one(from) && gives(t.result.set)),
         Form::InPlace | Form::IntoOutput | Form::IntoList => false,
     };
-    fits.then(|| text.replace("{src}", &from.letter().to_string()).replace("{dst}", &to.letter().to_string()))
+    fits.then(|| text.as_str().replace("{src}", &from.letter().to_string()).replace("{dst}", &to.letter().to_string()))
 }

@@ -244,7 +244,7 @@ fn imports_below((names, stars): &Imports<'_>, package: &str) -> bool {
 
 /// A module's name with its namespace package in front.
 fn spaced(name: Name, path: &str, spaces: &[(String, String)]) -> Name {
-    let prefix = format!("/{}", name.replace('.', "/"));
+    let prefix = format!("/{}", name.as_str().replace('.', "/"));
     let stem = path.strip_suffix(".py").unwrap_or(path);
     let stem = stem.strip_suffix("/__init__").unwrap_or(stem);
     let Some(folder) = stem.strip_suffix(prefix.as_str()) else { return name };

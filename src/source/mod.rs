@@ -17,4 +17,4 @@ pub use index_vec::{Idx, IndexVec};
 pub use span::{Place, Span};
 
 /// A cheap-clone string for identifiers and dotted paths.
-pub type Name = smol_str::SmolStr;
+pub type Name = ecow::EcoString;

@@ -6,7 +6,7 @@ use super::annotation_lexer::{Tok, Token, lex};
 use super::suggest::closest;
 use crate::ir::annotation::{Alt, Atom, AxisAtom, Cond, Dim, TypeExpr};
 use crate::source::{Name, Span};
-use smol_str::format_smolstr;
+use ecow::eco_format;
 
 /// What was wrong and where.
 pub(super) type Bad = (Span, String);
@@ -144,10 +144,10 @@ impl<'a> Parser<'a> {
     }
 
     pub fn dotted(&mut self, what: &str) -> Parse<Name> {
-        let mut name = Name::new(self.name(what)?);
+        let mut name = Name::from(self.name(what)?);
         while self.is(".") && matches!(self.peek_at(1), Tok::Name(_)) {
             self.bump();
-            name = format_smolstr!("{name}.{}", self.name(what)?);
+            name = eco_format!("{name}.{}", self.name(what)?);
         }
         Ok(name)
     }
@@ -321,7 +321,7 @@ impl<'a> Parser<'a> {
     fn map_axes(&mut self) -> Parse<Vec<Name>> {
         if let Tok::Str(text) = self.peek() {
             self.bump();
-            return Ok(vec![Name::new(text)]);
+            return Ok(vec![Name::from(text)]);
         }
         self.axes()
     }

@@ -160,7 +160,7 @@ fn directive(parser: &mut Parser, word: &str) -> Parse<Option<ClauseKind>> {
     Ok(Some(match word {
         "mesh" => mesh(parser)?,
         "alias" => {
-            let name = Name::new(parser.name("the name of the alias")?);
+            let name = Name::from(parser.name("the name of the alias")?);
             parser.expect("=")?;
             let mut parts = vec![parser.dotted("the name of an axis")?];
             while parser.eat("*") || parser.eat(",") {
@@ -180,7 +180,7 @@ fn directive(parser: &mut Parser, word: &str) -> Parse<Option<ClauseKind>> {
 }
 
 fn mesh(parser: &mut Parser) -> Parse<ClauseKind> {
-    let name = Name::new(parser.name("the name of the mesh")?);
+    let name = Name::from(parser.name("the name of the mesh")?);
     parser.expect("=")?;
     let axes = axis_list(parser)?;
     let over = match parser.eat_name("over") {

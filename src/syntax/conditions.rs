@@ -67,7 +67,7 @@ impl Parser<'_> {
         let negative = self.eat("-");
         let value = match self.peek() {
             Tok::Int(value) => Const::Int(if negative { -value } else { value }),
-            Tok::Str(text) if !negative => Const::Str(Name::new(text)),
+            Tok::Str(text) if !negative => Const::Str(Name::from(text)),
             Tok::Name("None") if !negative => Const::None,
             Tok::Name("True") if !negative => Const::Bool(true),
             Tok::Name("False") if !negative => Const::Bool(false),
@@ -96,14 +96,14 @@ impl Parser<'_> {
     fn target(&mut self) -> Option<Target> {
         // `*args` and `**kwargs` are known by their names.
         while self.eat("*") {}
-        let name = Name::new(self.name("").ok()?);
+        let name = Name::from(self.name("").ok()?);
         if name == "return" {
             return Some(Target::Return);
         }
         if self.eat("[") {
             let target = match self.peek() {
                 Tok::Int(index) => Target::Index(name, index),
-                Tok::Str(key) => Target::Key(name, Name::new(key)),
+                Tok::Str(key) => Target::Key(name, Name::from(key)),
                 Tok::Punct("-") => match self.peek_at(1) {
                     Tok::Int(index) => {
                         self.bump();
@@ -118,7 +118,7 @@ impl Parser<'_> {
         }
         let mut path = Vec::new();
         while self.eat(".") {
-            path.push(Name::new(self.name("").ok()?));
+            path.push(Name::from(self.name("").ok()?));
         }
         Some(if path.is_empty() { Target::Name(name) } else { Target::Attr(name, path) })
     }

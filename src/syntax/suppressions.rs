@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str, base: u32, line: Span) -> Result<Suppression, Sy
             let at = offset + (code.len() - code.trim_start().len());
             let name = code.trim();
             if !name.is_empty() {
-                codes.push((Name::new(name), Span::new(at as u32, (at + name.len()) as u32)));
+                codes.push((Name::from(name), Span::new(at as u32, (at + name.len()) as u32)));
             }
             offset += code.len() + 1;
         }
@@ -49,5 +49,5 @@ pub(super) fn parse(text: &str, base: u32, line: Span) -> Result<Suppression, Sy
     if reason.is_empty() {
         return bad(span, "a reason is missing; say at the end why this is right");
     }
-    Ok(Suppression { span, scope, codes, reason: Name::new(reason) })
+    Ok(Suppression { span, scope, codes, reason: Name::from(reason) })
 }

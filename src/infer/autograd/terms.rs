@@ -606,7 +606,7 @@ impl Machine<'_> {
     fn reduction(&mut self, op: Option<&Value>) -> Reduction {
         let name = match op {
             None => return Reduction::Sum,
-            Some(Value::ReduceOp(name) | Value::Const(Const::Str(name))) => name.to_lowercase(),
+            Some(Value::ReduceOp(name) | Value::Const(Const::Str(name))) => name.as_str().to_lowercase(),
             Some(Value::Path(path)) => path.rsplit('.').next().unwrap_or_default().to_lowercase(),
             Some(Value::Sym(_)) => {
                 if let Some(deriving) = &mut self.deriving {

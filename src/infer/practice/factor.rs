@@ -154,7 +154,7 @@ pub fn mean_not_undone(view: &View<'_>, out: &mut Found) {
         {
             let input = view.expr(input);
             let name = match &input {
-                Expr::Local(l) => view.local_name(*l).to_lowercase(),
+                Expr::Local(l) => view.local_name(*l).as_str().to_lowercase(),
                 other => other.last_name().unwrap_or_default().to_lowercase(),
             };
             if ["token", "count", "num", "denom", "n_", "total"].iter().any(|w| name.contains(w))
@@ -354,7 +354,7 @@ pub fn whatever_the_flag(view: &View<'_>, out: &mut Found) {
         else {
             continue;
         };
-        if !code.contains(&flag.to_lowercase()) {
+        if !code.contains(&flag.as_str().to_lowercase()) {
             out.push((view.place(step.id), Practice::Scales(Scales::WhateverFlag { flag, mean })));
         }
     }

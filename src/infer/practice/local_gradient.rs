@@ -226,7 +226,7 @@ fn combines(view: &View<'_>, value: &Rvalue, held: &FxHashSet<LocalId>) -> bool 
         Rvalue::Call { callee, args } => (args, view.through(callee).last_name().map(str::to_lowercase)),
         Rvalue::CallMethod { base, name, args } => {
             let owner = match view.expr(base) {
-                Expr::Local(l) => view.local_name(l).to_lowercase(),
+                Expr::Local(l) => view.local_name(l).as_str().to_lowercase(),
                 other => other.last_name().unwrap_or_default().to_lowercase(),
             };
             (args, Some(format!("{owner}.{}", name.to_lowercase())))
@@ -235,7 +235,7 @@ fn combines(view: &View<'_>, value: &Rvalue, held: &FxHashSet<LocalId>) -> bool 
     };
     let given = args.iter().any(|a| matches!(&a.value, Operand::Local(l) if held.contains(l)));
     let local_callee = || match value {
-        Rvalue::Call { callee: Operand::Local(l), .. } => view.local_name(*l).to_lowercase(),
+        Rvalue::Call { callee: Operand::Local(l), .. } => view.local_name(*l).as_str().to_lowercase(),
         _ => String::new(),
     };
     let name = name.unwrap_or_else(local_callee);

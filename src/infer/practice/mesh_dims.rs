@@ -163,7 +163,7 @@ fn made(view: &View<'_>, expr: &Expr) -> Option<usize> {
 /// Whether the base of a slice is called a mesh.
 fn is_mesh(view: &View<'_>, base: &Expr) -> bool {
     let name = match base {
-        Expr::Local(l) => view.local_name(*l).to_lowercase(),
+        Expr::Local(l) => view.local_name(*l).as_str().to_lowercase(),
         other => other.last_name().unwrap_or_default().to_lowercase(),
     };
     name.contains("mesh") || base.call_of("init_device_mesh").is_some()
@@ -183,7 +183,7 @@ fn parameter(view: &View<'_>, local: LocalId) -> Option<(usize, Option<Place>)> 
         return Some((dims, None));
     }
     let near = near::notes(view).into_iter().find_map(|n| {
-        let at = n.text.find(&name).filter(|_| near::has_word(&n.text, &name))?;
+        let at = n.text.find(name.as_str()).filter(|_| near::has_word(&n.text, &name))?;
         let rest: String = n.text[at + name.len()..].chars().take(24).collect();
         let before: String = n.text[..at].chars().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect();
         let says = rest.trim_start_matches([' ', ':', '`']);

@@ -67,7 +67,7 @@ pub fn notes(view: &View<'_>) -> Vec<Note> {
             outermost = func;
         }
         if let Some(text) = &f.docstring {
-            out.push(Note { text: text.to_lowercase(), place: None });
+            out.push(Note { text: text.as_str().to_lowercase(), place: None });
         }
         at = f.parent;
     }

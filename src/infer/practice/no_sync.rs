@@ -122,7 +122,7 @@ fn is_step(view: &View<'_>, step: usize) -> bool {
     let is_optimizer = |o: &Operand| {
         let expr = view.expr(o);
         let name = match &expr {
-            Expr::Local(l) => view.local_name(*l).to_lowercase(),
+            Expr::Local(l) => view.local_name(*l).as_str().to_lowercase(),
             other => other.last_name().unwrap_or_default().to_lowercase(),
         };
         name.contains("optim") || name.split('_').any(|p| p == "opt")

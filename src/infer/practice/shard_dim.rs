@@ -63,10 +63,10 @@ fn over_sequence(view: &View<'_>, group: &Operand) -> bool {
     let mut words = Vec::new();
     expr.any(&mut |e| {
         match e {
-            Expr::Local(l) => words.push(view.local_name(*l).to_lowercase()),
-            Expr::Attr(_, name) => words.push(name.to_lowercase()),
+            Expr::Local(l) => words.push(view.local_name(*l).as_str().to_lowercase()),
+            Expr::Attr(_, name) => words.push(name.as_str().to_lowercase()),
             Expr::Path(path) => words.push(path.rsplit('.').next().unwrap_or("").to_lowercase()),
-            Expr::Const(Const::Str(text)) => words.push(text.to_lowercase()),
+            Expr::Const(Const::Str(text)) => words.push(text.as_str().to_lowercase()),
             _ => {}
         }
         false

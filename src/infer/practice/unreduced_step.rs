@@ -286,11 +286,11 @@ pub fn narrow(view: &View<'_>, out: &mut Found) {
 /// Whether a group is that of data-parallel ranks alone, by name.
 fn is_data(view: &View<'_>, group: &Expr) -> bool {
     let name = match group {
-        Expr::Local(l) => view.local_name(*l).to_lowercase(),
-        Expr::Item(_, index) => index.string().map(|s| s.to_lowercase()).unwrap_or_default(),
+        Expr::Local(l) => view.local_name(*l).as_str().to_lowercase(),
+        Expr::Item(_, index) => index.string().map(|s| s.as_str().to_lowercase()).unwrap_or_default(),
         Expr::Call { callee, args, .. } => match (callee.last_name(), args.first()) {
             (Some("get_group"), Some((_, e))) if e.string().is_some() => {
-                e.string().map(|s| s.to_lowercase()).unwrap_or_default()
+                e.string().map(|s| s.as_str().to_lowercase()).unwrap_or_default()
             }
             (Some(name), None) => name.trim_start_matches("get_").to_lowercase(),
             _ => return false,

@@ -133,7 +133,7 @@ impl Run<'_> {
             Val::Path(path) => self.external(id, path, args),
             Val::Func(at) => self.follow(*at, None, args),
             Val::Bound(object, at) => self.follow(*at, Some(Val::Object(*object)), args),
-            Val::Object(object) => match self.bound(*object, &Name::new_static("forward")) {
+            Val::Object(object) => match self.bound(*object, &Name::from("forward")) {
                 Some(Val::Bound(_, at)) => self.follow(at, Some(callee.clone()), args),
                 _ => Val::Unknown,
             },
@@ -247,7 +247,7 @@ impl Run<'_> {
         let object = self.id();
         self.classes.insert(object, class);
         self.st.objects.insert(object, Shared::default());
-        match self.bound(object, &Name::new_static("__init__")) {
+        match self.bound(object, &Name::from("__init__")) {
             Some(Val::Bound(_, at)) => {
                 let saved = if blind { self.defaults.remove(&at) } else { None };
                 self.follow(at, Some(Val::Object(object)), args);

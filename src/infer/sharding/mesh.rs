@@ -97,7 +97,7 @@ fn differ(a: &Val, b: &Val) -> bool {
 /// A number as it is shown.
 pub fn shown(value: &Val) -> Option<Name> {
     match value {
-        Val::Devices(1) => Some(Name::new_static("n")),
+        Val::Devices(1) => Some(Name::from("n")),
         Val::Devices(times) => Some(Name::from(format!("{times}n"))),
         other => other.int().map(|n| Name::from(n.to_string())),
     }

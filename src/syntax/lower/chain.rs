@@ -38,11 +38,11 @@ impl<'a> Lowerer<'a> {
                         next -= 1;
                         link = outer;
                         let (args, parts) = self.arguments(&call.arguments, current_span);
-                        let name = Name::new(node.attr.as_str());
+                        let name = Name::from(node.attr.as_str());
                         (Rvalue::CallMethod { base: current, name, args }, parts)
                     }
                     _ => {
-                        let attr = Rvalue::Attr { base: current, name: Name::new(node.attr.as_str()) };
+                        let attr = Rvalue::Attr { base: current, name: Name::from(node.attr.as_str()) };
                         (attr, vec![current_span])
                     }
                 },
@@ -76,7 +76,7 @@ impl<'a> Lowerer<'a> {
                 ArgOrKeyword::Arg(Expr::Starred(starred)) => (ArgKind::Star, starred.value.as_ref()),
                 ArgOrKeyword::Arg(value) => (ArgKind::Positional, value),
                 ArgOrKeyword::Keyword(keyword) => match &keyword.arg {
-                    Some(name) => (ArgKind::Keyword(Name::new(name.as_str())), &keyword.value),
+                    Some(name) => (ArgKind::Keyword(Name::from(name.as_str())), &keyword.value),
                     None => (ArgKind::DoubleStar, &keyword.value),
                 },
             };

@@ -43,7 +43,7 @@ impl<'a> Lowerer<'a> {
         self.stmts(&node.body);
         self.leave();
         if class.is_some() {
-            self.add_method(Name::new(node.name.as_str()), func);
+            self.add_method(Name::from(node.name.as_str()), func);
         }
         let (dst, then) = self.name_slot(node.name.as_str(), name_span);
         self.emit(Stmt::Def { dst, func, defaults, decorators }, name_span, parts.into_boxed_slice());
@@ -88,7 +88,7 @@ impl<'a> Lowerer<'a> {
         self.declare(name);
         let slot = self.slot(name);
         let local = slot.expect("a parameter is a local of its function");
-        self.cur().params.push(Param { local, name: Name::new(name), kind, has_default, hint, span });
+        self.cur().params.push(Param { local, name: Name::from(name), kind, has_default, hint, span });
     }
 
     /// Source text of an annotation without whitespace, and without the quotes of a string.
@@ -100,7 +100,7 @@ impl<'a> Lowerer<'a> {
         }
         let plain = |c: char| !c.is_whitespace() && c != '"' && c != '\'';
         if text.chars().all(plain) {
-            return Name::new(text);
+            return Name::from(text);
         }
         // The strings in `Literal["sum"]` are values, elsewhere they are types.
         let keep_quotes = text.contains("Literal[");
@@ -160,7 +160,7 @@ impl<'a> Lowerer<'a> {
             for keyword in &arguments.keywords {
                 let value = self.expr(&keyword.value);
                 if let Some(name) = &keyword.arg {
-                    keywords.push((Name::new(name.as_str()), value));
+                    keywords.push((Name::from(name.as_str()), value));
                 }
             }
         }
@@ -185,12 +185,12 @@ impl<'a> Lowerer<'a> {
     }
 
     pub(super) fn import(&mut self, alias: &'a Alias) {
-        let loads = Name::new(alias.name.as_str());
+        let loads = Name::from(alias.name.as_str());
         let (bound, path) = match &alias.asname {
             Some(name) => (name.as_str(), loads.clone()),
             None => {
                 let first = alias.name.split('.').next().unwrap_or_default();
-                (first, Name::new(first))
+                (first, Name::from(first))
             }
         };
         let at = span(alias);
@@ -200,7 +200,7 @@ impl<'a> Lowerer<'a> {
     }
 
     pub(super) fn import_from(&mut self, node: &'a ast::StmtImportFrom) {
-        let path = node.module.as_ref().map_or(Name::default(), |m| Name::new(m.as_str()));
+        let path = node.module.as_ref().map_or(Name::default(), |m| Name::from(m.as_str()));
         for alias in &node.names {
             let at = span(alias);
             if alias.name.as_str() == "*" {
@@ -209,7 +209,7 @@ impl<'a> Lowerer<'a> {
             }
             let bound = alias.asname.as_ref().unwrap_or(&alias.name);
             let (dst, then) = self.name_slot(bound.as_str(), at);
-            let member = Some(Name::new(alias.name.as_str()));
+            let member = Some(Name::from(alias.name.as_str()));
             let import = Stmt::Import { dst, path: path.clone(), member, level: node.level, loads: path.clone() };
             self.emit(import, at, Box::new([]));
             self.finish_target(dst, then, at);

@@ -38,7 +38,7 @@ impl<'a> Lowerer<'a> {
         match expr {
             Expr::Name(name) => return Value::Operand(self.read(name.id.as_str())),
             Expr::NumberLiteral(node) => return constant(number(&node.value)),
-            Expr::StringLiteral(node) => return constant(Const::Str(Name::new(node.value.to_str()))),
+            Expr::StringLiteral(node) => return constant(Const::Str(Name::from(node.value.to_str()))),
             Expr::BooleanLiteral(node) => return constant(Const::Bool(node.value)),
             Expr::NoneLiteral(_) => return constant(Const::None),
             Expr::EllipsisLiteral(_) => return constant(Const::Ellipsis),
@@ -116,7 +116,7 @@ impl<'a> Lowerer<'a> {
             }
             None => {
                 let value = self.expr(&node.value);
-                let set = Stmt::SetGlobal { name: Name::new(&name.id), value: value.clone() };
+                let set = Stmt::SetGlobal { name: Name::from(name.id.as_str()), value: value.clone() };
                 self.emit(set, span(node.target.as_ref()), Box::new([span(node.value.as_ref())]));
                 Value::Operand(value)
             }
@@ -193,7 +193,7 @@ impl<'a> Lowerer<'a> {
         for part in &node.value {
             match part {
                 FStringPart::Literal(literal) => {
-                    items.push(Item::One(Operand::Const(Const::Str(Name::new(literal.as_str())))));
+                    items.push(Item::One(Operand::Const(Const::Str(Name::from(literal.as_str())))));
                     parts.push(span(literal));
                 }
                 FStringPart::FString(string) => {
@@ -210,7 +210,7 @@ impl<'a> Lowerer<'a> {
     fn interpolated(&mut self, element: &'a InterpolatedStringElement, items: &mut Vec<Item>, parts: &mut Vec<Span>) {
         match element {
             InterpolatedStringElement::Literal(literal) => {
-                items.push(Item::One(Operand::Const(Const::Str(Name::new(&literal.value)))));
+                items.push(Item::One(Operand::Const(Const::Str(Name::from(&*literal.value)))));
                 parts.push(span(literal));
             }
             InterpolatedStringElement::Interpolation(node) => {

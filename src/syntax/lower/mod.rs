@@ -55,7 +55,7 @@ pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
         spare: Spare::default(),
     };
     let span = Span::new(0, text.len() as u32);
-    let names = FuncNames { name: Name::new_static("<module>"), qualname: Name::new_static("<module>") };
+    let names = FuncNames { name: Name::from("<module>"), qualname: Name::from("<module>") };
     lowerer.enter(FuncKind::Module, names, None, span, Span::new(0, 0));
     lowerer.collect_bindings(&module.body);
     lowerer.docstring(&module.body);
@@ -228,11 +228,11 @@ impl<'a> Lowerer<'a> {
     fn names_for(&self, name: &str) -> FuncNames {
         let here = self.stack.last().expect("a function is being lowered");
         let qualname = match here.kind {
-            FuncKind::Module => Name::new(name),
+            FuncKind::Module => Name::from(name),
             FuncKind::ClassBody => Name::from(format!("{}.{name}", here.qualname)),
             FuncKind::Function | FuncKind::Lambda => Name::from(format!("{}.<locals>.{name}", here.qualname)),
         };
-        FuncNames { name: Name::new(name), qualname }
+        FuncNames { name: Name::from(name), qualname }
     }
 
     fn temp(&mut self) -> LocalId {

@@ -116,7 +116,7 @@ impl<'a> Lowerer<'a> {
     pub(super) fn declare(&mut self, name: &'a str) {
         let here = self.cur();
         if !here.names.contains_key(name) {
-            let id = here.locals.push(Local { name: Name::new(name), kind: LocalKind::Plain });
+            let id = here.locals.push(Local { name: Name::from(name), kind: LocalKind::Plain });
             here.names.insert(name, Binding::Local(id));
         }
     }
@@ -124,7 +124,7 @@ impl<'a> Lowerer<'a> {
     /// A variable that shadows any other of its name, for a comprehension.
     pub(super) fn fresh(&mut self, name: &'a str) -> LocalId {
         let here = self.cur();
-        let id = here.locals.push(Local { name: Name::new(name), kind: LocalKind::Plain });
+        let id = here.locals.push(Local { name: Name::from(name), kind: LocalKind::Plain });
         here.comprehension.push((name, id));
         id
     }
@@ -188,7 +188,7 @@ impl<'a> Lowerer<'a> {
         let level = self.stack.len() - 1;
         match self.resolve(level, name) {
             Some(id) => Operand::Local(id),
-            None => Operand::Global(Name::new(name)),
+            None => Operand::Global(Name::from(name)),
         }
     }
 
@@ -277,7 +277,7 @@ impl<'a> Lowerer<'a> {
         if let Some(&(_, id)) = func.captures.iter().find(|(from, _)| *from == outer) {
             return id;
         }
-        let id = func.locals.push(Local { name: Name::new(name), kind: LocalKind::Captured });
+        let id = func.locals.push(Local { name: Name::from(name), kind: LocalKind::Captured });
         func.captures.push((outer, id));
         // A class body may have a variable of that name, which its methods do not see.
         if func.kind != FuncKind::ClassBody {

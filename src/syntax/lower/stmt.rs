@@ -197,7 +197,7 @@ impl<'a> Lowerer<'a> {
             (None, Expr::Attribute(attribute)) if !self.claims.is_empty() => {
                 if let Expr::Name(base) = attribute.value.as_ref() {
                     let base = self.read(base.id.as_str());
-                    self.note_target(ClaimTarget::Attr(base, Name::new(attribute.attr.as_str())));
+                    self.note_target(ClaimTarget::Attr(base, Name::from(attribute.attr.as_str())));
                 }
             }
             (None, _) => {}
@@ -220,13 +220,13 @@ impl<'a> Lowerer<'a> {
                     }
                     None => {
                         let value = self.assign_temp(value, whole, parts());
-                        self.emit(Stmt::SetGlobal { name: Name::new(&name.id), value }, target, Box::new([whole]));
+                        self.emit(Stmt::SetGlobal { name: Name::from(name.id.as_str()), value }, target, Box::new([whole]));
                     }
                 }
             }
             Expr::Attribute(attribute) => {
                 let (base, base_span) = (self.expr(&attribute.value), span(attribute.value.as_ref()));
-                let name = Name::new(attribute.attr.as_str());
+                let name = Name::from(attribute.attr.as_str());
                 let read = Rvalue::Attr { base: base.clone(), name: name.clone() };
                 let left = self.assign_temp(read, target, Box::new([base_span]));
                 let right = self.expr(&node.value);
@@ -255,7 +255,7 @@ impl<'a> Lowerer<'a> {
         if let Some(PyStmt::Expr(first)) = body.first()
             && let Expr::StringLiteral(text) = first.value.as_ref()
         {
-            self.cur().docstring = Some(Name::new(text.value.to_str()));
+            self.cur().docstring = Some(Name::from(text.value.to_str()));
         }
     }
 }

@@ -36,12 +36,12 @@ impl<'a> Lowerer<'a> {
                 }
                 None => {
                     self.note_target(ClaimTarget::Other);
-                    self.emit(Stmt::SetGlobal { name: Name::new(&name.id), value }, span(target), Box::new([from]));
+                    self.emit(Stmt::SetGlobal { name: Name::from(name.id.as_str()), value }, span(target), Box::new([from]));
                 }
             },
             Expr::Attribute(attribute) => {
                 let base = self.expr(&attribute.value);
-                let name = Name::new(attribute.attr.as_str());
+                let name = Name::from(attribute.attr.as_str());
                 self.note_target(ClaimTarget::Attr(base.clone(), name.clone()));
                 let parts = Box::new([span(attribute.value.as_ref()), from]);
                 self.emit(Stmt::SetAttr { base, name, value }, span(target), parts);
@@ -121,7 +121,7 @@ impl<'a> Lowerer<'a> {
             After::Nothing => {}
             After::SetGlobal(name, span) => {
                 self.emit(
-                    Stmt::SetGlobal { name: Name::new(name), value: Operand::Local(slot) },
+                    Stmt::SetGlobal { name: Name::from(name), value: Operand::Local(slot) },
                     span,
                     Box::new([span]),
                 );
