@@ -4,7 +4,7 @@
 
 use super::expr::differing;
 use super::formula::{Formula, Outcome};
-use super::join::{Joiner, alike, same_types};
+use super::join::{Joiner, alike_except, same_types};
 use super::limits::{MAX_LOOP_ROUNDS, MAX_UNROLLED, MAX_WORLDS};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
@@ -406,7 +406,7 @@ impl Machine<'_> {
             return self.unrolled(id, dst, &items, body, orelse);
         }
         let element = self.element_of(iterated);
-        self.rounds(orelse, &mut |m: &mut Self| {
+        self.rounds(&[body], orelse, &mut |m: &mut Self| {
             m.assign(id, dst, element.clone());
             m.block(body)
         })
@@ -448,7 +448,7 @@ impl Machine<'_> {
 
     fn while_loop(&mut self, id: StmtId, head: &Block, test: &Operand, body: &Block, orelse: &Block) -> Vec<Path> {
         let _ = id;
-        self.rounds(orelse, &mut |m: &mut Self| {
+        self.rounds(&[head, body], orelse, &mut |m: &mut Self| {
             let mut out = Vec::new();
             for path in m.block(head) {
                 if path.flow != Flow::Next {
@@ -468,8 +468,14 @@ impl Machine<'_> {
     }
 
     /// A loop to its fixpoint: each round starts from the join of the rounds before.
-    fn rounds(&mut self, orelse: &Block, round: &mut dyn FnMut(&mut Self) -> Vec<Path>) -> Vec<Path> {
+    fn rounds(
+        &mut self,
+        blocks: &[&Block],
+        orelse: &Block,
+        round: &mut dyn FnMut(&mut Self) -> Vec<Path>,
+    ) -> Vec<Path> {
         let mut state = std::mem::take(&mut self.w);
+        let mut made = self.under_construction(blocks, &state);
         let mut out = Vec::new();
         let mut broken: Vec<World> = Vec::new();
         self.loop_depth += 1;
@@ -491,7 +497,12 @@ impl Machine<'_> {
                 .into_iter()
                 .reduce(|a, b| Joiner::new(&mut self.next_id, None).worlds(a, &b))
                 .expect("at least the state before the loop");
-            let stable = alike(&joined, &state);
+            // What no round reads changes no round.
+            let mut stable = alike_except(&joined, &state, &made);
+            if !stable && n == 0 {
+                made.extend(self.filled(blocks, &state));
+                stable = alike_except(&joined, &state, &made);
+            }
             state = joined;
             if stable {
                 break;

@@ -152,6 +152,13 @@ impl Heap {
         }
     }
 
+    /// Whether something holds of every cell.
+    pub fn all(&self, holds: &mut dyn FnMut(&Cell) -> bool) -> bool {
+        let mut all = true;
+        self.cells.for_each(&mut |_, cell| all = all && holds(cell.0.as_ref()));
+        all
+    }
+
     /// Ids whose cells differ, and cells that only the other heap has.
     pub fn differences(&self, other: &Heap) -> Differences {
         let mut out = Differences::default();

@@ -3,6 +3,7 @@
 //!
 //! Reading order: `value.rs`, `heap.rs`, `world.rs`, `join.rs`; `exec.rs`, `expr.rs`, `call.rs`; `ops.rs`, `collective.rs`.
 
+mod accumulators;
 mod assertion;
 pub mod autograd;
 mod budget;

@@ -13,6 +13,7 @@
 pub mod annotation;
 pub mod display;
 mod display_annotation;
+mod operands;
 
 use crate::source::{IndexVec, Name, Span};
 

@@ -2,7 +2,6 @@
 //! checkpoint, which runs another backward and returns what that one left. In: the text of the bodies. Out: whether it is so. Never: a
 //! guess: any use that is not plain counts as one that follows. Source: DESIGN.md section 6. Next: `derive.rs`.
 
-use super::super::practice::expr::operands;
 use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::source::{Idx, Name};
 
@@ -46,7 +45,7 @@ fn stored(func: &Func, context: LocalId) -> Option<Vec<Name>> {
         Stmt::Assign { value: Rvalue::Call { .. }, .. } if kept => fine = false,
         Stmt::Assign { value: Rvalue::Attr { base, .. }, .. } if is_context(base) => {}
         Stmt::Def { .. } | Stmt::Class { .. } | Stmt::For { .. } | Stmt::While { .. } if kept => fine = false,
-        other => fine &= !operands(other).into_iter().any(is_context),
+        other => fine &= !other.operands().into_iter().any(is_context),
     };
     each(&func.body, &mut visit);
     fine.then_some(names)
@@ -103,7 +102,7 @@ impl Follow {
 
     fn statement(&mut self, stmt: &Stmt) -> bool {
         let is_context = |o: &Operand| matches!(o, Operand::Local(l) if *l == self.context);
-        let read = operands(stmt);
+        let read = stmt.operands();
         let any = read.iter().any(|o| self.is_made(o));
         match stmt {
             Stmt::Return { .. } | Stmt::If { .. } | Stmt::While { .. } | Stmt::Assert { .. } => {

@@ -127,7 +127,7 @@ fn is_trained(view: &View<'_>, pass: usize) -> bool {
             }
             Rvalue::CallMethod { name, .. } if matches!(name.as_str(), "detach" | "item") => {}
             other => {
-                if super::expr::of_rvalue(other).into_iter().any(is_held) {
+                if other.operands().into_iter().any(is_held) {
                     held.insert(*dst);
                 }
             }

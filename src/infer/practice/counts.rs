@@ -267,7 +267,7 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
                 called(view, at, value, out, todo);
             }
         }
-        other => todo.extend(super::expr::of_rvalue(other).into_iter().cloned()),
+        other => todo.extend(other.operands().into_iter().cloned()),
     }
 }
 

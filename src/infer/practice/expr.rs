@@ -1,10 +1,9 @@
 //! Expressions as trees, for reading. In: statements. Out: [`Expr`], and the operands of a statement. Never: evaluation.
 //! Next: `view.rs`.
 
-use crate::ir::{ArgKind, BinOp, CmpOp, Const, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::ir::{ArgKind, BinOp, CmpOp, Const, LocalId, UnOp};
 use crate::project::{ModuleId, Project, Resolved};
 use crate::source::Name;
-use smallvec::{SmallVec, smallvec};
 
 /// An expression. Variables stay variables.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,54 +123,5 @@ pub fn path_of(project: &Project, resolved: &Resolved) -> Name {
         Resolved::Module(m) => project.name(*m).clone(),
         Resolved::Package(path) | Resolved::External(path) => path.clone(),
         Resolved::Value(m, name) => Name::from(format!("{}.{name}", project.name(*m))),
-    }
-}
-
-/// Every operand that a statement reads, nested blocks left out.
-pub fn operands(stmt: &Stmt) -> SmallVec<[&Operand; 4]> {
-    match stmt {
-        Stmt::Assign { value, .. } => of_rvalue(value),
-        Stmt::SetGlobal { value, .. } | Stmt::Return { value } | Stmt::Unpack { value, .. } => smallvec![value],
-        Stmt::SetAttr { base, value, .. } => smallvec![base, value],
-        Stmt::SetItem { base, index, value } => smallvec![base, index, value],
-        Stmt::If { test, .. } | Stmt::While { test, .. } | Stmt::Assert { test } => smallvec![test],
-        Stmt::For { iter, .. } => smallvec![iter],
-        Stmt::With { context, .. } => smallvec![context],
-        Stmt::Def { defaults, decorators, .. } => defaults.iter().map(|(_, o)| o).chain(decorators).collect(),
-        Stmt::Class { bases, keywords, decorators, .. } => {
-            bases.iter().chain(keywords.iter().map(|(_, o)| o)).chain(decorators).collect()
-        }
-        Stmt::Append { key, value, .. } => key.iter().chain([value]).collect(),
-        Stmt::Try { .. }
-        | Stmt::Raise
-        | Stmt::Break
-        | Stmt::Continue
-        | Stmt::Import { .. }
-        | Stmt::ImportStar { .. }
-        | Stmt::Delete { .. } => SmallVec::new(),
-    }
-}
-
-/// Every operand of an operation.
-pub fn of_rvalue(value: &Rvalue) -> SmallVec<[&Operand; 4]> {
-    match value {
-        Rvalue::Use(o) | Rvalue::Yield(o) | Rvalue::Await(o) => smallvec![o],
-        Rvalue::Attr { base, .. } => smallvec![base],
-        Rvalue::Item { base, index } => smallvec![base, index],
-        Rvalue::Call { callee, args } => std::iter::once(callee).chain(args.iter().map(|a| &a.value)).collect(),
-        Rvalue::CallMethod { base, args, .. } => std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect(),
-        Rvalue::Unary { operand, .. } => smallvec![operand],
-        Rvalue::Binary { left, right, .. }
-        | Rvalue::InPlace { left, right, .. }
-        | Rvalue::Compare { left, right, .. } => smallvec![left, right],
-        Rvalue::Bool { operands, .. } => operands.iter().collect(),
-        Rvalue::Build { items, .. } => items
-            .iter()
-            .map(|i| match i {
-                Item::One(o) | Item::Star(o) => o,
-            })
-            .collect(),
-        Rvalue::Closure { defaults, .. } => defaults.iter().map(|(_, o)| o).collect(),
-        Rvalue::Opaque => SmallVec::new(),
     }
 }

@@ -4,7 +4,7 @@
 
 use super::marks::Marks;
 use super::view::may_communicate;
-use super::{Lint, expr, switch};
+use super::{Lint, switch};
 use crate::ir::{Block, Const, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
@@ -127,7 +127,7 @@ fn reads_switch(stmt: &Stmt) -> bool {
         _ => false,
     };
     let text = |o: &&Operand| matches!(o, Operand::Const(Const::Str(text)) if switch::is_switch(text));
-    named || expr::operands(stmt).iter().any(text)
+    named || stmt.operands().iter().any(text)
 }
 
 /// Whether the constructor of a class may mark parameters: itself, or through a function that it calls.

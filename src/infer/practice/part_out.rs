@@ -185,6 +185,6 @@ fn carries(view: &View<'_>, value: &Rvalue, is_held: &dyn Fn(&Operand) -> bool) 
                     || OF_INDICES.contains(&name.as_str());
             !none && (is_held(base) || args.iter().any(|a| is_held(&a.value)))
         }
-        other => super::expr::of_rvalue(other).into_iter().any(is_held),
+        other => other.operands().into_iter().any(is_held),
     }
 }

@@ -456,7 +456,7 @@ impl<'a> View<'a> {
 
     /// Every operand that a step reads.
     pub fn reads(&self, step: usize) -> SmallVec<[&'a Operand; 4]> {
-        super::expr::operands(self.steps[step].stmt)
+        self.steps[step].stmt.operands()
     }
 
     /// The steps that read a local, in order; one that reads it twice is there twice.

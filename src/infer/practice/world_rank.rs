@@ -51,7 +51,7 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
                 Rvalue::Use(_)
                 | Rvalue::Build { .. }
                 | Rvalue::Binary { op: BinOp::Mul | BinOp::Add | BinOp::Sub, .. }
-                    if super::expr::of_rvalue(value).into_iter().any(uses) =>
+                    if value.operands().into_iter().any(uses) =>
                 {
                     held.insert(*dst);
                 }

@@ -8,7 +8,6 @@ use super::known::Call;
 use super::methods::WRAPS;
 use super::value::{State, Val, last};
 use crate::infer::limits::{MAX_EXPR_DEPTH, MAX_VALUE_DEPTH};
-use crate::infer::practice::expr::operands;
 use crate::infer::practice::view::View;
 use crate::infer::value::Value;
 use crate::ir::{Arg, Const, LocalId, LocalKind, Operand, Rvalue, Stmt};
@@ -280,7 +279,7 @@ impl<'a> Run<'a> {
 
     fn step(&mut self, view: &Rc<View<'a>>, step: usize, start: &State, out: &mut Mentions) {
         let (at, stmt) = (view.at, view.steps[step].stmt);
-        for operand in operands(stmt) {
+        for operand in stmt.operands() {
             match operand {
                 Operand::Global(name) => {
                     let value = self.global_value(at, name, start);
@@ -302,7 +301,7 @@ impl<'a> Run<'a> {
             }
             Stmt::Assign { dst, value } => self.value(view, *dst, value, start, out),
             Stmt::If { .. } | Stmt::While { .. } | Stmt::Assert { .. } => {}
-            other => operands(other).into_iter().for_each(|o| self.hand_operand(view, o, start, out)),
+            other => other.operands().into_iter().for_each(|o| self.hand_operand(view, o, start, out)),
         }
     }
 
@@ -325,7 +324,7 @@ impl<'a> Run<'a> {
             }
             Rvalue::Compare { .. } => {}
             other => {
-                let all = crate::infer::practice::expr::of_rvalue(other);
+                let all = other.operands();
                 all.into_iter().for_each(|o| self.hand_operand(view, o, start, out));
             }
         }
