@@ -201,6 +201,9 @@ impl Machine<'_> {
         if let Some(value) = self.declared_call(id, closure, args) {
             return Eval::One(value);
         }
+        if self.leads_nowhere(closure.func) {
+            return Eval::One(Value::Unknown);
+        }
         let typed = args.args.iter().any(|a| self.carries_type(&a.value, 2));
         if !typed
             && self.deriving.is_none()
@@ -459,6 +462,7 @@ impl Machine<'_> {
             || args.args.iter().any(|a| holds_group(&a.value));
         let given = args.with_first(object.clone());
         let done = match matters {
+            true if self.leads_nowhere(closure.func) => Eval::One(Value::Unknown),
             true => self.call_closure(id, closure, &given),
             false => self.call_function(id, closure, &given),
         };

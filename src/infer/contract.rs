@@ -219,9 +219,7 @@ impl Machine<'_> {
 
     pub fn entered(&mut self, func: FuncRef) {
         self.out.executed.insert(func);
-        if self.vain_after.is_some() && self.settings.relevance.tells(func) {
-            self.vain_after = None;
-        }
+        self.noticed(func);
     }
 
     /// At a return: the row of the result, and the check against the declared result.

@@ -73,7 +73,7 @@ impl Machine<'_> {
 
     /// One statement. Whether it goes on in the current world; else worlds that go on are pushed to `next`, the others to `done`.
     fn step(&mut self, node: &Node, next: &mut Vec<World>, done: &mut Vec<Path>) -> bool {
-        if !self.budget.step() || self.vain_after.is_some_and(|end| self.budget.spent() > end) {
+        if !self.budget.step() || self.is_done_scouting() {
             self.lose(Reason::Budget, "steps");
             self.gap("too many steps");
             done.push(Path { world: std::mem::take(&mut self.w), flow: Flow::Raise });

@@ -42,6 +42,8 @@ pub struct Machine<'a> {
     pub budget: Budget,
     /// Steps after which a root is given up that has met nothing worth executing; `None`: it has, or it is no root.
     pub vain_after: Option<u64>,
+    /// Whether it is only found out if anything worth executing is met (`scout.rs`).
+    pub scouting: bool,
     pub stack: Vec<Activation>,
     pub out: Output,
     /// Tensors whose type changed, in order; statements look at the part that grew while they ran.
@@ -87,6 +89,7 @@ impl<'a> Machine<'a> {
             next_id: 0,
             budget: Budget::of_root(0, super::limits::MAX_STEPS),
             vain_after: None,
+            scouting: false,
             stack: Vec::new(),
             out: Output::default(),
             changed: Vec::new(),
@@ -333,7 +336,7 @@ impl<'a> Machine<'a> {
 
     /// Records a loss of precision.
     pub fn lose(&mut self, reason: Reason, what: &str) {
-        if !self.quiet {
+        if !self.quiet && self.settings.wants_types {
             *self.out.coverage.reasons.entry((reason, Name::from(what))).or_default() += 1;
         }
     }

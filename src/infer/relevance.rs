@@ -12,6 +12,8 @@ use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Idx, Name};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 /// Intrinsics that say something about types.
@@ -50,7 +52,8 @@ const CALLED: &[&str] = &["forward", "__call__"];
 /// The functions worth executing as roots, or without typed arguments.
 #[derive(Clone, Debug, Default)]
 pub struct Relevance {
-    funcs: FxHashSet<FuncRef>,
+    /// With the number of calls, as names show them, to one that is worth it by itself.
+    funcs: FxHashMap<FuncRef, u32>,
     /// Those that are worth it by themselves, not by what they call.
     telling: FxHashSet<FuncRef>,
     classes: FxHashSet<ClassRef>,
@@ -59,7 +62,12 @@ pub struct Relevance {
 impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
-        self.funcs.contains(&func)
+        self.funcs.contains_key(&func)
+    }
+    /// The number of calls from a function to one that tells, on the shortest way that names show; `None`: there is none.
+    pub fn distance(&self, func: FuncRef) -> Option<u32> {
+        note(|| Read::Relevant(func.module.0, func.func.0));
+        self.funcs.get(&func).copied()
     }
     /// Whether a function mentions something that tells, so that an execution that enters it is not in vain.
     pub fn tells(&self, func: FuncRef) -> bool {
@@ -68,7 +76,7 @@ impl Relevance {
     }
     /// Further functions worth executing: those of classes of which shardings are declared.
     pub fn add(&mut self, func: FuncRef, class: ClassRef) {
-        self.funcs.insert(func);
+        self.funcs.insert(func, 0);
         self.telling.insert(func);
         self.classes.insert(class);
     }
@@ -107,10 +115,10 @@ impl Relevance {
     }
 
     fn differences(&self, other: &Relevance) -> Vec<Read> {
-        let funcs = self.funcs.symmetric_difference(&other.funcs);
-        let funcs = funcs.chain(self.telling.symmetric_difference(&other.telling));
+        let funcs = super::memo::differing(&self.funcs, &other.funcs);
         let classes = self.classes.symmetric_difference(&other.classes);
         funcs
+            .chain(self.telling.symmetric_difference(&other.telling))
             .map(|f| Read::Relevant(f.module.0, f.func.0))
             .chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0)))
             .collect()
@@ -124,12 +132,12 @@ impl Relevance {
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
         let mut methods: FxHashMap<FuncRef, &Scanned> = FxHashMap::default();
         let mut out = Relevance { classes: planned(project, parts), ..Relevance::default() };
-        let mut work = Vec::new();
+        let mut work = VecDeque::new();
         for found in parts.iter().flat_map(|part| part.iter()) {
             if found.tells || expanded(found.at.module) {
                 out.telling.insert(found.at);
-                if out.funcs.insert(found.at) {
-                    work.push(found.at);
+                if out.funcs.insert(found.at, 0).is_none() {
+                    work.push_back(found.at);
                 }
             }
             for callee in &found.callees {
@@ -143,19 +151,17 @@ impl Relevance {
                 methods.insert(found.at, found);
             }
         }
-        while let Some(func) = work.pop() {
-            if let Some(method) = methods.get(&func) {
-                out.classes.extend(method.class);
-                // A constructor that makes something worth following: the class calls it through an attribute.
-                for forward in &method.used {
-                    if out.funcs.insert(*forward) {
-                        work.push(*forward);
-                    }
-                }
-            }
-            for caller in callers.get(&func).into_iter().flatten() {
-                if out.funcs.insert(*caller) {
-                    work.push(*caller);
+        // The nearest first, so that a function is met on the shortest way.
+        while let Some(func) = work.pop_front() {
+            let farther = out.funcs[&func] + 1;
+            // A constructor that makes something worth following: the class calls it through an attribute.
+            let method = methods.get(&func);
+            out.classes.extend(method.and_then(|method| method.class));
+            let used = method.into_iter().flat_map(|method| &method.used);
+            for next in used.chain(callers.get(&func).into_iter().flatten()) {
+                if let Slot::Vacant(free) = out.funcs.entry(*next) {
+                    free.insert(farther);
+                    work.push_back(*next);
                 }
             }
         }

@@ -7,7 +7,7 @@ use super::contract::contract_conditions;
 use super::facts::{Defaults, declare, defaults, exports, facts, mentions};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
-use super::limits::{MAX_STEPS, VAIN_STEPS};
+use super::limits::MAX_STEPS;
 use super::machine::{Activation, Machine};
 use super::memo::{Memo, Task, combined, kept, kept_equal};
 use super::output::{Exit, Output};
@@ -428,7 +428,7 @@ pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, 
 }
 
 /// An object of a class as its constructor leaves it.
-struct Built {
+pub(super) struct Built {
     object: Value,
     worlds: Vec<World>,
     next_id: u32,
@@ -440,7 +440,7 @@ struct Built {
     own: Option<FuncRef>,
     out: Arc<Output>,
     /// Functions and collectives that the constructor reaches.
-    reached: Arc<Output>,
+    pub(super) reached: Arc<Output>,
 }
 
 impl Machine<'_> {
@@ -477,6 +477,9 @@ impl Machine<'_> {
     fn function_root(self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
         let (project, rules, files, settings, quiet) =
             (self.project, self.rules, self.files, self.settings, self.quiet);
+        if let Some(vain) = self.scouted(root, class, shared) {
+            return vain;
+        }
         let (output, needed) = self.executed(root, class, shared, &Needed::new());
         if needed.is_empty() {
             return output;
@@ -487,7 +490,7 @@ impl Machine<'_> {
     }
 
     /// Executes a function whose caller is not known. A method gets the object that the constructor of its class leaves.
-    fn executed(
+    pub(super) fn executed(
         mut self,
         root: FuncRef,
         class: Option<ClassRef>,
@@ -571,15 +574,6 @@ impl Machine<'_> {
             self.set_local(param.local, value);
         }
         given
-    }
-
-    /// Steps that a root may take without meeting anything worth executing; no limit where types are asked for, or where the constructor of
-    /// its class has met something.
-    fn vain_allowance(&self, root: FuncRef, shared: Option<&Built>) -> Option<u64> {
-        let relevance = &self.settings.relevance;
-        let meets = shared.is_some_and(|b| b.reached.executed.iter().any(|f| relevance.tells(*f)));
-        let own = self.project.func(root).spans.len() as u64;
-        (!meets && !self.settings.wants_types).then_some(VAIN_STEPS + own)
     }
 
     /// What a path makes of the parameters and the result of a function, if types are asked for.
