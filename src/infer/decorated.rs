@@ -87,7 +87,7 @@ fn played<'e>(rule: &IntrinsicRule, args: &'e [(ArgKind, Expr)], part: &str) -> 
 fn selected(view: &View<'_>, rules: &RuleBook, decorator: &Expr) -> Option<Decorated> {
     let (callee, args, place) = match decorator {
         Expr::Call { callee, args, step } => {
-            (callee.as_ref(), args.as_slice(), view.steps.get(*step).map(|s| view.place(s.id))?)
+            (callee.as_ref(), &args[..], view.steps.get(*step).map(|s| view.place(s.id))?)
         }
         _ => return None,
     };
@@ -128,7 +128,7 @@ fn overrides(view: &View<'_>, rules: &RuleBook, out: &mut FxHashMap<FuncRef, Dec
             _ => continue,
         };
         if intrinsic(rules, &callee, "mode-override").is_some() {
-            if let [tensor, placements] = args.as_slice()
+            if let [tensor, placements] = &args[..]
                 && let Expr::Local(local) = view.expr(&tensor.value)
                 && let Expr::Build(items) = view.through(&placements.value)
                 && let [one] = items.as_slice()

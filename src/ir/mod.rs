@@ -63,17 +63,17 @@ pub struct Func {
     /// The class whose body defines it directly.
     pub class: Option<ClassId>,
     pub parent: Option<FuncId>,
-    pub params: Vec<Param>,
+    pub params: Box<[Param]>,
     pub locals: IndexVec<LocalId, Local>,
     /// Variables of enclosing functions that this one reads or writes: (the enclosing function's local, this function's local).
-    pub captures: Vec<(LocalId, LocalId)>,
+    pub captures: Box<[(LocalId, LocalId)]>,
     pub body: Block,
     pub spans: IndexVec<StmtId, StmtSpan>,
     /// `# spmd:` comments on the signature.
-    pub signature: Vec<annotation::Annotation>,
+    pub signature: Box<[annotation::Annotation]>,
     /// `# spmd:` comments on statements, in order of statement: the id is the last statement of the logical line, after which
     /// the claim must hold.
-    pub claims: Vec<Claim>,
+    pub claims: Box<[Claim]>,
     /// The whole definition, decorators excluded.
     pub span: Span,
     /// The name in the `def` line.
@@ -161,7 +161,8 @@ pub struct StmtSpan {
     pub parts: Box<[Span]>,
 }
 
-pub type Block = Vec<Node>;
+/// Statements in order, without room for more.
+pub type Block = Box<[Node]>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -196,9 +197,9 @@ pub enum Stmt {
     /// Tuple unpacking into slots; nested targets go through temporaries. Parts: value, then each target.
     Unpack {
         value: Operand,
-        before: Vec<LocalId>,
+        before: Box<[LocalId]>,
         star: Option<LocalId>,
-        after: Vec<LocalId>,
+        after: Box<[LocalId]>,
     },
     /// Parts: test.
     If {
@@ -228,7 +229,7 @@ pub enum Stmt {
     },
     Try {
         body: Block,
-        handlers: Vec<Block>,
+        handlers: Box<[Block]>,
         orelse: Block,
         finally: Block,
     },
@@ -247,16 +248,16 @@ pub enum Stmt {
     Def {
         dst: LocalId,
         func: FuncId,
-        defaults: Vec<(u32, Operand)>,
-        decorators: Vec<Operand>,
+        defaults: Box<[(u32, Operand)]>,
+        decorators: Box<[Operand]>,
     },
     /// Parts: bases, then decorators.
     Class {
         dst: LocalId,
         class: ClassId,
-        bases: Vec<Operand>,
-        keywords: Vec<(Name, Operand)>,
-        decorators: Vec<Operand>,
+        bases: Box<[Operand]>,
+        keywords: Box<[(Name, Operand)]>,
+        decorators: Box<[Operand]>,
     },
     /// `import a.b` binds `a` (`path` = `a`, `loads` = `a.b`); `import a.b as c` binds `c` to `a.b`;
     /// `from a import b as c` binds `c` with `path` = `a`, `member` = `b`. `level` counts leading dots.
@@ -422,13 +423,13 @@ pub enum Rvalue {
     /// Parts: callee, then arguments in order.
     Call {
         callee: Operand,
-        args: Vec<Arg>,
+        args: Box<[Arg]>,
     },
     /// `base.name(args)`. Parts: base, then arguments in order.
     CallMethod {
         base: Operand,
         name: Name,
-        args: Vec<Arg>,
+        args: Box<[Arg]>,
     },
     /// Parts: operand.
     Unary {
@@ -456,17 +457,17 @@ pub enum Rvalue {
     /// `and` / `or` of operands without side effects (others become `If`). Parts: operands.
     Bool {
         and: bool,
-        operands: Vec<Operand>,
+        operands: Box<[Operand]>,
     },
     /// Parts: items.
     Build {
         kind: BuildKind,
-        items: Vec<Item>,
+        items: Box<[Item]>,
     },
     /// A lambda; defaults as in `Def`.
     Closure {
         func: FuncId,
-        defaults: Vec<(u32, Operand)>,
+        defaults: Box<[(u32, Operand)]>,
     },
     /// `yield`, `await`: the operand, where there is one.
     Yield(Operand),

@@ -8,6 +8,7 @@ use super::{ProblemKind, SyntaxProblem};
 use crate::ir::annotation::{Annotation, Clause, ClauseKind, Target, TypedTarget};
 use crate::ir::{Claim, ClaimTarget, Func, FuncId, Param, StmtId};
 use crate::source::{Idx, IndexVec, Name, Span};
+use std::collections::BTreeMap;
 
 /// Where a comment stands, relative to the logical line it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,11 +158,13 @@ impl Claims {
     /// Hands everything over to the functions; what found no place is a problem.
     pub fn finish(self, funcs: &mut IndexVec<FuncId, Func>, problems: &mut Vec<SyntaxProblem>) {
         problems.extend(self.problems);
+        let mut signatures: BTreeMap<FuncId, Vec<Annotation>> = BTreeMap::new();
+        let mut claims: BTreeMap<FuncId, Vec<Claim>> = BTreeMap::new();
         for placed in self.placed {
             let has_clauses = !placed.annotation.clauses.is_empty();
             match (placed.signature_of, placed.found) {
-                (Some(func), _) if has_clauses => funcs[func].signature.push(placed.annotation),
-                (None, Some((func, stmt))) if has_clauses => funcs[func].claims.push(Claim {
+                (Some(func), _) if has_clauses => signatures.entry(func).or_default().push(placed.annotation),
+                (None, Some((func, stmt))) if has_clauses => claims.entry(func).or_default().push(Claim {
                     stmt,
                     annotation: placed.annotation,
                     trailing: placed.position == Position::Trailing,
@@ -175,10 +178,12 @@ impl Claims {
                 (Some(_), _) | (None, Some(_)) => {}
             }
         }
-        for id in funcs.ids() {
-            if funcs[id].claims.len() > 1 {
-                funcs[id].claims.sort_by_key(|c| c.stmt.index());
-            }
+        for (func, signature) in signatures {
+            funcs[func].signature = signature.into();
+        }
+        for (func, mut claims) in claims {
+            claims.sort_by_key(|c| c.stmt.index());
+            funcs[func].claims = claims.into();
         }
     }
 }

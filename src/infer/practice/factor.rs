@@ -337,7 +337,7 @@ fn scaler<'a>(view: &View<'a>, step: usize) -> Option<(Name, &'a [Arg])> {
         lower.ends_with("set_loss_scale") || lower.ends_with("set_scale") || lower.ends_with("set_aux_loss_scale");
     let mut parts = path.rsplit('.');
     let (method, owner) = (parts.next()?, parts.next().unwrap_or(""));
-    sets.then(|| (Name::from(format!("{owner}.{method}").trim_start_matches('.')), args.as_slice()))
+    sets.then(|| (Name::from(format!("{owner}.{method}").trim_start_matches('.')), &args[..]))
 }
 
 /// A loss multiplied by the context-parallel size, whatever the flag says that turns the mean off.

@@ -204,7 +204,7 @@ fn scales(view: &View<'_>, by: &Held, gradients: &Held) -> bool {
         Some(Rvalue::InPlace { op: BinOp::Mul | BinOp::Div, left, right }) => gradient(left) && is(right),
         Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
             let each = view.callee(value).is_some_and(|path| path.starts_with("torch._foreach_"));
-            matches!((each, args.as_slice()), (true, [first, second, ..]) if gradient(&first.value) && is(&second.value))
+            matches!((each, &args[..]), (true, [first, second, ..]) if gradient(&first.value) && is(&second.value))
         }
         _ => false,
     })

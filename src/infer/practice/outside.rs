@@ -262,7 +262,7 @@ fn puts<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> 
     match view.steps[step].stmt {
         Stmt::SetAttr { base, value, .. } | Stmt::SetItem { base, value, .. } => Some((base, value)),
         Stmt::Assign { value: Rvalue::Call { callee, args }, .. } => {
-            let [base, _, value] = args.as_slice() else { return None };
+            let [base, _, value] = &args[..] else { return None };
             let named = matches!(view.expr(callee), Expr::Path(path) if path == "setattr");
             named.then_some((&base.value, &value.value))
         }

@@ -144,7 +144,7 @@ fn item(view: &View<'_>, base: &Operand, index: &Operand, step: usize) -> Option
     }
     let (made, value) = source(view, index, step)?;
     let start = |slice: &Rvalue| match slice {
-        Rvalue::Build { kind: BuildKind::Slice, items } => match items.as_slice() {
+        Rvalue::Build { kind: BuildKind::Slice, items } => match &items[..] {
             [Item::One(start), Item::One(stop), ..] if !view.expr(stop).is_none() => rank_of_start(view, start),
             _ => None,
         },
@@ -231,7 +231,7 @@ fn rank_of(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Group> {
             callee => {
                 let path = near::path(view, callee)?;
                 if path == "torch.distributed.get_rank" {
-                    return match args.as_slice() {
+                    return match &args[..] {
                         [] => Some(Group::All),
                         [(_, group)] if group.is_none() => Some(Group::All),
                         [(_, group)] => group_of(view, group, depth + 1),

@@ -39,7 +39,7 @@ pub fn norm<'a>(view: &View<'a>, step: usize) -> Option<(Name, &'a [Arg])> {
     let value = view.value(step)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     let path = view.callee(value)?;
-    view.rules.wrappers().is_norm(&path).then(|| (super::lost::last(&path), args.as_slice()))
+    view.rules.wrappers().is_norm(&path).then(|| (super::lost::last(&path), &args[..]))
 }
 
 /// Whether a wrapper shards parameters: nothing where it is called speaks of keeping them whole.

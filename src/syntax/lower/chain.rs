@@ -6,7 +6,7 @@
 use super::expr::parts2;
 use super::literal::{binary_op, compare_op};
 use super::{Lowerer, Value, span};
-use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, Block, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Span};
 use ruff_python_ast as ast;
 use ruff_python_ast::{ArgOrKeyword, BoolOp, Expr};
@@ -39,7 +39,7 @@ impl<'a> Lowerer<'a> {
                         link = outer;
                         let (args, parts) = self.arguments(&call.arguments, current_span);
                         let name = Name::from(node.attr.as_str());
-                        (Rvalue::CallMethod { base: current, name, args }, parts)
+                        (Rvalue::CallMethod { base: current, name, args: args.into() }, parts)
                     }
                     _ => {
                         let attr = Rvalue::Attr { base: current, name: Name::from(node.attr.as_str()) };
@@ -48,7 +48,7 @@ impl<'a> Lowerer<'a> {
                 },
                 Expr::Call(call) => {
                     let (args, parts) = self.arguments(&call.arguments, current_span);
-                    (Rvalue::Call { callee: current, args }, parts)
+                    (Rvalue::Call { callee: current, args: args.into() }, parts)
                 }
                 Expr::Subscript(node) => {
                     let index = self.expr(&node.slice);
@@ -126,7 +126,7 @@ impl<'a> Lowerer<'a> {
             parts.push(at);
             (left, left_span) = (right, right_span);
         }
-        Value::Rvalue(Rvalue::Bool { and: true, operands: links }, parts.into_boxed_slice())
+        Value::Rvalue(Rvalue::Bool { and: true, operands: links.into() }, parts.into_boxed_slice())
     }
 
     pub(super) fn bool_op(&mut self, node: &'a ast::ExprBoolOp) -> Value {
@@ -167,7 +167,7 @@ impl<'a> Lowerer<'a> {
                 this.assign(dst, Rvalue::Opaque, whole, Box::new([]));
             }
         });
-        let (then, orelse) = if and { (branch, Vec::new()) } else { (Vec::new(), branch) };
+        let (then, orelse) = if and { (branch, Block::default()) } else { (Block::default(), branch) };
         self.push(id, Stmt::If { test: Operand::Local(dst), then, orelse });
     }
 }

@@ -4,7 +4,7 @@
 //! function. Never: leaking the loop variables. Next: `define.rs`.
 
 use super::{Lowerer, Value, span};
-use crate::ir::{BuildKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Block, BuildKind, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Span;
 use ruff_python_ast::{Comprehension, Expr};
 
@@ -31,7 +31,7 @@ impl<'a> Lowerer<'a> {
         let Some(first) = generators.first() else { return Value::Rvalue(Rvalue::Opaque, Box::new([])) };
         let iter = self.expr(&first.iter);
         let dst = self.temp();
-        self.assign(dst, Rvalue::Build { kind, items: Vec::new() }, whole, Box::new([]));
+        self.assign(dst, Rvalue::Build { kind, items: Box::default() }, whole, Box::new([]));
         self.cur().loops += 1;
         self.generator(dst, iter, generators, element, whole);
         self.cur().loops -= 1;
@@ -73,7 +73,7 @@ impl<'a> Lowerer<'a> {
                 None => this.append(dst, element),
             });
         });
-        self.push(id, Stmt::For { dst: slot, iter, body, orelse: Vec::new() });
+        self.push(id, Stmt::For { dst: slot, iter, body, orelse: Block::default() });
     }
 
     fn append(&mut self, collection: LocalId, element: Element<'a>) {
@@ -92,7 +92,7 @@ impl<'a> Lowerer<'a> {
         let then = self.block(|this| {
             this.deeper(span(first), |this| this.filtered(rest, inner));
         });
-        self.push(id, Stmt::If { test, then, orelse: Vec::new() });
+        self.push(id, Stmt::If { test, then, orelse: Block::default() });
     }
 
     fn declare_fresh(&mut self, target: &'a Expr) {
@@ -143,7 +143,7 @@ impl<'a> Lowerer<'a> {
                 (_, Some(_)) => after.push(slot),
             }
         }
-        self.emit(Stmt::Unpack { value, before, star, after }, span(target), parts.into_boxed_slice());
+        self.emit(Stmt::Unpack { value, before: before.into(), star, after: after.into() }, span(target), parts.into_boxed_slice());
         for (inner, temp) in nested {
             let at = span(inner);
             self.deeper(at, |this| this.store_fresh(inner, Operand::Local(temp), at));

@@ -46,7 +46,7 @@ impl<'a> Lowerer<'a> {
             self.add_method(Name::from(node.name.as_str()), func);
         }
         let (dst, then) = self.name_slot(node.name.as_str(), name_span);
-        self.emit(Stmt::Def { dst, func, defaults, decorators }, name_span, parts.into_boxed_slice());
+        self.emit(Stmt::Def { dst, func, defaults: defaults.into(), decorators: decorators.into() }, name_span, parts.into_boxed_slice());
         self.finish_target(dst, then, name_span);
     }
 
@@ -142,7 +142,7 @@ impl<'a> Lowerer<'a> {
         self.emit(Stmt::Return { value }, at, Box::new([at]));
         self.leave();
         self.claims.targets.truncate(noted);
-        Value::Rvalue(Rvalue::Closure { func, defaults }, Box::new([]))
+        Value::Rvalue(Rvalue::Closure { func, defaults: defaults.into() }, Box::new([]))
     }
 
     pub(super) fn class_def(&mut self, node: &'a ast::StmtClassDef) {
@@ -180,6 +180,7 @@ impl<'a> Lowerer<'a> {
         let methods = self.leave();
         self.classes[class.index()] = Some(Class { name, qualname, body, span: whole, name_span, methods });
         let (dst, then) = self.name_slot(node.name.as_str(), name_span);
+        let (bases, keywords, decorators) = (bases.into(), keywords.into(), decorators.into());
         self.emit(Stmt::Class { dst, class, bases, keywords, decorators }, name_span, parts.into_boxed_slice());
         self.finish_target(dst, then, name_span);
     }

@@ -84,7 +84,7 @@ impl<'a> Lowerer<'a> {
             Expr::TString(node) => {
                 let (mut items, mut parts) = (Vec::new(), Vec::new());
                 node.value.elements().for_each(|e| self.interpolated(e, &mut items, &mut parts));
-                Value::Rvalue(Rvalue::Build { kind: BuildKind::Str, items }, parts.into_boxed_slice())
+                Value::Rvalue(Rvalue::Build { kind: BuildKind::Str, items: items.into() }, parts.into_boxed_slice())
             }
             // Only in a file with syntax errors: a star is taken by the list, tuple or call around it.
             Expr::Starred(node) => self.value(&node.value),
@@ -142,7 +142,7 @@ impl<'a> Lowerer<'a> {
             });
             parts.push(span(element));
         }
-        Value::Rvalue(Rvalue::Build { kind, items }, parts.into_boxed_slice())
+        Value::Rvalue(Rvalue::Build { kind, items: items.into() }, parts.into_boxed_slice())
     }
 
     fn dict(&mut self, node: &'a ast::ExprDict) -> Value {
@@ -159,7 +159,7 @@ impl<'a> Lowerer<'a> {
             }
             parts.push(span(&entry.value));
         }
-        Value::Rvalue(Rvalue::Build { kind: BuildKind::Dict, items }, parts.into_boxed_slice())
+        Value::Rvalue(Rvalue::Build { kind: BuildKind::Dict, items: items.into() }, parts.into_boxed_slice())
     }
 
     fn slice(&mut self, node: &'a ast::ExprSlice) -> Value {
@@ -177,7 +177,7 @@ impl<'a> Lowerer<'a> {
                 }
             }
         }
-        Value::Rvalue(Rvalue::Build { kind: BuildKind::Slice, items }, parts.into_boxed_slice())
+        Value::Rvalue(Rvalue::Build { kind: BuildKind::Slice, items: items.into() }, parts.into_boxed_slice())
     }
 
     fn yield_expr(&mut self, value: Option<&'a Expr>, at: Span) -> Value {
@@ -203,7 +203,7 @@ impl<'a> Lowerer<'a> {
         }
         match merged_text(&items) {
             Some(text) => constant(Const::Str(text)),
-            None => Value::Rvalue(Rvalue::Build { kind: BuildKind::Str, items }, parts.into_boxed_slice()),
+            None => Value::Rvalue(Rvalue::Build { kind: BuildKind::Str, items: items.into() }, parts.into_boxed_slice()),
         }
     }
 

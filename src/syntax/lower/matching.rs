@@ -33,7 +33,7 @@ impl<'a> Lowerer<'a> {
                 this.bind_captures(&case.pattern);
                 let guarded = this.expr(guard);
                 test_span = at.cover(span(guard));
-                let both = Rvalue::Bool { and: true, operands: vec![test, guarded] };
+                let both = Rvalue::Bool { and: true, operands: Box::new([test, guarded]) };
                 test = this.assign_temp(both, test_span, Box::new([at, span(guard)]));
             }
             let id = this.reserve(Span::new(span(case).start, test_span.end), Box::new([test_span]));

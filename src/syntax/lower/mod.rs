@@ -110,18 +110,18 @@ struct Lowerer<'a> {
 /// Memory for what is under construction; what is complete is kept without room to grow.
 #[derive(Default)]
 struct Spare {
-    blocks: Vec<Block>,
+    blocks: Vec<Vec<Node>>,
     locals: Vec<IndexVec<LocalId, Local>>,
     spans: Vec<IndexVec<StmtId, StmtSpan>>,
 }
 
 impl Spare {
     /// A block without room to grow.
-    fn exact(&mut self, mut block: Block) -> Block {
+    fn exact(&mut self, mut block: Vec<Node>) -> Block {
         let mut out = Vec::with_capacity(block.len());
         out.append(&mut block);
         self.blocks.push(block);
-        out
+        out.into()
     }
 }
 
@@ -143,7 +143,7 @@ struct Builder<'a> {
     /// By local, in a module or class body: whether text above assigns it.
     assigned: Vec<bool>,
     loops: u32,
-    block: Block,
+    block: Vec<Node>,
     spans: IndexVec<StmtId, StmtSpan>,
     span: Span,
     name_span: Span,
@@ -203,13 +203,13 @@ impl<'a> Lowerer<'a> {
             kind: done.kind,
             class: done.class,
             parent: self.stack.last().map(|b| b.id),
-            params: done.params,
+            params: done.params.into(),
             locals,
-            captures: done.captures,
+            captures: done.captures.into(),
             body,
             spans,
-            signature: Vec::new(),
-            claims: Vec::new(),
+            signature: Box::default(),
+            claims: Box::default(),
             span: done.span,
             name_span: done.name_span,
             is_async: done.is_async,

@@ -90,7 +90,7 @@ impl<'a> Lowerer<'a> {
                 (_, Some(_)) => after.push(slot),
             }
         }
-        self.emit(Stmt::Unpack { value, before, star, after }, at, parts.into_boxed_slice());
+        self.emit(Stmt::Unpack { value, before: before.into(), star, after: after.into() }, at, parts.into_boxed_slice());
         let mut inserted = 0;
         for (slot, then, at, noted) in finish {
             let tail = self.claims.targets.split_off((noted + inserted).min(self.claims.targets.len()));
