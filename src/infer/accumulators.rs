@@ -62,9 +62,9 @@ impl Uses {
     fn block(&mut self, block: &Block) {
         for node in block {
             match &node.stmt {
-                Stmt::Assign {
-                    value: Rvalue::CallMethod { base: Operand::Local(base), name, args }, ..
-                } if ADDING.contains(&name.as_str()) => {
+                Stmt::Assign { value: Rvalue::CallMethod { base: Operand::Local(base), name, args }, .. }
+                    if ADDING.contains(&name.as_str()) =>
+                {
                     self.filled.push(*base);
                     args.iter().for_each(|arg| self.operand(&arg.value));
                 }
@@ -109,8 +109,7 @@ fn holds(value: &Value, id: ObjId) -> bool {
                 || matches!(&bound.method, Method::Closure(c) if c.defaults.iter().any(|(_, v)| holds(v, id)))
         }
         Value::Partial(app) => {
-            holds(&app.callee, id)
-                || app.args.iter().chain(app.keywords.iter().map(|(_, v)| v)).any(|v| holds(v, id))
+            holds(&app.callee, id) || app.args.iter().chain(app.keywords.iter().map(|(_, v)| v)).any(|v| holds(v, id))
         }
         Value::Closure(closure) => closure.defaults.iter().any(|(_, v)| holds(v, id)),
         Value::Slice(parts) => parts.iter().any(|v| holds(v, id)),

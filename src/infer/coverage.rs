@@ -46,7 +46,7 @@ impl Scan<'_> {
             }
             .is_some_and(|path| self.rules.get(&path).is_some_and(|entry| (self.wanted)(entry)));
             if is_wanted {
-                out.push(Place { file: self.project.file(self.module), span: self.func.spans[node.id].span });
+                out.push(Place { file: self.project.file(self.module), span: self.func.spans.of(node.id) });
             }
             for inner in node.stmt.blocks() {
                 self.block(inner, out);

@@ -127,12 +127,11 @@ impl<'a> Machine<'a> {
     }
     /// The place of a statement of the function under execution.
     pub fn place(&self, id: StmtId) -> Place {
-        self.place_of(self.func().spans[id].span)
+        self.place_of(self.func().spans.of(id))
     }
     /// The place of an operand of a statement; the statement itself if the operand has none.
     pub fn part(&self, id: StmtId, index: usize) -> Place {
-        let spans = &self.func().spans[id];
-        self.place_of(spans.parts.get(index).copied().unwrap_or(spans.span))
+        self.place_of(self.func().spans.part(id, index))
     }
 
     pub fn fresh(&mut self, cell: Cell) -> ObjId {

@@ -88,7 +88,7 @@ pub fn infer_kept(
     let table = Arc::new(allowances(roots.0.iter().chain(&roots.1)));
     settings.allowances = combined(memo, "allowances", vec![table], |tables| tables[0].as_ref().clone(), changed);
     derivations(&Run::new(project, rules, files, settings, memo), project.modules.ids(), &mut out);
-    let claims = super::autograd::claims(project, &out.derived);
+    let claims = super::autograd::claims(project, files, &out.derived);
     let ruled = ruled(&Run::new(project, rules, files, settings, memo));
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     // What is read from the text needs nothing of what is executed.

@@ -14,8 +14,11 @@ pub mod annotation;
 pub mod display;
 mod display_annotation;
 mod operands;
+mod tables;
 
-use crate::source::{IndexVec, Name, Span};
+pub use tables::{Locals, Spans};
+
+use crate::source::{File, IndexVec, Name, Span};
 
 crate::define_id!(
     /// A function (or module body, class body, lambda) of one file.
@@ -64,11 +67,11 @@ pub struct Func {
     pub class: Option<ClassId>,
     pub parent: Option<FuncId>,
     pub params: Box<[Param]>,
-    pub locals: IndexVec<LocalId, Local>,
+    pub locals: Locals,
     /// Variables of enclosing functions that this one reads or writes: (the enclosing function's local, this function's local).
     pub captures: Box<[(LocalId, LocalId)]>,
     pub body: Block,
-    pub spans: IndexVec<StmtId, StmtSpan>,
+    pub spans: Spans,
     /// `# spmd:` comments on the signature.
     pub signature: Box<[annotation::Annotation]>,
     /// `# spmd:` comments on statements, in order of statement: the id is the last statement of the logical line, after which
@@ -80,7 +83,16 @@ pub struct Func {
     pub name_span: Span,
     pub is_async: bool,
     pub is_generator: bool,
-    pub docstring: Option<Name>,
+    /// The string that begins the body, with its quotes.
+    pub docstring: Option<Span>,
+}
+
+impl Func {
+    /// The docstring as it stands in the file, without quotes.
+    pub fn documented<'t>(&self, file: &'t File) -> Option<&'t str> {
+        let literal = file.slice(self.docstring?);
+        Some(literal.trim_start_matches(['r', 'R', 'u', 'U']).trim_matches(['"', '\'']))
+    }
 }
 
 /// An annotation comment on a statement.
@@ -150,15 +162,6 @@ pub struct Class {
     pub name_span: Span,
     /// Methods defined directly in the body, last definition of a name wins.
     pub methods: Vec<(Name, FuncId)>,
-}
-
-/// Where a statement and its parts are.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StmtSpan {
-    /// The expression or statement itself.
-    pub span: Span,
-    /// Operand spans, in the order of the operands of the statement (see each variant).
-    pub parts: Box<[Span]>,
 }
 
 /// Statements in order, without room for more.

@@ -39,7 +39,9 @@ impl Rvalue {
             Rvalue::Attr { base, .. } => smallvec![base],
             Rvalue::Item { base, index } => smallvec![base, index],
             Rvalue::Call { callee, args } => std::iter::once(callee).chain(args.iter().map(|a| &a.value)).collect(),
-            Rvalue::CallMethod { base, args, .. } => std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect(),
+            Rvalue::CallMethod { base, args, .. } => {
+                std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect()
+            }
             Rvalue::Unary { operand, .. } => smallvec![operand],
             Rvalue::Binary { left, right, .. }
             | Rvalue::InPlace { left, right, .. }

@@ -7,7 +7,7 @@ use super::super::output::DerivedRow;
 use super::derive::Case;
 use crate::ir::{FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Project, Resolved};
-use crate::source::{Name, Place};
+use crate::source::{Files, Name, Place};
 use crate::types::Term;
 
 /// What one direction does.
@@ -48,11 +48,11 @@ const WORDS: &[(&str, Step)] = &[
 ];
 
 /// The docstrings of a project that its code does not keep.
-pub fn claims(project: &Project, rows: &[std::sync::Arc<DerivedRow>]) -> Vec<Finding> {
+pub fn claims(project: &Project, files: &Files, rows: &[std::sync::Arc<DerivedRow>]) -> Vec<Finding> {
     let mut out = Vec::new();
     for (module, m) in project.modules.iter_enumerated() {
         for (func, f) in m.ir.funcs.iter_enumerated() {
-            let Some(claimed) = f.docstring.as_deref().and_then(pair) else { continue };
+            let Some(claimed) = f.documented(&files[m.file]).and_then(pair) else { continue };
             let at = FuncRef { module, func };
             let class = match f.kind {
                 FuncKind::ClassBody => m.ir.classes.ids().find(|c| m.ir.classes[*c].body == func),

@@ -369,7 +369,7 @@ impl Scan<'_, '_, '_> {
 
     fn state(&mut self, name: &Name, certain: bool, id: StmtId) {
         let func = self.machine.project.func(self.at);
-        let span = func.spans.get(id).map(|s| s.span).unwrap_or_default();
+        let span = func.spans.get(id).unwrap_or_default();
         let place = Place { file: self.machine.project.file(self.at.module), span };
         if certain && !self.out.names.contains(name) {
             self.out.certain.push((name.clone(), place));

@@ -66,8 +66,8 @@ pub fn notes(view: &View<'_>) -> Vec<Note> {
         if f.kind == FuncKind::Function || f.kind == FuncKind::Lambda {
             outermost = func;
         }
-        if let Some(text) = &f.docstring {
-            out.push(Note { text: text.as_str().to_lowercase(), place: None });
+        if let Some(text) = f.documented(&view.files[view.project.file(view.at.module)]) {
+            out.push(Note { text: text.to_lowercase(), place: None });
         }
         at = f.parent;
     }

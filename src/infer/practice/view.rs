@@ -163,13 +163,12 @@ impl<'a> View<'a> {
 
     /// Where a statement is.
     pub fn place(&self, id: StmtId) -> Place {
-        Place { file: self.project.file(self.at.module), span: self.func.spans[id].span }
+        Place { file: self.project.file(self.at.module), span: self.func.spans.of(id) }
     }
 
     /// Where the n-th operand of a statement is.
     pub fn part(&self, id: StmtId, n: usize) -> Place {
-        let spans = &self.func.spans[id];
-        let span = spans.parts.get(n).copied().unwrap_or(spans.span);
+        let span = self.func.spans.part(id, n);
         Place { file: self.project.file(self.at.module), span }
     }
 

@@ -415,7 +415,7 @@ impl<'a> Run<'a> {
         match state.frames.last() {
             Some(frame) => {
                 let func = self.project.func(frame.at);
-                Place { file: self.project.file(frame.at.module), span: func.spans[id].span }
+                Place { file: self.project.file(frame.at.module), span: func.spans.of(id) }
             }
             None => Place { file: crate::source::FileId::from_index(0), span: crate::source::Span::default() },
         }

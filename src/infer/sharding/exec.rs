@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
     /// Whether a context manager is one that takes exceptions: `pytest.raises(...)`, `self.assertRaises(...)`, `suppress(...)`.
     fn expects(&self, id: StmtId) -> bool {
         let Some(at) = self.at() else { return false };
-        let Some(span) = self.project.func(at).spans.get(id).and_then(|s| s.parts.first().copied()) else {
+        let Some(span) = self.project.func(at).spans.parts(id).first().copied() else {
             return true;
         };
         let text = self.files[self.project.file(at.module)].slice(span);

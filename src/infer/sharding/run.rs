@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
     /// Where a statement of the present call is.
     pub fn place(&self, id: StmtId) -> Place {
         let at = self.at().unwrap_or(body(ModuleId::from_index(0)));
-        let span = self.project.func(at).spans.get(id).map(|s| s.span).unwrap_or_default();
+        let span = self.project.func(at).spans.get(id).unwrap_or_default();
         Place { file: self.project.file(at.module), span }
     }
 

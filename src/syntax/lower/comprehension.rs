@@ -143,7 +143,11 @@ impl<'a> Lowerer<'a> {
                 (_, Some(_)) => after.push(slot),
             }
         }
-        self.emit(Stmt::Unpack { value, before: before.into(), star, after: after.into() }, span(target), parts.into_boxed_slice());
+        self.emit(
+            Stmt::Unpack { value, before: before.into(), star, after: after.into() },
+            span(target),
+            parts.into_boxed_slice(),
+        );
         for (inner, temp) in nested {
             let at = span(inner);
             self.deeper(at, |this| this.store_fresh(inner, Operand::Local(temp), at));

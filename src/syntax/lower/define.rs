@@ -46,7 +46,11 @@ impl<'a> Lowerer<'a> {
             self.add_method(Name::from(node.name.as_str()), func);
         }
         let (dst, then) = self.name_slot(node.name.as_str(), name_span);
-        self.emit(Stmt::Def { dst, func, defaults: defaults.into(), decorators: decorators.into() }, name_span, parts.into_boxed_slice());
+        self.emit(
+            Stmt::Def { dst, func, defaults: defaults.into(), decorators: decorators.into() },
+            name_span,
+            parts.into_boxed_slice(),
+        );
         self.finish_target(dst, then, name_span);
     }
 

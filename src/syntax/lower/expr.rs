@@ -203,7 +203,9 @@ impl<'a> Lowerer<'a> {
         }
         match merged_text(&items) {
             Some(text) => constant(Const::Str(text)),
-            None => Value::Rvalue(Rvalue::Build { kind: BuildKind::Str, items: items.into() }, parts.into_boxed_slice()),
+            None => {
+                Value::Rvalue(Rvalue::Build { kind: BuildKind::Str, items: items.into() }, parts.into_boxed_slice())
+            }
         }
     }
 

@@ -14,8 +14,8 @@ mod scope;
 mod stmt;
 mod target;
 
-use crate::ir::{Block, Class, ClassId, Func, FuncId, FuncKind, Local, LocalId, LocalKind, Node, Operand, Rvalue};
-use crate::ir::{Param, Stmt, StmtId, StmtSpan};
+use crate::ir::{Block, Class, ClassId, Func, FuncId, FuncKind, Local, LocalId, LocalKind, Locals, Node, Operand};
+use crate::ir::{Param, Rvalue, Spans, Stmt, StmtId};
 use crate::source::{Idx, IndexVec, Name, Span};
 use crate::syntax::attach::Claims;
 use ruff_python_ast::ModModule;
@@ -111,8 +111,8 @@ struct Lowerer<'a> {
 #[derive(Default)]
 struct Spare {
     blocks: Vec<Vec<Node>>,
-    locals: Vec<IndexVec<LocalId, Local>>,
-    spans: Vec<IndexVec<StmtId, StmtSpan>>,
+    locals: Vec<Locals>,
+    spans: Vec<Spans>,
 }
 
 impl Spare {
@@ -135,7 +135,7 @@ struct Builder<'a> {
     /// The class whose body this is, and its methods so far.
     methods: Vec<(Name, FuncId)>,
     params: Vec<Param>,
-    locals: IndexVec<LocalId, Local>,
+    locals: Locals,
     captures: Vec<(LocalId, LocalId)>,
     names: FxHashMap<&'a str, Binding>,
     /// Variables of the comprehensions being lowered, innermost last.
@@ -144,12 +144,12 @@ struct Builder<'a> {
     assigned: Vec<bool>,
     loops: u32,
     block: Vec<Node>,
-    spans: IndexVec<StmtId, StmtSpan>,
+    spans: Spans,
     span: Span,
     name_span: Span,
     is_async: bool,
     is_generator: bool,
-    docstring: Option<Name>,
+    docstring: Option<Span>,
 }
 
 impl<'a> Lowerer<'a> {
@@ -241,7 +241,7 @@ impl<'a> Lowerer<'a> {
 
     /// Takes the next statement id, before the statement itself is complete.
     fn reserve(&mut self, span: Span, parts: Parts) -> StmtId {
-        self.cur().spans.push(StmtSpan { span, parts })
+        self.cur().spans.push(span, &parts)
     }
 
     fn push(&mut self, id: StmtId, stmt: Stmt) {

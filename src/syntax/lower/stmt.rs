@@ -220,7 +220,11 @@ impl<'a> Lowerer<'a> {
                     }
                     None => {
                         let value = self.assign_temp(value, whole, parts());
-                        self.emit(Stmt::SetGlobal { name: Name::from(name.id.as_str()), value }, target, Box::new([whole]));
+                        self.emit(
+                            Stmt::SetGlobal { name: Name::from(name.id.as_str()), value },
+                            target,
+                            Box::new([whole]),
+                        );
                     }
                 }
             }
@@ -255,7 +259,7 @@ impl<'a> Lowerer<'a> {
         if let Some(PyStmt::Expr(first)) = body.first()
             && let Expr::StringLiteral(text) = first.value.as_ref()
         {
-            self.cur().docstring = Some(Name::from(text.value.to_str()));
+            self.cur().docstring = Some(span(text));
         }
     }
 }

@@ -36,7 +36,11 @@ impl<'a> Lowerer<'a> {
                 }
                 None => {
                     self.note_target(ClaimTarget::Other);
-                    self.emit(Stmt::SetGlobal { name: Name::from(name.id.as_str()), value }, span(target), Box::new([from]));
+                    self.emit(
+                        Stmt::SetGlobal { name: Name::from(name.id.as_str()), value },
+                        span(target),
+                        Box::new([from]),
+                    );
                 }
             },
             Expr::Attribute(attribute) => {
@@ -90,7 +94,11 @@ impl<'a> Lowerer<'a> {
                 (_, Some(_)) => after.push(slot),
             }
         }
-        self.emit(Stmt::Unpack { value, before: before.into(), star, after: after.into() }, at, parts.into_boxed_slice());
+        self.emit(
+            Stmt::Unpack { value, before: before.into(), star, after: after.into() },
+            at,
+            parts.into_boxed_slice(),
+        );
         let mut inserted = 0;
         for (slot, then, at, noted) in finish {
             let tail = self.claims.targets.split_off((noted + inserted).min(self.claims.targets.len()));
