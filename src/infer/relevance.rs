@@ -129,8 +129,7 @@ impl Relevance {
         parts: &[Arc<Vec<Scanned>>],
         expanded: &(dyn Fn(ModuleId) -> bool + Sync),
     ) -> Relevance {
-        let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
-        let mut methods: FxHashMap<FuncRef, &Scanned> = FxHashMap::default();
+        let callers = Callers::new(parts);
         let mut out = Relevance { classes: planned(project, parts), ..Relevance::default() };
         let mut work = VecDeque::new();
         for found in parts.iter().flat_map(|part| part.iter()) {
@@ -140,25 +139,14 @@ impl Relevance {
                     work.push_back(found.at);
                 }
             }
-            for callee in &found.callees {
-                callers.entry(*callee).or_default().push(found.at);
-            }
-            if let Some(parent) = found.parent {
-                // A nested function is reached through the function that defines it.
-                callers.entry(found.at).or_default().push(parent);
-            }
-            if found.class.is_some() {
-                methods.insert(found.at, found);
-            }
         }
         // The nearest first, so that a function is met on the shortest way.
         while let Some(func) = work.pop_front() {
             let farther = out.funcs[&func] + 1;
             // A constructor that makes something worth following: the class calls it through an attribute.
-            let method = methods.get(&func);
-            out.classes.extend(method.and_then(|method| method.class));
-            let used = method.into_iter().flat_map(|method| &method.used);
-            for next in used.chain(callers.get(&func).into_iter().flatten()) {
+            let found = &parts[func.module.index()][func.func.index()];
+            out.classes.extend(found.class);
+            for next in found.used.iter().chain(callers.of(func)) {
                 if let Slot::Vacant(free) = out.funcs.entry(*next) {
                     free.insert(farther);
                     work.push_back(*next);
@@ -166,6 +154,54 @@ impl Relevance {
             }
         }
         out
+    }
+}
+
+/// Who may call each function. The functions of all modules are numbered one after the other.
+struct Callers {
+    /// The number of the first function of each module.
+    starts: Vec<usize>,
+    /// By number: where the callers of a function begin in `all`; they end where those of the next one begin.
+    firsts: Vec<u32>,
+    all: Vec<FuncRef>,
+}
+
+impl Callers {
+    fn new(parts: &[Arc<Vec<Scanned>>]) -> Callers {
+        let mut starts = Vec::with_capacity(parts.len());
+        let mut count = 0;
+        for part in parts {
+            starts.push(count);
+            count += part.len();
+        }
+        let number = |at: FuncRef| starts[at.module.index()] + at.func.index();
+        // A nested function is reached through the function that defines it.
+        let calls = || {
+            let found = parts.iter().flat_map(|part| part.iter());
+            let calls = |f: &Scanned, then: &mut dyn FnMut(usize, FuncRef)| {
+                f.callees.iter().for_each(|callee| then(number(*callee), f.at));
+                f.parent.into_iter().for_each(|parent| then(number(f.at), parent));
+            };
+            move |then: &mut dyn FnMut(usize, FuncRef)| found.for_each(|f| calls(f, then))
+        };
+        let mut firsts = vec![0u32; count + 2];
+        calls()(&mut |callee, _| firsts[callee + 2] += 1);
+        for at in 2..firsts.len() {
+            firsts[at] += firsts[at - 1];
+        }
+        let unset = FuncRef { module: ModuleId(0), func: FuncId(0) };
+        let mut all = vec![unset; firsts[count + 1] as usize];
+        calls()(&mut |callee, caller| {
+            let free = &mut firsts[callee + 1];
+            all[*free as usize] = caller;
+            *free += 1;
+        });
+        Callers { starts, firsts, all }
+    }
+
+    fn of(&self, func: FuncRef) -> &[FuncRef] {
+        let number = self.starts[func.module.index()] + func.func.index();
+        &self.all[self.firsts[number] as usize..self.firsts[number + 1] as usize]
     }
 }
 
@@ -288,6 +324,7 @@ fn scanned<'a>(
                 callees.extend(sole.and_then(|class| forward_of(project, class)));
             }
         }
+        callees.shrink_to_fit();
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
         // A whole parameter means something where a framework goes by marks.

@@ -167,6 +167,9 @@ pub struct Class {
 /// Statements in order, without room for more.
 pub type Block = Box<[Node]>;
 
+// Most of the memory of a run.
+const _: () = assert!(size_of::<Node>() <= 80);
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub id: StmtId,
@@ -194,7 +197,7 @@ pub enum Stmt {
     /// Parts: base, index, value. The span is the target `base[index]`.
     SetItem {
         base: Operand,
-        index: Operand,
+        index: Box<Operand>,
         value: Operand,
     },
     /// Tuple unpacking into slots; nested targets go through temporaries. Parts: value, then each target.
@@ -220,7 +223,7 @@ pub enum Stmt {
     /// `head` computes `test` before every round. Parts: test.
     While {
         head: Block,
-        test: Operand,
+        test: Box<Operand>,
         body: Block,
         orelse: Block,
     },

@@ -194,7 +194,7 @@ pub fn styles(view: &View<'_>, out: &mut Found) {
                     _ => None,
                 })
                 .collect(),
-            (Stmt::SetItem { index, value, .. }, _) => vec![(index.clone(), value)],
+            (Stmt::SetItem { index, value, .. }, _) => vec![(Operand::clone(index), value)],
             _ => continue,
         };
         for (key, value) in pairs {

@@ -122,8 +122,8 @@ impl Trial {
             // A setting by its name, unless something is stored under a name in the meantime.
             Expr::Item(base, key) if matches!(**key, Expr::Const(Const::Str(_))) => {
                 let stored = |s: &crate::infer::practice::view::Step<'_>| {
-                    matches!(s.stmt, Stmt::SetItem { index: Operand::Const(Const::Str(name)), .. }
-                        if **key == Expr::Const(Const::Str(name.clone())))
+                    let Stmt::SetItem { index, .. } = s.stmt else { return false };
+                    matches!(&**index, Operand::Const(Const::Str(name)) if **key == Expr::Const(Const::Str(name.clone())))
                         && s.loops.iter().any(|l| rounds.contains(l))
                 };
                 if view.steps.iter().any(stored) {

@@ -48,7 +48,7 @@ impl<'a> Lowerer<'a> {
         self.cur().loops -= 1;
         let orelse = self.block(|this| this.stmts(&node.orelse));
         let test = test.expect("the head was lowered");
-        self.push(id, Stmt::While { head, test, body, orelse });
+        self.push(id, Stmt::While { head, test: Box::new(test), body, orelse });
     }
 
     pub(super) fn for_stmt(&mut self, node: &'a ast::StmtFor) {

@@ -246,6 +246,7 @@ impl<'a> Lowerer<'a> {
                 let right = self.expr(&node.value);
                 let value = self.assign_temp(Rvalue::InPlace { op, left, right }, whole, parts());
                 self.note_target(ClaimTarget::Other);
+                let index = Box::new(index);
                 self.emit(Stmt::SetItem { base, index, value }, target, Box::new([base_span, index_span, whole]));
             }
             other => {

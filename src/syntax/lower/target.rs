@@ -55,6 +55,7 @@ impl<'a> Lowerer<'a> {
                 let index = self.expr(&subscript.slice);
                 self.note_target(ClaimTarget::Other);
                 let parts = Box::new([span(subscript.value.as_ref()), span(subscript.slice.as_ref()), from]);
+                let index = Box::new(index);
                 self.emit(Stmt::SetItem { base, index, value }, span(target), parts);
             }
             Expr::Tuple(tuple) => self.unpack(&tuple.elts, span(target), value, from),
