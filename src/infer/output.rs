@@ -176,6 +176,7 @@ impl Output {
                 finding.silent_worlds = if right.is_empty() { silent(Pass::Unknown) } else { right };
             }
         }
+        self.passed = FxHashMap::default();
     }
 
     /// Leaves out what only follows from something that is reported: from a parameter of which nothing sums the gradient, or from the

@@ -219,7 +219,10 @@ impl Scan<'_> {
                         flavour: self.flavour(*func, decorators),
                         defaults: defaults.iter().map(|(i, o)| (*i, self.constant(o))).collect(),
                     };
-                    out.funcs.insert(FuncRef { module: self.module, func: *func }, facts);
+                    // Most functions are what those are of which nothing is said.
+                    if facts.flavour != Some(Flavour::Plain) || !facts.defaults.is_empty() {
+                        out.funcs.insert(FuncRef { module: self.module, func: *func }, facts);
+                    }
                 }
                 Stmt::Class { class, bases: operands, decorators, .. } => {
                     self.class(*class, operands, decorators, out, bases);

@@ -7,7 +7,7 @@ use super::expr::parts2;
 use super::literal::{binary_op, compare_op};
 use super::{Lowerer, Value, span};
 use crate::ir::{Arg, ArgKind, Block, LocalId, Operand, Rvalue, Stmt};
-use crate::source::{Name, Span};
+use crate::source::Span;
 use ruff_python_ast as ast;
 use ruff_python_ast::{ArgOrKeyword, BoolOp, Expr};
 use smallvec::{SmallVec, smallvec};
@@ -38,11 +38,11 @@ impl<'a> Lowerer<'a> {
                         next -= 1;
                         link = outer;
                         let (args, parts) = self.arguments(&call.arguments, current_span);
-                        let name = Name::from(node.attr.as_str());
+                        let name = self.word(node.attr.as_str());
                         (Rvalue::CallMethod { base: current, name, args: args.into() }, parts)
                     }
                     _ => {
-                        let attr = Rvalue::Attr { base: current, name: Name::from(node.attr.as_str()) };
+                        let attr = Rvalue::Attr { base: current, name: self.word(node.attr.as_str()) };
                         (attr, vec![current_span])
                     }
                 },
@@ -76,7 +76,7 @@ impl<'a> Lowerer<'a> {
                 ArgOrKeyword::Arg(Expr::Starred(starred)) => (ArgKind::Star, starred.value.as_ref()),
                 ArgOrKeyword::Arg(value) => (ArgKind::Positional, value),
                 ArgOrKeyword::Keyword(keyword) => match &keyword.arg {
-                    Some(name) => (ArgKind::Keyword(Name::from(name.as_str())), &keyword.value),
+                    Some(name) => (ArgKind::Keyword(self.word(name.as_str())), &keyword.value),
                     None => (ArgKind::DoubleStar, &keyword.value),
                 },
             };

@@ -89,14 +89,15 @@ impl<'a> Lowerer<'a> {
     fn param(&mut self, parameter: &'a ast::Parameter, kind: ParamKind, has_default: bool, span: Span) {
         let name = parameter.name.as_str();
         let hint = parameter.annotation.as_deref().map(|a| self.hint(a));
+        let word = self.word(name);
         self.declare(name);
         let slot = self.slot(name);
         let local = slot.expect("a parameter is a local of its function");
-        self.cur().params.push(Param { local, name: Name::from(name), kind, has_default, hint, span });
+        self.cur().params.push(Param { local, name: word, kind, has_default, hint, span });
     }
 
     /// Source text of an annotation without whitespace, and without the quotes of a string.
-    fn hint(&self, annotation: &Expr) -> Name {
+    fn hint(&mut self, annotation: &Expr) -> Name {
         let at = span(annotation);
         let text = self.text.get(at.start as usize..at.end as usize).unwrap_or_default();
         if let Expr::StringLiteral(literal) = annotation {
@@ -104,7 +105,7 @@ impl<'a> Lowerer<'a> {
         }
         let plain = |c: char| !c.is_whitespace() && c != '"' && c != '\'';
         if text.chars().all(plain) {
-            return Name::from(text);
+            return self.word(text);
         }
         // The strings in `Literal["sum"]` are values, elsewhere they are types.
         let keep_quotes = text.contains("Literal[");

@@ -53,6 +53,7 @@ pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
         walrus,
         claims,
         spare: Spare::default(),
+        words: FxHashMap::default(),
     };
     let span = Span::new(0, text.len() as u32);
     let names = FuncNames { name: Name::from("<module>"), qualname: Name::from("<module>") };
@@ -105,6 +106,8 @@ struct Lowerer<'a> {
     walrus: Vec<u32>,
     claims: Claims,
     spare: Spare,
+    /// Long names, so that what a file says often is kept once.
+    words: FxHashMap<&'a str, Name>,
 }
 
 /// Memory for what is under construction; what is complete is kept without room to grow.
@@ -233,6 +236,14 @@ impl<'a> Lowerer<'a> {
             FuncKind::Function | FuncKind::Lambda => Name::from(format!("{}.<locals>.{name}", here.qualname)),
         };
         FuncNames { name: Name::from(name), qualname }
+    }
+
+    /// An identifier as a name.
+    fn word(&mut self, word: &'a str) -> Name {
+        if word.len() <= Name::INLINE_LIMIT {
+            return Name::from(word);
+        }
+        self.words.entry(word).or_insert_with(|| Name::from(word)).clone()
     }
 
     fn temp(&mut self) -> LocalId {

@@ -114,17 +114,19 @@ impl<'a> Lowerer<'a> {
     }
 
     pub(super) fn declare(&mut self, name: &'a str) {
-        let here = self.cur();
-        if !here.names.contains_key(name) {
-            let id = here.locals.push(Local { name: Name::from(name), kind: LocalKind::Plain });
+        if !self.cur().names.contains_key(name) {
+            let local = Local { name: self.word(name), kind: LocalKind::Plain };
+            let here = self.cur();
+            let id = here.locals.push(local);
             here.names.insert(name, Binding::Local(id));
         }
     }
 
     /// A variable that shadows any other of its name, for a comprehension.
     pub(super) fn fresh(&mut self, name: &'a str) -> LocalId {
+        let local = Local { name: self.word(name), kind: LocalKind::Plain };
         let here = self.cur();
-        let id = here.locals.push(Local { name: Name::from(name), kind: LocalKind::Plain });
+        let id = here.locals.push(local);
         here.comprehension.push((name, id));
         id
     }
@@ -188,7 +190,7 @@ impl<'a> Lowerer<'a> {
         let level = self.stack.len() - 1;
         match self.resolve(level, name) {
             Some(id) => Operand::Local(id),
-            None => Operand::Global(Name::from(name)),
+            None => Operand::Global(self.word(name)),
         }
     }
 

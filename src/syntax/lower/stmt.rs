@@ -230,7 +230,7 @@ impl<'a> Lowerer<'a> {
             }
             Expr::Attribute(attribute) => {
                 let (base, base_span) = (self.expr(&attribute.value), span(attribute.value.as_ref()));
-                let name = Name::from(attribute.attr.as_str());
+                let name = self.word(attribute.attr.as_str());
                 let read = Rvalue::Attr { base: base.clone(), name: name.clone() };
                 let left = self.assign_temp(read, target, Box::new([base_span]));
                 let right = self.expr(&node.value);

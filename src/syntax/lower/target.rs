@@ -45,7 +45,7 @@ impl<'a> Lowerer<'a> {
             },
             Expr::Attribute(attribute) => {
                 let base = self.expr(&attribute.value);
-                let name = Name::from(attribute.attr.as_str());
+                let name = self.word(attribute.attr.as_str());
                 self.note_target(ClaimTarget::Attr(base.clone(), name.clone()));
                 let parts = Box::new([span(attribute.value.as_ref()), from]);
                 self.emit(Stmt::SetAttr { base, name, value }, span(target), parts);
