@@ -2,7 +2,7 @@
 
 use spmd_check::ir::display::dump;
 use spmd_check::ir::{FuncId, LocalKind, Stmt};
-use spmd_check::source::Span;
+use spmd_check::source::{File, Span};
 use spmd_check::syntax::parse;
 
 /// Lowers `source` and compares its dump, both without the common indentation of the test.
@@ -323,11 +323,12 @@ fn spans_are_those_of_expressions() {
     let module = &parsed.ir.funcs[FuncId(0)];
     let last = module.body.last().expect("two statements");
     assert!(matches!(last.stmt, Stmt::Assign { .. }));
-    let spans = &module.spans[last.id];
+    let spans = &module.spans;
     let text_of = |s: &Span| &text[s.start as usize..s.end as usize];
-    assert_eq!(text_of(&spans.span), "f(a, k=b.c)");
-    assert_eq!(spans.parts.iter().map(text_of).collect::<Vec<_>>(), ["f", "a", "b.c"]);
-    let module = parse("@d\n# c\nasync def f(): 'Doc'\n").ir;
+    assert_eq!(text_of(&spans.of(last.id)), "f(a, k=b.c)");
+    assert_eq!(spans.parts(last.id).iter().map(text_of).collect::<Vec<_>>(), ["f", "a", "b.c"]);
+    let file = File::new("a.py", "@d\n# c\nasync def f(): 'Doc'\n");
+    let module = parse(file.whole()).ir;
     let func = &module.funcs[FuncId(1)];
-    assert_eq!((func.span.start, func.docstring.as_deref()), (7, Some("Doc")));
+    assert_eq!((func.span.start, func.documented(&file)), (7, Some("Doc")));
 }

@@ -474,7 +474,7 @@ impl Machine<'_> {
     }
 
     /// Executes a function whose caller is not known; if it has whole parameters, a second time with what it needs of its arguments.
-    fn function_root(self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
+    fn function_root(mut self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
         let (project, rules, files, settings, quiet) =
             (self.project, self.rules, self.files, self.settings, self.quiet);
         if let Some(vain) = self.scouted(root, class, shared) {
@@ -491,7 +491,7 @@ impl Machine<'_> {
 
     /// Executes a function whose caller is not known. A method gets the object that the constructor of its class leaves.
     pub(super) fn executed(
-        mut self,
+        &mut self,
         root: FuncRef,
         class: Option<ClassRef>,
         shared: Option<&Built>,
@@ -562,7 +562,7 @@ impl Machine<'_> {
             self.vain_after = self.vain_after.map(|end| end.saturating_sub(self.budget.spent()));
         }
         self.out.finish();
-        (self.out, needed.unwrap_or_default())
+        (std::mem::take(&mut self.out), needed.unwrap_or_default())
     }
 
     /// Binds every parameter of a function whose caller is not known: the first one to the receiver, if there is one.

@@ -21,8 +21,7 @@ impl Machine<'_> {
         scout.quiet = self.quiet;
         scout.scouting = true;
         let (output, _) = scout.executed(root, class, shared, &Needed::new());
-        let met = output.executed.iter().any(|func| self.settings.relevance.tells(*func));
-        (!met).then_some(output)
+        scout.vain_after.is_some().then_some(output)
     }
 
     /// Steps that a root may take without meeting anything worth executing; no limit where types are asked for, or where the constructor of
