@@ -291,13 +291,21 @@ pub enum Stmt {
 
 impl Stmt {
     /// The blocks inside a statement, in the order of the source.
+    #[inline]
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
-        let (first, handlers, rest): (Option<&Block>, &[Block], [Option<&Block>; 2]) = match self {
-            Stmt::If { then, orelse, .. } => (Some(then), &[], [Some(orelse), None]),
-            Stmt::For { body, orelse, .. } => (Some(body), &[], [Some(orelse), None]),
-            Stmt::While { head, body, orelse, .. } => (Some(head), &[], [Some(body), Some(orelse)]),
-            Stmt::With { body, .. } => (Some(body), &[], [None, None]),
-            Stmt::Try { body, handlers, orelse, finally } => (Some(body), handlers, [Some(orelse), Some(finally)]),
+        (0..).map_while(|at| self.block(at))
+    }
+
+    fn block(&self, at: usize) -> Option<&Block> {
+        match self {
+            Stmt::If { then, orelse, .. } => [then, orelse].get(at).copied(),
+            Stmt::For { body, orelse, .. } => [body, orelse].get(at).copied(),
+            Stmt::While { head, body, orelse, .. } => [head, body, orelse].get(at).copied(),
+            Stmt::With { body, .. } => [body].get(at).copied(),
+            Stmt::Try { body, handlers, orelse, finally } => match at.checked_sub(1) {
+                None => Some(body),
+                Some(at) => handlers.get(at).or_else(|| [orelse, finally].get(at - handlers.len()).copied()),
+            },
             Stmt::Assign { .. }
             | Stmt::SetGlobal { .. }
             | Stmt::SetAttr { .. }
@@ -313,9 +321,8 @@ impl Stmt {
             | Stmt::Import { .. }
             | Stmt::ImportStar { .. }
             | Stmt::Append { .. }
-            | Stmt::Delete { .. } => (None, &[], [None, None]),
-        };
-        first.into_iter().chain(handlers).chain(rest.into_iter().flatten())
+            | Stmt::Delete { .. } => None,
+        }
     }
 }
 
