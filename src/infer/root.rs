@@ -94,10 +94,11 @@ pub fn infer_kept(
     // What is read from the text needs nothing of what is executed.
     let read = || {
         let factors = super::scale::scales(project, rules, files, settings, &asked, memo);
-        (super::practice::Practices::new(project, rules, files, settings, &asked, memo), factors)
+        let practices = super::practice::Practices::new(project, rules, files, settings, &asked, memo);
+        (practices, factors, super::sharding::sharding(project, rules, files, memo))
     };
     let run = Run::new(project, rules, files, settings, memo);
-    let ((), (practices, factors)) = rayon::join(|| execute(run, roots, &mut out), read);
+    let ((), (practices, factors, sharding)) = rayon::join(|| execute(run, roots, &mut out), read);
     out.keep_causes();
     let practices = practices.findings(&out.findings);
     let (practices, factors, told) = super::scale::together(project, files, practices, factors);
@@ -105,7 +106,7 @@ pub fn infer_kept(
     for finding in practices.into_iter().chain(factors) {
         out.report(finding);
     }
-    for finding in super::sharding::sharding(project, rules, files, memo).into_iter().chain(settings.gone()) {
+    for finding in sharding.into_iter().chain(settings.gone()) {
         out.report(finding);
     }
     out

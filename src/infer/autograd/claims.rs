@@ -120,6 +120,9 @@ fn step(term: &Term) -> Option<Step> {
 
 /// The pair that a docstring names: `forward: X, backward: Y`, or `X in forward, Y in backward`.
 fn pair(doc: &str) -> Option<(Step, Step)> {
+    if !doc.contains("orward") || !doc.contains("ackward") {
+        return None;
+    }
     let text = doc.to_lowercase();
     let once = |word: &str| {
         let mut found = text.match_indices(word).map(|(at, _)| at);
