@@ -2,7 +2,7 @@
 //! the rules. Out: [`Relevance`]. Never: an effect on what a relevant function yields; an irrelevant one called with typed arguments
 //! is still executed. Next: `root.rs`.
 
-use super::memo::{Memo, Task, combined, kept_equal};
+use super::memo::{Memo, Task, combined, constant, kept_equals};
 use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
@@ -10,7 +10,6 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Idx, Name};
-use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -47,9 +46,16 @@ const CLASS_TESTS: &[&str] = &["isinstance", "issubclass"];
 /// Methods through which a module uses what its constructor made.
 const CALLED: &[&str] = &["forward", "__call__"];
 
-/// The functions worth executing as roots, or without typed arguments.
+/// The functions worth executing as roots, or without typed arguments: as texts show, and those of classes of which shardings are declared.
 #[derive(Clone, Debug, Default)]
 pub struct Relevance {
+    pub shown: Arc<Relevant>,
+    pub declared: Arc<Relevant>,
+}
+
+/// Functions and classes worth executing.
+#[derive(Clone, Debug, Default)]
+pub struct Relevant {
     funcs: FxHashSet<FuncRef>,
     /// Those that are worth it by themselves, not by what they call.
     telling: FxHashSet<FuncRef>,
@@ -59,23 +65,26 @@ pub struct Relevance {
 impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
-        self.funcs.contains(&func)
+        self.shown.funcs.contains(&func) || self.declared.funcs.contains(&func)
     }
     /// Whether a function mentions something that tells, so that an execution that enters it is not in vain.
     pub fn tells(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
-        self.telling.contains(&func)
-    }
-    /// Further functions worth executing: those of classes of which shardings are declared.
-    pub fn add(&mut self, func: FuncRef, class: ClassRef) {
-        self.funcs.insert(func);
-        self.telling.insert(func);
-        self.classes.insert(class);
+        self.shown.telling.contains(&func) || self.declared.telling.contains(&func)
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
         note(|| Read::RelevantClass(class.module.0, class.class.0));
-        self.classes.contains(&class)
+        self.shown.classes.contains(&class) || self.declared.classes.contains(&class)
+    }
+}
+
+impl Relevant {
+    /// Further functions worth executing.
+    pub fn add(&mut self, func: FuncRef, class: ClassRef) {
+        self.funcs.insert(func);
+        self.telling.insert(func);
+        self.classes.insert(class);
     }
 
     /// Starts from the functions that mention a telling name, and all of those of an expanded module, to which a parallel mode gives
@@ -86,27 +95,18 @@ impl Relevance {
         files: &Files,
         expanded: &(dyn Fn(ModuleId) -> bool + Sync),
         memo: Option<&Memo>,
-    ) -> Arc<Relevance> {
-        let telling = telling_names(rules);
-        let planning: Vec<Name> = rules
-            .entries()
-            .filter(|(_, e)| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize"))
-            .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
-            .collect();
-        let names = Names { telling: &telling, planning: &planning };
+    ) -> Arc<Relevant> {
+        let known = constant(memo, "names", || (telling_names(rules), planning_names(rules)));
+        let names = Names { telling: &known.0, planning: &known.1 };
         let by_name = Namesakes::new(project);
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let parts: Vec<Arc<Vec<Scanned>>> = modules
-            .par_iter()
-            .map(|module| {
-                let run = || scanned(project, rules, files, *module, &names, &by_name);
-                kept_equal(memo, Task::Scanned(*module), run)
-            })
-            .collect();
-        combined(memo, "relevance", parts, |parts| Relevance::joined(project, &parts, expanded), Relevance::differences)
+        let parts = kept_equals(memo, &modules, Task::Scanned, |module| {
+            scanned(project, rules, files, (module, expanded(module)), &names, &by_name)
+        });
+        combined(memo, "relevance", parts, |parts| Relevant::joined(&parts), Relevant::differences)
     }
 
-    fn differences(&self, other: &Relevance) -> Vec<Read> {
+    pub fn differences(&self, other: &Relevant) -> Vec<Read> {
         let funcs = self.funcs.symmetric_difference(&other.funcs);
         let funcs = funcs.chain(self.telling.symmetric_difference(&other.telling));
         let classes = self.classes.symmetric_difference(&other.classes);
@@ -116,17 +116,13 @@ impl Relevance {
             .collect()
     }
 
-    fn joined(
-        project: &Project,
-        parts: &[Arc<Vec<Scanned>>],
-        expanded: &(dyn Fn(ModuleId) -> bool + Sync),
-    ) -> Relevance {
+    fn joined(parts: &[Arc<Vec<Scanned>>]) -> Relevant {
         let mut callers: FxHashMap<FuncRef, Vec<FuncRef>> = FxHashMap::default();
         let mut methods: FxHashMap<FuncRef, &Scanned> = FxHashMap::default();
-        let mut out = Relevance { classes: planned(project, parts), ..Relevance::default() };
+        let mut out = Relevant { classes: planned(parts), ..Relevant::default() };
         let mut work = Vec::new();
         for found in parts.iter().flat_map(|part| part.iter()) {
-            if found.tells || expanded(found.at.module) {
+            if found.tells {
                 out.telling.insert(found.at);
                 if out.funcs.insert(found.at) {
                     work.push(found.at);
@@ -164,7 +160,7 @@ impl Relevance {
 }
 
 /// Classes of the modules that functions make which apply plans to modules, and of the modules that those have.
-fn planned(project: &Project, scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
+fn planned(scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
     let mut out = FxHashSet::default();
     let all = || scanned.iter().flat_map(|part| part.iter());
     let mut work: Vec<&Scanned> = all().filter(|s| s.plans).collect();
@@ -174,10 +170,9 @@ fn planned(project: &Project, scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassR
     let by_func: FxHashMap<FuncRef, &Scanned> = all().map(|s| (s.at, s)).collect();
     while let Some(found) = work.pop() {
         for callee in &found.callees {
-            let func = project.func(*callee);
-            let Some(class) = func.class.filter(|_| func.name == "__init__") else { continue };
-            if out.insert(ClassRef { module: callee.module, class }) {
-                work.extend(by_func.get(callee));
+            let Some(callee) = by_func.get(callee).filter(|callee| callee.makes) else { continue };
+            if callee.class.is_some_and(|class| out.insert(class)) {
+                work.push(callee);
             }
         }
     }
@@ -199,9 +194,11 @@ struct Scanned {
     at: FuncRef,
     parent: Option<FuncRef>,
     class: Option<ClassRef>,
+    /// Whether it is a constructor.
+    makes: bool,
     /// Of a constructor, the methods through which the class uses what it made.
     used: Vec<FuncRef>,
-    /// Whether it mentions something that tells.
+    /// Whether it mentions something that tells, or a parallel mode gives types to its file.
     tells: bool,
     /// Whether it applies plans to modules.
     plans: bool,
@@ -229,7 +226,7 @@ fn scanned<'a>(
     project: &'a Project,
     rules: &'a RuleBook,
     files: &Files,
-    module: ModuleId,
+    (module, expanded): (ModuleId, bool),
     names: &Names<'a>,
     by_name: &Namesakes<'_>,
 ) -> Vec<Scanned> {
@@ -297,7 +294,8 @@ fn scanned<'a>(
             parent: f.parent.map(|func| FuncRef { module, func }),
             class: f.class.map(|class| ClassRef { module, class }),
             used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
-            tells,
+            tells: tells || expanded,
+            makes: f.name == "__init__",
             plans: scan.plans,
             callees,
         }
@@ -373,6 +371,13 @@ fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
         .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
         .filter(|name| !COMMON.contains(&name.as_str()))
         .collect()
+}
+
+/// Names of functions that apply plans to modules.
+fn planning_names(rules: &RuleBook) -> Vec<Name> {
+    let planning = |e: &Entry| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize");
+    let names = rules.entries().filter(|(_, e)| planning(e));
+    names.map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name))).collect()
 }
 
 /// The functions that a name of a function's module denotes: itself, or the constructor and forward of a class.

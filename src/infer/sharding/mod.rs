@@ -17,7 +17,7 @@ mod types;
 mod value;
 
 use super::finding::{Finding, FindingKind};
-use super::memo::{Memo, Task, kept};
+use super::memo::{Memo, Task, kept_each};
 use super::practice::view::View;
 use super::shared::Shared;
 use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
@@ -34,11 +34,10 @@ use value::{AxisNames, Note, Val};
 /// Everything found in a project, in the order of its modules.
 pub fn sharding(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Vec<Finding> {
     let library = Library::new(rules);
-    let modules: Vec<ModuleId> = project
-        .modules
-        .ids()
-        .filter(|m| *kept(memo, Task::Annotates(*m), || library.is_used(files[project.file(*m)].whole())))
-        .collect();
+    let all: Vec<ModuleId> = project.modules.ids().collect();
+    let used = kept_each(memo, &all, Task::Annotates, |module| library.is_used(files[project.file(module)].whole()));
+    let modules: Vec<ModuleId> =
+        all.into_iter().zip(used).filter(|(_, used)| **used).map(|(module, _)| module).collect();
     if modules.is_empty() {
         return Vec::new();
     }
