@@ -45,6 +45,9 @@ pub enum Task {
     Autograd(ModuleId),
     Unasked(ModuleId),
     Candidates(ModuleId),
+    Namesakes(ModuleId),
+    Said(ModuleId),
+    Sharding(ModuleId),
 }
 
 type Result_ = Arc<dyn Any + Send + Sync>;

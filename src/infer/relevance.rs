@@ -98,7 +98,7 @@ impl Relevant {
     ) -> Arc<Relevant> {
         let known = constant(memo, "names", || (telling_names(rules), planning_names(rules)));
         let names = Names { telling: &known.0, planning: &known.1 };
-        let by_name = Namesakes::new(project);
+        let by_name = Namesakes::new(project, memo);
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         let parts = kept_equals(memo, &modules, Task::Scanned, |module| {
             scanned(project, rules, files, (module, expanded(module)), &names, &by_name)
@@ -228,7 +228,7 @@ fn scanned<'a>(
     files: &Files,
     (module, expanded): (ModuleId, bool),
     names: &Names<'a>,
-    by_name: &Namesakes<'_>,
+    by_name: &Namesakes,
 ) -> Vec<Scanned> {
     let m = &project.modules[module];
     let ir = &m.ir;

@@ -49,6 +49,10 @@ pub enum Read {
     Allowance(u32),
     /// The functions of a module that decorators expand.
     Decorated(u32),
+    /// Whether anything turns the mode of annotations on, leaves manual sharding or sets a mesh for all.
+    ShardingMode,
+    /// Whether one statement of the project sets an attribute of this name.
+    SetOnce(u64),
     /// The shardings that are declared of a class, and of the modules that it has.
     Sharded(u32, u32),
 }
