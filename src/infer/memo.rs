@@ -7,6 +7,7 @@ use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::reads::{Read, watch};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -70,7 +71,7 @@ struct Slots {
     at: FxHashMap<Task, u32>,
     slots: Vec<Slot>,
     /// Runs that looked at a thing; those that are not the last of their task count no more.
-    readers: FxHashMap<Read, Vec<Turn>>,
+    readers: FxHashMap<Read, SmallVec<[Turn; 2]>>,
     /// Runs that are not among the readers yet.
     fresh: Vec<(Turn, Box<[Read]>)>,
     stale: FxHashSet<u32>,
@@ -110,7 +111,7 @@ impl Slots {
             for read in reads {
                 let known = readers.entry(read).or_default();
                 if known.len() == known.capacity() && known.len() >= MANY_READERS {
-                    known.retain(counts);
+                    known.retain(|run| counts(run));
                 }
                 known.push(run);
             }

@@ -89,12 +89,14 @@ fn declared_shardings_decide_calls_of_other_files() {
 
 #[test]
 fn a_decorator_decides_what_is_around_its_function() {
+    // What stands near a function is a part of its text, as far as anybody can tell.
+    let between = "# Nothing is said here.\n".repeat(40);
     let text = |dim: usize, before: &str| {
         format!(
             "{before}from torch.distributed._spmd.api import compile\n\
-             from torch.distributed._spmd.parallel_mode import DataParallel\n\n\n\
-             @compile(parallel_mode=DataParallel(\"fully_shard\", input_batch_dim={dim}))\n\
-             def train_step(images):\n    return images.cumsum(1)\n"
+             from torch.distributed._spmd.parallel_mode import DataParallel\n\n\
+             MODE = DataParallel(\"fully_shard\", input_batch_dim={dim})\n{between}\n\n\
+             @compile(parallel_mode=MODE)\ndef train_step(images):\n    return images.cumsum(1)\n"
         )
     };
     let versions = [(&*text(0, ""), 1), (&*text(1, ""), 2), (&*text(0, ""), 1), (&*text(1, "\n"), 2)];
