@@ -144,7 +144,9 @@ pub fn declare(
     if mentions.iter().any(|m| m.shardings) {
         let kept = declaring(rules);
         let says = |text: &str| kept.iter().any(|word| text.contains(word.as_str()));
-        let (mut first, mut rest) = functions(project, &settings.relevance, out, memo);
+        // What is worth executing is more once shardings are declared.
+        let early = memo.map(Memo::early);
+        let (mut first, mut rest) = functions(project, &settings.relevance, out, early);
         for roots in [&mut first, &mut rest] {
             roots.retain(|at| {
                 mentions[at.module.index()].shardings
@@ -153,7 +155,7 @@ pub fn declare(
             });
         }
         if !first.is_empty() || !rest.is_empty() {
-            execute(Run::new(project, rules, files, settings, memo.map(Memo::early)), (first, rest), out);
+            execute(Run::new(project, rules, files, settings, early), (first, rest), out);
             found = Shardings::new(&out.sharded);
         }
     }

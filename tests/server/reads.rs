@@ -85,6 +85,10 @@ fn declared_shardings_decide_calls_of_other_files() {
     let other = DECLARED.replace("config.down.", "config.other.");
     let versions = [(DECLARED, 1), (&*right, 0), (DECLARED, 1), ("", 0), (DECLARED, 1), (&*other, 0), (DECLARED, 1)];
     follows("declared", &[("declared.py", ""), ("model.py", MODEL)], &versions);
+    // Declared from the beginning.
+    let noted = format!("{DECLARED}# A note.\n");
+    let versions = [(&*noted, 1), (DECLARED, 1), ("", 0), (DECLARED, 1)];
+    follows("at-first", &[("declared.py", DECLARED), ("model.py", MODEL)], &versions);
 }
 
 #[test]
