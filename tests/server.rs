@@ -1,10 +1,13 @@
 //! The language server as an editor meets it: the built program over its standard streams. In: small trees, the corpus. Out: every message
-//! answered, the findings of a fresh check. Never: calling into the library. Next: `server/client.rs`, then `server/edits.rs`, `server/strays.rs`.
+//! answered, the findings of a fresh check. Never: calling into the library. Next: `server/client.rs`, then the other
+//! files of `server/`.
 
 #[path = "server/client.rs"]
 mod client;
 #[path = "server/edits.rs"]
 mod edits;
+#[path = "server/reads.rs"]
+mod reads;
 #[path = "server/strays.rs"]
 mod strays;
 

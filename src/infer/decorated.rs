@@ -1,12 +1,14 @@
 //! Functions that a decorator expands by a parallel mode: which mode, and which inputs are placed otherwise. In: the project and the
 //! rules. Out: [`Decorated`]. Never: execution. Source: torch 2.4 `torch.distributed._spmd.api`. Next: `modes.rs`.
 
+use super::memo::{Memo, Task, combined, differing, kept_equals, taken};
 use super::practice::expr::Expr;
 use super::practice::view::View;
 use crate::ir::{ArgKind, Const, FuncKind, Stmt};
 use crate::plan::{Placement, ReduceOp};
-use crate::project::{FuncRef, Project};
+use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::{Entry, IntrinsicRule, RuleBook};
+use crate::source::reads::Read;
 use crate::source::{Files, Name, Place};
 use crate::types::mode::{ParallelMode, mode};
 use rustc_hash::FxHashMap;
@@ -26,6 +28,16 @@ pub struct Decorated {
     pub overrides: Vec<(Name, Placement)>,
 }
 
+/// Functions with what their decorators say.
+pub type DecoratedFuncs = FxHashMap<FuncRef, Decorated>;
+
+impl PartialEq for Decorated {
+    fn eq(&self, other: &Decorated) -> bool {
+        let parts = |d: &Decorated| (d.place, d.api.clone(), d.removed.clone(), d.mode.name(), d.dim);
+        parts(self) == parts(other) && self.overrides == other.overrides
+    }
+}
+
 /// The packages that have such decorators.
 pub fn packages(rules: &RuleBook) -> Vec<Name> {
     let decorators = rules.entries().filter_map(|(name, entry)| match entry {
@@ -35,33 +47,38 @@ pub fn packages(rules: &RuleBook) -> Vec<Name> {
     decorators.collect()
 }
 
-/// Every decorated function.
-pub fn decorated(project: &Project, rules: &RuleBook, files: &Files) -> FxHashMap<FuncRef, Decorated> {
-    let mut out = FxHashMap::default();
-    let packages = packages(rules);
-    for (module, m) in project.modules.iter_enumerated() {
-        let text = files[m.file].whole();
-        if !packages.iter().any(|package| text.contains(package.as_str())) {
-            continue;
+/// The decorated functions of modules that speak of such packages.
+pub fn decorated(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    modules: &[ModuleId],
+    memo: Option<&Memo>,
+) -> Arc<DecoratedFuncs> {
+    let parts = kept_equals(memo, modules, Task::Decorated, |module| of_module(project, rules, files, module));
+    let joined = |parts: Vec<Arc<DecoratedFuncs>>| parts.into_iter().flat_map(taken).collect::<DecoratedFuncs>();
+    combined(memo, "decorated", parts, joined, |a, b| differing(a, b).map(|at| Read::Decorated(at.module.0)).collect())
+}
+
+fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> DecoratedFuncs {
+    let mut out = DecoratedFuncs::default();
+    let mut views = Vec::new();
+    for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
+        if matches!(f.kind, FuncKind::Function | FuncKind::Module | FuncKind::ClassBody) {
+            views.push(View::new(project, rules, files, FuncRef { module, func }));
         }
-        let mut views = Vec::new();
-        for (func, f) in m.ir.funcs.iter_enumerated() {
-            if matches!(f.kind, FuncKind::Function | FuncKind::Module | FuncKind::ClassBody) {
-                views.push(View::new(project, rules, files, FuncRef { module, func }));
+    }
+    for view in &views {
+        for step in &view.steps {
+            let Stmt::Def { func, decorators, .. } = step.stmt else { continue };
+            let found = decorators.iter().find_map(|d| selected(view, rules, &view.through(d)));
+            if let Some(found) = found {
+                out.insert(FuncRef { module, func: *func }, found);
             }
         }
-        for view in &views {
-            for step in &view.steps {
-                let Stmt::Def { func, decorators, .. } = step.stmt else { continue };
-                let found = decorators.iter().find_map(|d| selected(view, rules, &view.through(d)));
-                if let Some(found) = found {
-                    out.insert(FuncRef { module, func: *func }, found);
-                }
-            }
-        }
-        for view in &views {
-            overrides(view, rules, &mut out);
-        }
+    }
+    for view in &views {
+        overrides(view, rules, &mut out);
     }
     out
 }
@@ -119,7 +136,7 @@ fn selected(view: &View<'_>, rules: &RuleBook, decorator: &Expr) -> Option<Decor
 }
 
 /// Tensors whose placements a function overrides before it calls a decorated one with them.
-fn overrides(view: &View<'_>, rules: &RuleBook, out: &mut FxHashMap<FuncRef, Decorated>) {
+fn overrides(view: &View<'_>, rules: &RuleBook, out: &mut DecoratedFuncs) {
     let mut placed = Vec::new();
     for (i, _) in view.steps.iter().enumerate() {
         let Some(value) = view.value(i) else { continue };

@@ -1,18 +1,20 @@
 //! What is known of the whole project before functions are executed: from definitions and texts, from module bodies, from declared
 //! shardings. In: the project, the results of bodies. Out: the tables of `settings.rs`. Never: findings of its own. Next: `root.rs`.
 
-use super::memo::{Memo, Task, kept_equal};
+use super::callers::functions;
+use super::declared::flow::Shardings;
+use super::memo::{Memo, Task, combined, combined_equal, differing, kept_equals, taken};
 use super::output::Output;
 use super::practice::asked::Asked;
-use super::relevance::Relevance;
-use super::root::{Body, Run, execute, functions};
+use super::relevance::{Relevance, Relevant};
+use super::root::{Run, execute};
 use super::settings::Settings;
 use super::statics::Statics;
 use super::value::{Closure, Value};
-use crate::project::{ClassRef, FuncRef, ModuleId, Project};
+use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
+use crate::source::reads::{Read, number};
 use crate::source::{Files, Idx, Name};
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -25,11 +27,12 @@ pub fn facts(
     settings: &mut Settings,
     memo: Option<&Memo>,
 ) {
-    settings.exports = Arc::default();
+    (settings.exports, settings.left_defaults) = (Arc::default(), Arc::default());
     let expanded = |module: ModuleId| settings.is_expanded(module);
     let (statics, relevance) =
-        rayon::join(|| Statics::new(project, rules, memo), || Relevance::new(project, rules, files, &expanded, memo));
-    (settings.statics, settings.relevance) = (statics, relevance);
+        rayon::join(|| Statics::new(project, rules, memo), || Relevant::new(project, rules, files, &expanded, memo));
+    settings.statics = statics;
+    settings.relevance = Relevance { shown: relevance, ..Relevance::default() };
     settings.specs = super::specs::Specs::new(project, rules, memo);
     (settings.reducers, settings.marking) = rayon::join(
         || super::practice::reducers::Reducers::new(project, rules, files, asked, memo),
@@ -37,29 +40,60 @@ pub fn facts(
     );
 }
 
-pub fn exports(bodies: Vec<Arc<Body>>) -> FxHashMap<(ModuleId, Name), Value> {
-    let mut out = FxHashMap::default();
-    out.reserve(bodies.iter().map(|body| body.1.len()).sum());
-    for (module, body) in bodies.into_iter().enumerate() {
-        let module = ModuleId::from_index(module);
-        out.extend(body.1.iter().map(|(name, value)| ((module, name.clone()), value.clone())));
+/// What a module body yields, and what it leaves.
+pub type Body = (Arc<Output>, Arc<Left>);
+
+/// What a module body leaves.
+#[derive(Debug, Default)]
+pub struct Left {
+    pub names: FxHashMap<Name, Value>,
+    /// Functions with defaults, in the order of their names' first appearance.
+    defaults: Arc<Vec<Arc<Closure>>>,
+}
+
+impl Left {
+    pub fn new(exports: Vec<(Name, Value)>) -> Left {
+        let with_defaults = |(_, value): &(Name, Value)| match value {
+            Value::Closure(closure) if !closure.defaults.is_empty() => Some(closure.clone()),
+            _ => None,
+        };
+        let defaults = Arc::new(exports.iter().filter_map(with_defaults).collect());
+        Left { names: exports.into_iter().collect(), defaults }
     }
-    out
 }
 
 /// The closures with defaults that module bodies leave, by function.
 pub type Defaults = FxHashMap<FuncRef, Vec<Arc<Closure>>>;
 
-pub fn defaults(bodies: &[Arc<Body>]) -> Defaults {
-    let mut out = Defaults::default();
-    for (_, value) in bodies.iter().flat_map(|body| &body.1) {
-        if let Value::Closure(closure) = value
-            && !closure.defaults.is_empty()
-        {
+/// Takes on what module bodies leave.
+pub fn left(bodies: Vec<Arc<Body>>, settings: &mut Settings, memo: Option<&Memo>) {
+    let defaults = bodies.iter().map(|body| body.1.defaults.clone()).collect();
+    let joined = |parts: Vec<Arc<Vec<Arc<Closure>>>>| {
+        let mut out = Defaults::default();
+        for closure in parts.iter().flat_map(|part| part.iter()) {
             out.entry(closure.func).or_default().push(closure.clone());
         }
-    }
-    out
+        out
+    };
+    settings.left_defaults = combined_equal(memo, "defaults", defaults, joined, |a, b| {
+        differing(a, b).map(|func| Read::Func(func.module.0, func.func.0)).collect()
+    });
+    let exports: Vec<Arc<Left>> = bodies.iter().map(|body| body.1.clone()).collect();
+    settings.exports = combined(
+        memo,
+        "exports",
+        exports,
+        |parts| parts,
+        |a, b| {
+            let other = a.iter().zip(b).enumerate().filter(|(_, (a, b))| !Arc::ptr_eq(a, b));
+            let number_of = |module: usize| u32::try_from(module).unwrap_or(u32::MAX);
+            other
+                .flat_map(|(module, (a, b))| {
+                    differing(&a.names, &b.names).map(move |name| Read::Export(number_of(module), number(name)))
+                })
+                .collect()
+        },
+    );
 }
 
 /// How a module is given declared shardings, as texts write it.
@@ -80,42 +114,63 @@ pub struct Mentions {
     pub shardings: bool,
 }
 
-/// What any file speaks of.
-pub fn mentions(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Mentions {
+/// What each file speaks of.
+pub fn mentions(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Vec<Arc<Mentions>> {
     let (decorating, declaring) = (super::decorated::packages(rules), declaring(rules));
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let of_module = |module: &ModuleId| {
-        kept_equal(memo, Task::Mentions(*module), || {
-            let text = files[project.file(*module)].whole();
-            let says = |words: &[Name]| words.iter().any(|word| text.contains(word.as_str()));
-            Mentions { decorators: says(&decorating), shardings: says(&declaring) }
-        })
-    };
-    let each: Vec<Arc<Mentions>> = modules.par_iter().map(of_module).collect();
-    Mentions { decorators: each.iter().any(|m| m.decorators), shardings: each.iter().any(|m| m.shardings) }
+    kept_equals(memo, &modules, Task::Mentions, |module| {
+        let text = files[project.file(module)].whole();
+        let says = |words: &[Name]| words.iter().any(|word| text.contains(word.as_str()));
+        Mentions { decorators: says(&decorating), shardings: says(&declaring) }
+    })
+}
+
+/// The modules whose files speak of something.
+pub fn speaking(mentions: &[Arc<Mentions>], of: impl Fn(&Mentions) -> bool) -> Vec<ModuleId> {
+    let those = mentions.iter().enumerate().filter(|(_, mentions)| of(mentions));
+    those.map(|(module, _)| ModuleId::from_index(module)).collect()
 }
 
 /// Executes the functions that give modules declared shardings, before those that compute with them.
-pub fn declare(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings, out: &mut Output) {
-    let kept = declaring(rules);
-    let says = |text: &str| kept.iter().any(|word| text.contains(word.as_str()));
-    let (mut first, mut rest) = functions(project, &settings.relevance, out, None);
-    for roots in [&mut first, &mut rest] {
-        roots.retain(|at| {
-            let file = &files[project.file(at.module)];
-            says(file.whole()) && says(file.slice(project.func(*at).span)) && project.func(*at).class.is_none()
-        });
-    }
-    if first.is_empty() && rest.is_empty() {
-        return;
-    }
-    execute(Run::new(project, rules, files, settings, None), (first, rest), out);
-    settings.shardings = super::declared::flow::Shardings::new(&out.sharded);
-    let classes: Vec<ClassRef> = settings.shardings.classes().collect();
-    for class in classes {
-        let methods = &project.class(class).methods;
-        if let Some((_, func)) = methods.iter().find(|(name, _)| name == "forward") {
-            Arc::make_mut(&mut settings.relevance).add(FuncRef { module: class.module, func: *func }, class);
+pub fn declare(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    settings: &mut Settings,
+    (mentions, memo): (&[Arc<Mentions>], Option<&Memo>),
+    out: &mut Output,
+) {
+    let mut found = Shardings::default();
+    if mentions.iter().any(|m| m.shardings) {
+        let kept = declaring(rules);
+        let says = |text: &str| kept.iter().any(|word| text.contains(word.as_str()));
+        // What is worth executing is more once shardings are declared.
+        let early = memo.map(Memo::early);
+        let (mut first, mut rest) = functions(project, &settings.relevance, out, early);
+        for roots in [&mut first, &mut rest] {
+            roots.retain(|at| {
+                mentions[at.module.index()].shardings
+                    && says(files[project.file(at.module)].slice(project.func(*at).span))
+                    && project.func(*at).class.is_none()
+            });
+        }
+        if !first.is_empty() || !rest.is_empty() {
+            execute(Run::new(project, rules, files, settings, early), (first, rest), out);
+            found = Shardings::new(&out.sharded);
         }
     }
+    let mut relevant = Relevant::default();
+    for class in found.classes() {
+        let methods = &project.class(class).methods;
+        if let Some((_, func)) = methods.iter().find(|(name, _)| name == "forward") {
+            relevant.add(FuncRef { module: class.module, func: *func }, class);
+        }
+    }
+    settings.shardings = combined(memo, "shardings", vec![Arc::new(found)], only, Shardings::differences);
+    settings.relevance.declared = combined(memo, "declared", vec![Arc::new(relevant)], only, Relevant::differences);
+}
+
+/// The one part of a table that has no others.
+pub fn only<T: Clone + Default>(parts: Vec<Arc<T>>) -> T {
+    parts.into_iter().next().map(taken).unwrap_or_default()
 }

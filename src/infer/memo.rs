@@ -5,10 +5,12 @@
 use super::output::Output;
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::reads::{Read, watch};
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A part of a run.
@@ -39,15 +41,95 @@ pub enum Task {
     Sized(ModuleId),
     Makes(ModuleId),
     Factors(ModuleId),
+    Decorated(ModuleId),
+    Claims(ModuleId),
+    Autograd(ModuleId),
+    Unasked(ModuleId),
+    Candidates(ModuleId),
+    Namesakes(ModuleId),
+    Said(ModuleId),
+    Sharding(ModuleId),
 }
 
 type Result_ = Arc<dyn Any + Send + Sync>;
 
 struct Slot {
-    reads: Box<[Read]>,
+    task: Task,
     value: Result_,
+    /// How often the task ran.
+    turn: u32,
     stale: bool,
     took: Duration,
+}
+
+/// A run of a task: where its result lies, and which run it was.
+type Turn = (u32, u32);
+
+/// The results of tasks, and who looked at what.
+#[derive(Default)]
+struct Slots {
+    at: FxHashMap<Task, u32>,
+    slots: Vec<Slot>,
+    /// Runs that looked at a thing; those that are not the last of their task count no more.
+    readers: FxHashMap<Read, SmallVec<[Turn; 2]>>,
+    /// Runs that are not among the readers yet.
+    fresh: Vec<(Turn, Box<[Read]>)>,
+    stale: FxHashSet<u32>,
+}
+
+/// Readers from which on those that count no more are looked for.
+const MANY_READERS: usize = 8;
+
+impl Slots {
+    fn get(&self, task: Task) -> Option<&Slot> {
+        self.slots.get(*self.at.get(&task)? as usize)
+    }
+
+    fn insert(&mut self, task: Task, reads: Box<[Read]>, value: Result_, took: Duration) {
+        let next = u32::try_from(self.slots.len()).expect("fewer tasks than that");
+        let id = *self.at.entry(task).or_insert(next);
+        let turn = match self.slots.get_mut(id as usize) {
+            Some(slot) => {
+                slot.turn = slot.turn.wrapping_add(1);
+                (slot.value, slot.stale, slot.took) = (value, false, took);
+                slot.turn
+            }
+            None => {
+                self.slots.push(Slot { task, value, turn: 0, stale: false, took });
+                0
+            }
+        };
+        self.stale.remove(&id);
+        self.fresh.push(((id, turn), reads));
+    }
+
+    /// Enters the last runs among the readers.
+    fn settle(&mut self) {
+        let (slots, readers) = (&self.slots, &mut self.readers);
+        let counts = |(id, turn): &Turn| slots[*id as usize].turn == *turn;
+        for (run, reads) in self.fresh.drain(..).filter(|(run, _)| counts(run)) {
+            for read in reads {
+                let known = readers.entry(read).or_default();
+                if known.len() == known.capacity() && known.len() >= MANY_READERS {
+                    known.retain(|run| counts(run));
+                }
+                known.push(run);
+            }
+        }
+    }
+
+    fn forget(&mut self, changed: &[Read]) {
+        self.settle();
+        for read in changed {
+            for (id, turn) in self.readers.remove(read).into_iter().flatten() {
+                let slot = &mut self.slots[id as usize];
+                if slot.turn == turn && !slot.stale {
+                    slot.stale = true;
+                    self.stale.insert(id);
+                }
+            }
+        }
+    }
 }
 
 /// What is put together from parts.
@@ -68,13 +150,15 @@ fn executed(task: Task) -> Option<ModuleId> {
 /// Everything that is kept.
 #[derive(Default)]
 pub struct Memo {
-    slots: Mutex<FxHashMap<Task, Slot>>,
+    slots: Mutex<Slots>,
     wholes: Mutex<FxHashMap<&'static str, Whole>>,
     /// What turned out to have changed while results were found again.
     moved: Mutex<Vec<Read>>,
     stopped: Arc<AtomicBool>,
     /// Modules of which functions are executed again; of others what is known of them stands, be it of an earlier version.
     hurry: Mutex<Option<Vec<ModuleId>>>,
+    /// Results of functions as they are before shardings are declared.
+    early: OnceLock<Box<Memo>>,
 }
 
 /// Why a run ends early: its result is not wanted any more.
@@ -95,25 +179,32 @@ impl Memo {
         if changed.is_empty() {
             return;
         }
-        let mut changed = changed.to_vec();
-        changed.sort_unstable();
-        changed.dedup();
-        let all: FxHashSet<Read> = changed.iter().copied().collect();
-        for slot in open(&self.slots).values_mut().filter(|slot| !slot.stale) {
-            slot.stale = match changed.len() < 64 && slot.reads.len() > 64 {
-                true => changed.iter().any(|read| slot.reads.binary_search(read).is_ok()),
-                false => slot.reads.iter().any(|read| all.contains(read)),
-            };
+        open(&self.slots).forget(changed);
+        if let Some(early) = self.early.get() {
+            early.forget(changed);
         }
+    }
+
+    /// Enters what was looked at where it is found fast once it changes.
+    pub fn settle(&self) {
+        open(&self.slots).settle();
+    }
+
+    /// Results of functions as they are before shardings are declared, which are other ones than those after.
+    pub fn early(&self) -> &Memo {
+        let early = self.early.get_or_init(|| Box::new(Memo::new(self.stopped.clone())));
+        early.moved();
+        early
     }
 
     /// The functions that are executed for themselves and reach a module, in order.
     pub fn reaching(&self, module: ModuleId) -> Vec<FuncRef> {
-        let slots = open(&self.slots);
-        let mut out: Vec<FuncRef> = slots
+        let kept = open(&self.slots);
+        let mut out: Vec<FuncRef> = kept
+            .slots
             .iter()
-            .filter_map(|(task, slot)| match task {
-                Task::Root(root) if !slot.stale => Some((*root, slot.value.downcast_ref::<Arc<Output>>()?)),
+            .filter_map(|slot| match slot.task {
+                Task::Root(root) if !slot.stale => Some((root, slot.value.downcast_ref::<Arc<Output>>()?)),
                 _ => None,
             })
             .filter(|(root, output)| root.module == module || output.executed.iter().any(|f| f.module == module))
@@ -136,18 +227,26 @@ impl Memo {
 
     /// Where the result of a task lies, be it stale.
     pub fn last(&self, task: Task) -> Option<*const ()> {
-        open(&self.slots).get(&task).map(|slot| Arc::as_ptr(&slot.value).cast())
+        open(&self.slots).get(task).map(|slot| Arc::as_ptr(&slot.value).cast())
     }
 
-    fn known(&self, task: Task) -> Option<Result_> {
+    fn check_stop(&self) {
         if self.stopped.load(Ordering::Relaxed) {
             std::panic::resume_unwind(Box::new(Stopped));
         }
+    }
+
+    fn known(&self, task: Task) -> Option<Result_> {
+        self.known_each(std::iter::once(task)).pop()?
+    }
+
+    /// What is known of these tasks.
+    fn known_each(&self, tasks: impl Iterator<Item = Task>) -> Vec<Option<Result_>> {
+        self.check_stop();
+        let hurry = open(&self.hurry);
+        let waits = |task: Task| executed(task).is_some_and(|m| hurry.as_ref().is_some_and(|own| !own.contains(&m)));
         let slots = open(&self.slots);
-        let slot = slots.get(&task)?;
-        let serves = !slot.stale
-            || executed(task).is_some_and(|m| open(&self.hurry).as_ref().is_some_and(|own| !own.contains(&m)));
-        serves.then(|| slot.value.clone())
+        tasks.map(|t| slots.get(t).filter(|slot| !slot.stale || waits(t)).map(|slot| slot.value.clone())).collect()
     }
 
     /// For a first look: functions outside these modules are not executed again.
@@ -157,9 +256,9 @@ impl Memo {
 
     /// How long it took to execute what has to be executed again outside these modules.
     pub fn awaited(&self, modules: &[ModuleId]) -> Duration {
-        let slots = open(&self.slots);
-        let outside = |task: &Task| executed(*task).is_some_and(|module| !modules.contains(&module));
-        slots.iter().filter(|(task, slot)| slot.stale && outside(task)).map(|(_, slot)| slot.took).sum()
+        let kept = open(&self.slots);
+        let outside = |slot: &&Slot| executed(slot.task).is_some_and(|module| !modules.contains(&module));
+        kept.stale.iter().map(|id| &kept.slots[*id as usize]).filter(outside).map(|slot| slot.took).sum()
     }
 }
 
@@ -177,7 +276,7 @@ pub fn kept<T: Any + Send + Sync>(memo: Option<&Memo>, task: Task, run: impl FnO
     let (value, reads) = watch(run);
     let value = Arc::new(value);
     let took = started.elapsed();
-    open(&memo.slots).insert(task, Slot { reads, value: value.clone(), stale: false, took });
+    open(&memo.slots).insert(task, reads, value.clone(), took);
     value
 }
 
@@ -194,10 +293,91 @@ pub fn kept_equal<T: Any + Send + Sync + PartialEq>(
     let started = Instant::now();
     let (value, reads) = watch(run);
     let took = started.elapsed();
-    let before = open(&memo.slots).get(&task).map(|slot| cast::<T>(slot.value.clone()));
+    let before = open(&memo.slots).get(task).map(|slot| cast::<T>(slot.value.clone()));
     let value = before.filter(|before| **before == value).unwrap_or_else(|| Arc::new(value));
-    open(&memo.slots).insert(task, Slot { reads, value: value.clone(), stale: false, took });
+    open(&memo.slots).insert(task, reads, value.clone(), took);
     value
+}
+
+/// The results of tasks of one kind, in order.
+pub fn kept_each<K: Copy + Sync, T: Any + Send + Sync>(
+    memo: Option<&Memo>,
+    keys: &[K],
+    task: impl Fn(K) -> Task + Sync,
+    run: impl Fn(K) -> T + Sync,
+) -> Vec<Arc<T>> {
+    let Some(memo) = memo else { return keys.par_iter().map(|key| Arc::new(run(*key))).collect() };
+    let known = memo.known_each(keys.iter().map(|key| task(*key)));
+    each(keys, known, |_| 0, |key| kept(Some(memo), task(key), || run(key)))
+}
+
+/// The same for tasks that may take long, those with the most work first.
+pub fn kept_long<K: Copy + Sync, T: Any + Send + Sync>(
+    memo: Option<&Memo>,
+    keys: &[K],
+    task: impl Fn(K) -> Task + Sync,
+    work: impl Fn(K) -> usize,
+    run: impl Fn(K) -> T + Sync,
+) -> Vec<Arc<T>> {
+    let known = match memo {
+        Some(memo) => memo.known_each(keys.iter().map(|key| task(*key))),
+        None => keys.iter().map(|_| None).collect(),
+    };
+    each(keys, known, work, |key| kept(memo, task(key), || run(key)))
+}
+
+/// The same; where a result is another one than before, those who looked at it are told.
+pub fn kept_told<K: Copy + Sync, T: Any + Send + Sync>(
+    memo: Option<&Memo>,
+    keys: &[K],
+    task: impl Fn(K) -> Task + Sync,
+    told: impl Fn(K) -> Read + Sync,
+    run: impl Fn(K) -> T + Sync,
+) -> Vec<Arc<T>> {
+    let Some(memo) = memo else { return kept_long(memo, keys, task, |_| 0, run) };
+    let known = memo.known_each(keys.iter().map(|key| task(*key)));
+    each(
+        keys,
+        known,
+        |_| 0,
+        |key| {
+            let before = memo.last(task(key));
+            let found = kept(Some(memo), task(key), || run(key));
+            if before.is_some_and(|before| !std::ptr::addr_eq(before, Arc::as_ptr(&found))) {
+                memo.forget_results(&[told(key)]);
+            }
+            found
+        },
+    )
+}
+
+/// The same; each is the one before if it turns out equal.
+pub fn kept_equals<K: Copy + Sync, T: Any + Send + Sync + PartialEq>(
+    memo: Option<&Memo>,
+    keys: &[K],
+    task: impl Fn(K) -> Task + Sync,
+    run: impl Fn(K) -> T + Sync,
+) -> Vec<Arc<T>> {
+    let Some(memo) = memo else { return keys.par_iter().map(|key| Arc::new(run(*key))).collect() };
+    let known = memo.known_each(keys.iter().map(|key| task(*key)));
+    each(keys, known, |_| 0, |key| kept_equal(Some(memo), task(key), || run(key)))
+}
+
+/// What is known, and what has to be found again.
+fn each<K: Copy + Sync, T: Any + Send + Sync>(
+    keys: &[K],
+    known: Vec<Option<Result_>>,
+    work: impl Fn(K) -> usize,
+    run: impl Fn(K) -> Arc<T> + Sync,
+) -> Vec<Arc<T>> {
+    let mut missing: Vec<usize> = (0..keys.len()).filter(|at| known[*at].is_none()).collect();
+    // The longest first, so that no thread is left alone with one at the end.
+    missing.sort_by_key(|at| std::cmp::Reverse(work(keys[*at])));
+    let mut found: Vec<(usize, Arc<T>)> = missing.par_iter().with_max_len(1).map(|at| (*at, run(keys[*at]))).collect();
+    found.sort_unstable_by_key(|(at, _)| *at);
+    let mut found = found.into_iter();
+    let next = |known: Option<Result_>| known.map(cast).or_else(|| Some(found.next()?.1)).expect("each has a result");
+    known.into_iter().map(next).collect()
 }
 
 /// What is put together from parts: the same as before if all parts are. `differ` says what changed otherwise.
@@ -226,6 +406,32 @@ pub fn combined<P: Any + Send + Sync, W: Any + Send + Sync>(
     open(&memo.wholes).insert(name, Whole { parts: held, value: value.clone() });
     memo.forget_results(&changed);
     value
+}
+
+/// What depends on nothing that changes.
+pub fn constant<T: Any + Send + Sync>(memo: Option<&Memo>, name: &'static str, make: impl FnOnce() -> T) -> Arc<T> {
+    combined(memo, name, Vec::<Arc<()>>::new(), |_| make(), |_, _| Vec::new())
+}
+
+/// The same for parts that are often made anew and turn out equal.
+pub fn combined_equal<P: Any + Send + Sync + PartialEq, W: Any + Send + Sync>(
+    memo: Option<&Memo>,
+    name: &'static str,
+    mut parts: Vec<Arc<P>>,
+    build: impl FnOnce(Vec<Arc<P>>) -> W,
+    differ: impl FnOnce(&W, &W) -> Vec<Read>,
+) -> Arc<W> {
+    if let Some(memo) = memo
+        && let Some(whole) = open(&memo.wholes).get(name)
+    {
+        for (part, before) in parts.iter_mut().zip(&whole.parts) {
+            let before = || before.clone().downcast::<P>().ok();
+            if let Some(before) = before().filter(|before| !Arc::ptr_eq(before, part) && **before == **part) {
+                *part = before;
+            }
+        }
+    }
+    combined(memo, name, parts, build, differ)
 }
 
 /// The keys under which two tables differ.

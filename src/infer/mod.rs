@@ -9,6 +9,7 @@ pub mod autograd;
 mod budget;
 mod builtins;
 mod call;
+mod callers;
 mod collective;
 mod containers;
 mod contract;

@@ -12,6 +12,7 @@ use crate::ir::StmtId;
 use crate::plan::Placement;
 use crate::project::{FuncRef, ModuleId};
 use crate::rules::Entry;
+use crate::source::reads::{Read, note};
 use crate::source::{Name, Place};
 use crate::types::mode::{Gradients, ParallelMode};
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, TensorType, Tri, state_of_placement};
@@ -42,7 +43,7 @@ impl Settings {
     pub fn modes_of(&self, func: FuncRef) -> impl Iterator<Item = (&'static dyn ParallelMode, Axis)> + '_ {
         let module = func.module;
         let own = self.module_modes.get(&module).map(Vec::as_slice).unwrap_or_default();
-        let decorated = self.decorated.get(&func).map(|d| &d.mode);
+        let decorated = self.decorated(func).map(|d| &d.mode);
         self.modes.iter().chain(own).chain(decorated).map(move |m| {
             let only = self.mesh_of(module).filter(|mesh| mesh.axes.len() == 1);
             let only = only.and_then(|mesh| mesh.axes.first().map(|(axis, _)| axis.clone()));
@@ -52,6 +53,7 @@ impl Settings {
 
     /// Whether a file has functions that a mode expands.
     pub fn is_expanded(&self, module: ModuleId) -> bool {
+        note(|| Read::Decorated(module.0));
         self.is_global(module) || self.decorated.keys().any(|func| func.module == module)
     }
 
@@ -93,7 +95,7 @@ impl Machine<'_> {
     pub(super) fn mode_inputs(&self, local: &mut LocalType, path: &str, place: Place) {
         self.by_modes(local, place, |mode| mode.inputs());
         let Some(root) = self.stack.first() else { return };
-        let Some(decorated) = self.settings.decorated.get(&root.func) else { return };
+        let Some(decorated) = self.settings.decorated(root.func) else { return };
         let Some((_, axis)) = self.settings.modes_of(root.func).find(|(m, _)| m.name() == decorated.mode.name()) else {
             return;
         };
@@ -163,7 +165,7 @@ impl Machine<'_> {
     pub(super) fn mode_result(&mut self, id: StmtId, value: &Value) {
         let [root] = self.stack.as_slice() else { return };
         let func = self.project.func(root.func);
-        let step = self.settings.decorated.contains_key(&root.func)
+        let step = self.settings.decorated(root.func).is_some()
             || self.files[self.project.file(root.func.module)].slice(func.span).contains(".backward(");
         let modes: Vec<_> = self.settings.modes_of(root.func).filter(|(m, _)| m.refuses_pending_results()).collect();
         if !step || modes.is_empty() {

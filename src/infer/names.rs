@@ -120,7 +120,7 @@ impl Machine<'_> {
                     Some(flavour) => Value::Closure(Arc::new(Closure {
                         func,
                         cells: Vec::new(),
-                        defaults: self.settings.static_defaults(self.project, func),
+                        defaults: self.settings.static_defaults(func),
                         flavour,
                     })),
                     // A decorator that is not known changes nothing about what the tables say of a function.

@@ -3,18 +3,20 @@
 //! judged together as they are alone. Next: `relevance.rs`.
 
 use super::limits::MAX_NAMESAKES;
+use super::memo::{Memo, Task, combined, kept_equals};
 use crate::ir::{Block, FuncKind, Stmt};
 use crate::project::{FuncRef, ModuleId, Project};
-use crate::source::Idx;
+use crate::source::{Idx, Name};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// A top-level package by number; modules outside any package are one.
 type Package = u32;
 
 /// The functions of each name, by package.
-pub struct Namesakes<'a> {
-    funcs: FxHashMap<&'a str, Vec<(Package, Vec<FuncRef>)>>,
-    packages: FxHashMap<&'a str, Package>,
+pub struct Namesakes {
+    funcs: FxHashMap<Name, Vec<(Package, Vec<FuncRef>)>>,
+    packages: FxHashMap<Name, Package>,
     /// The package of each module.
     of: Vec<Package>,
 }
@@ -28,18 +30,29 @@ fn package_of(name: &str, is_package: bool) -> &str {
     }
 }
 
-impl<'a> Namesakes<'a> {
-    pub fn new(project: &'a Project) -> Namesakes<'a> {
+impl Namesakes {
+    pub fn new(project: &Project, memo: Option<&Memo>) -> Arc<Namesakes> {
+        let modules: Vec<ModuleId> = project.modules.ids().collect();
+        let named = kept_equals(memo, &modules, Task::Namesakes, |module| {
+            let funcs = project.modules[module].ir.funcs.iter_enumerated();
+            let own = funcs.filter(|(_, f)| f.kind == FuncKind::Function);
+            own.map(|(func, f)| (f.name.clone(), FuncRef { module, func })).collect::<Vec<_>>()
+        });
+        combined(memo, "namesakes", named, |named| Namesakes::joined(project, &named), |_, _| Vec::new())
+    }
+
+    fn joined(project: &Project, named: &[Arc<Vec<(Name, FuncRef)>>]) -> Namesakes {
         let mut out = Namesakes { funcs: FxHashMap::default(), packages: FxHashMap::default(), of: Vec::new() };
-        for (module, m) in project.modules.iter_enumerated() {
+        for (module, named) in project.modules.ids().zip(named) {
             let next = Package::try_from(out.packages.len()).unwrap_or(Package::MAX);
-            let package = *out.packages.entry(package_of(&m.name, m.is_package)).or_insert(next);
+            let package = package_of(project.name(module), project.modules[module].is_package);
+            let package = *out.packages.entry(Name::from(package)).or_insert(next);
             out.of.push(package);
-            for (func, f) in m.ir.funcs.iter_enumerated().filter(|(_, f)| f.kind == FuncKind::Function) {
-                let known = out.funcs.entry(f.name.as_str()).or_default();
+            for (name, at) in named.iter() {
+                let known = out.funcs.entry(name.clone()).or_default();
                 match known.last_mut().filter(|(last, _)| *last == package) {
-                    Some((_, funcs)) => funcs.push(FuncRef { module, func }),
-                    None => known.push((package, vec![FuncRef { module, func }])),
+                    Some((_, funcs)) => funcs.push(*at),
+                    None => known.push((package, vec![*at])),
                 }
             }
         }

@@ -220,6 +220,7 @@ impl Output {
                 exits: other.exits.clone(),
                 derived: other.derived.clone(),
                 due: other.due.clone(),
+                sharded: other.sharded.clone(),
                 executed: self.unknown(&other.executed),
                 failed: other.failed.clone(),
                 // Nobody asks for the coverage of a session.

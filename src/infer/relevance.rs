@@ -2,7 +2,7 @@
 //! the rules. Out: [`Relevance`]. Never: an effect on what a relevant function yields; an irrelevant one called with typed arguments
 //! is still executed. Next: `root.rs`.
 
-use super::memo::{Memo, Task, combined, kept_equal};
+use super::memo::{Memo, Task, combined, constant, kept_equals};
 use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
@@ -10,7 +10,6 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Idx, Name};
-use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry as Slot;
@@ -49,9 +48,16 @@ const CLASS_TESTS: &[&str] = &["isinstance", "issubclass"];
 /// Methods through which a module uses what its constructor made.
 const CALLED: &[&str] = &["forward", "__call__"];
 
-/// The functions worth executing as roots, or without typed arguments.
+/// The functions worth executing as roots, or without typed arguments: as texts show, and those of classes of which shardings are declared.
 #[derive(Clone, Debug, Default)]
 pub struct Relevance {
+    pub shown: Arc<Relevant>,
+    pub declared: Arc<Relevant>,
+}
+
+/// Functions and classes worth executing.
+#[derive(Clone, Debug, Default)]
+pub struct Relevant {
     /// With the number of calls, as names show them, to one that is worth it by itself.
     funcs: FxHashMap<FuncRef, u32>,
     /// Those that are worth it by themselves, not by what they call.
@@ -61,29 +67,32 @@ pub struct Relevance {
 
 impl Relevance {
     pub fn contains(&self, func: FuncRef) -> bool {
-        note(|| Read::Relevant(func.module.0, func.func.0));
-        self.funcs.contains_key(&func)
+        self.distance(func).is_some()
     }
     /// The number of calls from a function to one that tells, on the shortest way that names show; `None`: there is none.
     pub fn distance(&self, func: FuncRef) -> Option<u32> {
         note(|| Read::Relevant(func.module.0, func.func.0));
-        self.funcs.get(&func).copied()
+        let (shown, declared) = (self.shown.funcs.get(&func), self.declared.funcs.get(&func));
+        shown.into_iter().chain(declared).min().copied()
     }
     /// Whether a function mentions something that tells, so that an execution that enters it is not in vain.
     pub fn tells(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
-        self.telling.contains(&func)
-    }
-    /// Further functions worth executing: those of classes of which shardings are declared.
-    pub fn add(&mut self, func: FuncRef, class: ClassRef) {
-        self.funcs.insert(func, 0);
-        self.telling.insert(func);
-        self.classes.insert(class);
+        self.shown.telling.contains(&func) || self.declared.telling.contains(&func)
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
         note(|| Read::RelevantClass(class.module.0, class.class.0));
-        self.classes.contains(&class)
+        self.shown.classes.contains(&class) || self.declared.classes.contains(&class)
+    }
+}
+
+impl Relevant {
+    /// Further functions worth executing.
+    pub fn add(&mut self, func: FuncRef, class: ClassRef) {
+        self.funcs.insert(func, 0);
+        self.telling.insert(func);
+        self.classes.insert(class);
     }
 
     /// Starts from the functions that mention a telling name, and all of those of an expanded module, to which a parallel mode gives
@@ -94,27 +103,18 @@ impl Relevance {
         files: &Files,
         expanded: &(dyn Fn(ModuleId) -> bool + Sync),
         memo: Option<&Memo>,
-    ) -> Arc<Relevance> {
-        let telling = telling_names(rules);
-        let planning: Vec<Name> = rules
-            .entries()
-            .filter(|(_, e)| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize"))
-            .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
-            .collect();
-        let names = Names { telling: &telling, planning: &planning };
-        let by_name = Namesakes::new(project);
+    ) -> Arc<Relevant> {
+        let known = constant(memo, "names", || (telling_names(rules), planning_names(rules)));
+        let names = Names { telling: &known.0, planning: &known.1 };
+        let by_name = Namesakes::new(project, memo);
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let parts: Vec<Arc<Vec<Scanned>>> = modules
-            .par_iter()
-            .map(|module| {
-                let run = || scanned(project, rules, files, *module, &names, &by_name);
-                kept_equal(memo, Task::Scanned(*module), run)
-            })
-            .collect();
-        combined(memo, "relevance", parts, |parts| Relevance::joined(project, &parts, expanded), Relevance::differences)
+        let parts = kept_equals(memo, &modules, Task::Scanned, |module| {
+            scanned(project, rules, files, (module, expanded(module)), &names, &by_name)
+        });
+        combined(memo, "relevance", parts, |parts| Relevant::joined(&parts), Relevant::differences)
     }
 
-    fn differences(&self, other: &Relevance) -> Vec<Read> {
+    pub fn differences(&self, other: &Relevant) -> Vec<Read> {
         let funcs = super::memo::differing(&self.funcs, &other.funcs);
         let classes = self.classes.symmetric_difference(&other.classes);
         funcs
@@ -124,16 +124,12 @@ impl Relevance {
             .collect()
     }
 
-    fn joined(
-        project: &Project,
-        parts: &[Arc<Vec<Scanned>>],
-        expanded: &(dyn Fn(ModuleId) -> bool + Sync),
-    ) -> Relevance {
+    fn joined(parts: &[Arc<Vec<Scanned>>]) -> Relevant {
         let callers = Callers::new(parts);
-        let mut out = Relevance { classes: planned(project, parts), ..Relevance::default() };
+        let mut out = Relevant { classes: planned(parts), ..Relevant::default() };
         let mut work = VecDeque::new();
         for found in parts.iter().flat_map(|part| part.iter()) {
-            if found.tells || expanded(found.at.module) {
+            if found.tells {
                 out.telling.insert(found.at);
                 if out.funcs.insert(found.at, 0).is_none() {
                     work.push_back(found.at);
@@ -206,7 +202,7 @@ impl Callers {
 }
 
 /// Classes of the modules that functions make which apply plans to modules, and of the modules that those have.
-fn planned(project: &Project, scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
+fn planned(scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
     let mut out = FxHashSet::default();
     let all = || scanned.iter().flat_map(|part| part.iter());
     let mut work: Vec<&Scanned> = all().filter(|s| s.plans).collect();
@@ -216,10 +212,9 @@ fn planned(project: &Project, scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassR
     let by_func: FxHashMap<FuncRef, &Scanned> = all().map(|s| (s.at, s)).collect();
     while let Some(found) = work.pop() {
         for callee in &found.callees {
-            let func = project.func(*callee);
-            let Some(class) = func.class.filter(|_| func.name == "__init__") else { continue };
-            if out.insert(ClassRef { module: callee.module, class }) {
-                work.extend(by_func.get(callee));
+            let Some(callee) = by_func.get(callee).filter(|callee| callee.makes) else { continue };
+            if callee.class.is_some_and(|class| out.insert(class)) {
+                work.push(callee);
             }
         }
     }
@@ -241,9 +236,11 @@ struct Scanned {
     at: FuncRef,
     parent: Option<FuncRef>,
     class: Option<ClassRef>,
+    /// Whether it is a constructor.
+    makes: bool,
     /// Of a constructor, the methods through which the class uses what it made.
     used: Vec<FuncRef>,
-    /// Whether it mentions something that tells.
+    /// Whether it mentions something that tells, or a parallel mode gives types to its file.
     tells: bool,
     /// Whether it applies plans to modules.
     plans: bool,
@@ -271,9 +268,9 @@ fn scanned<'a>(
     project: &'a Project,
     rules: &'a RuleBook,
     files: &Files,
-    module: ModuleId,
+    (module, expanded): (ModuleId, bool),
     names: &Names<'a>,
-    by_name: &Namesakes<'_>,
+    by_name: &Namesakes,
 ) -> Vec<Scanned> {
     let m = &project.modules[module];
     let ir = &m.ir;
@@ -340,7 +337,8 @@ fn scanned<'a>(
             parent: f.parent.map(|func| FuncRef { module, func }),
             class: f.class.map(|class| ClassRef { module, class }),
             used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
-            tells,
+            tells: tells || expanded,
+            makes: f.name == "__init__",
             plans: scan.plans,
             callees,
         }
@@ -416,6 +414,13 @@ fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
         .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
         .filter(|name| !COMMON.contains(&name.as_str()))
         .collect()
+}
+
+/// Names of functions that apply plans to modules.
+fn planning_names(rules: &RuleBook) -> Vec<Name> {
+    let planning = |e: &Entry| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize");
+    let names = rules.entries().filter(|(_, e)| planning(e));
+    names.map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name))).collect()
 }
 
 /// The functions that a name of a function's module denotes: itself, or the constructor and forward of a class.

@@ -3,16 +3,16 @@
 
 use super::autograd::Case;
 use super::budget::{Budget, allowances};
+use super::callers::functions;
 use super::contract::contract_conditions;
-use super::facts::{Defaults, declare, defaults, exports, facts, mentions};
+use super::facts::{Body, Left, declare, facts, left, mentions, only, speaking};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::limits::MAX_STEPS;
 use super::machine::{Activation, Machine};
-use super::memo::{Memo, Task, combined, kept, kept_equal};
+use super::memo::{Memo, Task, combined, kept, kept_each, kept_long, kept_told};
 use super::output::{Exit, Output};
 use super::practice::asked::Asked;
-use super::relevance::Relevance;
 use super::settings::{Allowances, Settings};
 use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
@@ -21,10 +21,10 @@ use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
-use crate::source::reads::{Read, note, number};
+use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -43,20 +43,15 @@ pub fn infer_kept(
 ) -> Output {
     settings.add_directives(project);
     let mentions = mentions(project, rules, files, memo);
-    settings.decorated = match mentions.decorators {
-        true => super::decorated::decorated(project, rules, files),
-        false => FxHashMap::default(),
-    };
-    // What these two say of functions is not noted by those who read it.
-    let memo = memo.filter(|_| settings.decorated.is_empty() && !mentions.shardings);
+    let decorating = speaking(&mentions, |m| m.decorators);
+    settings.decorated = super::decorated::decorated(project, rules, files, &decorating, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     // Of a project that is edited, few texts are searched.
     let all = || modules.iter().map(|m| files[project.file(*m)].text.len()).sum();
-    let asked = Asked::new(rules, modules.len(), if memo.is_some() { 0 } else { all() });
+    let asked = Asked::new(rules, modules.len(), if memo.is_some() { 0 } else { all() }, memo);
     facts(project, rules, files, &asked, settings, memo);
     let run = Run::new(project, rules, files, settings, memo);
-    let bodies: Vec<Arc<Body>> =
-        modules.par_iter().map(|module| kept(memo, Task::Body(*module), || run.body(*module))).collect();
+    let bodies = kept_each(memo, &modules, Task::Body, |module| run.body(module));
     let mut out = Output::default();
     if settings.wants_types {
         for place in super::coverage::collective_calls(project, rules) {
@@ -69,26 +64,17 @@ pub fn infer_kept(
     for body in &bodies {
         out.merge_shared(body.0.clone());
     }
-    let changed = |a: &Defaults, b: &Defaults| {
-        super::memo::differing(a, b).map(|func| Read::Func(func.module.0, func.func.0)).collect()
-    };
-    let defaults = combined(memo, "defaults", bodies.clone(), |bodies| defaults(&bodies), changed);
-    for closures in defaults.values() {
-        closures.iter().for_each(|closure| Arc::make_mut(&mut settings.statics).add_defaults(closure));
-    }
-    settings.exports = combined(memo, "exports", bodies, exports, |a, b| {
-        super::memo::differing(a, b).map(|(module, name)| Read::Export(module.0, number(name))).collect()
-    });
-    if mentions.shardings {
-        declare(project, rules, files, settings, &mut out);
-    }
+    // What module bodies declare is not followed.
+    out.sharded.clear();
+    left(bodies, settings, memo);
+    declare(project, rules, files, settings, (&mentions, memo), &mut out);
     let roots = functions(project, &settings.relevance, &out, memo);
     let changed =
         |a: &Allowances, b: &Allowances| super::memo::differing(a, b).map(|module| Read::Allowance(module.0)).collect();
     let table = Arc::new(allowances(roots.0.iter().chain(&roots.1)));
-    settings.allowances = combined(memo, "allowances", vec![table], |tables| tables[0].as_ref().clone(), changed);
-    derivations(&Run::new(project, rules, files, settings, memo), project.modules.ids(), &mut out);
-    let claims = super::autograd::claims(project, files, &out.derived);
+    settings.allowances = combined(memo, "allowances", vec![table], only, changed);
+    derivations(&Run::new(project, rules, files, settings, memo), &modules, &mut out);
+    let claims = super::autograd::claims(project, files, &out.derived, memo);
     let ruled = ruled(&Run::new(project, rules, files, settings, memo));
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     // What is read from the text needs nothing of what is executed.
@@ -109,11 +95,9 @@ pub fn infer_kept(
     for finding in sharding.into_iter().chain(settings.gone()) {
         out.report(finding);
     }
+    memo.into_iter().for_each(Memo::settle);
     out
 }
-
-/// What a module body yields, and what it leaves under names.
-pub(super) type Body = (Arc<Output>, Vec<(Name, Value)>);
 
 /// Executes functions: the first ones, and of the others those that none of these has executed.
 pub(super) fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
@@ -140,8 +124,7 @@ pub fn wrapper_cases(
 /// Functions of the project that a rule types by their names, and whose own source says something else.
 fn ruled(run: &Run<'_>) -> Vec<Finding> {
     let modules: Vec<ModuleId> = run.project.modules.ids().collect();
-    let parts: Vec<Arc<Vec<Ruled>>> =
-        modules.par_iter().map(|m| kept(run.memo, Task::RuledIn(*m), || ruled_in(run, *m))).collect();
+    let parts = kept_each(run.memo, &modules, Task::RuledIn, |module| ruled_in(run, module));
     let found: Vec<&Ruled> = parts.iter().flat_map(|part| part.iter()).collect();
     let compared = found.par_iter().with_max_len(1).map(|(at, rule)| {
         kept(run.memo, Task::Ruled(*at), || {
@@ -182,30 +165,34 @@ fn ruled_in(run: &Run<'_>, module: ModuleId) -> Vec<Ruled> {
 }
 
 /// Derives every autograd function of these modules.
-fn derivations(run: &Run<'_>, modules: impl Iterator<Item = ModuleId>, out: &mut Output) {
-    let mut classes: Vec<(ClassRef, FuncRef)> = Vec::new();
-    for module in modules {
-        let m = &run.project.modules[module];
-        for class in m.ir.classes.ids() {
-            let at = ClassRef { module, class };
-            let forward = m.ir.classes[class].methods.iter().find(|(name, _)| name == "forward");
-            if let Some((_, func)) = forward
-                && run.settings.statics.external_bases(at).any(|b| run.rules.autograd_base(b))
-            {
-                classes.push((at, FuncRef { module, func: *func }));
-            }
+fn derivations(run: &Run<'_>, modules: &[ModuleId], out: &mut Output) {
+    let classes = kept_each(run.memo, modules, Task::Autograd, |module| autograd_in(run, module));
+    let classes: Vec<(ClassRef, FuncRef)> = classes.iter().flat_map(|part| part.iter().copied()).collect();
+    let task = |(class, _): (ClassRef, FuncRef)| Task::Derived(class);
+    let outputs = kept_long(
+        run.memo,
+        &classes,
+        task,
+        |_| 0,
+        |(class, forward)| run.guarded(|m| m.derivation_root(class, forward)).unwrap_or_else(|| failed(forward)),
+    );
+    outputs.into_iter().for_each(|output| out.merge_shared(output));
+}
+
+/// The autograd functions of a module, with their forwards.
+fn autograd_in(run: &Run<'_>, module: ModuleId) -> Vec<(ClassRef, FuncRef)> {
+    let mut classes = Vec::new();
+    let m = &run.project.modules[module];
+    for class in m.ir.classes.ids() {
+        let at = ClassRef { module, class };
+        let forward = m.ir.classes[class].methods.iter().find(|(name, _)| name == "forward");
+        if let Some((_, func)) = forward
+            && run.settings.statics.external_bases(at).any(|b| run.rules.autograd_base(b))
+        {
+            classes.push((at, FuncRef { module, func: *func }));
         }
     }
-    let outputs: Vec<Arc<Output>> = classes
-        .par_iter()
-        .with_max_len(1)
-        .map(|(class, forward)| {
-            kept(run.memo, Task::Derived(*class), || {
-                run.guarded(|m| m.derivation_root(*class, *forward)).unwrap_or_else(|| failed(*forward))
-            })
-        })
-        .collect();
-    outputs.into_iter().for_each(|output| out.merge_shared(output));
+    classes
 }
 
 /// What every root sees, and the objects that roots share.
@@ -232,13 +219,13 @@ impl<'a> Run<'a> {
 
     /// Derives the autograd functions of one module.
     pub fn derivations_in(&self, module: ModuleId, out: &mut Output) {
-        derivations(self, std::iter::once(module), out);
+        derivations(self, &[module], out);
     }
 
     pub fn body(&self, module: ModuleId) -> Body {
         let root = module_body(module);
         let (output, exports) = self.guarded(|m| m.module_root(module)).unwrap_or_else(|| (failed(root), Vec::new()));
-        (Arc::new(output), exports)
+        (Arc::new(output), Arc::new(Left::new(exports)))
     }
 
     /// The object that the constructor of a class leaves.
@@ -250,11 +237,7 @@ impl<'a> Run<'a> {
     /// Executes functions that others call as if nobody did, only for their signatures.
     pub fn signatures(&mut self, called: &[FuncRef], out: &mut Output) {
         self.build_classes(called, &mut Output::default());
-        let outputs: Vec<Arc<Vec<Exit>>> = called
-            .par_iter()
-            .with_max_len(1)
-            .map(|root| kept(self.memo, Task::Signature(*root), || self.signature(*root)))
-            .collect();
+        let outputs = kept_long(self.memo, called, Task::Signature, |_| 0, |root| self.signature(root));
         for exits in outputs {
             out.exits.extend(super::memo::taken(exits));
         }
@@ -274,16 +257,8 @@ impl<'a> Run<'a> {
     /// Executes roots; first the constructors of their classes, whose objects the methods share.
     pub fn roots(&mut self, roots: &[FuncRef], out: &mut Output) {
         self.build_classes(roots, out);
-        // The longest first, so that no thread is left alone with one at the end.
-        let mut order: Vec<usize> = (0..roots.len()).collect();
-        order.sort_by_key(|at| std::cmp::Reverse(self.weight(roots[*at])));
-        let mut outputs: Vec<(usize, Arc<Output>)> = order
-            .par_iter()
-            .with_max_len(1)
-            .map(|at| (*at, super::memo::taken(kept(self.memo, Task::Root(roots[*at]), || self.root(roots[*at])))))
-            .collect();
-        outputs.sort_unstable_by_key(|(at, _)| *at);
-        outputs.into_iter().for_each(|(_, output)| out.merge_shared(output));
+        let outputs = kept_long(self.memo, roots, Task::Root, |root| self.weight(root), |root| self.root(root));
+        outputs.into_iter().for_each(|output| out.merge_shared(super::memo::taken(output)));
     }
 
     /// An estimate of the work for a root: its statements, in each world that the constructor of its class leaves.
@@ -302,20 +277,8 @@ impl<'a> Run<'a> {
             .filter(|class| !self.built.contains_key(class))
             .collect();
         classes.dedup();
-        let built: Vec<Arc<Option<Built>>> = classes
-            .par_iter()
-            .with_max_len(1)
-            .map(|class| {
-                let before = self.memo.and_then(|memo| memo.last(Task::Built(*class)));
-                let built = kept(self.memo, Task::Built(*class), || self.guarded(|m| m.built(*class)));
-                if before.is_some_and(|before| !std::ptr::addr_eq(before, Arc::as_ptr(&built)))
-                    && let Some(memo) = self.memo
-                {
-                    memo.forget_results(&[Read::Built(class.module.0, class.class.0)]);
-                }
-                built
-            })
-            .collect();
+        let told = |class: ClassRef| Read::Built(class.module.0, class.class.0);
+        let built = kept_told(self.memo, &classes, Task::Built, told, |class| self.guarded(|m| m.built(class)));
         for (class, built) in classes.into_iter().zip(built) {
             if let Some(built) = &*built {
                 out.merge_shared(built.reached.clone());
@@ -360,72 +323,6 @@ fn failed(root: FuncRef) -> Output {
     out.failed.push(root);
     out.executed.insert(root);
     out
-}
-
-/// Functions to execute: those that nothing in the project calls by name, then the others.
-pub(super) fn functions(
-    project: &Project,
-    relevance: &Relevance,
-    done: &Output,
-    memo: Option<&Memo>,
-) -> (Vec<FuncRef>, Vec<FuncRef>) {
-    let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let names_of = |module: &ModuleId| {
-        kept_equal(memo, Task::Called(*module), || {
-            let mut names = FxHashSet::default();
-            for func in project.modules[*module].ir.funcs.iter() {
-                called_names(&func.body, func, &mut names);
-            }
-            names.into_iter().map(Name::from).collect::<FxHashSet<Name>>()
-        })
-    };
-    let parts: Vec<Arc<FxHashSet<Name>>> = modules.par_iter().map(names_of).collect();
-    let union = |parts: Vec<Arc<FxHashSet<Name>>>| -> FxHashSet<Name> {
-        parts.iter().flat_map(|part| part.iter().cloned()).collect()
-    };
-    let called = combined(memo, "called", parts, union, |_, _| Vec::new());
-    let (mut first, mut rest) = (Vec::new(), Vec::new());
-    for (module, m) in project.modules.iter_enumerated() {
-        for (func, f) in m.ir.funcs.iter_enumerated() {
-            let at = FuncRef { module, func };
-            // Nested functions run where they are defined; lambdas and class bodies have no callers of their own.
-            if f.kind != FuncKind::Function
-                || !relevance.contains(at)
-                || !f.captures.is_empty()
-                || done.executed.contains(&at) && f.signature.is_empty()
-            {
-                continue;
-            }
-            if !f.signature.is_empty() || !called.contains(f.name.as_str()) || f.name == "forward" {
-                first.push(at);
-            } else {
-                rest.push(at);
-            }
-        }
-    }
-    (first, rest)
-}
-
-/// Names that are called, as functions or methods.
-pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, out: &mut FxHashSet<&'a str>) {
-    use crate::ir::{Operand, Rvalue, Stmt};
-    for node in block {
-        match &node.stmt {
-            Stmt::Assign { value: Rvalue::CallMethod { name, .. }, .. } => {
-                out.insert(name.as_str());
-            }
-            Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => match callee {
-                Operand::Global(name) => {
-                    out.insert(name.as_str());
-                }
-                Operand::Local(local) => {
-                    out.insert(func.locals[*local].name.as_str());
-                }
-                Operand::Const(_) => {}
-            },
-            stmt => stmt.blocks().for_each(|b| called_names(b, func, out)),
-        }
-    }
 }
 
 /// An object of a class as its constructor leaves it.
@@ -633,7 +530,7 @@ impl Machine<'_> {
         self.stack = vec![Activation { func, call: None }];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
-        self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated.contains_key(&func);
+        self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated(func).is_some();
         let own = self.project.func(func).spans.len() as u64;
         self.budget = Budget::of_root(own, steps);
     }

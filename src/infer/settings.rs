@@ -1,6 +1,7 @@
 //! What is fixed for a whole run before execution: meshes, aliases, groups and flags from configuration and file directives, and
 //! static facts of modules and classes. In: configuration, directives, project. Out: look-ups. Never: execution. Next: `statics.rs`.
 
+use super::facts::{Defaults, Left};
 use super::formula::{Atom, Formula, truth};
 use super::statics::Statics;
 use super::value::{Flavour, Value};
@@ -8,8 +9,8 @@ use crate::ir::Const;
 use crate::ir::annotation::{ClauseKind, Cond, Result_, TypeExpr, TypedTarget};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::Name;
 use crate::source::reads::{Read, note, number};
+use crate::source::{Idx, Name};
 use crate::types::mode::ParallelMode;
 use crate::types::{Axis, AxisSet, Mesh, TensorType};
 use rustc_hash::FxHashMap;
@@ -48,7 +49,7 @@ pub struct Settings {
     pub modes: Vec<&'static dyn ParallelMode>,
     pub(super) module_modes: FxHashMap<ModuleId, Vec<&'static dyn ParallelMode>>,
     /// Functions that a decorator expands.
-    pub(super) decorated: FxHashMap<FuncRef, super::decorated::Decorated>,
+    pub(super) decorated: Arc<super::decorated::DecoratedFuncs>,
     /// The version of the library that the program is for.
     pub target_torch: Option<(u32, u32)>,
     /// Tensors are parts of whole ones: partition specs are followed everywhere.
@@ -61,14 +62,16 @@ pub struct Settings {
     /// The types of expressions too, not only of variables.
     pub wants_steps: bool,
     pub statics: Arc<Statics>,
-    /// What module bodies leave under names.
-    pub exports: Arc<FxHashMap<(ModuleId, Name), Value>>,
+    /// What module bodies leave under names, by module.
+    pub(super) exports: Arc<Vec<Arc<Left>>>,
+    /// The functions with defaults that module bodies leave.
+    pub(super) left_defaults: Arc<Defaults>,
     /// Steps of each root, of the files with many.
     pub allowances: Arc<Allowances>,
-    pub relevance: Arc<super::relevance::Relevance>,
+    pub relevance: super::relevance::Relevance,
     pub specs: Arc<super::specs::Specs>,
     /// Shardings that are declared apart from the code.
-    pub shardings: super::declared::flow::Shardings,
+    pub shardings: Arc<super::declared::flow::Shardings>,
     /// Who sums gradients of parameters.
     pub(super) reducers: Arc<super::practice::reducers::Reducers>,
     /// Where parameters are marked.
@@ -302,12 +305,18 @@ impl Settings {
     pub fn static_flavour(&self, _project: &Project, _rules: &RuleBook, func: FuncRef) -> Option<Flavour> {
         self.statics.flavour(func)
     }
-    pub fn static_defaults(&self, _project: &Project, func: FuncRef) -> Vec<(u32, Value)> {
-        self.statics.defaults(func)
+    /// Defaults of parameters: from the text, and where that does not show them, from the execution of module bodies.
+    pub fn static_defaults(&self, func: FuncRef) -> Vec<(u32, Value)> {
+        self.statics.defaults(func, self.left_defaults.get(&func).map_or(&[], Vec::as_slice))
+    }
+    /// The decorator that expands a function.
+    pub(super) fn decorated(&self, func: FuncRef) -> Option<&super::decorated::Decorated> {
+        note(|| Read::Decorated(func.module.0));
+        self.decorated.get(&func)
     }
     pub fn export(&self, module: ModuleId, name: &Name) -> Option<&Value> {
         note(|| Read::Export(module.0, number(name)));
-        self.exports.get(&(module, name.clone()))
+        self.exports.get(module.index())?.names.get(name)
     }
     pub fn linearized(&self, _project: &Project, class: ClassRef) -> Arc<[ClassRef]> {
         self.statics.linearized(class)

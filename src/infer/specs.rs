@@ -2,14 +2,13 @@
 //! Out: for a field the one class it is ever given, or one that stands for several with the same contract. Never: a guess between
 //! classes that differ. Next: `containers.rs`.
 
-use super::memo::{Memo, Task, combined, differing, kept_equal};
+use super::memo::{Memo, Task, combined, differing, kept_equals};
 use super::value::Value;
 use crate::ir::{ArgKind, Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
 use crate::source::{Idx, Name};
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -24,8 +23,7 @@ pub struct Specs {
 impl Specs {
     pub fn new(project: &Project, rules: &RuleBook, memo: Option<&Memo>) -> Arc<Specs> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let makers: Vec<_> =
-            modules.par_iter().map(|m| kept_equal(memo, Task::Makers(*m), || makers(project, *m))).collect();
+        let makers = kept_equals(memo, &modules, Task::Makers, |module| makers(project, module));
         let makers = combined(
             memo,
             "makers",
@@ -33,10 +31,7 @@ impl Specs {
             |parts| Makers::joined(&parts),
             |a, b| differing(&a.by_name, &b.by_name).map(|name| Read::Spec(Makers::number(name))).collect(),
         );
-        let parts: Vec<Arc<Part>> = modules
-            .par_iter()
-            .map(|m| kept_equal(memo, Task::Specs(*m), || Part::new(project, rules, *m, &makers)))
-            .collect();
+        let parts = kept_equals(memo, &modules, Task::Specs, |module| Part::new(project, rules, module, &makers));
         combined(memo, "specs", parts, |parts| Specs::joined(&parts), Specs::differences)
     }
 

@@ -3,14 +3,13 @@
 
 use super::external::decorator_of_path;
 use super::limits::MAX_EXPR_DEPTH;
-use super::memo::{Memo, Task, combined, kept_equal, taken};
+use super::memo::{Memo, Task, combined, kept_equals, taken};
 use super::value::{Closure, Flavour, Value};
 use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Idx, Name};
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -51,10 +50,7 @@ struct ClassFacts {
 impl Statics {
     pub fn new(project: &Project, rules: &RuleBook, memo: Option<&Memo>) -> Arc<Statics> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let parts: Vec<Arc<Part>> = modules
-            .par_iter()
-            .map(|module| kept_equal(memo, Task::Statics(*module), || Statics::of_module(project, rules, *module)))
-            .collect();
+        let parts = kept_equals(memo, &modules, Task::Statics, |module| Statics::of_module(project, rules, module));
         combined(memo, "statics", parts, Statics::joined, Statics::differences)
     }
 
@@ -119,20 +115,19 @@ impl Statics {
         note_func(func);
         self.funcs.get(&func).map_or(Some(Flavour::Plain), |f| f.flavour)
     }
-    pub fn defaults(&self, func: FuncRef) -> Vec<(u32, Value)> {
+    /// Defaults of parameters. `left`: what the execution of module bodies shows where the text does not.
+    pub fn defaults(&self, func: FuncRef, left: &[Arc<Closure>]) -> Vec<(u32, Value)> {
         note_func(func);
-        self.funcs.get(&func).map_or_else(Vec::new, |f| f.defaults.clone())
-    }
-    /// Defaults that the execution of a module's body shows, where the text does not.
-    pub fn add_defaults(&mut self, closure: &super::value::Closure) {
-        let Some(facts) = self.funcs.get_mut(&closure.func) else { return };
-        for (at, value) in &closure.defaults {
-            match facts.defaults.iter_mut().find(|(i, _)| i == at) {
+        let Some(facts) = self.funcs.get(&func) else { return Vec::new() };
+        let mut out = facts.defaults.clone();
+        for (at, value) in left.iter().flat_map(|closure| &closure.defaults) {
+            match out.iter_mut().find(|(i, _)| i == at) {
                 Some((_, known)) if matches!(known, Value::Unknown) => *known = value.clone(),
                 Some(_) => {}
-                None => facts.defaults.push((*at, value.clone())),
+                None => out.push((*at, value.clone())),
             }
         }
+        out
     }
     pub fn linearized(&self, class: ClassRef) -> Arc<[ClassRef]> {
         note_class(class);
@@ -385,7 +380,7 @@ fn members_of(
                     Some(flavour) => Value::Closure(Arc::new(Closure {
                         func: at,
                         cells: Vec::new(),
-                        defaults: statics.defaults(at),
+                        defaults: statics.defaults(at, &[]),
                         flavour,
                     })),
                     None => Value::Unknown,

@@ -25,7 +25,7 @@ pub enum Job {
     Notification(Notification),
 }
 
-/// How long to wait for another change, as a part of the time that a check takes, and the longest wait.
+/// How long to wait for another change, as a part of the time until something is shown, and the longest wait.
 const WAIT_PART: u32 = 10;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
@@ -69,6 +69,7 @@ pub struct Worker {
     published: BTreeMap<Uri, Vec<lsp_types::Diagnostic>>,
     /// Versions of which a first look was published.
     glanced: BTreeMap<Uri, i32>,
+    /// How long it took until something was shown of a change.
     took: Duration,
     pub(super) loaded: bool,
     /// Whether something was loaded that nobody was told of.
@@ -177,7 +178,9 @@ impl Worker {
     /// Checks what changed and publishes what is found.
     pub fn check(&mut self) {
         let started = Instant::now();
-        self.glance();
+        let glanced = self.glance().then(|| started.elapsed());
+        // Something is shown by then, be the check stopped.
+        self.took = glanced.unwrap_or(self.took);
         let pool = self.pool.as_ref();
         for workspace in self.documents.workspaces.iter_mut().filter(|w| w.dirty) {
             match catch_unwind(AssertUnwindSafe(|| inside(pool, || workspace.check()))) {
@@ -190,7 +193,9 @@ impl Worker {
                 }
             }
         }
-        self.took = started.elapsed();
+        // After a load come edits, which take less.
+        let own = || if self.untold { Duration::ZERO } else { started.elapsed() };
+        self.took = glanced.unwrap_or_else(own);
         self.publish_all();
         if self.client.refreshes_hints && self.touched.len() > 1 {
             self.outbox.ask("workspace/inlayHint/refresh", Value::Null);
@@ -200,8 +205,8 @@ impl Worker {
         self.glanced.clear();
     }
 
-    /// Publishes what a first look at the edited documents shows, where a check takes long.
-    fn glance(&mut self) {
+    /// Publishes what a first look at the edited documents shows, where a check takes long; whether that was so.
+    fn glance(&mut self) -> bool {
         let (pool, encoding, related) = (self.pool.as_ref(), self.client.encoding, self.client.related);
         let mut shown = Vec::new();
         for workspace in self.documents.workspaces.iter_mut().filter(|w| w.dirty) {
@@ -217,10 +222,12 @@ impl Worker {
                 }
             }
         }
+        let any = !shown.is_empty();
         for (uri, version, list) in shown {
             self.glanced.insert(uri.clone(), version);
             self.publish(uri, Some(version), list, true);
         }
+        any
     }
 
     fn publish_all(&mut self) {

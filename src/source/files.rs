@@ -78,6 +78,11 @@ impl Files {
         note(|| Read::Says(self.ask(word)));
         self.files.iter().any(|file| file.text.contains(word))
     }
+    /// The texts in which a word occurs.
+    pub fn saying<'a>(&'a self, word: &'a str) -> impl Iterator<Item = FileId> + 'a {
+        note(|| Read::Says(self.ask(word)));
+        self.files.iter_enumerated().filter(move |(_, file)| file.text.contains(word)).map(|(id, _)| id)
+    }
     /// How often a word occurs in all texts.
     pub fn times(&self, word: &str) -> usize {
         note(|| Read::Says(self.ask(word)));

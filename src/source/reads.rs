@@ -47,6 +47,14 @@ pub enum Read {
     Built(u32, u32),
     /// What each function of a module may cost that is executed for itself.
     Allowance(u32),
+    /// The functions of a module that decorators expand.
+    Decorated(u32),
+    /// Whether anything turns the mode of annotations on, leaves manual sharding or sets a mesh for all.
+    ShardingMode,
+    /// Whether one statement of the project sets an attribute of this name.
+    SetOnce(u64),
+    /// The shardings that are declared of a class, and of the modules that it has.
+    Sharded(u32, u32),
 }
 
 /// What nobody notes.
@@ -102,17 +110,16 @@ pub fn blocks(start: u32, end: u32) -> impl Iterator<Item = u32> {
     start / BLOCK..=end.max(start) / BLOCK
 }
 
-/// Runs something and tells what it looked at, in order. What surrounds it is told nothing.
+/// Runs something and tells what it looked at. What surrounds it is told nothing.
 pub fn watch<T>(run: impl FnOnce() -> T) -> (T, Box<[Read]>) {
     let outer = READS.take();
     let watched = WATCHED.replace(true);
     LAST.set(NOTHING);
     let guard = Restore { outer: Some(outer), watched };
     let value = run();
-    let mut reads: Vec<Read> = READS.take().into_iter().collect();
+    let reads = READS.take().into_iter().collect();
     drop(guard);
-    reads.sort_unstable();
-    (value, reads.into_boxed_slice())
+    (value, reads)
 }
 
 /// Puts back what was watched outside, also when the inner computation ends early.

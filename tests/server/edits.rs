@@ -60,9 +60,9 @@ fn edited(text: &str, chance: &mut Chance) -> String {
     lines.join("\n")
 }
 
-type Shown = (String, [u64; 4], String, String);
+pub type Shown = (String, [u64; 4], String, String);
 
-fn heard(client: &Client, root: &Path) -> Vec<Shown> {
+pub fn heard(client: &Client, root: &Path) -> Vec<Shown> {
     let start = format!("{}/", uri(root));
     let mut out = Vec::new();
     for (address, (_, list)) in &client.diagnostics {
@@ -78,7 +78,7 @@ fn heard(client: &Client, root: &Path) -> Vec<Shown> {
     out
 }
 
-fn fresh(root: &Path) -> Vec<Shown> {
+pub fn fresh(root: &Path) -> Vec<Shown> {
     let run = Command::new(env!("CARGO_BIN_EXE_spmd-check"))
         .args(["check", "-q", "--output-format", "json"])
         .current_dir(root)

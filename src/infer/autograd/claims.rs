@@ -3,12 +3,14 @@
 //! Source: DESIGN.md section 6. Next: `root.rs`, which asks.
 
 use super::super::finding::{Finding, FindingKind};
+use super::super::memo::{Memo, Task, kept_each};
 use super::super::output::DerivedRow;
 use super::derive::Case;
 use crate::ir::{FuncKind, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, Project, Resolved};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::source::{Files, Name, Place};
 use crate::types::Term;
+use std::sync::Arc;
 
 /// What one direction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,33 +49,49 @@ const WORDS: &[(&str, Step)] = &[
     ("copy", Step::Identity),
 ];
 
+/// What a docstring says of an autograd function.
+struct Claim {
+    class: ClassRef,
+    claimed: (Step, Step),
+    name: Name,
+    place: Place,
+}
+
 /// The docstrings of a project that its code does not keep.
-pub fn claims(project: &Project, files: &Files, rows: &[std::sync::Arc<DerivedRow>]) -> Vec<Finding> {
+pub fn claims(project: &Project, files: &Files, rows: &[Arc<DerivedRow>], memo: Option<&Memo>) -> Vec<Finding> {
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
+    let claims = kept_each(memo, &modules, Task::Claims, |module| claims_in(project, files, module));
+    let of_row = |claim: &Claim| {
+        let row = rows.iter().find(|r| r.class == claim.class && !r.cases.is_empty())?;
+        let (case, in_forward) = other(row, claim.claimed)?;
+        Some(finding(claim.place, claim.name.clone(), case, in_forward))
+    };
+    claims.iter().flat_map(|part| part.iter()).filter_map(of_row).collect()
+}
+
+/// What the docstrings of a module say.
+fn claims_in(project: &Project, files: &Files, module: ModuleId) -> Vec<Claim> {
     let mut out = Vec::new();
-    for (module, m) in project.modules.iter_enumerated() {
-        for (func, f) in m.ir.funcs.iter_enumerated() {
-            let Some(claimed) = f.documented(&files[m.file]).and_then(pair) else { continue };
-            let at = FuncRef { module, func };
-            let class = match f.kind {
-                FuncKind::ClassBody => m.ir.classes.ids().find(|c| m.ir.classes[*c].body == func),
-                _ if f.class.is_some() => f.class.filter(|_| f.name == "forward"),
-                _ => None,
-            };
-            let class = match class {
-                Some(class) => Some(ClassRef { module, class }),
-                None if f.kind == FuncKind::Function => applied(project, at),
-                None => None,
-            };
-            let Some(class) = class else { continue };
-            let Some(row) = rows.iter().find(|r| r.class == class && !r.cases.is_empty()) else { continue };
-            let name = match f.kind {
-                FuncKind::ClassBody => project.class(class).name.clone(),
-                _ => f.qualname.clone(),
-            };
-            let span = if f.kind == FuncKind::ClassBody { project.class(class).name_span } else { f.name_span };
-            let place = Place { file: project.file(module), span };
-            out.extend(other(row, claimed).map(|(case, in_forward)| finding(place, name, case, in_forward)));
-        }
+    let m = &project.modules[module];
+    for (func, f) in m.ir.funcs.iter_enumerated() {
+        let Some(claimed) = f.documented(&files[m.file]).and_then(pair) else { continue };
+        let at = FuncRef { module, func };
+        let class = match f.kind {
+            FuncKind::ClassBody => m.ir.classes.ids().find(|c| m.ir.classes[*c].body == func),
+            _ if f.class.is_some() => f.class.filter(|_| f.name == "forward"),
+            _ => None,
+        };
+        let class = match class {
+            Some(class) => Some(ClassRef { module, class }),
+            None if f.kind == FuncKind::Function => applied(project, at),
+            None => None,
+        };
+        let Some(class) = class else { continue };
+        let (name, span) = match f.kind {
+            FuncKind::ClassBody => (project.class(class).name.clone(), project.class(class).name_span),
+            _ => (f.qualname.clone(), f.name_span),
+        };
+        out.push(Claim { class, claimed, name, place: Place { file: project.file(module), span } });
     }
     out
 }

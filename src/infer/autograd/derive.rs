@@ -388,7 +388,7 @@ impl Machine<'_> {
         }
         if let Some(args) = args {
             // Arguments that were left out have their defaults.
-            let defaults = self.settings.static_defaults(self.project, at);
+            let defaults = self.settings.static_defaults(at);
             for (at, value) in defaults {
                 let at = (at as usize).checked_sub(own);
                 if let Some(slot) = at.filter(|at| args.get(*at, &func.params[at + own].name).is_none()) {

@@ -9,10 +9,12 @@ use crate::infer::finding::Declared;
 use crate::infer::heap::ObjectClass;
 use crate::infer::intrinsics::atom_set;
 use crate::infer::machine::Machine;
+use crate::infer::memo::differing;
 use crate::infer::value::{ObjId, Value};
 use crate::ir::annotation::Atom;
 use crate::ir::{Func, StmtId};
 use crate::project::{ClassRef, FuncRef};
+use crate::source::reads::{Read, note};
 use crate::source::{Name, Place};
 use crate::types::{AxisState, LocalType, Origin, Reason, TensorType};
 use rustc_hash::FxHashMap;
@@ -53,8 +55,16 @@ impl Shardings {
         out
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.of.is_empty()
+    /// Of which classes other things are declared.
+    pub fn differences(&self, other: &Shardings) -> Vec<Read> {
+        let of = differing(&self.of, &other.of).copied();
+        let within = differing(&self.within, &other.within).map(|(owner, _)| *owner);
+        of.chain(within).map(|class| Read::Sharded(class.module.0, class.class.0)).collect()
+    }
+
+    fn of_class(&self, class: ClassRef) -> Option<&[Sharded]> {
+        note(|| Read::Sharded(class.module.0, class.class.0));
+        self.of.get(&class).map(Vec::as_slice)
     }
 
     /// Classes of which something is declared, and those that have such modules.
@@ -77,16 +87,20 @@ impl Shardings {
     }
 
     pub fn state(&self, class: ClassRef, name: &str) -> Option<(LocalType, Place)> {
-        Shardings::agreed(self.of.get(&class)?, |s| find(&s.states, name))
+        Shardings::agreed(self.of_class(class)?, |s| find(&s.states, name))
     }
 
     /// An input inside the forward, unless that computes with local tensors.
     pub fn input(&self, class: ClassRef, name: &str) -> Option<(LocalType, Place)> {
-        let all = self.of.get(&class)?;
+        let all = self.of_class(class)?;
         Shardings::agreed(all, |s| find(&s.inside, name).filter(|_| !s.local))
     }
 
     fn of_owner(&self, owner: ClassRef, name: &Name) -> Option<&[Sharded]> {
+        note(|| Read::Sharded(owner.module.0, owner.class.0));
+        if self.within.is_empty() {
+            return None;
+        }
         self.within.get(&(owner, name.clone())).map(Vec::as_slice)
     }
 }
@@ -112,9 +126,14 @@ fn local_type(layout: &DeclaredLayout) -> LocalType {
 }
 
 impl Machine<'_> {
+    /// Whether nothing is declared, and nobody has to know that somebody asked.
+    fn no_shardings(&self) -> bool {
+        self.settings.shardings.of.is_empty() && !self.project.watched
+    }
+
     /// A parameter or buffer that a module gets under a name of which declarations speak.
     pub(in crate::infer) fn sharded_state(&mut self, class: ClassRef, name: &Name, tensor: ObjId) {
-        if self.settings.shardings.is_empty() {
+        if self.no_shardings() {
             return;
         }
         let Some((local, _)) = self.settings.shardings.state(class, name) else { return };
@@ -123,7 +142,7 @@ impl Machine<'_> {
 
     /// Inputs of a forward of which declarations speak.
     pub(in crate::infer) fn sharded_inputs(&mut self, root: FuncRef, func: &Func) {
-        if self.settings.shardings.is_empty() || func.name != "forward" {
+        if self.no_shardings() || func.name != "forward" {
             return;
         }
         let Some(class) = func.class.map(|class| ClassRef { module: root.module, class }) else { return };
@@ -149,7 +168,7 @@ impl Machine<'_> {
 
     /// The class of an object, if declarations speak of a module that it has under a name, and nothing else is known of that.
     pub(in crate::infer) fn sharded_owner(&self, object: ObjId, name: &Name) -> Option<ClassRef> {
-        if self.settings.shardings.is_empty() {
+        if self.no_shardings() {
             return None;
         }
         let cell = self.w.heap.object(object)?;
@@ -166,9 +185,6 @@ impl Machine<'_> {
         name: &Name,
         args: &CallArgs,
     ) -> Option<Value> {
-        if self.settings.shardings.is_empty() {
-            return None;
-        }
         let settings = self.settings;
         let all = settings.shardings.of_owner(owner, name)?;
         let class = all.first().map(|s| s.class).filter(|c| all.iter().all(|s| s.class == *c))?;

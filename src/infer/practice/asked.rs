@@ -3,6 +3,7 @@
 //! Next: `mod.rs`.
 
 use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, reducers, switch};
+use crate::infer::memo::{Memo, constant};
 use crate::infer::places::Places;
 use crate::infer::scale::roots;
 use crate::project::ModuleId;
@@ -67,16 +68,21 @@ const TOPICS: usize = 8;
 /// What a word means, and how it has to be written, where that matters.
 type Meant = (Sign, Option<String>);
 
-/// The words of all checks.
+/// What the texts of a project show.
 pub struct Asked {
+    sought: Arc<Sought>,
+    /// What each module shows, once somebody asked.
+    shown: Vec<OnceLock<Shown>>,
+}
+
+/// The words of all checks.
+struct Sought {
     searcher: Searcher,
     /// What the pattern with the same index means.
     signs: Vec<Vec<Meant>>,
     /// The groups of words that each check asks for in the function itself.
     near: Vec<Vec<usize>>,
     groups: usize,
-    /// What each module shows, once somebody asked.
-    shown: Vec<OnceLock<Shown>>,
 }
 
 /// Words in lowercase, with what they mean.
@@ -243,7 +249,19 @@ const MUCH_TEXT: usize = 4 << 20;
 
 impl Asked {
     /// `bytes`: the length of all texts.
-    pub fn new(rules: &RuleBook, modules: usize, bytes: usize) -> Asked {
+    pub fn new(rules: &RuleBook, modules: usize, bytes: usize, memo: Option<&Memo>) -> Asked {
+        let sought = constant(memo, "asked", || Sought::new(rules, bytes));
+        Asked { sought, shown: (0..modules).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// What the text of a module shows.
+    pub fn shown(&self, module: ModuleId, text: &str) -> &Shown {
+        self.shown[module.index()].get_or_init(|| self.sought.read(text))
+    }
+}
+
+impl Sought {
+    fn new(rules: &RuleBook, bytes: usize) -> Sought {
         let mut words = Words::default();
         for (at, check) in OF_FUNCTIONS.iter().enumerate() {
             for word in check.words {
@@ -281,13 +299,7 @@ impl Asked {
             group.iter().for_each(|word| words.add(word, Sign::Near(at)));
         }
         let searcher = Searcher::new(&words.0.keys().collect::<Vec<_>>(), bytes >= MUCH_TEXT);
-        let shown = (0..modules).map(|_| OnceLock::new()).collect();
-        Asked { searcher, signs: words.0.into_values().collect(), near, groups: groups.len(), shown }
-    }
-
-    /// What the text of a module shows.
-    pub fn shown(&self, module: ModuleId, text: &str) -> &Shown {
-        self.shown[module.index()].get_or_init(|| self.read(text))
+        Sought { searcher, signs: words.0.into_values().collect(), near, groups: groups.len() }
     }
 
     fn read(&self, text: &str) -> Shown {

@@ -53,11 +53,8 @@ pub fn all(lint: &Lint<'_>) -> Concerned {
 pub fn marked(lint: &Lint<'_>, mark: &str) -> (Concerned, When) {
     let mut out = Concerned::default();
     let mut flags: Option<When> = None;
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        if !lint.files[m.file].whole().contains(mark) {
-            continue;
-        }
-        for class in m.ir.classes.ids() {
+    for module in lint.files.saying(mark).filter_map(|file| lint.project.module_of(file)) {
+        for class in lint.project.modules[module].ir.classes.ids() {
             let class = ClassRef { module, class };
             let Some(init) = lint.constructor(class) else { continue };
             for step in &init.steps {

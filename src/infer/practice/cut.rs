@@ -114,7 +114,7 @@ pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
 
 /// Whether the file, or one beside it, says that its models are only served.
 fn is_served(lint: &Lint<'_>, view: &View<'_>) -> bool {
-    let package = |module: ModuleId| lint.project.modules[module].name.rsplit_once('.').map(|(package, _)| package);
+    let package = |module: ModuleId| lint.project.name(module).rsplit_once('.').map(|(package, _)| package);
     let says = |module: ModuleId| {
         let text = lint.files[lint.project.file(module)].whole();
         *lint.served[module.index()].get_or_init(|| SERVED.iter().any(|words| text.contains(words)))

@@ -9,7 +9,8 @@ use super::near;
 use super::view::View;
 use crate::ir::{Arg, ArgKind, FuncKind, Operand, Param, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
-use crate::source::{Name, Place};
+use crate::source::{FileId, Name, Place};
+use std::collections::BTreeSet;
 
 /// Endings of names of groups.
 const ENDS: &[&str] = &["group", "mesh", "_pg"];
@@ -88,13 +89,13 @@ fn unread(view: &View<'_>, name: &Name) -> Option<(Name, Place)> {
 
 /// Whether anything but one assignment names an attribute.
 fn is_named_elsewhere(view: &View<'_>, name: &Name) -> bool {
-    let attribute = format!(".{name}");
+    let (attribute, quoted) = (format!(".{name}"), format!("\"{name}\""));
     let named = |text: &str| {
         let whole = |(at, _): &(usize, &str)| {
             !text[at + attribute.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
         };
-        text.match_indices(attribute.as_str()).filter(whole).count()
-            + text.match_indices(&format!("\"{name}\"")).count()
+        text.match_indices(attribute.as_str()).filter(whole).count() + text.match_indices(quoted.as_str()).count()
     };
-    view.project.modules.iter().map(|m| named(view.files[m.file].whole())).sum::<usize>() != 1
+    let saying: BTreeSet<FileId> = view.files.saying(&attribute).chain(view.files.saying(&quoted)).collect();
+    saying.into_iter().map(|file| named(view.files[file].whole())).sum::<usize>() != 1
 }

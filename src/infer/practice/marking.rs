@@ -5,14 +5,13 @@
 use super::asked::Asked;
 use super::expr::Expr;
 use super::view::View;
-use crate::infer::memo::{Memo, Task, combined, kept_equal};
+use crate::infer::memo::{Memo, Task, combined, kept_equals};
 use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use crate::types::AxisType;
-use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
@@ -50,13 +49,9 @@ pub struct Marking {
 impl Marking {
     pub fn new(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, memo: Option<&Memo>) -> Arc<Marking> {
         let modules: Vec<_> = project.modules.ids().collect();
-        let parts: Vec<Arc<Marking>> = modules
-            .par_iter()
-            .map(|module| {
-                let run = || Marking::of_module(project, rules, files, asked, *module);
-                kept_equal(memo, Task::Marking(*module), run)
-            })
-            .collect();
+        let parts = kept_equals(memo, &modules, Task::Marking, |module| {
+            Marking::of_module(project, rules, files, asked, module)
+        });
         let mut out = combined(memo, "marking", parts, |parts| Marking::joined(&parts), |_, _| vec![Read::Marking]);
         let whole = super::sizes::made_whole(project, rules, files, asked, memo);
         Arc::make_mut(&mut out).whole.clone_from(&whole);

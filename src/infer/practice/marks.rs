@@ -7,8 +7,9 @@ use super::found::Practice;
 use super::reducers::{Reducer, Test};
 use super::view::View;
 use super::{Class, Found, Lint};
+use crate::infer::memo::{Memo, Task, kept_each};
 use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::rules::Entry;
 use crate::source::{Name, Place, Span};
 use rustc_hash::FxHashSet;
@@ -126,23 +127,38 @@ fn after(view: &View<'_>) -> Place {
     view.spot(Span::new(from as u32, (from + line.trim().len()) as u32))
 }
 
-/// A mark that says that a gradient is summed, in a project that sums its gradients itself and never looks at the mark: once for each.
-pub fn unasked(lint: &Lint<'_>, class: ClassRef, out: &mut Found) {
+/// Marks that say that a gradient is summed, in a project that sums its gradients itself and never looks at the mark: each once,
+/// wherever it is set.
+pub fn unasked(lint: &Lint<'_>, modules: &[ModuleId], memo: Option<&Memo>, out: &mut Found) {
     let Some(everything) = lint.reducers().all.iter().find(|r| r.when.is_empty()) else { return };
-    let Some(init) = lint.constructor(class) else { return };
-    for step in &init.steps {
-        let Some((target, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
-        let Some(rule) = lint.rules.mark(&mark).filter(|r| r.set == crate::types::AxisType::R) else { continue };
-        let of_parameter = matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_) | Expr::Attr(..)));
-        let told = out.iter().any(|(_, p)| matches!(p, Practice::MarkNeverAsked { mark: m, .. } if *m == mark));
+    let set = kept_each(memo, modules, Task::Unasked, |module| summed_in(lint, module));
+    for (place, mark) in set.iter().flat_map(|part| part.iter()) {
+        let Some(rule) = lint.rules.mark(mark) else { continue };
+        let told = out.iter().any(|(_, p)| matches!(p, Practice::MarkNeverAsked { mark: m, .. } if m == mark));
         // A reducer over the axes, or over a group that is not known, may look at the mark in a way that is not followed.
-        if !of_parameter || told || lint.reducers().over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
+        if told || lint.reducers().over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
             continue;
         }
-        let (parameters, when) = super::concerned::marked(lint, &mark);
-        let (axes, reducer) = (rule.axes.clone(), everything.place);
-        out.push((init.place(step.id), Practice::MarkNeverAsked { mark, axes, reducer, parameters, when }));
+        let (parameters, when) = super::concerned::marked(lint, mark);
+        let (mark, axes, reducer) = (mark.clone(), rule.axes.clone(), everything.place);
+        out.push((*place, Practice::MarkNeverAsked { mark, axes, reducer, parameters, when }));
     }
+}
+
+/// Where constructors of a module set marks on parameters that say that their gradients are summed.
+fn summed_in(lint: &Lint<'_>, module: ModuleId) -> Vec<(Place, Name)> {
+    let mut out = Vec::new();
+    for class in lint.project.modules[module].ir.classes.ids() {
+        let Some(init) = lint.constructor(ClassRef { module, class }) else { continue };
+        for step in &init.steps {
+            let Some((target, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
+            let summed = lint.rules.mark(&mark).is_some_and(|r| r.set == crate::types::AxisType::R);
+            if summed && matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_) | Expr::Attr(..))) {
+                out.push((init.place(step.id), mark));
+            }
+        }
+    }
+    out
 }
 
 /// Whether a mark is set on an object that is no parameter.

@@ -75,7 +75,7 @@ mod wrapped;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
-use super::memo::{Memo, Task, combined, kept};
+use super::memo::{Memo, Task, combined_equal, kept_each};
 use super::settings::Settings;
 use crate::ir::{Func, FuncId, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -85,7 +85,6 @@ use crate::source::{Files, Name, Place};
 use asked::{Asked, Shown};
 use found::Practice;
 use glance::{Glance, Glancer};
-use rayon::prelude::*;
 use reducers::Reducers;
 use rustc_hash::FxHashSet;
 use std::cell::OnceCell;
@@ -301,10 +300,9 @@ struct Sums {
 }
 
 /// What is seen in the functions of one module.
-#[derive(Default)]
 struct OfModule {
     found: Found,
-    sums: Sums,
+    sums: Arc<Sums>,
 }
 
 impl<'a> Lint<'a> {
@@ -351,12 +349,12 @@ pub struct Practices<'a> {
 }
 
 impl Sums {
-    fn joined(parts: &[Arc<OfModule>]) -> Sums {
+    fn joined(parts: &[Arc<Sums>]) -> Sums {
         let mut out = Sums::default();
         for part in parts {
-            out.reads.join(&part.sums.reads);
-            out.marks.join(&part.sums.marks);
-            out.wraps |= part.sums.wraps;
+            out.reads.join(&part.reads);
+            out.marks.join(&part.marks);
+            out.wraps |= part.wraps;
         }
         out
     }
@@ -372,34 +370,27 @@ impl<'a> Practices<'a> {
         memo: Option<&'a Memo>,
     ) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let parts: Vec<Arc<OfModule>> = modules
-            .par_iter()
-            .map(|m| kept(memo, Task::Practice(*m), || of_functions(project, rules, files, asked, *m)))
-            .collect();
+        let parts =
+            kept_each(memo, &modules, Task::Practice, |module| of_functions(project, rules, files, asked, module));
         let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
-        let sums = combined(memo, "practice", parts, |parts| Sums::joined(&parts), changes);
+        let sums = parts.iter().map(|part| part.sums.clone()).collect();
+        let sums = combined_equal(memo, "practice", sums, |parts| Sums::joined(&parts), changes);
         let served = project.modules.ids().map(|_| OnceLock::new()).collect();
         let decorated = project.modules.ids().map(|_| OnceLock::new()).collect();
         let lint =
             Lint { project, rules, files, settings, asked, sums, served, decorated, asked_marks: OnceLock::new() };
-        let of_classes: Vec<Arc<Found>> =
-            modules.par_iter().map(|m| kept(memo, Task::Classes(*m), || of_classes(&lint, *m))).collect();
+        let of_classes = kept_each(memo, &modules, Task::Classes, |module| of_classes(&lint, module));
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
-        // Once for each mark, wherever it is set.
-        for (module, m) in project.modules.iter_enumerated() {
-            m.ir.classes.ids().for_each(|class| marks::unasked(&lint, ClassRef { module, class }, &mut found));
-        }
-        for module in &modules {
-            let part = kept(memo, Task::Against(*module), || {
-                let mut out = Vec::new();
-                for class in project.modules[*module].ir.classes.ids() {
-                    marks::against(&lint, ClassRef { module: *module, class }, &mut out);
-                }
-                out
-            });
-            found.extend(part.iter().cloned());
-        }
+        marks::unasked(&lint, &modules, memo, &mut found);
+        let against = kept_each(memo, &modules, Task::Against, |module| {
+            let mut out = Vec::new();
+            for class in project.modules[module].ir.classes.ids() {
+                marks::against(&lint, ClassRef { module, class }, &mut out);
+            }
+            out
+        });
+        found.extend(against.iter().flat_map(|part| part.iter().cloned()));
         Practices { lint, found, memo }
     }
 
@@ -415,10 +406,10 @@ impl<'a> Practices<'a> {
 }
 
 fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> OfModule {
-    let mut out = OfModule::default();
+    let (mut found, mut sums) = (Found::new(), Sums::default());
     let text = files[project.file(module)].whole();
     let shown = asked.shown(module, text);
-    out.sums.wraps = shown.wraps;
+    sums.wraps = shown.wraps;
     let checks: Vec<(usize, &Check)> =
         OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(c, _)| c).collect();
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
@@ -426,23 +417,23 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
         if f.kind == FuncKind::ClassBody {
             continue;
         }
-        let seen = glancer.look(f, shown.has_switch(f.span), &mut out.sums.marks);
+        let seen = glancer.look(f, shown.has_switch(f.span), &mut sums.marks);
         let mut due = checks.iter().filter(|(at, check)| check.is_due(&seen, shown, *at, f)).peekable();
         if due.peek().is_none() && !seen.switches && !(seen.set_by_name && shown.set_by_name) {
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });
         if seen.switches {
-            out.sums.reads.add(&view);
+            sums.reads.add(&view);
         }
         if shown.set_by_name && seen.set_by_name {
-            out.sums.marks.add_named(&view);
+            sums.marks.add_named(&view);
         }
         for (_, check) in due {
-            (check.of)(&view, &mut out.found);
+            (check.of)(&view, &mut found);
         }
     }
-    out
+    OfModule { found, sums: Arc::new(sums) }
 }
 
 fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
@@ -497,16 +488,15 @@ fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
 /// Backwards that return the wrong number of gradients, those that execution has not seen.
 fn arities(lint: &Lint<'_>, told: &[Finding], memo: Option<&Memo>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for module in lint.project.modules.ids() {
-        let part = kept(memo, Task::Arities(module), || {
-            let mut out = Vec::new();
-            for class in lint.project.modules[module].ir.classes.ids() {
-                arity::arity(lint, ClassRef { module, class }, &mut out);
-            }
-            out
-        });
-        found.extend(part.iter().cloned());
-    }
+    let modules: Vec<ModuleId> = lint.project.modules.ids().collect();
+    let parts = kept_each(memo, &modules, Task::Arities, |module| {
+        let mut out = Vec::new();
+        for class in lint.project.modules[module].ir.classes.ids() {
+            arity::arity(lint, ClassRef { module, class }, &mut out);
+        }
+        out
+    });
+    found.extend(parts.iter().flat_map(|part| part.iter().cloned()));
     found.retain(|(place, kind)| !arity::is_told(told, *place, kind));
     found.into_iter().map(|(place, kind)| Finding::everywhere(place, kind)).collect()
 }

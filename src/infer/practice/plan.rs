@@ -92,11 +92,12 @@ fn against(lint: &Lint<'_>, config: ClassRef, entries: &[Entry<'_>], out: &mut F
     let mut parents: Vec<&str> = entries.iter().map(|e| e.parent.as_str()).collect();
     parents.sort_unstable();
     parents.dedup();
-    for (module, m) in lint.project.modules.iter_enumerated() {
-        if module != config.module && !beside(&m.name) || !lint.files[m.file].whole().contains(name.as_str()) {
+    for module in lint.project.modules.ids() {
+        let says = || lint.files[lint.project.file(module)].whole().contains(name.as_str());
+        if module != config.module && !beside(lint.project.name(module)) || !says() {
             continue;
         }
-        for class in m.ir.classes.ids() {
+        for class in lint.project.modules[module].ir.classes.ids() {
             let class = ClassRef { module, class };
             let Some(init) = lint.constructor(class) else { continue };
             let takes = |hint: &str| hint.trim_matches(|c| c == '"' || c == '\'') == name.as_str();

@@ -5,13 +5,12 @@
 use super::collected;
 use super::expr::Expr;
 use super::view::View;
-use crate::infer::memo::{Memo, Task, combined, kept_equal};
+use crate::infer::memo::{Memo, Task, combined, kept_equals};
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::Read;
 use crate::source::{Files, Name, Place};
-use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Words without which a function reduces no gradient.
@@ -151,12 +150,8 @@ impl Reducers {
         memo: Option<&Memo>,
     ) -> Arc<Reducers> {
         let modules: Vec<_> = project.modules.ids().collect();
-        let parts: Vec<Arc<Vec<Reducer>>> = modules
-            .par_iter()
-            .map(|module| {
-                kept_equal(memo, Task::Reducers(*module), || of_module(project, rules, files, asked, *module))
-            })
-            .collect();
+        let parts =
+            kept_equals(memo, &modules, Task::Reducers, |module| of_module(project, rules, files, asked, module));
         let joined = |parts: Vec<Arc<Vec<Reducer>>>| Reducers {
             all: parts.iter().flat_map(|part| part.iter().cloned()).collect(),
         };

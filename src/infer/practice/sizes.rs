@@ -1,7 +1,7 @@
 //! Sizes of parameters: whole, given, or a part of something; and the classes whose objects the project makes with whole sizes.
 //! In: constructors and the calls of them. Out: [`Size`], [`made_whole`]. Never: numbers. Next: `infer/parameters.rs`, which asks.
 
-use super::super::memo::{Memo, Task, combined, kept_equal};
+use super::super::memo::{Memo, Task, combined, kept_equals};
 use super::asked::{Asked, Topic};
 use super::expr::Expr;
 use super::view::View;
@@ -11,7 +11,6 @@ use crate::rules::{Entry, ModuleRule, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name};
 use aho_corasick::AhoCorasick;
-use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -214,10 +213,7 @@ pub fn made_whole(
     memo: Option<&Memo>,
 ) -> Arc<FxHashSet<ClassRef>> {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let parts: Vec<Arc<Vec<Sized>>> = modules
-        .par_iter()
-        .map(|m| kept_equal(memo, Task::Sized(*m), || sized_in(project, rules, files, asked, *m)))
-        .collect();
+    let parts = kept_equals(memo, &modules, Task::Sized, |module| sized_in(project, rules, files, asked, module));
     let flat = |parts: Vec<Arc<Vec<Sized>>>| parts.iter().flat_map(|part| part.iter().cloned()).collect::<Vec<_>>();
     let sized = combined(memo, "sized", parts, flat, |_, _| vec![Read::Sizes]);
     let by_class: FxHashMap<ClassRef, &Sized> = sized.iter().map(|s| (s.class, s)).collect();
@@ -243,8 +239,7 @@ pub fn made_whole(
         }
         out
     };
-    let made: Vec<Arc<Vec<(ClassRef, bool)>>> =
-        modules.par_iter().map(|module| kept_equal(memo, Task::Makes(*module), || made_in(*module))).collect();
+    let made = kept_equals(memo, &modules, Task::Makes, made_in);
     let joined = |made: Vec<Arc<Vec<(ClassRef, bool)>>>| {
         let mut whole: FxHashMap<ClassRef, bool> = FxHashMap::default();
         for (class, is_whole) in made.iter().flat_map(|part| part.iter()) {

@@ -44,8 +44,9 @@ fn is_dead(lint: &Lint<'_>, from: FuncRef, at: FuncRef, depth: usize) -> bool {
     if at == from || !sums || func.class.is_some() || func.kind != FuncKind::Function || depth > MOST_CALLERS {
         return false;
     }
-    lint.project.modules.iter_enumerated().all(|(module, m)| {
-        let text = lint.files[m.file].whole();
+    lint.files.saying(&func.name).all(|file| {
+        let Some(module) = lint.project.module_of(file) else { return true };
+        let text = lint.files[file].whole();
         text.match_indices(func.name.as_str()).all(|(start, word)| {
             let inside = |f: &crate::ir::Func| f.span.start as usize <= start && start < f.span.end as usize;
             let line = text[..start].rfind('\n').map_or(0, |n| n + 1);
@@ -57,7 +58,12 @@ fn is_dead(lint: &Lint<'_>, from: FuncRef, at: FuncRef, depth: usize) -> bool {
             {
                 return true;
             }
-            let around = m.ir.funcs.iter_enumerated().filter(|(_, f)| f.kind == FuncKind::Function && inside(f)).last();
+            let around = lint.project.modules[module]
+                .ir
+                .funcs
+                .iter_enumerated()
+                .filter(|(_, f)| f.kind == FuncKind::Function && inside(f))
+                .last();
             around.is_some_and(|(func, _)| is_dead(lint, from, FuncRef { module, func }, depth + 1))
         })
     })

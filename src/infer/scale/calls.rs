@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
     /// Arguments by parameter of a function of the project.
     pub fn bind(&self, at: FuncRef, receiver: Option<Val>, args: &Args) -> Slots {
         let func = self.project.func(at);
-        let defaults = self.settings.statics.defaults(at);
+        let defaults = self.settings.static_defaults(at);
         let plain: Vec<&Val> = receiver.iter().chain(&args.plain).collect();
         let mut out = Slots::default();
         for (i, param) in func.params.iter().enumerate() {

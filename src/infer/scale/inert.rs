@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
                 break;
             }
         }
-        for (_, value) in self.settings.statics.defaults(at) {
+        for (_, value) in self.settings.static_defaults(at) {
             match value {
                 Value::Path(path) | Value::ReduceOp(path) => {
                     self.meet(&Val::Path(path.clone()), start, &mut out);

@@ -30,7 +30,7 @@ pub mod verdict;
 
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
-use super::memo::{Memo, Task, combined, kept, kept_equal};
+use super::memo::{Memo, Task, combined, kept_each, kept_equals};
 use super::practice::asked::{Asked, Topic};
 use super::practice::found::{Practice, Scales};
 use super::practice::view::View;
@@ -43,7 +43,6 @@ use crate::source::reads::{Read, note};
 use crate::source::{Files, Idx, Name, Place};
 use crate::types::Scale;
 use applied::Applied;
-use rayon::prelude::*;
 use roots::Reducers;
 use rustc_hash::{FxHashMap, FxHashSet};
 use slots::Slots;
@@ -138,28 +137,20 @@ pub fn scales(
     memo: Option<&Memo>,
 ) -> Factors {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    let reducers: Vec<Arc<Vec<String>>> = modules
-        .par_iter()
-        .map(|m| kept_equal(memo, Task::Reducing(*m), || roots::reducers(project, rules, files, asked, *m)))
-        .collect();
+    let reducers =
+        kept_equals(memo, &modules, Task::Reducing, |module| roots::reducers(project, rules, files, asked, module));
     let changed = |a: &Reducers, b: &Reducers| if a.calls == b.calls { Vec::new() } else { vec![Read::Factors] };
     let all = |parts: Vec<Arc<Vec<String>>>| Reducers::new(parts.iter().flat_map(|part| part.iter()));
     let reducers = combined(memo, "scale reducers", reducers, all, changed);
-    let applied: Vec<Arc<Vec<Applied>>> = modules
-        .par_iter()
-        .map(|m| kept_equal(memo, Task::Applied(*m), || applied::of_module(project, rules, files, settings, asked, *m)))
-        .collect();
+    let applied = kept_equals(memo, &modules, Task::Applied, |module| {
+        applied::of_module(project, rules, files, settings, asked, module)
+    });
     let flat = |parts: Vec<Arc<Vec<Applied>>>| parts.iter().flat_map(|part| part.iter().cloned()).collect::<Vec<_>>();
     let applied = combined(memo, "scale applied", applied, flat, |_, _| vec![Read::Factors]);
-    let found: Vec<Arc<Factors>> = modules
-        .par_iter()
-        .map(|m| {
-            kept(memo, Task::Factors(*m), || {
-                note(|| Read::Factors);
-                of_module(project, rules, files, settings, (&applied, &reducers, asked), *m)
-            })
-        })
-        .collect();
+    let found = kept_each(memo, &modules, Task::Factors, |module| {
+        note(|| Read::Factors);
+        of_module(project, rules, files, settings, (&applied, &reducers, asked), module)
+    });
     let mut out = Factors::default();
     for one in found {
         out.findings.extend(one.findings.iter().cloned());

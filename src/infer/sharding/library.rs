@@ -110,7 +110,7 @@ impl Run<'_> {
             "mark-gradients" => self.annotate(place, &annotation, Effect::Copy),
             "annotate" => self.annotate(place, &annotation, Effect::Beside),
             "enter-manual" => {
-                if !self.facts.leaves_manual {
+                if !self.facts.leaves_manual() {
                     self.report(place, Sharding::Unbalanced);
                 }
                 self.annotate(place, &annotation, Effect::Enter)
@@ -152,7 +152,7 @@ impl Run<'_> {
     /// An annotation where nothing in the project turns the mode on.
     pub fn without_mode(&mut self, place: Place) {
         let told = self.found.iter().any(|(_, f)| matches!(f, Sharding::Mode { tensor: None }));
-        if self.st.mode == Mode::No && !self.facts.mode && !told {
+        if self.st.mode == Mode::No && !self.facts.mode() && !told {
             self.report(place, Sharding::Mode { tensor: None });
         }
     }

@@ -17,7 +17,7 @@ mod types;
 mod value;
 
 use super::finding::{Finding, FindingKind};
-use super::memo::{Memo, Task, kept};
+use super::memo::{Memo, Task, combined, kept_each, kept_equals, taken};
 use super::practice::view::View;
 use super::shared::Shared;
 use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
@@ -25,27 +25,28 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::{Files, Name, Place};
 use found::Sharding;
-use rayon::prelude::*;
-use run::{Facts, Run, body};
-use rustc_hash::{FxHashMap, FxHashSet};
+use run::{Facts, Run, Said, body};
+use rustc_hash::FxHashMap;
 use state::{Frame, Mode};
 use value::{AxisNames, Note, Val};
 
 /// Everything found in a project, in the order of its modules.
 pub fn sharding(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Vec<Finding> {
     let library = Library::new(rules);
-    let modules: Vec<ModuleId> = project
-        .modules
-        .ids()
-        .filter(|m| *kept(memo, Task::Annotates(*m), || library.is_used(files[project.file(*m)].whole())))
-        .collect();
+    let all: Vec<ModuleId> = project.modules.ids().collect();
+    let used = kept_each(memo, &all, Task::Annotates, |module| library.is_used(files[project.file(module)].whole()));
+    let modules: Vec<ModuleId> = all.iter().zip(used).filter(|(_, used)| **used).map(|(module, _)| *module).collect();
     if modules.is_empty() {
         return Vec::new();
     }
-    let facts = library.facts(project, files);
-    let found: Vec<Vec<(Place, Sharding)>> =
-        modules.par_iter().map(|m| of_module(project, rules, files, &facts, *m)).collect();
-    found.into_iter().flatten().map(|(place, kind)| Finding::everywhere(place, FindingKind::Sharding(kind))).collect()
+    let said = kept_equals(memo, &all, Task::Said, |module| library.said(project, files, module));
+    let facts = combined(memo, "sharding", said, |said| Facts::new(&said), Facts::differences);
+    let found = kept_each(memo, &modules, Task::Sharding, |module| of_module(project, rules, files, &facts, module));
+    found
+        .into_iter()
+        .flat_map(taken)
+        .map(|(place, kind)| Finding::everywhere(place, FindingKind::Sharding(kind)))
+        .collect()
 }
 
 /// Names of the library that rules describe.
@@ -91,29 +92,21 @@ impl Library {
         has(&self.packages) && has(&self.names)
     }
 
-    fn facts(&self, project: &Project, files: &Files) -> Facts {
-        let texts = || project.modules.ids().map(|m| files[project.file(m)].whole());
-        let says = |names: &[Name]| texts().any(|t| names.iter().any(|n| t.contains(n.as_str())));
-        Facts {
-            // The variable of the environment that turns it on has the name of the function.
-            mode: says(&self.modes)
-                || says(&self.modes.iter().map(|n| Name::from(n.to_uppercase())).collect::<Vec<_>>()),
-            leaves_manual: says(&self.leaves),
-            sets_mesh: says(&self.sets),
-            set_once: set_once(project),
-        }
-    }
-}
-
-/// Attributes that one statement of the project sets.
-fn set_once(project: &Project) -> FxHashSet<Name> {
-    let mut times: FxHashMap<&Name, u32> = FxHashMap::default();
-    for (_, module) in project.modules.iter_enumerated() {
-        for func in module.ir.funcs.iter() {
+    fn said(&self, project: &Project, files: &Files, module: ModuleId) -> Said {
+        let text = files[project.file(module)].whole();
+        let says = |names: &[Name]| names.iter().any(|n| text.contains(n.as_str()));
+        let mut times = FxHashMap::default();
+        for func in project.modules[module].ir.funcs.iter() {
             attributes(&func.body, &mut times);
         }
+        Said {
+            // The variable of the environment that turns it on has the name of the function.
+            mode: says(&self.modes) || self.modes.iter().any(|n| text.contains(n.to_uppercase().as_str())),
+            leaves_manual: says(&self.leaves),
+            sets_mesh: says(&self.sets),
+            times: times.into_iter().map(|(name, times)| (name.clone(), times)).collect(),
+        }
     }
-    times.into_iter().filter(|(_, n)| *n == 1).map(|(name, _)| name.clone()).collect()
 }
 
 fn attributes<'a>(block: &'a Block, times: &mut FxHashMap<&'a Name, u32>) {
@@ -143,7 +136,7 @@ fn of_module(
         run.reset();
         if f.kind == FuncKind::Module {
             run.st.mode = Mode::No;
-            run.st.global_mesh = if facts.sets_mesh { Val::Unknown } else { Val::NONE };
+            run.st.global_mesh = if facts.sets_mesh() { Val::Unknown } else { Val::NONE };
         }
         let locals = receiver(&mut run, facts, at);
         run.st.frames.push(Frame { at, locals: Shared::new(locals) });
@@ -172,7 +165,7 @@ fn receiver(run: &mut Run<'_>, facts: &Facts, at: FuncRef) -> FxHashMap<LocalId,
     if let Val::Object(id) = object
         && let Some(held) = run.st.objects.get_mut(&id)
     {
-        held.retain(|name, _| facts.set_once.contains(name));
+        held.retain(|name, _| facts.is_set_once(name));
     }
     for tensor in run.st.tensors.values_mut() {
         tensor.note = Note::Unknown;
@@ -206,8 +199,7 @@ fn exports(run: &mut Run<'_>, module: ModuleId) {
 fn unused(run: &mut Run<'_>, module: ModuleId, files: &Files) {
     let own = run.project.name(module);
     let last = own.rsplit('.').next().unwrap_or(own);
-    let others = run.project.modules.ids().filter(|m| *m != module);
-    let imported = others.into_iter().any(|m| files[run.project.file(m)].whole().contains(last));
+    let imported = files.saying(last).any(|file| file != run.project.file(module));
     if imported || run.cut {
         return;
     }

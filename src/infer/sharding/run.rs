@@ -7,6 +7,7 @@ use super::value::{Id, Mesh, Val};
 use crate::ir::{Block, FuncId, LocalKind, Operand, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
+use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Idx, Name, Place};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
@@ -15,16 +16,69 @@ use std::sync::Arc;
 /// Statements executed for one root; then it is left.
 const MAX_STEPS: u32 = 20_000;
 
-/// What the whole project says.
-pub struct Facts {
-    /// Something turns the mode on.
+/// What a file says.
+#[derive(PartialEq)]
+pub struct Said {
     pub mode: bool,
-    /// Manual sharding is left somewhere.
     pub leaves_manual: bool,
-    /// A global mesh is set.
     pub sets_mesh: bool,
-    /// Attributes that one statement sets.
-    pub set_once: FxHashSet<Name>,
+    /// How many statements set each attribute.
+    pub times: FxHashMap<Name, u32>,
+}
+
+/// What the whole project says.
+#[derive(Default)]
+pub struct Facts {
+    mode: bool,
+    leaves_manual: bool,
+    sets_mesh: bool,
+    set_once: FxHashSet<Name>,
+}
+
+impl Facts {
+    pub fn new(said: &[Arc<Said>]) -> Facts {
+        let mut times: FxHashMap<&Name, u32> = FxHashMap::default();
+        for (name, n) in said.iter().flat_map(|part| &part.times) {
+            *times.entry(name).or_default() += n;
+        }
+        Facts {
+            mode: said.iter().any(|part| part.mode),
+            leaves_manual: said.iter().any(|part| part.leaves_manual),
+            sets_mesh: said.iter().any(|part| part.sets_mesh),
+            set_once: times.into_iter().filter(|(_, n)| *n == 1).map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    pub fn differences(&self, other: &Facts) -> Vec<Read> {
+        let modes = |facts: &Facts| (facts.mode, facts.leaves_manual, facts.sets_mesh);
+        let mode = (modes(self) != modes(other)).then_some(Read::ShardingMode);
+        let names = self.set_once.symmetric_difference(&other.set_once);
+        mode.into_iter().chain(names.map(|name| Read::SetOnce(number(name)))).collect()
+    }
+
+    /// Whether something turns the mode on.
+    pub fn mode(&self) -> bool {
+        note(|| Read::ShardingMode);
+        self.mode
+    }
+
+    /// Whether manual sharding is left somewhere.
+    pub fn leaves_manual(&self) -> bool {
+        note(|| Read::ShardingMode);
+        self.leaves_manual
+    }
+
+    /// Whether a global mesh is set.
+    pub fn sets_mesh(&self) -> bool {
+        note(|| Read::ShardingMode);
+        self.sets_mesh
+    }
+
+    /// Whether one statement of the project sets an attribute.
+    pub fn is_set_once(&self, name: &Name) -> bool {
+        note(|| Read::SetOnce(number(name)));
+        self.set_once.contains(name)
+    }
 }
 
 /// A mesh with what is used of it.
