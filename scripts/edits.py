@@ -200,7 +200,7 @@ def main():
                     for row in [r for r in found if r not in wanted]:
                         print("extra:", row)
                     raise SystemExit(f"after {number} edits the session has {len(found)} findings, a fresh check {len(wanted)}")
-                print(f"after {number} edits: the same {len(wanted)} findings; median {statistics.median(times) * 1000:.0f} ms")
+                print(f"after {number} edits: the same {len(wanted)} findings; median {statistics.median(times or [0]) * 1000:.0f} ms")
         client.request("shutdown", None)
         client.notify("exit", None)
         if client.process.wait(20) != 0:
