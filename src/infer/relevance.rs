@@ -245,7 +245,7 @@ struct Scanned {
     /// Whether it applies plans to modules.
     plans: bool,
     /// Functions that it may call.
-    callees: Vec<FuncRef>,
+    callees: Box<[FuncRef]>,
 }
 
 /// Whether the annotation of a parameter names something that tells: a layer with a contract.
@@ -321,7 +321,6 @@ fn scanned<'a>(
                 callees.extend(sole.and_then(|class| forward_of(project, class)));
             }
         }
-        callees.shrink_to_fit();
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
@@ -340,7 +339,7 @@ fn scanned<'a>(
             tells: tells || expanded,
             makes: f.name == "__init__",
             plans: scan.plans,
-            callees,
+            callees: callees.into(),
         }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
