@@ -133,17 +133,11 @@ impl Machine<'_> {
                 self.split_by_size(divided, &super::share::partitioned(self.place(id)), &mut local);
             }
             let t = TensorType {
-                local,
-                grad: Tri::Yes,
                 shape: shape.filter(|s| !s.is_empty()).map(crate::types::Shape),
                 untracked: true,
-                zero: false,
-                view_of: None,
-                reduced: false,
                 home: Some(self.place(id)),
-                term: None,
-                dist: crate::types::Dist::Unknown,
                 divided,
+                ..TensorType::of(local, Tri::Yes)
             };
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);

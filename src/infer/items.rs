@@ -313,7 +313,12 @@ impl Machine<'_> {
                     self.assign(id, *local, item.clone());
                 }
             }
-            None => self.unpack_unknown(id, value, before, star, after),
+            None => {
+                if star.is_none() {
+                    self.counted_sizes(value, before.len());
+                }
+                self.unpack_unknown(id, value, before, star, after);
+            }
         }
     }
 

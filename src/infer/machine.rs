@@ -74,6 +74,8 @@ pub struct Machine<'a> {
     pub invariant_on: Vec<crate::types::Axis>,
     /// Whether some object has whole parameters beside split ones.
     pub found_whole: bool,
+    /// The list of unknown sizes that was made last, and the tensor whose sizes they are.
+    pub sizes_of: Option<(ObjId, Value)>,
 }
 
 impl<'a> Machine<'a> {
@@ -105,6 +107,7 @@ impl<'a> Machine<'a> {
             data: Vec::new(),
             invariant_on: Vec::new(),
             found_whole: false,
+            sizes_of: None,
         }
     }
 

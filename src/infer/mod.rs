@@ -5,6 +5,7 @@
 
 mod assertion;
 pub mod autograd;
+mod averaging;
 mod budget;
 mod builtins;
 mod call;

@@ -7,8 +7,8 @@ use super::machine::Machine;
 use super::output::{Pass, Reason};
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
-use crate::rules::dims::{self, Flow, Split};
 use crate::rules::operator::Applied;
+use crate::rules::shapes::ShapeRule;
 use crate::rules::{Arg, Bound, Kind, OpClass, OpRule, Role, Typecheck, Violation, apply};
 use crate::source::Name;
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Spmd, TensorType, Tri};
@@ -375,8 +375,10 @@ impl Machine<'_> {
             return self.combine(id, Kind::Linear, &call.rule.name, &[sum, bias.clone()]);
         }
         let mut out = self.combine(id, kind, &call.rule.name, &operands)?;
-        if let (Some(dims), false) = (&call.rule.dims, checked) {
-            self.flow_shards(id, dims, &operands, &mut out);
+        match self.notation(call, args).filter(|_| !checked) {
+            Some(dims) => self.flow_shards(id, &dims, kind != Kind::Multilinear, &operands, &mut out),
+            None if call.rule.shape == ShapeRule::Einsum => out.forget_shards(),
+            None => {}
         }
         Ok(out)
     }
@@ -406,35 +408,6 @@ impl Machine<'_> {
             }
         }
         ty
-    }
-
-    /// Where the notation of the operation takes split dims; a contracted one leaves a pending sum.
-    pub fn flow_shards(&self, id: StmtId, dims: &str, operands: &[Operand], out: &mut LocalType) {
-        let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
-        let axes: Vec<Axis> = out.listed().filter(|(_, s)| s.set == AxisType::V).map(|(a, _)| a.clone()).collect();
-        for axis in axes {
-            let splits: Vec<Split> = operands
-                .iter()
-                .map(|o| {
-                    let state = o.ty.get(&axis);
-                    Split { varying: state.set == AxisType::V, dim: state.shard, rank: rank_of(o) }
-                })
-                .collect();
-            let known = operands.iter().all(|o| o.ty.get(&axis).set.is_known());
-            let mut state = out.get(&axis).clone();
-            state.shard = None;
-            if self.contracts_part(dims, operands, &splits) {
-                state = self.pending(id, state);
-                out.set(&axis, state);
-                continue;
-            }
-            match dims::flow(dims, &splits) {
-                Flow::Dim(dim) if known => state.shard = Some(dim),
-                Flow::Contracted if known => state = self.pending(id, state),
-                Flow::Dim(_) | Flow::Contracted | Flow::Unknown => {}
-            }
-            out.set(&axis, state);
-        }
     }
 
     /// Combines operands axis by axis; narrows them; reports the first violation.
@@ -620,21 +593,12 @@ impl Machine<'_> {
             let mut shards = states.iter().zip(operands).filter(|(s, o)| s.set == AxisType::V && o.role == Role::Term);
             if let Some((first, _)) = shards.next()
                 && shards.all(|(s, _)| s.shard == first.shard)
-                && self.ranks_agree(operands)
+                && self.dims_line_up(operands, states, first.shard)
             {
                 state.shard = first.shard;
             }
         }
         state
-    }
-
-    /// Whether the operands line up dim by dim, as far as their ranks are known: dims count from the start.
-    fn ranks_agree(&self, operands: &[Operand]) -> bool {
-        let mut ranks = operands.iter().filter_map(|o| o.id).filter_map(|id| self.w.heap.tensor(id)?.rank());
-        match ranks.next() {
-            Some(first) => ranks.all(|r| r == first),
-            None => true,
-        }
     }
 
     /// Changes a type by narrowing: what the program knows, not what it does.
