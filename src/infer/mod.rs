@@ -23,6 +23,7 @@ mod expr;
 mod external;
 mod facts;
 pub mod finding;
+mod flow_back;
 pub mod formula;
 mod groups;
 mod heap;
