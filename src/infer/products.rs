@@ -11,7 +11,7 @@ use crate::rules::dims::{self, Flow, Split};
 use crate::rules::shapes::ShapeRule;
 use crate::rules::{Kind, Role};
 use crate::source::Name;
-use crate::types::{Axis, AxisState, AxisType, LocalType, TensorType, Tri};
+use crate::types::{Axis, AxisState, AxisType, LocalType, Reason, TensorType, Tri};
 use std::borrow::Cow;
 
 impl Machine<'_> {
@@ -55,17 +55,18 @@ impl Machine<'_> {
         let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
         let axes: Vec<Axis> = out.listed().filter(|(_, s)| s.set == AxisType::V).map(|(a, _)| a.clone()).collect();
         for axis in axes {
-            let splits: Vec<Split> = operands
+            let mut splits: Vec<Split> = operands
                 .iter()
                 .map(|o| {
                     let state = o.ty.get(&axis);
                     Split { varying: state.set == AxisType::V, dim: state.shard, rank: rank_of(o) }
                 })
                 .collect();
+            sole_dims(dims, &axis, operands, &mut splits);
             let known = operands.iter().all(|o| o.ty.get(&axis).set.is_known());
             let mut state = out.get(&axis).clone();
             state.shard = None;
-            if self.contracts_part(dims, operands, &splits) {
+            if self.contracts_part(dims, &axis, operands, &splits) {
                 state = self.pending(id, state);
                 out.set(&axis, state);
                 continue;
@@ -96,8 +97,11 @@ impl Machine<'_> {
     }
 
     /// Whether a split dim of a parameter is summed over: what it meets there has only the part that goes with it.
-    pub fn contracts_part(&self, dims: &str, operands: &[Operand], splits: &[Split]) -> bool {
+    pub fn contracts_part(&self, dims: &str, axis: &Axis, operands: &[Operand], splits: &[Split]) -> bool {
         let parameter = |o: &Operand| {
+            if is_part(o, axis) {
+                return true;
+            }
             let mut at = o.id;
             // Seen through views such as its transpose.
             for _ in 0..super::limits::MAX_VALUE_DEPTH {
@@ -114,5 +118,23 @@ impl Machine<'_> {
         operands.len() == 2
             && splits.iter().enumerate().all(|(i, s)| i == at || s.dim.is_none())
             && dims::contracts(dims, at, *split)
+    }
+}
+
+/// Whether an operand is a parameter that is marked as a part, or made as one.
+fn is_part(operand: &Operand, axis: &Axis) -> bool {
+    let state = operand.ty.get(axis);
+    state.set == AxisType::V && state.origin.as_ref().is_some_and(|o| o.reason == Reason::Parameter)
+}
+
+/// The split dims of parts of which only a mark is known, where they meet nothing but what is whole.
+fn sole_dims(dims: &str, axis: &Axis, operands: &[Operand], splits: &mut [Split]) {
+    let equal = |o: &Operand| !o.ty.get(axis).set.is_empty() && o.ty.get(axis).set.leq(AxisType::EQUAL);
+    if !operands.iter().all(|o| is_part(o, axis) || equal(o)) {
+        return;
+    }
+    let whole: Vec<bool> = operands.iter().map(equal).collect();
+    for (at, split) in splits.iter_mut().enumerate().filter(|(_, s)| s.varying && s.dim.is_none()) {
+        split.dim = dims::sole_dim(dims, at, split.rank, &whole);
     }
 }

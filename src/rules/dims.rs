@@ -71,6 +71,20 @@ pub fn contracts(notation: &str, at: usize, operand: Split) -> bool {
     shared && !has(&output, label)
 }
 
+/// The dim of a part that is the one which is split, where only one may be: every other one meets an operand that is whole. From the end.
+pub fn sole_dim(notation: &str, at: usize, rank: Option<usize>, whole: &[bool]) -> Option<i8> {
+    let (inputs, _) = notation.split_once("->")?;
+    let terms: Vec<Vec<&str>> = inputs.split(',').map(|t| t.split_whitespace().collect()).collect();
+    let (names, open) = letters(terms.get(at)?);
+    if open && rank != Some(names.len()) {
+        return None;
+    }
+    let met = |name: &str| terms.iter().zip(whole).any(|(term, whole)| *whole && has(term, Label::Letter(name)));
+    let mut left = (0..names.len()).filter(|i| !met(names[*i]));
+    let sole = left.next().filter(|_| left.next().is_none())?;
+    i8::try_from(sole).ok().zip(i8::try_from(names.len()).ok()).map(|(sole, count)| sole - count)
+}
+
 /// The notation of an equation of letters (`"sbh,ehf->sbef"`), if it says its result, names every dim of a term once, and has `...` only
 /// at the start of a term.
 pub fn of_equation(equation: &str) -> Option<String> {
@@ -161,6 +175,15 @@ mod tests {
     fn a_matrix_product_contracts_its_inner_dim() {
         assert_eq!(flow("m k, k n -> m n", &[split(1), split(0)], true), Flow::Contracted);
         assert_eq!(flow("m k, k n -> m n", &[split(0), whole()], true), Flow::Dim(0));
+    }
+
+    #[test]
+    fn a_whole_factor_leaves_one_dim_to_be_split() {
+        assert_eq!(sole_dim(LINEAR, 1, None, &[true, false]), Some(-2));
+        assert_eq!(sole_dim(LINEAR, 2, None, &[true, false, false]), Some(-1));
+        assert_eq!(sole_dim(LINEAR, 1, None, &[false, false]), None);
+        assert_eq!(sole_dim("... m k, ... k n -> ... m n", 1, None, &[true, false]), None);
+        assert_eq!(sole_dim("... m k, ... k n -> ... m n", 1, Some(2), &[true, false]), Some(-1));
     }
 
     #[test]
