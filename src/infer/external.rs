@@ -43,7 +43,7 @@ impl Machine<'_> {
             }
             Some(Entry::Layer(rule)) => Eval::One(self.new_layer(id, &rule, args)),
             Some(Entry::Mark(_)) => Eval::One(Value::Unknown),
-            None => match path.strip_prefix("builtins.") {
+            None => match path.strip_prefix("builtins.").or_else(|| like_builtin(path)) {
                 Some(name) => self.builtin(id, name, args),
                 None => {
                     // A division that checks that nothing is left over, from wherever it is imported.
@@ -242,6 +242,15 @@ pub fn decorator_of_path(rules: &crate::rules::RuleBook, path: &str) -> Option<F
             "no-grad" => Some(Flavour::NoGrad),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// The builtin that does what something of the standard library does here.
+fn like_builtin(path: &str) -> Option<&'static str> {
+    match path {
+        "collections.OrderedDict" => Some("dict"),
+        "functools.reduce" => Some("reduce"),
         _ => None,
     }
 }
