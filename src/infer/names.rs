@@ -186,7 +186,8 @@ impl Machine<'_> {
         if let Value::Tensor(_) = base {
             return Eval::One(self.tensor_attr(id, base, name));
         }
-        if let Value::Sym(path) = base
+        // A derivation takes the sizes of an argument by other means.
+        if let (Value::Sym(path), None) = (base, &self.deriving)
             && let Some(tensor) = self.symbol(path)
             && self.rules.tensor_method(name).is_some()
         {
