@@ -186,8 +186,7 @@ impl Machine<'_> {
         if let Value::Tensor(_) = base {
             return Eval::One(self.tensor_attr(id, base, name));
         }
-        // A derivation takes the sizes of an argument by other means.
-        if let (Value::Sym(path), None) = (base, &self.deriving)
+        if let Value::Sym(path) = base
             && let Some(tensor) = self.symbol(path)
             && self.rules.tensor_method(name).is_some()
         {
