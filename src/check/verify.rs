@@ -56,11 +56,19 @@ pub fn verify(config: &Config, rules: &RuleBook, bare: &RuleBook, files: &Files)
             continue;
         }
         let exits: Vec<&Exit> = output.exits.iter().filter(|e| e.func == func).collect();
-        let found = match verdict(&project, func, rule, &exits) {
-            Verdict::NotDerived => composed(rule, input_of(&project, func, rule), &|given| {
+        let by_cases = || {
+            composed(rule, input_of(&project, func, rule), &|given| {
                 let tensor = &rule.args.params[rule.input].name;
                 wrapper_cases(&project, bare, files, &settings, (func, tensor, given))
-            }),
+            })
+        };
+        let found = match verdict(&project, func, rule, &exits) {
+            Verdict::NotDerived => by_cases(),
+            // Types without their dims fit a row with dims: what the body does to them decides, if it is derived.
+            Verdict::Agrees if lacks_dims(rule, &exits) => match by_cases() {
+                Verdict::NotDerived => Verdict::Agrees,
+                derived => derived,
+            },
             other => other,
         };
         out.push(row(rule, found));
@@ -122,6 +130,18 @@ fn verdict(project: &Project, func: FuncRef, rule: &CollectiveRule, exits: &[&Ex
         (true, true, _) => Verdict::Agrees,
         (false, true, _) => Verdict::NotDerived,
     }
+}
+
+/// Whether a row says dims of which the types at the ends of the function say nothing.
+fn lacks_dims(rule: &CollectiveRule, exits: &[&Exit]) -> bool {
+    let at = |p: &Pattern| matches!(p.shard, Some(DimRef::At(_)));
+    let input = &rule.args.params[rule.input].name;
+    let open = |t: &LocalType| t.listed().any(|(_, s)| s.set == AxisType::V && s.shard.is_none());
+    let of = |exit: &&Exit| {
+        let source = exit.params.iter().any(|(n, t)| n == input && open(t));
+        source || exit.results.first().and_then(Option::as_ref).is_some_and(open)
+    };
+    rule.transitions.iter().any(|(_, t)| at(&t.source) || at(&t.result)) && exits.iter().any(of)
 }
 
 /// The cases of a function with arguments that are given.

@@ -12,7 +12,7 @@ use super::value::{ObjId, Value};
 use crate::ir::annotation::{Alt, Atom, AxisAtom, ClauseKind, Cond, Target, TypeExpr, TypedTarget};
 use crate::ir::{Claim, Const, StmtId};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType, dims_differ};
+use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType};
 
 /// A declared type, resolved: axes with their atoms, in order; `rest` for a bare atom.
 #[derive(Clone, Debug, Default)]
@@ -193,7 +193,8 @@ impl Machine<'_> {
                 && t.grad == crate::types::Tri::No
                 && known.set.leq(AxisType::EQUAL)
                 && set.leq(AxisType::EQUAL);
-            let shards_differ = matches!((known.shard, shard), (Some(a), Some(b)) if dims_differ(a, b, t.rank()) && known.set == AxisType::V);
+            let shards_differ =
+                matches!((known.shard, shard), (Some(a), Some(b)) if t.dims_differ(a, b) && known.set == AxisType::V);
             let apart = !checked && self.is_restricted(axis);
             if ((known.set.meet(set).is_empty() && !transmuted && !adopted) || shards_differ) && !apart {
                 let declared = AxisState { set, shard, nest: 0, origin: None };

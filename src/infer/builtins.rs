@@ -42,7 +42,8 @@ impl Machine<'_> {
             "enumerate" => self.enumerate(first),
             "zip" => self.zip(args),
             "next" => first.map_or(Value::Unknown, |v| self.element_of(&v)),
-            "map" => Value::Unknown,
+            "map" => self.mapped(id, args),
+            "reduce" => self.folded(id, args),
             "super" => self.super_value(args),
             "int" | "float" | "round" | "abs" | "divmod" => match first {
                 Some(
@@ -80,6 +81,52 @@ impl Machine<'_> {
             _ => Value::Unknown,
         };
         Eval::One(value)
+    }
+
+    /// `map(f, xs, ys)` of sequences whose elements are known.
+    fn mapped(&mut self, id: StmtId, args: &CallArgs) -> Value {
+        let Some((callee, sequences)) = args.args.split_first() else { return Value::Unknown };
+        let rows: Option<Vec<Vec<Value>>> = sequences.iter().map(|s| self.literal_items(&s.value)).collect();
+        let Some(rows) = rows else { return Value::Unknown };
+        let count = rows.iter().map(Vec::len).min().unwrap_or(0);
+        if args.open || count > super::limits::MAX_UNROLLED {
+            self.forget(args);
+            return Value::Unknown;
+        }
+        let mut items = Vec::new();
+        for i in 0..count {
+            let given = CallArgs::of(rows.iter().map(|row| row[i].clone()).collect());
+            items.push(self.called_once(id, &callee.value, &given));
+        }
+        Value::List(self.fresh(Cell::List(ListCell { items, rest: None })))
+    }
+
+    /// `functools.reduce(f, xs, start)` of a sequence whose elements are known.
+    fn folded(&mut self, id: StmtId, args: &CallArgs) -> Value {
+        let items = args.positional(1).and_then(|s| self.literal_items(s));
+        let (Some(callee), Some(items)) = (args.positional(0).cloned(), items) else {
+            self.forget(args);
+            return Value::Unknown;
+        };
+        if items.len() > super::limits::MAX_UNROLLED {
+            self.forget(args);
+            return Value::Unknown;
+        }
+        let all = args.positional(2).cloned().into_iter().chain(items);
+        all.reduce(|a, b| self.called_once(id, &callee, &CallArgs::of(vec![a, b]))).unwrap_or(Value::Unknown)
+    }
+
+    /// What a call gives; several ends of it are joined.
+    fn called_once(&mut self, id: StmtId, callee: &Value, args: &CallArgs) -> Value {
+        let before = self.w.clone();
+        match self.call(id, callee, args) {
+            Eval::One(value) => value,
+            // No end at all is a call that always raises.
+            Eval::Many(outcomes) => self.joined(outcomes).unwrap_or_else(|| {
+                self.w = before;
+                Value::Unknown
+            }),
+        }
     }
 
     fn length(&mut self, value: &Value) -> Value {

@@ -204,7 +204,12 @@ impl Machine<'_> {
         if self.leads_nowhere(closure.func) {
             return Eval::One(Value::Unknown);
         }
-        let typed = args.args.iter().any(|a| self.carries_type(&a.value, 2));
+        let brings = |v: &Value| self.carries_type(v, 2);
+        let captured =
+            |cell: &super::value::ObjId| matches!(self.w.heap.get(*cell), Some(Cell::Variable(v)) if brings(v));
+        let typed = args.args.iter().any(|a| brings(&a.value))
+            || closure.defaults.iter().any(|(_, v)| brings(v))
+            || closure.cells.iter().any(captured);
         if !typed
             && self.deriving.is_none()
             && self.w.modes.typecheck.is_none()
@@ -221,10 +226,12 @@ impl Machine<'_> {
             Value::Tensor(id) => {
                 self.w.heap.tensor(*id).is_some_and(|t| !t.local.is_unknown() || t.dist.on().is_some())
             }
-            Value::Sym(path) => {
-                self.symbol(path).and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| !t.local.is_unknown())
-            }
+            Value::Sym(path) => match self.symbol(path).and_then(|id| self.w.heap.tensor(id)) {
+                Some(t) => !t.local.is_unknown(),
+                None => self.settings.declared_type(path).is_some(),
+            },
             Value::Closure(closure) => self.settings.relevance.contains(closure.func),
+            Value::Path(path) => matches!(self.rules.get(path), Some(crate::rules::Entry::Collective(_))),
             Value::Number(Some(_)) | Value::Rank(_) => true,
             Value::Size(_) | Value::Share(_) => self.in_constructor(),
             Value::Tuple(items) if depth > 0 => items.iter().any(|v| self.carries_type(v, depth - 1)),
@@ -250,7 +257,7 @@ impl Machine<'_> {
         if func.is_generator && self.deriving.is_some() && depth < MAX_RECURSION && self.stack.len() < MAX_CALL_DEPTH {
             return self.generated(id, closure, args);
         }
-        if func.is_generator || func.is_async || depth >= MAX_RECURSION || self.stack.len() >= MAX_CALL_DEPTH {
+        if func.is_generator || depth >= MAX_RECURSION || self.stack.len() >= MAX_CALL_DEPTH {
             self.lose(Reason::Budget, "call depth");
             self.forget(args);
             return Eval::One(Value::Unknown);
@@ -494,10 +501,18 @@ impl Machine<'_> {
             Some(cell) => cell.clone(),
             None => return,
         };
-        // Fields declared without a default are not in the list, so positions are not known: only keywords are followed.
-        let positional = args.open || args.args.iter().any(|a| a.keyword.is_none());
-        for (name, default) in fields {
-            if let (Some(value), false) = (default, positional) {
+        // What has a default may be no field, so positions are known as far as those without reach.
+        let given: Vec<&Value> = args.args.iter().filter(|a| a.keyword.is_none()).map(|a| &a.value).collect();
+        let required = fields.iter().take_while(|(name, default)| default.is_none() && name != "_").count();
+        if !args.open && given.len() <= required {
+            for (name, default) in fields {
+                if let Some(value) = default {
+                    cell.set(name, value.clone());
+                }
+            }
+        }
+        if !args.open {
+            for ((name, _), value) in fields.iter().take(required).zip(given) {
                 cell.set(name, value.clone());
             }
         }

@@ -13,7 +13,6 @@ use crate::ir::{Const, StmtId};
 use crate::rules::collective::DimRef;
 use crate::rules::{Bound, CollectiveRule, Form, Pattern, Transition};
 use crate::source::{Name, Place};
-use crate::types::dims_differ;
 use crate::types::{
     Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri,
 };
@@ -278,6 +277,8 @@ impl Machine<'_> {
         }
         let grad = if self.w.modes.grad { input.grad } else { Tri::No };
         let shape = self.moved_shape(call, &input, source, result);
+        let stacks = source.set == AxisType::V || result.set == AxisType::V;
+        let keeps_dims = !stacks || source.shard.is_some() || result.shard.is_some();
         Ok(self.new_tensor(TensorType {
             local,
             grad,
@@ -290,6 +291,7 @@ impl Machine<'_> {
             term: None,
             dist: crate::types::Dist::Unknown,
             divided: None,
+            least: if keeps_dims { input.least_rank() } else { 0 },
         }))
     }
 
@@ -365,9 +367,18 @@ impl Machine<'_> {
             // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
             return Ok(());
         }
+        if !call.rule.differentiable
+            && call.rule.op == "all_reduce"
+            && input.grad == Tri::No
+            && self.w.modes.typecheck.is_none()
+            && state.set.leq(AxisType::EQUAL)
+            && self.reads_number_of_ranks(&call.axes)
+        {
+            return Ok(());
+        }
         let meet = state.set.meet(accepted);
         let source_dim = source.shard.and_then(|d| i8::try_from(d).ok());
-        let shards_differ = matches!((source_dim, state.shard), (Some(a), Some(b)) if dims_differ(a, b, input.rank()) && state.set == AxisType::V);
+        let shards_differ = matches!((source_dim, state.shard), (Some(a), Some(b)) if input.dims_differ(a, b) && state.set == AxisType::V);
         let strict = self.w.modes.typecheck == Some(true);
         if strict && state.set.is_unknown() && !input.untracked {
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
@@ -391,6 +402,9 @@ impl Machine<'_> {
             let mut t = input.clone();
             t.local.set(axis, AxisState { set: meet, shard: state.shard, nest: state.nest, origin: Some(origin) });
             self.retype_quietly(call.input, t);
+            if call.rule.differentiable {
+                self.narrow_back(call.input, axis);
+            }
         }
         Ok(())
     }
@@ -647,7 +661,7 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
     let mut at = state.origin.as_ref();
     while let Some(origin) = at {
         match origin.reason {
-            Why::Collective(_) => return origin.place.file == here.file && origin.place.span.end <= here.span.start,
+            Why::Collective(_) => return origin.place.file != here.file || origin.place.span.end <= here.span.start,
             // What is logged and compared is reduced over ranks that agree, and divided by their number.
             Why::Declared | Why::Asserted | Why::Contract(_) => return !detached,
             Why::Computed

@@ -43,7 +43,7 @@ impl Machine<'_> {
             }
             Some(Entry::Layer(rule)) => Eval::One(self.new_layer(id, &rule, args)),
             Some(Entry::Mark(_)) => Eval::One(Value::Unknown),
-            None => match path.strip_prefix("builtins.") {
+            None => match path.strip_prefix("builtins.").or_else(|| like_builtin(path)) {
                 Some(name) => self.builtin(id, name, args),
                 None => {
                     // A division that checks that nothing is left over, from wherever it is imported.
@@ -133,17 +133,11 @@ impl Machine<'_> {
                 self.split_by_size(divided, &super::share::partitioned(self.place(id)), &mut local);
             }
             let t = TensorType {
-                local,
-                grad: Tri::Yes,
                 shape: shape.filter(|s| !s.is_empty()).map(crate::types::Shape),
                 untracked: true,
-                zero: false,
-                view_of: None,
-                reduced: false,
                 home: Some(self.place(id)),
-                term: None,
-                dist: crate::types::Dist::Unknown,
                 divided,
+                ..TensorType::of(local, Tri::Yes)
             };
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);
@@ -248,6 +242,15 @@ pub fn decorator_of_path(rules: &crate::rules::RuleBook, path: &str) -> Option<F
             "no-grad" => Some(Flavour::NoGrad),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// The builtin that does what something of the standard library does here.
+fn like_builtin(path: &str) -> Option<&'static str> {
+    match path {
+        "collections.OrderedDict" => Some("dict"),
+        "functools.reduce" => Some("reduce"),
         _ => None,
     }
 }

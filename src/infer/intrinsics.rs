@@ -257,17 +257,12 @@ impl Machine<'_> {
         }
         let dist = data.as_ref().and_then(|d| self.tensor(d)).map(|t| t.dist.clone());
         self.new_tensor(TensorType {
-            local,
-            grad,
             shape,
             untracked: true,
-            zero: false,
-            view_of: None,
-            reduced: false,
             home: Some(self.place(id)),
-            term: None,
             dist: dist.filter(|d| d.on().is_some()).unwrap_or_default(),
             divided,
+            ..TensorType::of(local, grad)
         })
     }
 

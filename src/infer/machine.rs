@@ -76,6 +76,10 @@ pub struct Machine<'a> {
     pub invariant_on: Vec<crate::types::Axis>,
     /// Whether some object has whole parameters beside split ones.
     pub found_whole: bool,
+    /// The list of unknown sizes that was made last, and the tensor whose sizes they are.
+    pub sizes_of: Option<(ObjId, Value)>,
+    /// How tensors were computed.
+    pub producers: super::flow_back::Producers,
 }
 
 impl<'a> Machine<'a> {
@@ -108,6 +112,8 @@ impl<'a> Machine<'a> {
             data: Vec::new(),
             invariant_on: Vec::new(),
             found_whole: false,
+            sizes_of: None,
+            producers: super::flow_back::Producers::default(),
         }
     }
 
@@ -192,6 +198,7 @@ impl<'a> Machine<'a> {
     }
     /// Replaces what is known of a tensor, and notes the change.
     pub fn retype(&mut self, id: ObjId, t: TensorType) {
+        self.note_written(id);
         if let Some(known) = self.w.heap.tensor_mut(id)
             && *known != t
         {
@@ -205,6 +212,7 @@ impl<'a> Machine<'a> {
     fn write_through(&mut self, t: &TensorType) {
         // The run-time checker does not follow shared memory.
         let Some(base) = t.view_of.map(ObjId).filter(|_| self.w.modes.typecheck.is_none()) else { return };
+        self.note_written(base);
         let Some(mut whole) = self.w.heap.tensor(base).cloned() else { return };
         for axis in LocalType::axes_of([&whole.local, &t.local]) {
             if whole.local.get(&axis).set != t.local.get(&axis).set {

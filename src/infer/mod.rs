@@ -6,6 +6,7 @@
 mod accumulators;
 mod assertion;
 pub mod autograd;
+mod averaging;
 mod budget;
 mod builtins;
 mod call;
@@ -24,6 +25,7 @@ mod expr;
 mod external;
 mod facts;
 pub mod finding;
+mod flow_back;
 pub mod formula;
 mod groups;
 mod heap;

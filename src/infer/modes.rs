@@ -127,7 +127,7 @@ impl Machine<'_> {
 
     /// What a method that registers does, by its rule.
     fn registering(&self, method: &Name) -> Option<&str> {
-        if !method.starts_with("register_") {
+        if !method.starts_with("register_") && method != "add_module" {
             return None;
         }
         match self.rules.get(&format!("torch.nn.Module.{method}")) {
@@ -142,7 +142,8 @@ impl Machine<'_> {
             self.register_buffer(id, base, args);
             return Eval::One(Value::NONE);
         }
-        match (args.get(0, "name").and_then(Value::as_str).cloned(), args.get(1, "param").cloned()) {
+        let kept = args.get(1, "param").or_else(|| args.keyword("module")).cloned();
+        match (args.get(0, "name").and_then(Value::as_str).cloned(), kept) {
             (Some(name), Some(value)) => self.store_attr(id, base, &name, value),
             _ => Eval::One(Value::NONE),
         }

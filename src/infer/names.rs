@@ -186,6 +186,12 @@ impl Machine<'_> {
         if let Value::Tensor(_) = base {
             return Eval::One(self.tensor_attr(id, base, name));
         }
+        if let Value::Sym(path) = base
+            && let Some(tensor) = self.symbol(path)
+            && self.rules.tensor_method(name).is_some()
+        {
+            return Eval::One(self.tensor_attr(id, &Value::Tensor(tensor), name));
+        }
         Eval::One(self.attr_quietly(base, name))
     }
 

@@ -6,9 +6,11 @@ use super::expr::{CallArg, CallArgs};
 use super::finding::FindingKind;
 use super::machine::Machine;
 use super::ops::OpCall;
+use super::practice::expr::Expr;
 use super::practice::near::has_word;
+use super::practice::view::View;
 use super::value::Value;
-use crate::ir::{Const, StmtId};
+use crate::ir::{Const, Stmt, StmtId};
 use crate::rules::shapes::ShapeRule;
 use crate::rules::shards::Whole;
 use crate::rules::{OpRule, Role};
@@ -79,9 +81,53 @@ impl Machine<'_> {
         if args.args.len() < 3 {
             return false;
         }
-        let (base, last) = (self.words(id, base), self.words(id, last));
-        let plain = base.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-        plain && last.strip_prefix(base).is_some_and(|size| matches!(size, ".size(-1)" | ".shape[-1]"))
+        let (base, last) = (self.same_sizes(self.words(id, base)), self.words(id, last));
+        let plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+        let own = |last: &str| last.strip_prefix(base).is_some_and(|size| matches!(size, ".size(-1)" | ".shape[-1]"));
+        plain(base) && (own(last) || plain(last) && self.names_last_size(id, base, last))
+    }
+
+    /// The value of which a text gives one with the same sizes: `x` of `x.float().contiguous()`.
+    fn same_sizes<'t>(&self, text: &'t str) -> &'t str {
+        let mut text = text;
+        while let Some((base, method)) = text.strip_suffix("()").and_then(|t| t.rsplit_once('.'))
+            && self.rules.tensor_method(method).is_some_and(|rule| rule.shape == ShapeRule::Same)
+        {
+            text = base;
+        }
+        text
+    }
+
+    /// Whether a variable was given the last size of another one, which nothing has changed since: `b, s, v = x.shape`.
+    fn names_last_size(&self, id: StmtId, base: &str, name: &str) -> bool {
+        let Some(active) = self.stack.last() else { return false };
+        let view = View::new(self.project, self.rules, self.files, active.func);
+        let local = |name: &str| view.func.locals.ids().find(|l| view.local_name(*l) == name);
+        let (Some(of), Some(size)) = (local(base), local(name)) else { return false };
+        let here = (0..view.steps.len()).rfind(|step| view.steps[*step].id == id);
+        let (Some(here), [made]) = (here, view.defs(size)) else { return false };
+        let sizes = |e: &Expr| match e {
+            Expr::Attr(x, shape) => shape == "shape" && **x == Expr::Local(of),
+            e => {
+                let method = |c: &Expr| matches!(c, Expr::Attr(x, _) if **x == Expr::Local(of));
+                matches!(e, Expr::Call { callee, .. } if method(callee))
+                    && e.call_of("size").is_some_and(<[_]>::is_empty)
+            }
+        };
+        let of_last = |e: &Expr| matches!(e, Expr::Const(Const::Int(-1)));
+        let last = match view.steps[*made].stmt {
+            Stmt::Unpack { value, before, after, .. } => {
+                after.last().or(before.last()) == Some(&size) && sizes(&view.expr(value))
+            }
+            _ => match view.bound(*made, size) {
+                Expr::Item(of, at) => of_last(&at) && sizes(&of),
+                e => {
+                    let method = matches!(&e, Expr::Call { callee, .. } if matches!(&**callee, Expr::Attr(x, _) if **x == Expr::Local(of)));
+                    method && e.call_of("size").is_some_and(|args| matches!(args, [(_, at)] if of_last(at)))
+                }
+            },
+        };
+        last && !view.is_param(size) && !view.defs(of).iter().any(|step| (*made..here).contains(step))
     }
 
     /// How the source writes an argument.

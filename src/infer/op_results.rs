@@ -11,6 +11,7 @@ use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::shapes::{self, Given, ShapeArgs, Shapes};
 use crate::rules::{OpClass, OpRule, ResultForm, Role};
+use crate::source::Name;
 use crate::types::{AxisState, AxisType, LocalType, Shape, TensorType, Tri};
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl Machine<'_> {
         if !(global
             || rule.identity
             || rule.dims.is_some()
-            || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast))
+            || matches!(rule.shape, shapes::ShapeRule::Same | shapes::ShapeRule::Broadcast | shapes::ShapeRule::Einsum))
         {
             self.move_shards(id, call, args, &mut local);
         }
@@ -56,6 +57,7 @@ impl Machine<'_> {
         let view_of = self.shared_memory(rule, args);
         let reduced = self.in_16_bits(call, args);
         let divided = self.divided(call, args);
+        let least = self.least_rank(call, args);
         let make = |shape: Option<Shape>, grad: Tri| TensorType {
             local: local.clone(),
             grad,
@@ -68,6 +70,7 @@ impl Machine<'_> {
             term: None,
             dist: crate::types::Dist::Unknown,
             divided: divided.clone(),
+            least,
         };
         match rule.result {
             ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),
@@ -84,6 +87,25 @@ impl Machine<'_> {
                 };
                 self.new_tensor(make(shape, grad))
             }
+        }
+    }
+
+    /// How many dims the result has at least, where its shape is not known.
+    fn least_rank(&self, call: &OpCall<'_>, args: &CallArgs) -> u8 {
+        let of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).map_or(0, TensorType::least_rank);
+        let terms = || call.operands.iter().filter(|o| o.role == Role::Term);
+        let swapped = |name: &str| {
+            let at = call.rule.args.index(name).and_then(|param| call.bound.first(param))?;
+            args.args[at].value.as_int().and_then(|dim| u8::try_from(dim + 1).ok())
+        };
+        let first = || terms().next().map_or(0, of);
+        match call.rule.shape {
+            shapes::ShapeRule::Same | shapes::ShapeRule::Linear => first(),
+            shapes::ShapeRule::Broadcast => terms().map(of).max().unwrap_or(0),
+            shapes::ShapeRule::Transpose => {
+                [swapped("dim0"), swapped("dim1")].into_iter().flatten().fold(first(), u8::max)
+            }
+            _ => 0,
         }
     }
 
@@ -252,6 +274,7 @@ impl Machine<'_> {
             None => args.args.first().map_or(Value::Unknown, |a| a.value.clone()),
         };
         let Some(tensor) = self.as_tensor(&target) else { return target };
+        self.note_written(tensor);
         let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
         if self.w.modes.typecheck.is_some() && call.rule.shape == shapes::ShapeRule::Setitem {
             // The run-time checker does not take a partial write for one.
@@ -354,8 +377,32 @@ impl Machine<'_> {
             (Some(s), None) => Value::tuple(s.0.iter().map(size).collect()),
             (None, Some(_)) => Value::Number(None),
             (None, None) => {
-                Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(Value::Number(None)) })))
+                let sizes = ListCell { items: Vec::new(), rest: Some(Value::Number(None)) };
+                let sizes = self.fresh(Cell::List(sizes));
+                self.sizes_of = args.args.first().map(|a| (sizes, a.value.clone()));
+                Value::List(sizes)
             }
+        }
+    }
+
+    /// Sizes that are unpacked into so many variables are those of a tensor of so many dims.
+    pub fn counted_sizes(&mut self, sizes: &Value, count: usize) {
+        let made = self.sizes_of.take();
+        let tensor = match sizes {
+            Value::List(list) => made.filter(|(of, _)| of == list).and_then(|(_, tensor)| self.as_tensor(&tensor)),
+            Value::Sym(path) => {
+                // A parameter with a declared type is a tensor, also where nothing has used it yet.
+                let of = path.strip_suffix(".shape").map(Name::from);
+                let of = of.filter(|of| self.symbol(of).is_some() || self.settings.declared_type(of).is_some());
+                of.and_then(|of| self.as_tensor(&Value::Sym(of)))
+            }
+            _ => None,
+        };
+        if let Some(id) = tensor
+            && let Some(mut t) = self.w.heap.tensor(id).filter(|t| t.shape.is_none()).cloned()
+        {
+            t.shape = Some(Shape(vec![None; count]));
+            self.retype_quietly(id, t);
         }
     }
 
@@ -498,10 +545,17 @@ impl Machine<'_> {
                 let Some(at) = at else { return local.forget_shards() };
                 local.map_shards(|d| Some(if d >= at { d + 1 } else { d }));
             }
-            _ if self.keeps_last_dim(id, call.rule, args) => local.map_shards(|d| (d == -1).then_some(d)),
+            _ if is_split_last(local) && self.keeps_last_dim(id, call.rule, args) => {
+                local.map_shards(|d| (d == -1).then_some(d));
+            }
             _ => local.forget_shards(),
         }
     }
+}
+
+/// Whether the last dim is one that is split.
+fn is_split_last(local: &LocalType) -> bool {
+    local.listed().any(|(_, s)| s.shard == Some(-1))
 }
 
 /// The size left by a slice with constant bounds.

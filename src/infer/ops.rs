@@ -7,8 +7,8 @@ use super::machine::Machine;
 use super::output::{Pass, Reason};
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
-use crate::rules::dims::{self, Flow, Split};
 use crate::rules::operator::Applied;
+use crate::rules::shapes::ShapeRule;
 use crate::rules::{Arg, Bound, Kind, OpClass, OpRule, Role, Typecheck, Violation, apply};
 use crate::source::Name;
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Spmd, TensorType, Tri};
@@ -196,6 +196,8 @@ impl Machine<'_> {
             }
         };
         let value = self.results(id, &call, args, Some(ty));
+        let by_rank = args.args.iter().any(|a| super::expr::differing(&a.value).is_some());
+        self.note_made(&call, by_rank, &value);
         self.mark_plain(&call, args, &value);
         value
     }
@@ -375,8 +377,10 @@ impl Machine<'_> {
             return self.combine(id, Kind::Linear, &call.rule.name, &[sum, bias.clone()]);
         }
         let mut out = self.combine(id, kind, &call.rule.name, &operands)?;
-        if let (Some(dims), false) = (&call.rule.dims, checked) {
-            self.flow_shards(id, dims, &operands, &mut out);
+        match self.notation(call, args).filter(|_| !checked) {
+            Some(dims) => self.flow_shards(id, &dims, kind != Kind::Multilinear, &operands, &mut out),
+            None if call.rule.shape == ShapeRule::Einsum => out.forget_shards(),
+            None => {}
         }
         Ok(out)
     }
@@ -406,35 +410,6 @@ impl Machine<'_> {
             }
         }
         ty
-    }
-
-    /// Where the notation of the operation takes split dims; a contracted one leaves a pending sum.
-    pub fn flow_shards(&self, id: StmtId, dims: &str, operands: &[Operand], out: &mut LocalType) {
-        let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
-        let axes: Vec<Axis> = out.listed().filter(|(_, s)| s.set == AxisType::V).map(|(a, _)| a.clone()).collect();
-        for axis in axes {
-            let splits: Vec<Split> = operands
-                .iter()
-                .map(|o| {
-                    let state = o.ty.get(&axis);
-                    Split { varying: state.set == AxisType::V, dim: state.shard, rank: rank_of(o) }
-                })
-                .collect();
-            let known = operands.iter().all(|o| o.ty.get(&axis).set.is_known());
-            let mut state = out.get(&axis).clone();
-            state.shard = None;
-            if self.contracts_part(dims, operands, &splits) {
-                state = self.pending(id, state);
-                out.set(&axis, state);
-                continue;
-            }
-            match dims::flow(dims, &splits) {
-                Flow::Dim(dim) if known => state.shard = Some(dim),
-                Flow::Contracted if known => state = self.pending(id, state),
-                Flow::Dim(_) | Flow::Contracted | Flow::Unknown => {}
-            }
-            out.set(&axis, state);
-        }
     }
 
     /// Combines operands axis by axis; narrows them; reports the first violation.
@@ -596,6 +571,9 @@ impl Machine<'_> {
                 AxisRef::Rest => t.local.rest = narrowed,
             }
             self.retype_quietly(tensor, t);
+            if let AxisRef::Named(axis) = axis {
+                self.narrow_back(tensor, axis);
+            }
         }
     }
 
@@ -620,21 +598,12 @@ impl Machine<'_> {
             let mut shards = states.iter().zip(operands).filter(|(s, o)| s.set == AxisType::V && o.role == Role::Term);
             if let Some((first, _)) = shards.next()
                 && shards.all(|(s, _)| s.shard == first.shard)
-                && self.ranks_agree(operands)
+                && self.dims_line_up(operands, states, first.shard)
             {
                 state.shard = first.shard;
             }
         }
         state
-    }
-
-    /// Whether the operands line up dim by dim, as far as their ranks are known: dims count from the start.
-    fn ranks_agree(&self, operands: &[Operand]) -> bool {
-        let mut ranks = operands.iter().filter_map(|o| o.id).filter_map(|id| self.w.heap.tensor(id)?.rank());
-        match ranks.next() {
-            Some(first) => ranks.all(|r| r == first),
-            None => true,
-        }
     }
 
     /// Changes a type by narrowing: what the program knows, not what it does.
@@ -667,7 +636,9 @@ fn by_rank(call: &OpCall<'_>, args: &CallArgs, mut ty: LocalType) -> LocalType {
 /// Division of a replicated value by the number of ranks is a product with a number that is also one term of a sum.
 fn share(divisor: &Value, role: Role, before: &[Operand]) -> Option<LocalType> {
     let Value::Size(axes) = divisor else { return None };
-    let replicated = |o: &Operand| axes.iter().all(|a| o.ty.get(a).set == AxisType::R || o.ty.get(a).is_whole());
+    let narrowed = |s: &AxisState| s.origin.as_ref().is_some_and(|o| matches!(o.reason, Why::Narrowed(_)));
+    let equal = |s: &AxisState| s.set == AxisType::R || s.is_whole() || s.set == AxisType::EQUAL && narrowed(s);
+    let replicated = |o: &Operand| axes.iter().all(|a| equal(o.ty.get(a)));
     (role == Role::Divisor && before.iter().all(replicated)).then(|| super::expr::share_of(axes))
 }
 

@@ -1,15 +1,18 @@
-//! Products with parts of parameters. In: operands of an operation. Out: the pending sum that a contraction leaves. Never: the other
-//! operations, which `ops.rs` combines.
+//! Products with parts of parameters, and where split dims go. In: operands of an operation. Out: the pending sum that a contraction
+//! leaves, the split dim of a result. Never: the types of other operations, which `ops.rs` combines.
 //! Source: DESIGN.md section 4, "contraction of a dim that is known to be sharded". Next: `share.rs`, which says what is split.
 
+use super::expr::CallArgs;
 use super::machine::Machine;
-use super::ops::Operand;
+use super::ops::{OpCall, Operand};
 use super::value::ObjId;
 use crate::ir::StmtId;
-use crate::rules::dims::{self, Split};
+use crate::rules::dims::{self, Flow, Split};
+use crate::rules::shapes::ShapeRule;
 use crate::rules::{Kind, Role};
 use crate::source::Name;
-use crate::types::{AxisType, Tri};
+use crate::types::{Axis, AxisState, AxisType, LocalType, Reason, TensorType, Tri};
+use std::borrow::Cow;
 
 impl Machine<'_> {
     /// A product that leaves a pending sum, as the operand of the addition that follows it.
@@ -28,15 +31,77 @@ impl Machine<'_> {
             return Ok(None);
         }
         let mut ty = self.combine(id, Kind::Multilinear, op, factors)?;
-        self.flow_shards(id, dims, factors, &mut ty);
+        self.flow_shards(id, dims, false, factors, &mut ty);
         let pending = ty.listed().any(|(_, s)| s.set == AxisType::P);
         // It has no place of its own but that of the whole call.
         Ok(pending.then_some(Operand { id: None, ty, grad: Tri::Yes, role: Role::Term, part: usize::MAX }))
     }
 
+    /// How the dims of the operands correspond: by the rule, or by the equation that the call is given.
+    pub fn notation<'c>(&self, call: &OpCall<'c>, args: &CallArgs) -> Option<Cow<'c, str>> {
+        if let Some(dims) = &call.rule.dims {
+            return Some(Cow::Borrowed(dims.as_str()));
+        }
+        if call.rule.shape != ShapeRule::Einsum || self.is_global() {
+            return None;
+        }
+        let equation = args.args[call.bound.first(0)?].value.as_str()?;
+        let fits = equation.split("->").next().map(|inputs| inputs.split(',').count()) == Some(call.operands.len());
+        if fits { dims::of_equation(equation).map(Cow::Owned) } else { None }
+    }
+
+    /// Where the notation of the operation takes split dims; a contracted one leaves a pending sum.
+    pub fn flow_shards(&self, id: StmtId, dims: &str, adds: bool, operands: &[Operand], out: &mut LocalType) {
+        let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
+        let axes: Vec<Axis> = out.listed().filter(|(_, s)| s.set == AxisType::V).map(|(a, _)| a.clone()).collect();
+        for axis in axes {
+            let mut splits: Vec<Split> = operands
+                .iter()
+                .map(|o| {
+                    let state = o.ty.get(&axis);
+                    Split { varying: state.set == AxisType::V, dim: state.shard, rank: rank_of(o) }
+                })
+                .collect();
+            sole_dims(dims, &axis, operands, &mut splits);
+            let known = operands.iter().all(|o| o.ty.get(&axis).set.is_known());
+            let mut state = out.get(&axis).clone();
+            state.shard = None;
+            if self.contracts_part(dims, &axis, operands, &splits) {
+                state = self.pending(id, state);
+                out.set(&axis, state);
+                continue;
+            }
+            match dims::flow(dims, &splits, adds) {
+                Flow::Dim(dim) if known => state.shard = Some(dim),
+                Flow::Contracted if known => state = self.pending(id, state),
+                Flow::Dim(_) | Flow::Contracted | Flow::Unknown => {}
+            }
+            out.set(&axis, state);
+        }
+    }
+
+    /// Whether a dim that is counted from the start is the same one in the result: no operand that is whole has more dims than those
+    /// that are split. A dim that is counted from the end stays where it is.
+    pub fn dims_line_up(&self, operands: &[Operand], states: &[AxisState], dim: Option<i8>) -> bool {
+        let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
+        let ranks = || operands.iter().filter_map(rank_of);
+        if dim.is_some_and(|d| d < 0) || ranks().min() == ranks().max() {
+            return true;
+        }
+        let split = |o: &Operand, s: &AxisState| s.set == AxisType::V && o.role == Role::Term;
+        operands
+            .iter()
+            .zip(states)
+            .filter(|(o, s)| split(o, s))
+            .all(|(o, _)| rank_of(o).is_some_and(|r| Some(r) == ranks().max()))
+    }
+
     /// Whether a split dim of a parameter is summed over: what it meets there has only the part that goes with it.
-    pub fn contracts_part(&self, dims: &str, operands: &[Operand], splits: &[Split]) -> bool {
+    pub fn contracts_part(&self, dims: &str, axis: &Axis, operands: &[Operand], splits: &[Split]) -> bool {
         let parameter = |o: &Operand| {
+            if is_part(o, axis) {
+                return true;
+            }
             let mut at = o.id;
             // Seen through views such as its transpose.
             for _ in 0..super::limits::MAX_VALUE_DEPTH {
@@ -53,5 +118,23 @@ impl Machine<'_> {
         operands.len() == 2
             && splits.iter().enumerate().all(|(i, s)| i == at || s.dim.is_none())
             && dims::contracts(dims, at, *split)
+    }
+}
+
+/// Whether an operand is a parameter that is marked as a part, or made as one.
+fn is_part(operand: &Operand, axis: &Axis) -> bool {
+    let state = operand.ty.get(axis);
+    state.set == AxisType::V && state.origin.as_ref().is_some_and(|o| o.reason == Reason::Parameter)
+}
+
+/// The split dims of parts of which only a mark is known, where they meet nothing but what is whole.
+fn sole_dims(dims: &str, axis: &Axis, operands: &[Operand], splits: &mut [Split]) {
+    let equal = |o: &Operand| !o.ty.get(axis).set.is_empty() && o.ty.get(axis).set.leq(AxisType::EQUAL);
+    if !operands.iter().all(|o| is_part(o, axis) || equal(o)) {
+        return;
+    }
+    let whole: Vec<bool> = operands.iter().map(equal).collect();
+    for (at, split) in splits.iter_mut().enumerate().filter(|(_, s)| s.varying && s.dim.is_none()) {
+        split.dim = dims::sole_dim(dims, at, split.rank, &whole);
     }
 }

@@ -6,7 +6,7 @@ use super::memo::{Memo, Task, combined, constant, kept_equals};
 use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
+use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note, number};
 use crate::source::{Files, Idx, Name};
@@ -253,6 +253,16 @@ fn names_telling(hint: &str, telling: &FxHashSet<Name>) -> bool {
     hint.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| telling.contains(word))
 }
 
+/// Names that imports give to what tells: `from .. import all_reduce as total`.
+fn renamed<'a>(project: &'a Project, module: ModuleId, telling: &FxHashSet<Name>) -> Vec<&'a Name> {
+    let renames = |(name, binding): (&'a Name, &'a Binding)| {
+        let Binding::Import { member: Some(member), .. } = binding else { return None };
+        let tells = member != name && telling.contains(member) && !COMMON.contains(&member.as_str());
+        tells.then_some(name)
+    };
+    project.bindings(module).filter_map(renames).collect()
+}
+
 /// Whether comments in a text show how a tensor is split: `# [s/tp, b, h]`.
 pub fn shows_split(text: &str) -> bool {
     // Each of them starts with the stroke.
@@ -272,13 +282,13 @@ fn scanned<'a>(
     names: &Names<'a>,
     by_name: &Namesakes,
 ) -> Vec<Scanned> {
-    let m = &project.modules[module];
-    let ir = &m.ir;
+    let ir = &project.modules[module].ir;
     let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
     let by_mark = super::parameters::protocol(project, rules, module).is_some();
     // What no line of the file shows, no function of it does.
-    let any_noted = shows_split(files[m.file].whole());
+    let any_noted = shows_split(files[project.file(module)].whole());
     let seen = by_name.seen_from(project, module);
+    let renamed = renamed(project, module, names.telling);
     let mut called_by_name: FxHashMap<&'a Name, Vec<FuncRef>> = FxHashMap::default();
     let scan = |(func, f): (FuncId, &'a Func)| {
         let at = FuncRef { module, func };
@@ -289,6 +299,7 @@ fn scanned<'a>(
             func: f,
             telling: names.telling,
             planning: names.planning,
+            renamed: renamed.clone(),
             direct: false,
             plans: false,
             makes_parameter: false,
@@ -322,7 +333,7 @@ fn scanned<'a>(
             }
         }
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
-        let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[m.file].slice(f.span));
+        let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[project.file(module)].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
         let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
         let tells =
@@ -441,6 +452,8 @@ struct Scan<'a> {
     telling: &'a FxHashSet<Name>,
     /// Names of functions that apply plans.
     planning: &'a [Name],
+    /// Names under which the module imports what tells.
+    renamed: Vec<&'a Name>,
     direct: bool,
     plans: bool,
     /// It makes a parameter, or a module that has one.
@@ -476,6 +489,7 @@ impl<'a> Scan<'a> {
         }
         let imported = matches!(operand, Operand::Global(_));
         self.direct |= self.telling.contains(name) || imported && self.tells_by_path(None, name);
+        self.direct |= imported && self.renamed.contains(&name);
         self.plans |= self.planning.contains(name);
         if imported || self.func.kind == FuncKind::Module {
             self.names.push(name);

@@ -10,7 +10,7 @@ use crate::ir::StmtId;
 use crate::rules::collective::DimRef;
 use crate::rules::{Arg, CollectiveRule, Form, Kind, Role, Violation, apply};
 use crate::source::{Name, Place, Span};
-use crate::types::{Axis, AxisType, Reason, Spmd};
+use crate::types::{Axis, AxisState, AxisType, Reason, Spmd};
 
 /// A conversion that a repair may insert: from, to, its traffic (0 none, 1 backward only, 2 forward).
 const CONVERSIONS: &[(Spmd, Spmd, u8)] =
@@ -33,14 +33,16 @@ impl Machine<'_> {
         op: &str,
         operands: &[Operand],
     ) -> Vec<Repair> {
+        let short = op.rsplit('.').next().unwrap_or(op);
+        let (is_sum, is_product) = (SUMS.contains(&short), PRODUCTS.contains(&short));
         let kind = match violation {
+            // A pending sum goes with what is whole as a factor.
+            Violation::InvariantMixed if is_product => Kind::Multilinear,
             Violation::PartialAffine => Kind::Linear,
             Violation::PartialTwice => Kind::Multilinear,
             Violation::PartialDivisor => Kind::Division,
             Violation::InvariantMixed | Violation::PartialWithVarying | Violation::PartialNonlinear => Kind::Nonlinear,
         };
-        let short = op.rsplit('.').next().unwrap_or(op);
-        let (is_sum, is_product) = (SUMS.contains(&short), PRODUCTS.contains(&short));
         let mut tried: Vec<(u8, Repair)> = Vec::new();
         for (from, to, traffic) in CONVERSIONS {
             for (i, operand) in operands.iter().enumerate() {
@@ -53,11 +55,13 @@ impl Machine<'_> {
                     continue;
                 }
                 let others = operands.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, o)| o.ty.get(axis));
-                let is_part = others.into_iter().any(|s| s.set == AxisType::V);
+                let is_term = |s: &AxisState| is_product && s.set == AxisType::P;
+                let is_part = others.into_iter().any(|s| s.set == AxisType::V || is_term(s));
                 // Of two values that are both whole, either may be the one that is not as it was meant.
                 let is_whole = *from == Spmd::Invariant && !is_part;
                 if let Some(mut repair) = self.conversion_of(*from, *to, place, axis) {
-                    let is_open = (is_sum && is_part) || is_whole || text.starts_with(['[', '(']);
+                    let is_other = violation == Violation::InvariantMixed && *from == Spmd::Partial;
+                    let is_open = (is_sum && is_part) || is_whole || is_other || text.starts_with(['[', '(']);
                     if let Some(remedy) = &mut repair.remedy {
                         remedy.class = (i, Some(*to), Name::default());
                         let is_gathered = is_product && self.is_gathered(operand, axis);

@@ -77,7 +77,8 @@ impl Machine<'_> {
         }
     }
 
-    fn joined(&mut self, outcomes: Vec<(World, Value)>) -> Option<Value> {
+    /// Several ends as one: a world and a value that cover them all.
+    pub(super) fn joined(&mut self, outcomes: Vec<(World, Value)>) -> Option<Value> {
         let mut outcomes = outcomes.into_iter();
         let (mut world, mut value) = outcomes.next()?;
         for (other, end) in outcomes {

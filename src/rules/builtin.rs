@@ -9,6 +9,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/torch/cast.toml", include_str!("../../rules/torch/cast.toml")),
     ("rules/torch/compare.toml", include_str!("../../rules/torch/compare.toml")),
     ("rules/torch/dtensor.toml", include_str!("../../rules/torch/dtensor.toml")),
+    ("rules/torch/einops.toml", include_str!("../../rules/torch/einops.toml")),
     ("rules/torch/factory.toml", include_str!("../../rules/torch/factory.toml")),
     ("rules/torch/functional.toml", include_str!("../../rules/torch/functional.toml")),
     ("rules/torch/index.toml", include_str!("../../rules/torch/index.toml")),

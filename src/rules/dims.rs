@@ -29,8 +29,9 @@ enum Label<'a> {
     Rest(i8),
 }
 
-/// The flow of the split dim; operands beyond the terms of the notation, or missing ones, are allowed at its end only.
-pub fn flow(notation: &str, operands: &[Split]) -> Flow {
+/// The flow of the split dim; operands beyond the terms of the notation, or missing ones, are allowed at its end only. `adds`: a term
+/// after the second is added to the product of the others.
+pub fn flow(notation: &str, operands: &[Split], adds: bool) -> Flow {
     let Some((inputs, output)) = notation.split_once("->") else { return Flow::Unknown };
     let terms: Vec<Vec<&str>> = inputs.split(',').map(|t| t.split_whitespace().collect()).collect();
     let output: Vec<&str> = output.split_whitespace().collect();
@@ -55,7 +56,7 @@ pub fn flow(notation: &str, operands: &[Split]) -> Flow {
     if let Some(dim) = place_of(&output, label) {
         return Flow::Dim(dim);
     }
-    let added = operands.len() > 2 && terms.iter().zip(operands).skip(2).any(|(term, _)| !has(term, label));
+    let added = adds && operands.len() > 2 && terms.iter().zip(operands).skip(2).any(|(term, _)| !has(term, label));
     if added { Flow::Unknown } else { Flow::Contracted }
 }
 
@@ -68,6 +69,36 @@ pub fn contracts(notation: &str, at: usize, operand: Split) -> bool {
     let Some(label @ Label::Letter(_)) = label else { return false };
     let shared = terms.iter().enumerate().any(|(i, term)| i != at && has(term, label));
     shared && !has(&output, label)
+}
+
+/// The dim of a part that is the one which is split, where only one may be: every other one meets an operand that is whole. From the end.
+pub fn sole_dim(notation: &str, at: usize, rank: Option<usize>, whole: &[bool]) -> Option<i8> {
+    let (inputs, _) = notation.split_once("->")?;
+    let terms: Vec<Vec<&str>> = inputs.split(',').map(|t| t.split_whitespace().collect()).collect();
+    let (names, open) = letters(terms.get(at)?);
+    if open && rank != Some(names.len()) {
+        return None;
+    }
+    let met = |name: &str| terms.iter().zip(whole).any(|(term, whole)| *whole && has(term, Label::Letter(name)));
+    let mut left = (0..names.len()).filter(|i| !met(names[*i]));
+    let sole = left.next().filter(|_| left.next().is_none())?;
+    i8::try_from(sole).ok().zip(i8::try_from(names.len()).ok()).map(|(sole, count)| sole - count)
+}
+
+/// The notation of an equation of letters (`"sbh,ehf->sbef"`), if it says its result, names every dim of a term once, and has `...` only
+/// at the start of a term.
+pub fn of_equation(equation: &str) -> Option<String> {
+    let (inputs, output) = equation.split_once("->")?;
+    let term = |text: &str| {
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let (open, letters) = text.strip_prefix("...").map_or((false, text.as_str()), |rest| (true, rest));
+        let all: Vec<char> = letters.chars().collect();
+        let once = all.iter().enumerate().all(|(i, c)| c.is_alphabetic() && !all[..i].contains(c));
+        let words = open.then(|| "...".to_string()).into_iter().chain(all.iter().map(char::to_string));
+        once.then(|| words.collect::<Vec<_>>().join(" "))
+    };
+    let inputs: Option<Vec<String>> = inputs.split(',').map(term).collect();
+    Some(format!("{} -> {}", inputs?.join(", "), term(output)?))
 }
 
 fn letters<'a, 'b>(term: &'b [&'a str]) -> (&'b [&'a str], bool) {
@@ -130,19 +161,44 @@ mod tests {
 
     #[test]
     fn a_linear_layer_keeps_or_contracts_its_split() {
-        assert_eq!(flow(LINEAR, &[whole(), split(0)]), Flow::Dim(-1));
-        assert_eq!(flow(LINEAR, &[whole(), split(0), split(0)]), Flow::Dim(-1));
-        assert_eq!(flow(LINEAR, &[split(-1), split(1)]), Flow::Contracted);
-        assert_eq!(flow(LINEAR, &[split(-1), split(1), whole()]), Flow::Unknown);
-        assert_eq!(flow(LINEAR, &[split(-1), split(0)]), Flow::Unknown);
-        assert_eq!(flow(LINEAR, &[split(0), whole()]), Flow::Unknown);
+        assert_eq!(flow(LINEAR, &[whole(), split(0)], true), Flow::Dim(-1));
+        assert_eq!(flow(LINEAR, &[whole(), split(0), split(0)], true), Flow::Dim(-1));
+        assert_eq!(flow(LINEAR, &[split(-1), split(1)], true), Flow::Contracted);
+        assert_eq!(flow(LINEAR, &[split(-1), split(1), whole()], true), Flow::Unknown);
+        assert_eq!(flow(LINEAR, &[split(-1), split(0)], true), Flow::Unknown);
+        assert_eq!(flow(LINEAR, &[split(0), whole()], true), Flow::Unknown);
         let known = Split { rank: Some(3), ..split(0) };
-        assert_eq!(flow(LINEAR, &[known, whole()]), Flow::Dim(-3));
+        assert_eq!(flow(LINEAR, &[known, whole()], true), Flow::Dim(-3));
     }
 
     #[test]
     fn a_matrix_product_contracts_its_inner_dim() {
-        assert_eq!(flow("m k, k n -> m n", &[split(1), split(0)]), Flow::Contracted);
-        assert_eq!(flow("m k, k n -> m n", &[split(0), whole()]), Flow::Dim(0));
+        assert_eq!(flow("m k, k n -> m n", &[split(1), split(0)], true), Flow::Contracted);
+        assert_eq!(flow("m k, k n -> m n", &[split(0), whole()], true), Flow::Dim(0));
+    }
+
+    #[test]
+    fn a_whole_factor_leaves_one_dim_to_be_split() {
+        assert_eq!(sole_dim(LINEAR, 1, None, &[true, false]), Some(-2));
+        assert_eq!(sole_dim(LINEAR, 2, None, &[true, false, false]), Some(-1));
+        assert_eq!(sole_dim(LINEAR, 1, None, &[false, false]), None);
+        assert_eq!(sole_dim("... m k, ... k n -> ... m n", 1, None, &[true, false]), None);
+        assert_eq!(sole_dim("... m k, ... k n -> ... m n", 1, Some(2), &[true, false]), Some(-1));
+    }
+
+    #[test]
+    fn an_equation_is_a_notation() {
+        assert_eq!(of_equation("sbh,ehf->sbef").as_deref(), Some("s b h, e h f -> s b e f"));
+        assert_eq!(of_equation("... k, n k -> ...n").as_deref(), Some("... k, n k -> ... n"));
+        assert_eq!(of_equation("ii->i"), None);
+        assert_eq!(of_equation("b...i,i->b..."), None);
+        assert_eq!(of_equation("ij,jk"), None);
+    }
+
+    #[test]
+    fn a_third_factor_scales_a_pending_sum() {
+        let three = "a k, k b, b -> a b";
+        assert_eq!(flow(three, &[split(1), split(0), whole()], false), Flow::Contracted);
+        assert_eq!(flow(three, &[split(1), split(0), split(0)], false), Flow::Unknown);
     }
 }

@@ -1,7 +1,7 @@
 //! All that is known of one tensor. In: local type, gradient, shape. Out: [`TensorType`] with its join.
 //! Never: identity or aliasing, which are `infer/heap.rs`. Next: `rules/`.
 
-use super::{AxisSet, Dist, LocalType, Shape, Term};
+use super::{AxisSet, Dist, LocalType, Shape, Term, dims_differ};
 use crate::source::Place;
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ pub struct TensorType {
     pub dist: Dist,
     /// Sizes that were divided by numbers of ranks.
     pub divided: Option<Arc<Divided>>,
+    /// How many dims it has at least, where no shape is known.
+    pub least: u8,
 }
 
 /// A tensor made with a size divided by the number of ranks of a group, or cut by the own rank in it.
@@ -83,10 +85,26 @@ impl TensorType {
             term: None,
             dist: Dist::Unknown,
             divided: None,
+            least: 0,
         }
     }
     pub fn rank(&self) -> Option<usize> {
         self.shape.as_ref().map(Shape::rank)
+    }
+    /// How many dims it has at least.
+    pub fn least_rank(&self) -> u8 {
+        self.rank().map_or(self.least, |rank| u8::try_from(rank).unwrap_or(u8::MAX))
+    }
+    /// Whether two dims, counted from the start or the end, are known not to be the same one.
+    pub fn dims_differ(&self, a: i8, b: i8) -> bool {
+        // They are one dim of a tensor that has just as many dims as are counted.
+        let between = |start: i8, end: i8| i16::from(start) - i16::from(end);
+        let apart = match (a < 0, b < 0) {
+            (false, true) => i16::from(self.least) > between(a, b),
+            (true, false) => i16::from(self.least) > between(b, a),
+            _ => false,
+        };
+        dims_differ(a, b, self.rank()) || self.shape.is_none() && apart
     }
     #[must_use]
     pub fn join(&self, other: &TensorType) -> TensorType {
@@ -111,6 +129,7 @@ impl TensorType {
             dist: self.dist.join(&other.dist),
             divided: self.divided.clone().filter(|_| self.divided == other.divided),
             view_of: if self.view_of == other.view_of { self.view_of } else { None },
+            least: self.least_rank().min(other.least_rank()),
         }
     }
 }

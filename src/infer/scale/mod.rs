@@ -33,6 +33,7 @@ use super::formula::{Atom, Facts};
 use super::memo::{Memo, Task, combined, kept_each, kept_equals};
 use super::practice::asked::{Asked, Topic};
 use super::practice::found::{Practice, Scales};
+use super::practice::near::has_word;
 use super::practice::view::View;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -211,13 +212,32 @@ pub fn together(
         }
         _ => false,
     };
+    // Nor have those that are summed with the wrong group, where their mark is said never to be summed over its own.
+    let marks: Vec<&Name> = practices.iter().filter_map(never_asked).collect();
+    let asks = |place: &Place| {
+        let at = project.module_of(place.file).and_then(|module| project.func_around(module, place.span));
+        let text = at.map(|at| files[place.file].slice(project.func(at).span));
+        text.is_some_and(|text| marks.iter().any(|mark| has_word(text, mark)))
+    };
+    let of_mark = |f: &Finding| match &f.kind {
+        FindingKind::Practice(Practice::Scales(Scales::Factor(m))) => m.events.iter().any(|e| asks(&e.place)),
+        _ => false,
+    };
     let told = norms::told(&practices);
     let further = factors
         .findings
         .into_iter()
-        .filter(|f| !known.contains(&line(&f.place)) && !of_unsummed(f) && !norms::is_told(f, &told))
+        .filter(|f| !known.contains(&line(&f.place)) && !of_unsummed(f) && !of_mark(f) && !norms::is_told(f, &told))
         .collect();
     (practices, further, factors.told)
+}
+
+/// The mark of gradients that are never summed over its axes.
+fn never_asked(finding: &Finding) -> Option<&Name> {
+    match &finding.kind {
+        FindingKind::Practice(Practice::MarkNeverAsked { mark, .. }) => Some(mark),
+        _ => None,
+    }
 }
 
 /// Of several findings at one place the one that says least of other files, whatever the order of files.
