@@ -501,18 +501,10 @@ impl Machine<'_> {
             Some(cell) => cell.clone(),
             None => return,
         };
-        // What has a default may be no field, so positions are known as far as those without reach.
-        let given: Vec<&Value> = args.args.iter().filter(|a| a.keyword.is_none()).map(|a| &a.value).collect();
-        let required = fields.iter().take_while(|(name, default)| default.is_none() && name != "_").count();
-        if !args.open && given.len() <= required {
-            for (name, default) in fields {
-                if let Some(value) = default {
-                    cell.set(name, value.clone());
-                }
-            }
-        }
-        if !args.open {
-            for ((name, _), value) in fields.iter().take(required).zip(given) {
+        // Fields declared without a default are not in the list, so positions are not known: only keywords are followed.
+        let positional = args.open || args.args.iter().any(|a| a.keyword.is_none());
+        for (name, default) in fields {
+            if let (Some(value), false) = (default, positional) {
                 cell.set(name, value.clone());
             }
         }

@@ -2,11 +2,11 @@
 //! operation like any other. Next: `call.rs`.
 
 use super::expr::differing;
-use super::heap::{Cell, DictCell, ListCell, ObjectClass};
+use super::heap::{Cell, DictCell, ListCell};
 use super::join::Joiner;
 use super::limits::MAX_VALUE_DEPTH;
 use super::machine::{Eval, Machine};
-use super::value::{ObjId, Value};
+use super::value::Value;
 use crate::ir::{Const, LocalId, StmtId};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh, Origin, Reason, Spmd};
@@ -269,20 +269,8 @@ impl Machine<'_> {
                 }
                 _ => None,
             },
-            Value::Object(id) => self.named_items(*id),
             _ => None,
         }
-    }
-
-    /// The fields of a tuple with names.
-    fn named_items(&self, id: ObjId) -> Option<Vec<Value>> {
-        let object = self.w.heap.object(id)?;
-        let ObjectClass::Project(class) = object.class else { return None };
-        if !self.settings.statics.is_named_tuple(class) {
-            return None;
-        }
-        let fields = self.settings.dataclass_fields(self.project, class)?;
-        Some(fields.iter().map(|(name, _)| object.get(name).cloned().unwrap_or(Value::Unknown)).collect())
     }
 
     /// Any element of an iterable.

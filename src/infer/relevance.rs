@@ -323,15 +323,7 @@ fn scanned<'a>(
         for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {
             callees.extend(called(project, at, &Name::from(hint.trim_matches(['"', '\'']))));
         }
-        // What is called may be a module that only an annotation shows.
-        let may_call = |p: &Param| f.name == "__init__" || scan.calls.contains(&p.local);
-        for param in f.params.iter().filter(|p| f.kind == FuncKind::Function && !p.has_default && may_call(p)) {
-            callees.extend(param.hint.as_deref().and_then(|hint| module_hinted(project, module, hint)));
-            if f.class.is_none() && scan.calls.contains(&param.local) {
-                let sole = super::loss_root::sole_module(project, files, module, param);
-                callees.extend(sole.and_then(|class| forward_of(project, class)));
-            }
-        }
+        callees.extend(modules_given(project, files, (module, f), &scan.calls));
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[project.file(module)].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
@@ -354,6 +346,20 @@ fn scanned<'a>(
         }
     };
     ir.funcs.iter_enumerated().map(scan).collect()
+}
+
+/// The forwards of modules that a function is given and may call: those that only an annotation shows, or the only module of the file.
+fn modules_given(project: &Project, files: &Files, (module, f): (ModuleId, &Func), calls: &[LocalId]) -> Vec<FuncRef> {
+    let mut out = Vec::new();
+    let may_call = |p: &Param| f.name == "__init__" || calls.contains(&p.local);
+    for param in f.params.iter().filter(|p| f.kind == FuncKind::Function && !p.has_default && may_call(p)) {
+        out.extend(param.hint.as_deref().and_then(|hint| module_hinted(project, module, hint)));
+        if f.class.is_none() && calls.contains(&param.local) {
+            let sole = super::loss_root::sole_module(project, files, module, param);
+            out.extend(sole.and_then(|class| forward_of(project, class)));
+        }
+    }
+    out
 }
 
 /// Attributes that a constructor gives what tells: a layer that it makes, or that the annotation of a parameter names.

@@ -10,7 +10,7 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Idx, Name};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -149,12 +149,7 @@ impl Statics {
         note_class(class);
         self.classes.get(&class)
     }
-    /// Whether instances of a class are tuples of its fields.
-    pub fn is_named_tuple(&self, class: ClassRef) -> bool {
-        self.facts(class).is_some_and(|c| c.external.iter().any(|base| base == NAMED_TUPLE))
-    }
-
-    /// Fields of a dataclass and of its bases, in order; those without a default are the first ones.
+    /// Fields of a dataclass and of its bases, in order.
     pub fn dataclass_fields(&self, class: ClassRef) -> Option<Vec<(Name, Option<Value>)>> {
         self.facts(class).filter(|c| c.dataclass)?;
         let mut out: Vec<(Name, Option<Value>)> = Vec::new();
@@ -261,8 +256,7 @@ impl Scan<'_> {
                 _ => {}
             }
         }
-        facts.dataclass = decorators.iter().filter_map(|d| self.path(d)).any(|p| p == "dataclasses.dataclass")
-            || facts.external.iter().any(|base| base == NAMED_TUPLE);
+        facts.dataclass = decorators.iter().filter_map(|d| self.path(d)).any(|p| p == "dataclasses.dataclass");
     }
 
     fn flavour(&self, func: FuncId, decorators: &[Operand]) -> Option<Flavour> {
@@ -357,9 +351,6 @@ fn linearize(class: ClassRef, bases: &FxHashMap<ClassRef, Vec<ClassRef>>, depth:
     out
 }
 
-/// The class whose subclasses are tuples with names.
-const NAMED_TUPLE: &str = "typing.NamedTuple";
-
 type Members = (Vec<(Name, Value)>, Vec<(Name, Option<Value>)>);
 
 /// Methods and constant attributes of a class, and its fields if it is a dataclass.
@@ -369,38 +360,7 @@ fn class_members(project: &Project, statics: &Statics, class: ClassRef) -> Membe
     let body = &project.modules[module].ir.funcs[definition.body];
     let (mut members, mut fields) = (Vec::new(), Vec::new());
     members_of(&body.body, body, module, statics, &mut members, &mut fields);
-    if statics.classes.get(&class).is_some_and(|c| c.dataclass) {
-        let mut declared: Vec<(Name, Option<Value>)> = only_declared(body).map(|name| (name, None)).collect();
-        declared.append(&mut fields);
-        fields = declared;
-    }
     (members, fields)
-}
-
-/// Names that the body of a class declares and nothing in it binds, in order: fields without a default.
-fn only_declared(body: &Func) -> impl Iterator<Item = Name> {
-    let mut bound: FxHashSet<LocalId> = FxHashSet::default();
-    let mut open: Vec<&Block> = vec![&body.body];
-    let mut simple = true;
-    while let Some(block) = open.pop() {
-        for node in block {
-            match &node.stmt {
-                Stmt::Assign { dst, .. }
-                | Stmt::Def { dst, .. }
-                | Stmt::Class { dst, .. }
-                | Stmt::Import { dst, .. } => {
-                    bound.insert(*dst);
-                }
-                Stmt::If { .. } | Stmt::Try { .. } | Stmt::Return { .. } => {}
-                _ => simple = false,
-            }
-            open.extend(node.stmt.blocks());
-        }
-    }
-    let named =
-        body.locals.iter_enumerated().filter(|(_, l)| l.kind != crate::ir::LocalKind::Temp && !l.name.is_empty());
-    let declared = named.filter(|(id, _)| simple && !bound.contains(id)).map(|(_, l)| l.name.clone());
-    declared.collect::<Vec<_>>().into_iter()
 }
 
 fn members_of(

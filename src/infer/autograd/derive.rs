@@ -252,19 +252,16 @@ impl Machine<'_> {
         let own = usize::from(methods.setup.is_none());
         let names: Vec<Name> = func.params.iter().skip(own).map(|p| p.name.clone()).collect();
         let mut receives = gradients_of(self.project.func(methods.backward), names.len());
-        let mut plain = self.plain_arguments(methods, own);
-        for (i, name) in names.iter().enumerate() {
-            if let (Some(value), Some(slot)) = (args.and_then(|a| a.get(i, name)), plain.get_mut(i)) {
-                *slot = Self::is_plain_value(value);
-            }
-        }
+        // Behind `*gradients` the position of an argument is not known.
+        let placed = args.filter(|a| !a.open);
+        let plain = self.plain_arguments(methods, own, placed);
         receives.iter_mut().zip(&plain).filter(|(_, plain)| **plain).for_each(|(slot, _)| *slot = false);
         if !receives.contains(&true) {
             // Gradients that all go to what is no tensor are those of the others.
             let required = func.params.iter().skip(own).map(|p| !p.has_default && p.kind == ParamKind::Normal);
             receives = required.zip(&plain).map(|(required, plain)| required && !plain).collect();
         }
-        let number = args.filter(|a| !a.open).map(|a| a.args.len());
+        let number = placed.map(|a| a.args.len());
         self.deriving = Some(Deriving { params: names.clone(), rank, one_dim, given: number, ..Deriving::default() });
         self.w.modes.grad = false;
         let context = self.context(names.len());

@@ -2,6 +2,7 @@
 //! a gradient, and a tensor that the result is made of and gets none. Never: a backward that gives no gradient at all, which is meant.
 //! Source: DESIGN.md section 6. Next: `derive.rs`.
 
+use super::super::expr::CallArgs;
 use super::super::machine::Machine;
 use super::super::practice::expr::Expr;
 use super::super::practice::view::View;
@@ -17,8 +18,8 @@ use std::sync::Arc;
 const PLAIN_HINTS: &[&str] = &["int", "bool", "str", "ProcessGroup", "DeviceMesh"];
 
 impl Machine<'_> {
-    /// Which arguments are no tensors, by their annotations and by collectives that take them for a group.
-    pub fn plain_arguments(&self, methods: &Methods, own: usize) -> Vec<bool> {
+    /// Which arguments are no tensors: by what is given, or by their annotations and by collectives that take them for a group.
+    pub fn plain_arguments(&self, methods: &Methods, own: usize, args: Option<&CallArgs>) -> Vec<bool> {
         let forward = View::new(self.project, self.rules, self.files, methods.forward);
         let mut attrs: Vec<(Name, LocalId)> = Vec::new();
         for step in &forward.steps {
@@ -47,7 +48,11 @@ impl Machine<'_> {
             let last = hint.rsplit('.').next().unwrap_or(hint);
             PLAIN_HINTS.contains(&last) || groups.contains(&p.local)
         };
-        forward.func.params.iter().skip(own).map(plain).collect()
+        let given = |(i, p): (usize, &crate::ir::Param)| match args.and_then(|a| a.get(i, &p.name)) {
+            Some(value) => is_plain_value(value),
+            None => plain(p),
+        };
+        forward.func.params.iter().skip(own).enumerate().map(given).collect()
     }
 
     /// The groups of collectives in a function.
@@ -80,11 +85,6 @@ impl Machine<'_> {
         Some(Trouble::Misplaced { given: given.and_then(named), missing: missing.and_then(named) })
     }
 
-    /// Whether a value is surely no tensor.
-    pub fn is_plain_value(value: &Value) -> bool {
-        matches!(value, Value::Group(_) | Value::Const(Const::Bool(_) | Const::Int(_) | Const::Str(_)) | Value::Size(_))
-    }
-
     /// The only return statement, or the name of a method.
     pub fn return_or_name(&self, at: FuncRef) -> Place {
         self.only_return(at).unwrap_or_else(|| self.name_of(at))
@@ -94,6 +94,11 @@ impl Machine<'_> {
     pub fn name_of(&self, at: FuncRef) -> Place {
         Place { file: self.project.file(at.module), span: self.project.func(at).name_span }
     }
+}
+
+/// Whether a value is surely no tensor.
+fn is_plain_value(value: &Value) -> bool {
+    matches!(value, Value::Group(_) | Value::Const(Const::Bool(_) | Const::Int(_) | Const::Str(_)) | Value::Size(_))
 }
 
 fn is_context(view: &View<'_>, base: &Operand) -> bool {
