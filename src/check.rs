@@ -104,7 +104,7 @@ pub struct TypeRow {
 /// Checks a project.
 pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Report {
     let ids: Vec<FileId> = files.ids().collect();
-    let parsed: Vec<Parsed> = ids.par_iter().map(|id| syntax::parse(&files[*id].text)).collect();
+    let parsed = parsed(files, &ids);
     let mut problems = Vec::with_capacity(ids.len());
     let mut irs: Vec<(FileId, FileIr)> = Vec::with_capacity(ids.len());
     for (id, parsed) in ids.iter().zip(parsed) {
@@ -135,6 +135,16 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     // Nobody waits for the memory of the run.
     rayon::spawn(move || drop((project, output, settings)));
     report
+}
+
+/// Every file, parsed: the longest first, so that no thread is left alone with one at the end.
+fn parsed(files: &Files, ids: &[FileId]) -> Vec<Parsed> {
+    let mut order: Vec<FileId> = ids.to_vec();
+    order.sort_by_key(|id| std::cmp::Reverse(files[*id].text.len()));
+    let parse = |id: &FileId| (*id, syntax::parse(&files[*id].text));
+    let mut parsed: Vec<(FileId, Parsed)> = order.par_iter().with_max_len(1).map(parse).collect();
+    parsed.sort_unstable_by_key(|(id, _)| *id);
+    parsed.into_iter().map(|(_, parsed)| parsed).collect()
 }
 
 /// Everything wrong with the reported files: in words, in order, without what is suppressed.

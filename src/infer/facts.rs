@@ -34,10 +34,9 @@ pub fn facts(
     settings.statics = statics;
     settings.relevance = Relevance { shown: relevance, ..Relevance::default() };
     settings.specs = super::specs::Specs::new(project, rules, memo);
-    (settings.reducers, settings.marking) = rayon::join(
-        || super::practice::reducers::Reducers::new(project, rules, files, asked, memo),
-        || super::practice::marking::Marking::new(project, rules, files, asked, memo),
-    );
+    // One after the other: both wait for what is read from the same text.
+    settings.reducers = super::practice::reducers::Reducers::new(project, rules, files, asked, memo);
+    settings.marking = super::practice::marking::Marking::new(project, rules, files, asked, memo);
 }
 
 /// What a module body yields, and what it leaves.

@@ -5,6 +5,7 @@ use super::resolve::{Binding, bindings};
 use crate::ir::{Class, FileIr, Func};
 use crate::source::reads::{Read, note, number};
 use crate::source::{FileId, Files, Idx, IndexVec, Name};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -80,7 +81,7 @@ impl Project {
     pub fn new(files: &Files, irs: Vec<(FileId, FileIr)>, roots: &[String]) -> Project {
         let paths: Vec<&str> = files.iter().map(|(_, f)| f.path.as_str()).collect();
         let common = common_folder(&paths);
-        let imports: Vec<_> = irs.iter().map(|(_, ir)| bindings(ir)).collect();
+        let imports: Vec<_> = irs.par_iter().map(|(_, ir)| bindings(ir)).collect();
         let spaces =
             namespaces(&imports.iter().map(|(names, stars)| (names, stars.as_slice())).collect::<Vec<_>>(), &paths);
         let mut project = Project::default();
