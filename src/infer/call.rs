@@ -201,9 +201,6 @@ impl Machine<'_> {
         if let Some(value) = self.declared_call(id, closure, args) {
             return Eval::One(value);
         }
-        if self.leads_nowhere(closure.func) {
-            return Eval::One(Value::Unknown);
-        }
         let brings = |v: &Value| self.carries_type(v, 2);
         let captured =
             |cell: &super::value::ObjId| matches!(self.w.heap.get(*cell), Some(Cell::Variable(v)) if brings(v));
@@ -213,7 +210,7 @@ impl Machine<'_> {
         if !typed
             && self.deriving.is_none()
             && self.w.modes.typecheck.is_none()
-            && !self.settings.relevance.contains(closure.func)
+            && (!self.settings.relevance.contains(closure.func) || self.leads_nowhere(closure.func))
         {
             return Eval::One(Value::Unknown);
         }

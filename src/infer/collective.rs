@@ -402,9 +402,6 @@ impl Machine<'_> {
             let mut t = input.clone();
             t.local.set(axis, AxisState { set: meet, shard: state.shard, nest: state.nest, origin: Some(origin) });
             self.retype_quietly(call.input, t);
-            if call.rule.differentiable {
-                self.narrow_back(call.input, axis);
-            }
         }
         Ok(())
     }

@@ -34,7 +34,6 @@ impl<'a> Joiner<'a> {
     pub fn differing_worlds(&mut self, a: World, b: &World, differences: Differences) -> World {
         let mut out = a;
         out.facts = out.facts.common(&b.facts);
-        out.met = *self.next_id;
         for (id, cell) in differences.added {
             out.heap.insert_shared(id, cell);
         }

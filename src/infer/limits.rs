@@ -15,6 +15,9 @@ pub const MAX_STEPS: u64 = 6000;
 /// 2,102 roots of megatron-core, torchtitan, torch and ten further packages that enter one, 19 of 20 do so within these; what a root that is
 /// given up would have called is executed as a root itself.
 pub const VAIN_STEPS: u64 = 400;
+/// Calls, as names show them, between a function and one that communicates or states a type, up to which a root that is not known to meet one
+/// is followed through every call; beyond it only through calls that come nearer.
+pub const NEAR: u32 = 3;
 /// Statements executed for all roots of one file, beyond those of their own: each root gets an equal part, at most [`MAX_STEPS`] and at
 /// least [`MIN_STEPS`]. Files of tests have hundreds of roots that all execute the same callees.
 pub const MAX_FILE_STEPS: u64 = 240_000;

@@ -78,8 +78,6 @@ pub struct Machine<'a> {
     pub found_whole: bool,
     /// The list of unknown sizes that was made last, and the tensor whose sizes they are.
     pub sizes_of: Option<(ObjId, Value)>,
-    /// How tensors were computed.
-    pub producers: super::flow_back::Producers,
 }
 
 impl<'a> Machine<'a> {
@@ -113,7 +111,6 @@ impl<'a> Machine<'a> {
             invariant_on: Vec::new(),
             found_whole: false,
             sizes_of: None,
-            producers: super::flow_back::Producers::default(),
         }
     }
 
@@ -198,7 +195,6 @@ impl<'a> Machine<'a> {
     }
     /// Replaces what is known of a tensor, and notes the change.
     pub fn retype(&mut self, id: ObjId, t: TensorType) {
-        self.note_written(id);
         if let Some(known) = self.w.heap.tensor_mut(id)
             && *known != t
         {
@@ -212,7 +208,6 @@ impl<'a> Machine<'a> {
     fn write_through(&mut self, t: &TensorType) {
         // The run-time checker does not follow shared memory.
         let Some(base) = t.view_of.map(ObjId).filter(|_| self.w.modes.typecheck.is_none()) else { return };
-        self.note_written(base);
         let Some(mut whole) = self.w.heap.tensor(base).cloned() else { return };
         for axis in LocalType::axes_of([&whole.local, &t.local]) {
             if whole.local.get(&axis).set != t.local.get(&axis).set {

@@ -25,7 +25,6 @@ mod expr;
 mod external;
 mod facts;
 pub mod finding;
-mod flow_back;
 pub mod formula;
 mod groups;
 mod heap;

@@ -274,7 +274,6 @@ impl Machine<'_> {
             None => args.args.first().map_or(Value::Unknown, |a| a.value.clone()),
         };
         let Some(tensor) = self.as_tensor(&target) else { return target };
-        self.note_written(tensor);
         let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
         if self.w.modes.typecheck.is_some() && call.rule.shape == shapes::ShapeRule::Setitem {
             // The run-time checker does not take a partial write for one.

@@ -196,8 +196,6 @@ impl Machine<'_> {
             }
         };
         let value = self.results(id, &call, args, Some(ty));
-        let by_rank = args.args.iter().any(|a| super::expr::differing(&a.value).is_some());
-        self.note_made(&call, by_rank, &value);
         self.mark_plain(&call, args, &value);
         value
     }
@@ -571,9 +569,6 @@ impl Machine<'_> {
                 AxisRef::Rest => t.local.rest = narrowed,
             }
             self.retype_quietly(tensor, t);
-            if let AxisRef::Named(axis) = axis {
-                self.narrow_back(tensor, axis);
-            }
         }
     }
 
@@ -636,9 +631,7 @@ fn by_rank(call: &OpCall<'_>, args: &CallArgs, mut ty: LocalType) -> LocalType {
 /// Division of a replicated value by the number of ranks is a product with a number that is also one term of a sum.
 fn share(divisor: &Value, role: Role, before: &[Operand]) -> Option<LocalType> {
     let Value::Size(axes) = divisor else { return None };
-    let narrowed = |s: &AxisState| s.origin.as_ref().is_some_and(|o| matches!(o.reason, Why::Narrowed(_)));
-    let equal = |s: &AxisState| s.set == AxisType::R || s.is_whole() || s.set == AxisType::EQUAL && narrowed(s);
-    let replicated = |o: &Operand| axes.iter().all(|a| equal(o.ty.get(a)));
+    let replicated = |o: &Operand| axes.iter().all(|a| o.ty.get(a).set == AxisType::R || o.ty.get(a).is_whole());
     (role == Role::Divisor && before.iter().all(replicated)).then(|| super::expr::share_of(axes))
 }
 

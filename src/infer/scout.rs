@@ -2,7 +2,7 @@
 //! Never: an effect on what the other roots yield, except that what a root in vain would have called is executed as a root itself.
 //! Next: `root.rs`, `relevance.rs`.
 
-use super::limits::VAIN_STEPS;
+use super::limits::{NEAR, VAIN_STEPS};
 use super::machine::Machine;
 use super::output::Output;
 use super::root::Built;
@@ -10,7 +10,7 @@ use super::whole::Needed;
 use crate::project::{ClassRef, FuncRef};
 
 impl Machine<'_> {
-    /// What a root yields that enters no function that tells, if it only follows calls by which one comes nearer to such a function. Names
+    /// What a root yields that enters no function that tells, if it does not follow calls far from such functions that come no nearer. Names
     /// show more calls than there are, so most roots end here; the others are executed in full, with all that they call.
     pub(super) fn scouted(&self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Option<Output> {
         self.vain_allowance(root, shared)?;
@@ -45,16 +45,16 @@ impl Machine<'_> {
         self.vain_after.map_or(self.scouting, |end| self.budget.spent() > end)
     }
 
-    /// Whether a scout does not follow a call: it comes no nearer to what tells.
+    /// Whether a scout does not follow a call: it is far from what tells, and comes no nearer. Names show ways that are none, so of what is
+    /// near each call may be the right one.
     pub(super) fn leads_nowhere(&self, callee: FuncRef) -> bool {
         if !self.scouting {
             return false;
         }
         let relevance = &self.settings.relevance;
         match (relevance.distance(callee), relevance.distance(self.activation())) {
-            (None, _) => true,
-            (Some(there), Some(here)) => there >= here,
-            (Some(_), None) => false,
+            (Some(there), Some(here)) => there > NEAR && there >= here,
+            (None, _) | (_, None) => false,
         }
     }
 }

@@ -79,8 +79,6 @@ pub struct World {
     /// Tensors that unknown values turned out to be, by path.
     pub symbols: imbl::OrdMap<Name, ObjId>,
     pub modes: Modes,
-    /// The next number of an object when this world last became one of two.
-    pub met: u32,
 }
 
 impl World {
