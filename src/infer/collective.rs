@@ -658,7 +658,8 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
     let mut at = state.origin.as_ref();
     while let Some(origin) = at {
         match origin.reason {
-            Why::Collective(_) => return origin.place.file != here.file || origin.place.span.end <= here.span.start,
+            // In another file the sum may be half of an average that is seen nowhere as a whole.
+            Why::Collective(_) => return origin.place.file == here.file && origin.place.span.end <= here.span.start,
             // What is logged and compared is reduced over ranks that agree, and divided by their number.
             Why::Declared | Why::Asserted | Why::Contract(_) => return !detached,
             Why::Computed

@@ -515,10 +515,13 @@ impl Machine<'_> {
             args.args[call.bound.first(at)?].value.as_int()
         };
         let norm = |d: Option<i64>| crate::types::normalize_dim(d?, rank?).and_then(|d| i8::try_from(d).ok());
+        // A dim that is counted from the end is one that is counted from the start.
+        let own = |d: i8| norm(Some(i64::from(d)));
         match call.rule.shape {
             shapes::ShapeRule::Transpose => {
                 let (Some(a), Some(b)) = (norm(int("dim0")), norm(int("dim1"))) else { return local.forget_shards() };
                 local.map_shards(|d| {
+                    let d = own(d)?;
                     Some(if d == a {
                         b
                     } else if d == b {
@@ -529,7 +532,7 @@ impl Machine<'_> {
                 });
             }
             shapes::ShapeRule::T | shapes::ShapeRule::Mt if rank == Some(2) => {
-                local.map_shards(|d| (d < 2).then(|| 1 - d))
+                local.map_shards(|d| own(d).filter(|d| *d < 2).map(|d| 1 - d))
             }
             // A matrix, or less.
             shapes::ShapeRule::T if rank.is_none() && call.rule.name.ends_with(".t") => {
@@ -542,7 +545,10 @@ impl Machine<'_> {
             shapes::ShapeRule::Unsqueeze => {
                 let at = int("dim").filter(|d| *d >= 0).and_then(|d| i8::try_from(d).ok());
                 let Some(at) = at else { return local.forget_shards() };
-                local.map_shards(|d| Some(if d >= at { d + 1 } else { d }));
+                local.map_shards(|d| {
+                    let d = own(d).unwrap_or(d);
+                    Some(if d >= at { d + 1 } else { d })
+                });
             }
             _ if is_split_last(local) && self.keeps_last_dim(id, call.rule, args) => {
                 local.map_shards(|d| (d == -1).then_some(d));

@@ -73,7 +73,10 @@ impl Machine<'_> {
             }
             match dims::flow(dims, &splits, adds) {
                 Flow::Dim(dim) if known => state.shard = Some(dim),
-                Flow::Contracted if known => state = self.pending(id, state),
+                // What each rank adds up of its own rows is its own, as tokens in the slots of experts are.
+                Flow::Contracted if known && splits.iter().any(|s| s.varying && !is_first(s)) => {
+                    state = self.pending(id, state);
+                }
                 Flow::Dim(_) | Flow::Contracted | Flow::Unknown => {}
             }
             out.set(&axis, state);
@@ -121,6 +124,12 @@ impl Machine<'_> {
     }
 }
 
+/// Whether the first dim is the one that is split.
+fn is_first(split: &Split) -> bool {
+    let from_end = |dim: i8| split.rank.is_some_and(|rank| i64::from(dim) + rank as i64 == 0);
+    split.dim.is_some_and(|dim| dim == 0 || from_end(dim))
+}
+
 /// Whether an operand is a parameter that is marked as a part, or made as one.
 fn is_part(operand: &Operand, axis: &Axis) -> bool {
     let state = operand.ty.get(axis);
@@ -130,7 +139,9 @@ fn is_part(operand: &Operand, axis: &Axis) -> bool {
 /// The split dims of parts of which only a mark is known, where they meet nothing but what is whole.
 fn sole_dims(dims: &str, axis: &Axis, operands: &[Operand], splits: &mut [Split]) {
     let equal = |o: &Operand| !o.ty.get(axis).set.is_empty() && o.ty.get(axis).set.leq(AxisType::EQUAL);
-    if !operands.iter().all(|o| is_part(o, axis) || equal(o)) {
+    // What a factory makes is equal on all ranks, but may have the size of a part.
+    let made = |o: &Operand| o.ty.get(axis).origin.as_ref().is_some_and(|o| o.reason == Reason::Factory);
+    if !operands.iter().all(|o| is_part(o, axis) || equal(o) && !made(o)) {
         return;
     }
     let whole: Vec<bool> = operands.iter().map(equal).collect();
