@@ -106,7 +106,7 @@ fn findings_are_the_expected_ones() {
     let text = format!("no longer found:\n{}\nfound now:\n{}", gone.join("\n"), news.join("\n"));
     assert!(
         gone.is_empty() && news.is_empty(),
-        "{text}\nif that is right: UPDATE=1 cargo test --release --test corpus"
+        "{text}\nif that is right: UPDATE=1 cargo test --profile fast --test corpus"
     );
 }
 
@@ -139,7 +139,7 @@ fn the_readme_shows_the_real_output() {
         std::fs::write(support::path("README.md"), text).expect("the README can be written");
         return;
     }
-    assert_eq!(block.trim_end(), output.trim_end(), "UPDATE=1 cargo test --release --test corpus rewrites it");
+    assert_eq!(block.trim_end(), output.trim_end(), "UPDATE=1 cargo test --profile fast --test corpus rewrites it");
 }
 
 /// The annotations that the README shows are ones the checker takes.
