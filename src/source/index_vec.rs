@@ -27,12 +27,6 @@ impl<I: Idx, T> IndexVec<I, T> {
         self.items.push(item);
         I::from_index(self.items.len() - 1)
     }
-    /// Takes all items out, into memory without room for more.
-    pub fn exact(&mut self) -> IndexVec<I, T> {
-        let mut items = Vec::with_capacity(self.items.len());
-        items.append(&mut self.items);
-        IndexVec { items, marker: PhantomData }
-    }
     pub fn len(&self) -> usize {
         self.items.len()
     }
