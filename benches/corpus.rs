@@ -9,7 +9,7 @@
 mod support;
 
 use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
-use spmd_check::infer::{Settings, infer};
+use spmd_check::infer::{Settings, Taken, infer};
 use spmd_check::ir::FileIr;
 use spmd_check::project::Project;
 use spmd_check::render::{Color, Format, render};
@@ -131,8 +131,9 @@ fn stages(rules: &RuleBook, input: &Input) {
         || -> Vec<(FileId, FileIr)> { files.iter().map(|(id, file)| (id, syntax::parse(&file.text).ir)).collect() };
     measure_after(&named("resolve"), *lines, lowered, |irs| drop(black_box(Project::new(files, irs, &[]))));
     let project = Project::new(files, lowered(), &[]);
-    measure_after(&named("infer"), *lines, Settings::default, |mut settings| {
-        drop(black_box(infer(&project, rules, files, &mut settings)));
+    let ready = || (Settings::default(), Taken::later(rules, files, None));
+    measure_after(&named("infer"), *lines, ready, |(mut settings, taken)| {
+        drop(black_box(infer(&project, rules, files, &mut settings, &taken, None)));
     });
     let report = support::run(rules, files, Want::Findings);
     measure(&named("render"), *lines, || {

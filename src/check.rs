@@ -11,14 +11,15 @@ pub use factors::{GradientLine, ScaleLine};
 use crate::config::{Config, FlagValue};
 use crate::diagnostics::{self, SignatureLine, conditions, describe, describe_syntax, suppress};
 use crate::infer::DueKind;
+use crate::infer::digest::{Digest, Digests, Words};
 use crate::infer::finding::Finding;
 use crate::infer::formula::Facts;
 use crate::infer::output::{Reason as Unknown, Site};
-use crate::infer::{Output, Row, Settings, infer};
+use crate::infer::{Asked, Output, Row, Settings, Taken, infer};
 use crate::ir::{Const, FileIr};
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
-use crate::source::{Diagnostic, FileId, Files, Name, Place};
+use crate::source::{Diagnostic, FileId, Files, Idx, Name, Place};
 use crate::syntax::{self, Parsed, SyntaxProblem};
 use crate::types::mode::mode;
 use crate::types::{Axis, Mesh};
@@ -104,17 +105,21 @@ pub struct TypeRow {
 /// Checks a project.
 pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Report {
     let ids: Vec<FileId> = files.ids().collect();
-    let parsed = parsed(files, &ids);
+    let words = Words::new(rules);
+    let asked = Asked::new(rules, files.len(), files.bytes(), None);
     let mut problems = Vec::with_capacity(ids.len());
+    let mut digests = Vec::with_capacity(ids.len());
     let mut irs: Vec<(FileId, FileIr)> = Vec::with_capacity(ids.len());
-    for (id, parsed) in ids.iter().zip(parsed) {
+    for (id, (parsed, digest)) in ids.iter().zip(parsed(files, &ids, rules, (&words, &asked), want)) {
         problems.push(parsed.problems);
+        digests.push(digest);
         irs.push((*id, parsed.ir));
     }
     let roots: Vec<String> = config.src.iter().map(|p| shown_root(config, p)).collect();
     let project = Project::new(files, irs, &roots);
     let mut settings = settings(config, want);
-    let output = infer(&project, rules, files, &mut settings);
+    let taken = Taken { digests: Digests::taken(words, digests), asked };
+    let output = infer(&project, rules, files, &mut settings, &taken, None);
     let words = |finding: &Finding| describe(files, finding);
     let report =
         Report { diagnostics: diagnostics_of(&project, files, &problems, &output, words), ..Report::default() };
@@ -137,12 +142,34 @@ pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Re
     report
 }
 
-/// Every file, parsed: the longest first, so that no thread is left alone with one at the end.
-fn parsed(files: &Files, ids: &[FileId]) -> Vec<Parsed> {
+/// Bytes of source from which functions are not kept that are unlikely to be looked at again.
+const LARGE: usize = 16 << 20;
+
+/// Every file, parsed and asked what is asked of all: the longest first, so that no thread is left alone with one at the end.
+fn parsed(
+    files: &Files,
+    ids: &[FileId],
+    rules: &RuleBook,
+    (words, asked): (&Words, &Asked),
+    want: Want,
+) -> Vec<(Parsed, Digest)> {
+    let sparing = want == Want::Findings && files.bytes() >= LARGE;
     let mut order: Vec<FileId> = ids.to_vec();
     order.sort_by_key(|id| std::cmp::Reverse(files[*id].text.len()));
-    let parse = |id: &FileId| (*id, syntax::parse(&files[*id].text));
-    let mut parsed: Vec<(FileId, Parsed)> = order.par_iter().with_max_len(1).map(parse).collect();
+    let parse = |id: &FileId| {
+        let text = &files[*id].text;
+        let mut parsed = syntax::parse(text);
+        let digest = Digest::new(&parsed.ir, words);
+        if sparing && parsed.problems.is_empty() {
+            let shown = asked.shown_in(id.index(), text);
+            parsed.ir.set_aside(text, syntax::function, |id, func| {
+                let gist = &digest.funcs[id.index()];
+                !gist.tells && !shown.leads_to(func, gist, rules)
+            });
+        }
+        (*id, (parsed, digest))
+    };
+    let mut parsed: Vec<(FileId, (Parsed, Digest))> = order.par_iter().with_max_len(1).map(parse).collect();
     parsed.sort_unstable_by_key(|(id, _)| *id);
     parsed.into_iter().map(|(_, parsed)| parsed).collect()
 }

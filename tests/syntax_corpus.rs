@@ -1,6 +1,8 @@
-//! Every Python file under the directories in `SPMD_SYNTAX_CORPUS` (separated by `:`) is parsed and dumped without a
-//! panic. Without the variable the test looks at nothing. In: a tree of files. Out: counts and times on standard error.
+//! Every Python file under the directories in `SPMD_SYNTAX_CORPUS` (separated by `:`; without the variable, those of this repository) is
+//! parsed and dumped without a panic, and its functions are lowered alone as they are with the file. In: a tree of files. Out: counts and
+//! times on standard error.
 
+use spmd_check::ir::FileIr;
 use spmd_check::ir::display::dump;
 use spmd_check::syntax::{ProblemKind, decode, parse, run_on_big_stack};
 use std::path::{Path, PathBuf};
@@ -20,12 +22,21 @@ fn python_files(dir: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn every_file_of_the_corpus_parses() {
-    let Ok(directories) = std::env::var("SPMD_SYNTAX_CORPUS") else { return };
+    let own = || ["corpus", "tests"].map(|name| format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))).join(":");
+    let directories = std::env::var("SPMD_SYNTAX_CORPUS").unwrap_or_else(|_| own());
     for directory in directories.split(':') {
         let mut files = Vec::new();
         python_files(Path::new(directory), &mut files);
         files.sort();
         run_on_big_stack(|| check(directory, &files));
+    }
+}
+
+/// A function whose text alone is lowered again has the statements that it had.
+fn lowered_alone(file: &Path, text: &str, ir: &FileIr) {
+    for ((id, func), alone) in ir.funcs.iter_enumerated().zip(ir.lowered_alone()) {
+        let again = || spmd_check::syntax::function(text, id, func.span);
+        assert!(!alone || again() == func.code, "{}: {} is lowered otherwise alone", file.display(), func.qualname);
     }
 }
 
@@ -45,7 +56,7 @@ fn check(directory: &str, files: &[PathBuf]) {
         let parsed = parse(&text);
         parsing += start.elapsed();
         funcs += parsed.ir.funcs.len();
-        stmts += parsed.ir.funcs.iter().map(|f| f.spans.len()).sum::<usize>();
+        stmts += parsed.ir.funcs.iter().map(|f| f.code.count()).sum::<usize>();
         assert!(!parsed.ir.funcs.is_empty(), "{}: no module body", file.display());
         let crashed = parsed.problems.iter().any(|p| p.detail == "the parser failed on this file");
         assert!(!crashed, "{}: panicked", file.display());
@@ -55,6 +66,9 @@ fn check(directory: &str, files: &[PathBuf]) {
             }
         }
         dump(&parsed.ir);
+        if parsed.problems.is_empty() {
+            lowered_alone(file, &text, &parsed.ir);
+        }
     }
     let files = files.len();
     eprintln!(

@@ -321,12 +321,12 @@ fn spans_are_those_of_expressions() {
     let text = "x = f(a, k=b.c)\n";
     let parsed = parse(text);
     let module = &parsed.ir.funcs[FuncId(0)];
-    let last = module.body.last().expect("two statements");
+    let last = module.body().last().expect("two statements");
     assert!(matches!(last.stmt, Stmt::Assign { .. }));
-    let spans = &module.spans;
+    let spans = module.spans();
     let text_of = |s: &Span| &text[s.start as usize..s.end as usize];
     assert_eq!(text_of(&spans.of(last.id)), "f(a, k=b.c)");
-    assert_eq!(spans.parts(last.id).iter().map(text_of).collect::<Vec<_>>(), ["f", "a", "b.c"]);
+    assert_eq!(spans.parts(last.id).map(|s| text_of(&s)).collect::<Vec<_>>(), ["f", "a", "b.c"]);
     let file = File::new("a.py", "@d\n# c\nasync def f(): 'Doc'\n");
     let module = parse(file.whole()).ir;
     let func = &module.funcs[FuncId(1)];

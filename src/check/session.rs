@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::diagnostics::{Known, describe_known};
 use crate::infer::finding::Finding;
 use crate::infer::memo::{Memo, Stopped};
-use crate::infer::{Output, Settings, infer_kept, types_in};
+use crate::infer::{Output, Settings, Taken, infer, types_in};
 use crate::ir::{Class, FileIr, Func, FuncKind};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
@@ -50,7 +50,7 @@ impl Session {
         let read: Vec<(Layout, String, Parsed)> = ids
             .par_iter()
             .map(|id| {
-                let layout = Layout::new(sources[*id].text.clone());
+                let layout = Layout::new(sources[*id].text.to_string());
                 let spaced = layout.spaced();
                 let parsed = syntax::parse(&spaced);
                 (layout, spaced, parsed)
@@ -226,7 +226,10 @@ impl Session {
         self.settings = settings(&self.config, Want::Findings);
         let (project, rules, files, memo) = (&self.project, &*self.rules, &self.files, &self.found);
         let settings = &mut self.settings;
-        unless_stopped(|| infer_kept(project, rules, files, settings, Some(memo)))
+        unless_stopped(|| {
+            let taken = Taken::later(rules, files, Some(memo));
+            infer(project, rules, files, settings, &taken, Some(memo))
+        })
     }
 
     /// The types in a file, after a check; nothing if that was stopped.

@@ -6,7 +6,7 @@ use super::settings;
 use crate::config::Config;
 use crate::infer::autograd::{Case, shown_dim};
 use crate::infer::output::Exit;
-use crate::infer::{Settings, infer, wrapper_cases};
+use crate::infer::{Settings, Taken, infer, wrapper_cases};
 use crate::ir::Const;
 use crate::project::{FuncRef, Project, Resolved};
 use crate::rules::collective::DimRef;
@@ -41,7 +41,7 @@ pub fn verify(config: &Config, rules: &RuleBook, bare: &RuleBook, files: &Files)
     let irs = ids.par_iter().map(|id| (*id, syntax::parse(&files[*id].text).ir)).collect();
     let project = Project::new(files, irs, &[]);
     let mut settings: Settings = settings(config, super::Want::Types);
-    let output = infer(&project, bare, files, &mut settings);
+    let output = infer(&project, bare, files, &mut settings, &Taken::later(bare, files, None), None);
     let mut out = Vec::new();
     for rule in rules.collectives() {
         if bare.get(&rule.name).is_some() || rule.name.starts_with('*') {

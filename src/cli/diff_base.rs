@@ -111,7 +111,7 @@ impl Repository {
         let mut then: BTreeMap<PathBuf, File> = BTreeMap::new();
         for (path, file) in &now {
             if !path.starts_with(&self.top) {
-                let mut copy = File::new(file.path.clone(), file.text.clone());
+                let mut copy = File::sharing(file.path.clone(), file.text.clone());
                 copy.reported = file.reported;
                 then.insert(path.clone(), copy);
             }

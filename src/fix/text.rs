@@ -3,6 +3,7 @@
 
 use crate::source::{Edit, File, FileId, Files};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
@@ -13,8 +14,8 @@ const MOST_LINES: usize = 3000;
 pub fn replaced(files: &Files, texts: &[(FileId, String)]) -> Files {
     let mut out = Files::default();
     for (id, file) in files.iter() {
-        let text = texts.iter().find(|(changed, _)| *changed == id).map_or(&file.text, |(_, text)| text);
-        let mut copy = File::new(file.path.clone(), text.clone());
+        let other = texts.iter().find(|(changed, _)| *changed == id).map(|(_, text)| Arc::new(text.clone()));
+        let mut copy = File::sharing(file.path.clone(), other.unwrap_or_else(|| file.text.clone()));
         copy.reported = file.reported;
         copy.unreadable = file.unreadable.clone();
         out.add(copy);
@@ -38,7 +39,7 @@ pub fn apply(files: &Files, edits: &[Edit]) -> Option<Files> {
     for edit in sorted.into_iter().rev() {
         let id = edit.place.file;
         if !texts.iter().any(|(known, _)| *known == id) {
-            texts.push((id, files[id].text.clone()));
+            texts.push((id, files[id].text.to_string()));
         }
         let (_, text) = texts.iter_mut().find(|(known, _)| *known == id)?;
         let range = edit.place.span.start as usize..edit.place.span.end as usize;

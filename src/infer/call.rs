@@ -265,7 +265,7 @@ impl Machine<'_> {
     /// The same, whatever kind of function it is.
     pub fn execute(&mut self, id: StmtId, closure: &Arc<Closure>, args: &CallArgs) -> Eval {
         let func = self.project.func(closure.func);
-        let Some(caller) = self.budget.enter(closure.func, func.spans.len() as u64) else {
+        let Some(caller) = self.budget.enter(closure.func, func.code.count() as u64) else {
             return self.given_up(args);
         };
         let before = self.w.clone();
@@ -276,7 +276,7 @@ impl Machine<'_> {
             self.w.modes.grad = false;
         }
         self.entered(closure.func);
-        let paths = self.block(&func.body);
+        let paths = self.block(func.body());
         self.stack.pop();
         if self.budget.leave(closure.func, caller) {
             self.w = before;

@@ -1,6 +1,7 @@
 //! Functions that are executed for themselves. In: the project, what is worth executing, what module bodies have executed. Out: those that
 //! nothing calls by name, and the others. Never: execution. Next: `root.rs`.
 
+use super::digest::{Digests, Gist};
 use super::memo::{Memo, Task, combined, kept_each, kept_equals};
 use super::output::Output;
 use super::relevance::Relevance;
@@ -10,25 +11,26 @@ use crate::source::Name;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
-/// Functions to execute: those that nothing in the project calls by name, then the others.
-pub fn functions(
-    project: &Project,
-    relevance: &Relevance,
-    done: &Output,
-    memo: Option<&Memo>,
-) -> (Vec<FuncRef>, Vec<FuncRef>) {
+/// Names that the project calls, as functions or methods.
+pub fn called(project: &Project, digests: &Digests, memo: Option<&Memo>) -> Arc<FxHashSet<Name>> {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let parts = kept_equals(memo, &modules, Task::Called, |module| {
-        let mut names = FxHashSet::default();
-        for func in project.modules[module].ir.funcs.iter() {
-            called_names(&func.body, func, &mut names);
-        }
-        names.into_iter().map(Name::from).collect::<FxHashSet<Name>>()
+        digests.of(project, module).funcs.iter().flat_map(Gist::called).cloned().collect::<FxHashSet<Name>>()
     });
     let union = |parts: Vec<Arc<FxHashSet<Name>>>| -> FxHashSet<Name> {
         parts.iter().flat_map(|part| part.iter().cloned()).collect()
     };
-    let called = combined(memo, "called", parts, union, |_, _| Vec::new());
+    combined(memo, "called", parts, union, |_, _| Vec::new())
+}
+
+/// Functions to execute: those that nothing in the project calls by name, then the others.
+pub fn functions(
+    project: &Project,
+    (relevance, called): (&Relevance, &FxHashSet<Name>),
+    done: &Output,
+    memo: Option<&Memo>,
+) -> (Vec<FuncRef>, Vec<FuncRef>) {
+    let modules: Vec<ModuleId> = project.modules.ids().collect();
     let candidates = kept_each(memo, &modules, Task::Candidates, |module| candidates(project, relevance, module));
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for (at, asked) in candidates.iter().flat_map(|part| part.iter()) {
@@ -68,26 +70,4 @@ fn candidates(project: &Project, relevance: &Relevance, module: ModuleId) -> Vec
         out.push((at, asked));
     }
     out
-}
-
-/// Names that are called, as functions or methods.
-pub fn called_names<'a>(block: &'a crate::ir::Block, func: &'a crate::ir::Func, out: &mut FxHashSet<&'a str>) {
-    use crate::ir::{Operand, Rvalue, Stmt};
-    for node in block {
-        match &node.stmt {
-            Stmt::Assign { value: Rvalue::CallMethod { name, .. }, .. } => {
-                out.insert(name.as_str());
-            }
-            Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => match callee {
-                Operand::Global(name) => {
-                    out.insert(name.as_str());
-                }
-                Operand::Local(local) => {
-                    out.insert(func.locals[*local].name.as_str());
-                }
-                Operand::Const(_) => {}
-            },
-            stmt => stmt.blocks().for_each(|b| called_names(b, func, out)),
-        }
-    }
 }

@@ -22,7 +22,7 @@ fn calls(project: &Project, rules: &RuleBook, wanted: impl Fn(&Entry) -> bool) -
     for (module, m) in project.modules.iter_enumerated() {
         for func in m.ir.funcs.iter() {
             let scan = Scan { project, rules, module, func, wanted: &wanted };
-            scan.block(&func.body, &mut out);
+            scan.block(func.body(), &mut out);
         }
     }
     out
@@ -46,7 +46,7 @@ impl Scan<'_> {
             }
             .is_some_and(|path| self.rules.get(&path).is_some_and(|entry| (self.wanted)(entry)));
             if is_wanted {
-                out.push(Place { file: self.project.file(self.module), span: self.func.spans.of(node.id) });
+                out.push(Place { file: self.project.file(self.module), span: self.func.spans().of(node.id) });
             }
             for inner in node.stmt.blocks() {
                 self.block(inner, out);

@@ -9,7 +9,7 @@ use crate::plan::{Placement, ReduceOp};
 use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::{Entry, IntrinsicRule, RuleBook};
 use crate::source::reads::Read;
-use crate::source::{Files, Name, Place};
+use crate::source::{Files, Idx, Name, Place};
 use crate::types::mode::{ParallelMode, mode};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -62,13 +62,13 @@ pub fn decorated(
 
 fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> DecoratedFuncs {
     let mut out = DecoratedFuncs::default();
-    let mut views = Vec::new();
-    for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
-        if matches!(f.kind, FuncKind::Function | FuncKind::Module | FuncKind::ClassBody) {
-            views.push(View::new(project, rules, files, FuncRef { module, func }));
-        }
-    }
-    for view in &views {
+    let funcs = &project.modules[module].ir.funcs;
+    let mut defines = vec![false; funcs.len()];
+    let defined = funcs.iter().filter(|f| f.kind != FuncKind::Lambda);
+    defined.filter_map(|f| f.parent).for_each(|parent| defines[parent.index()] = true);
+    let view = |func| View::new(project, rules, files, FuncRef { module, func });
+    for func in funcs.ids().filter(|func| defines[func.index()]) {
+        let view = &view(func);
         for step in &view.steps {
             let Stmt::Def { func, decorators, .. } = step.stmt else { continue };
             let found = decorators.iter().find_map(|d| selected(view, rules, &view.through(d)));
@@ -77,8 +77,9 @@ fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleI
             }
         }
     }
-    for view in &views {
-        overrides(view, rules, &mut out);
+    if !out.is_empty() {
+        let bodies = funcs.iter_enumerated().filter(|(_, f)| f.kind != FuncKind::Lambda);
+        bodies.for_each(|(func, _)| overrides(&view(func), rules, &mut out));
     }
     out
 }

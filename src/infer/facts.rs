@@ -3,6 +3,7 @@
 
 use super::callers::functions;
 use super::declared::flow::Shardings;
+use super::digest::Digests;
 use super::memo::{Memo, Task, combined, combined_equal, differing, kept_equals, taken};
 use super::output::Output;
 use super::practice::asked::Asked;
@@ -23,17 +24,21 @@ pub fn facts(
     project: &Project,
     rules: &RuleBook,
     files: &Files,
-    asked: &Asked,
+    (digests, asked): (&Digests, &Asked),
     settings: &mut Settings,
     memo: Option<&Memo>,
 ) {
     (settings.exports, settings.left_defaults) = (Arc::default(), Arc::default());
     let expanded = |module: ModuleId| settings.is_expanded(module);
-    let (statics, relevance) =
-        rayon::join(|| Statics::new(project, rules, memo), || Relevant::new(project, rules, files, &expanded, memo));
+    let (statics, relevance) = rayon::join(
+        || Statics::new(project, rules, memo),
+        || Relevant::new(project, rules, files, (digests, &expanded), memo),
+    );
+    let specs = super::specs::Specs::new(project, rules, digests, memo);
+    let called = super::callers::called(project, digests, memo);
     settings.statics = statics;
     settings.relevance = Relevance { shown: relevance, ..Relevance::default() };
-    settings.specs = super::specs::Specs::new(project, rules, memo);
+    (settings.specs, settings.called) = (specs, called);
     // One after the other: both wait for what is read from the same text.
     settings.reducers = super::practice::reducers::Reducers::new(project, rules, files, asked, memo);
     settings.marking = super::practice::marking::Marking::new(project, rules, files, asked, memo);
@@ -145,7 +150,7 @@ pub fn declare(
         let says = |text: &str| kept.iter().any(|word| text.contains(word.as_str()));
         // What is worth executing is more once shardings are declared.
         let early = memo.map(Memo::early);
-        let (mut first, mut rest) = functions(project, &settings.relevance, out, early);
+        let (mut first, mut rest) = functions(project, (&settings.relevance, &settings.called), out, early);
         for roots in [&mut first, &mut rest] {
             roots.retain(|at| {
                 mentions[at.module.index()].shardings

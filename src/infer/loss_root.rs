@@ -57,7 +57,7 @@ impl Machine<'_> {
     pub(super) fn sole_object_class(&self, param: &Param) -> Option<ClassRef> {
         let at = self.stack.last()?.func;
         let func = self.project.func(at);
-        if func.class.is_some() || func.spans.is_empty() {
+        if func.class.is_some() || func.code.count() == 0 {
             return None;
         }
         let class = sole_module(self.project, self.files, at.module, param)?;

@@ -130,11 +130,11 @@ impl<'a> Machine<'a> {
     }
     /// The place of a statement of the function under execution.
     pub fn place(&self, id: StmtId) -> Place {
-        self.place_of(self.func().spans.of(id))
+        self.place_of(self.func().spans().of(id))
     }
     /// The place of an operand of a statement; the statement itself if the operand has none.
     pub fn part(&self, id: StmtId, index: usize) -> Place {
-        self.place_of(self.func().spans.part(id, index))
+        self.place_of(self.func().spans().part(id, index))
     }
 
     pub fn fresh(&mut self, cell: Cell) -> ObjId {

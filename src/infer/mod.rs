@@ -19,6 +19,7 @@ mod coverage;
 pub mod declared;
 mod decorated;
 mod derived_layer;
+pub mod digest;
 pub mod dtensor;
 mod exec;
 mod expr;
@@ -72,5 +73,6 @@ mod whole;
 mod world;
 
 pub use output::{Coverage, Output, Row};
-pub use root::{infer, infer_kept, wrapper_cases};
+pub use practice::asked::{Asked, Taken};
+pub use root::{infer, wrapper_cases};
 pub use settings::Settings;

@@ -2,9 +2,10 @@
 //! module's own package and of those that it imports. Never: what lies beside it by chance: two packages that know nothing of each other are
 //! judged together as they are alone. Next: `relevance.rs`.
 
+use super::digest::Digest;
 use super::limits::MAX_NAMESAKES;
 use super::memo::{Memo, Task, combined, kept_equals};
-use crate::ir::{Block, FuncKind, Stmt};
+use crate::ir::FuncKind;
 use crate::project::{FuncRef, ModuleId, Project};
 use crate::source::{Idx, Name};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -60,26 +61,14 @@ impl Namesakes {
     }
 
     /// The packages that code of a module may have objects of: its own, and those that any line of it imports.
-    pub fn seen_from(&self, project: &Project, module: ModuleId) -> FxHashSet<Package> {
+    pub fn seen_from(&self, project: &Project, module: ModuleId, digest: &Digest) -> FxHashSet<Package> {
         let mut seen: FxHashSet<Package> = self.of.get(module.index()).copied().into_iter().collect();
-        for f in project.modules[module].ir.funcs.iter() {
-            self.imported(project, &f.body, &mut seen);
+        for first in &digest.imports {
+            // A module outside any package is imported by its own name.
+            let alone = || self.packages.get("").filter(|_| project.module_named(first).is_some());
+            seen.extend(self.packages.get(first).or_else(alone));
         }
         seen
-    }
-
-    fn imported(&self, project: &Project, block: &Block, seen: &mut FxHashSet<Package>) {
-        for node in block {
-            match &node.stmt {
-                Stmt::Import { path, level: 0, .. } | Stmt::ImportStar { path, level: 0 } => {
-                    let first = path.split_once('.').map_or(path.as_str(), |(first, _)| first);
-                    // A module outside any package is imported by its own name.
-                    let alone = || self.packages.get("").filter(|_| project.module_named(first).is_some());
-                    seen.extend(self.packages.get(first).or_else(alone));
-                }
-                stmt => stmt.blocks().for_each(|b| self.imported(project, b, seen)),
-            }
-        }
     }
 
     /// The functions of a name in these packages, if they are few.

@@ -2,7 +2,8 @@
 //! the rules. Out: [`Relevance`]. Never: an effect on what a relevant function yields; an irrelevant one called with typed arguments
 //! is still executed. Next: `root.rs`.
 
-use super::memo::{Memo, Task, combined, constant, kept_equals};
+use super::digest::{COMMON, Digests, Gist, Rare};
+use super::memo::{Memo, Task, combined, kept_equals};
 use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
@@ -37,13 +38,6 @@ const TELLING: &[&str] = &[
     "declared-layout",
     "declared-sharding",
 ];
-
-/// Names that other things have as well: they tell only where their path does.
-const COMMON: &[&str] =
-    &["gather", "scatter", "reduce", "local", "send", "recv", "shard", "apply", "convert", "broadcast", "Scalar"];
-
-/// Builtins that test a value against a class.
-const CLASS_TESTS: &[&str] = &["isinstance", "issubclass"];
 
 /// Methods through which a module uses what its constructor made.
 const CALLED: &[&str] = &["forward", "__call__"];
@@ -101,15 +95,13 @@ impl Relevant {
         project: &Project,
         rules: &RuleBook,
         files: &Files,
-        expanded: &(dyn Fn(ModuleId) -> bool + Sync),
+        (digests, expanded): (&Digests, &(dyn Fn(ModuleId) -> bool + Sync)),
         memo: Option<&Memo>,
     ) -> Arc<Relevant> {
-        let known = constant(memo, "names", || (telling_names(rules), planning_names(rules)));
-        let names = Names { telling: &known.0, planning: &known.1 };
         let by_name = Namesakes::new(project, memo);
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         let parts = kept_equals(memo, &modules, Task::Scanned, |module| {
-            scanned(project, rules, files, (module, expanded(module)), &names, &by_name)
+            scanned(project, rules, files, (module, expanded(module)), digests, &by_name)
         });
         combined(memo, "relevance", parts, |parts| Relevant::joined(&parts), Relevant::differences)
     }
@@ -224,12 +216,6 @@ fn planned(scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
 /// Divisions of a dim by the size of an axis, as comments write them.
 const SPLITS: &[&str] = &["/tp", "/etp", "/cp", "/ep", "/sp", "/dp", "/ TP", "/TP"];
 
-/// Names that make a function worth executing, and those of functions that apply plans to modules.
-struct Names<'a> {
-    telling: &'a FxHashSet<Name>,
-    planning: &'a [Name],
-}
-
 /// A function as its own text shows it.
 #[derive(Debug, PartialEq)]
 struct Scanned {
@@ -246,11 +232,6 @@ struct Scanned {
     plans: bool,
     /// Functions that it may call.
     callees: Box<[FuncRef]>,
-}
-
-/// Whether the annotation of a parameter names something that tells: a layer with a contract.
-fn names_telling(hint: &str, telling: &FxHashSet<Name>) -> bool {
-    hint.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| telling.contains(word))
 }
 
 /// Names that imports give to what tells: `from .. import all_reduce as total`.
@@ -274,65 +255,51 @@ pub fn shows_split(text: &str) -> bool {
 }
 
 /// The functions of one module.
-fn scanned<'a>(
-    project: &'a Project,
-    rules: &'a RuleBook,
+fn scanned(
+    project: &Project,
+    rules: &RuleBook,
     files: &Files,
     (module, expanded): (ModuleId, bool),
-    names: &Names<'a>,
+    digests: &Digests,
     by_name: &Namesakes,
 ) -> Vec<Scanned> {
+    let (words, digest) = (digests.words(), digests.of(project, module));
     let ir = &project.modules[module].ir;
     let skipped = ir.suppressions.iter().any(|s| s.scope == SuppressionScope::Skip);
     let by_mark = super::parameters::protocol(project, rules, module).is_some();
     // What no line of the file shows, no function of it does.
     let any_noted = shows_split(files[project.file(module)].whole());
-    let seen = by_name.seen_from(project, module);
-    let renamed = renamed(project, module, names.telling);
-    let mut called_by_name: FxHashMap<&'a Name, Vec<FuncRef>> = FxHashMap::default();
-    let scan = |(func, f): (FuncId, &'a Func)| {
+    let seen = by_name.seen_from(project, module, digest);
+    let mut names = Denoted { project, rules, module, called: FxHashMap::default() };
+    let renamed = renamed(project, module, &words.telling);
+    let none = Rare::default();
+    let scan = |((func, f), gist): ((FuncId, &Func), &Gist)| {
         let at = FuncRef { module, func };
-        let mut scan = Scan {
-            project,
-            rules,
-            at,
-            func: f,
-            telling: names.telling,
-            planning: names.planning,
-            renamed: renamed.clone(),
-            direct: false,
-            plans: false,
-            makes_parameter: false,
-            methods: Vec::new(),
-            called: FxHashMap::default(),
-            names: Vec::new(),
-            seen: FxHashSet::default(),
-            calls: Vec::new(),
-            read: vec![false; f.locals.len()],
-        };
-        scan.block(&f.body);
+        let rare = gist.rare.as_deref().unwrap_or(&none);
         let mut callees = Vec::new();
-        for name in scan.names {
-            callees.extend_from_slice(called_by_name.entry(name).or_insert_with(|| called(project, at, name)));
+        for name in gist.globals.iter().chain(&rare.bound) {
+            callees.extend_from_slice(names.called(name));
         }
-        for name in scan.methods {
+        for name in names.inside(&gist.methods) {
             note(|| Read::Named(number(name)));
             callees.extend(by_name.named(name, &seen));
         }
         // A plan may be for a module that only the annotation of a parameter shows.
-        for hint in f.params.iter().filter(|_| scan.plans).filter_map(|p| p.hint.as_deref()) {
-            callees.extend(called(project, at, &Name::from(hint.trim_matches(['"', '\'']))));
+        for hint in f.params.iter().filter(|_| gist.plans).filter_map(|p| p.hint.as_deref()) {
+            callees.extend_from_slice(&called(project, module, &Name::from(hint.trim_matches(['"', '\'']))));
         }
-        callees.extend(modules_given(project, files, (module, f), &scan.calls));
-        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| names_telling(h, names.telling)));
+        callees.extend(modules_given(project, files, (module, f), &rare.calls));
+        let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| words.tell(h)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[project.file(module)].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
-        let makes = by_mark && f.name == "__init__" && scan.makes_parameter;
-        let tells =
-            (scan.direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
+        let makes = by_mark && f.name == "__init__" && gist.makes_parameter;
+        let direct = gist.tells
+            || gist.globals.iter().any(|name| renamed.contains(&name))
+            || rare.common.iter().any(|(base, name)| names.tells_by_path(base.as_ref(), name))
+            || rare.applied.iter().any(|base| names.is_class(base));
+        let tells = (direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
-        let attributes = if methods.is_empty() { Vec::new() } else { telling_attributes(f, names.telling) };
-        let uses = |func: &FuncId| !attributes.is_empty() && calls_attribute(&ir.funcs[*func], &attributes);
+        let uses = |func: &FuncId| !rare.attributes.is_empty() && calls_attribute(&ir.funcs[*func], &rare.attributes);
         let used = methods.iter().filter(|(name, func)| CALLED.contains(&name.as_str()) || uses(func));
         Scanned {
             at,
@@ -341,11 +308,11 @@ fn scanned<'a>(
             used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
             tells: tells || expanded,
             makes: f.name == "__init__",
-            plans: scan.plans,
+            plans: gist.plans,
             callees: callees.into(),
         }
     };
-    ir.funcs.iter_enumerated().map(scan).collect()
+    ir.funcs.iter_enumerated().zip(&digest.funcs).map(scan).collect()
 }
 
 /// The forwards of modules that a function is given and may call: those that only an annotation shows, or the only module of the file.
@@ -362,37 +329,15 @@ fn modules_given(project: &Project, files: &Files, (module, f): (ModuleId, &Func
     out
 }
 
-/// Attributes that a constructor gives what tells: a layer that it makes, or that the annotation of a parameter names.
-fn telling_attributes<'a>(init: &'a Func, telling: &FxHashSet<Name>) -> Vec<&'a Name> {
-    let hinted = |p: &&Param| p.hint.as_deref().is_some_and(|h| names_telling(h, telling));
-    let mut locals: Vec<LocalId> = init.params.iter().filter(hinted).map(|p| p.local).collect();
-    let mut out = Vec::new();
-    let mut open: Vec<&Block> = vec![&init.body];
-    while let Some(block) = open.pop() {
-        for node in block {
-            match &node.stmt {
-                Stmt::Assign { dst, value: Rvalue::Call { callee: Operand::Global(name), .. } }
-                    if telling.contains(name) =>
-                {
-                    locals.push(*dst);
-                }
-                Stmt::SetAttr { name, value: Operand::Local(value), .. } if locals.contains(value) => out.push(name),
-                other => open.extend(other.blocks()),
-            }
-        }
-    }
-    out
-}
-
 /// Whether a method calls one of these attributes of its object.
-fn calls_attribute(func: &Func, attributes: &[&Name]) -> bool {
+fn calls_attribute(func: &Func, attributes: &[Name]) -> bool {
     let Some(receiver) = func.params.first().filter(|p| p.name == "self").map(|p| p.local) else { return false };
-    let mut open: Vec<&Block> = vec![&func.body];
+    let mut open: Vec<&Block> = vec![func.body()];
     while let Some(block) = open.pop() {
         for node in block {
             match &node.stmt {
                 Stmt::Assign { value: Rvalue::CallMethod { base: Operand::Local(base), name, .. }, .. }
-                    if *base == receiver && attributes.contains(&name) =>
+                    if *base == receiver && attributes.contains(name) =>
                 {
                     return true;
                 }
@@ -423,7 +368,7 @@ fn is_telling(entry: &Entry) -> bool {
 }
 
 /// The last parts of the names of collectives and of calls that state types.
-fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
+pub fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
     rules
         .entries()
         .filter(|(_, entry)| is_telling(entry))
@@ -433,15 +378,15 @@ fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
 }
 
 /// Names of functions that apply plans to modules.
-fn planning_names(rules: &RuleBook) -> Vec<Name> {
+pub fn planning_names(rules: &RuleBook) -> FxHashSet<Name> {
     let planning = |e: &Entry| matches!(e, Entry::Intrinsic(rule) if rule.does == "dtensor-parallelize");
     let names = rules.entries().filter(|(_, e)| planning(e));
     names.map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name))).collect()
 }
 
-/// The functions that a name of a function's module denotes: itself, or the constructor and forward of a class.
-fn called(project: &Project, from: FuncRef, name: &Name) -> Vec<FuncRef> {
-    match project.member(from.module, name) {
+/// The functions that a name of a module denotes: itself, or the methods of a class.
+fn called(project: &Project, module: ModuleId, name: &Name) -> Vec<FuncRef> {
+    match project.member(module, name) {
         Some(Resolved::Func(func)) => vec![func],
         Some(Resolved::Class(class)) => {
             project.class(class).methods.iter().map(|(_, func)| FuncRef { module: class.module, func: *func }).collect()
@@ -450,75 +395,31 @@ fn called(project: &Project, from: FuncRef, name: &Name) -> Vec<FuncRef> {
     }
 }
 
-struct Scan<'a> {
+/// What names of one module denote.
+struct Denoted<'a> {
     project: &'a Project,
     rules: &'a RuleBook,
-    at: FuncRef,
-    func: &'a Func,
-    telling: &'a FxHashSet<Name>,
-    /// Names of functions that apply plans.
-    planning: &'a [Name],
-    /// Names under which the module imports what tells.
-    renamed: Vec<&'a Name>,
-    direct: bool,
-    plans: bool,
-    /// It makes a parameter, or a module that has one.
-    makes_parameter: bool,
-    /// Methods of what may be inside the project, each once.
-    methods: Vec<&'a Name>,
-    /// Those that were looked at before, and whether they are among these.
-    called: FxHashMap<&'a Name, bool>,
-    /// Names that may be called, each once.
-    names: Vec<&'a Name>,
-    /// What was looked at before: names, and locals by number.
-    seen: FxHashSet<&'a Name>,
-    /// Locals that are called.
-    calls: Vec<LocalId>,
-    read: Vec<bool>,
+    module: ModuleId,
+    /// What was looked up before.
+    called: FxHashMap<Name, Vec<FuncRef>>,
 }
 
-impl<'a> Scan<'a> {
-    fn operand(&mut self, operand: &'a Operand) {
-        let name = match operand {
-            Operand::Global(name) => name,
-            Operand::Local(local) => {
-                if std::mem::replace(&mut self.read[local.index()], true) {
-                    return;
-                }
-                &self.func.locals[*local].name
-            }
-            Operand::Const(_) => return,
-        };
-        // Temporaries have no name.
-        if name.is_empty() || matches!(operand, Operand::Global(_)) && !self.seen.insert(name) {
-            return;
-        }
-        let imported = matches!(operand, Operand::Global(_));
-        self.direct |= self.telling.contains(name) || imported && self.tells_by_path(None, name);
-        self.direct |= imported && self.renamed.contains(&name);
-        self.plans |= self.planning.contains(name);
-        if imported || self.func.kind == FuncKind::Module {
-            self.names.push(name);
-        }
+impl Denoted<'_> {
+    fn called(&mut self, name: &Name) -> &[FuncRef] {
+        let (project, module) = (self.project, self.module);
+        self.called.entry(name.clone()).or_insert_with(|| called(project, module, name))
     }
 
     /// Whether a name is a class of the project: `Function.apply` has the type that its source implies.
-    fn is_class(&self, base: &Operand) -> bool {
-        let Operand::Global(base) = base else { return false };
-        matches!(self.project.member(self.at.module, base), Some(Resolved::Class(_)))
+    fn is_class(&self, base: &Name) -> bool {
+        matches!(self.project.member(self.module, base), Some(Resolved::Class(_)))
     }
 
     /// A common name of something outside the project whose path has a rule: `base.name`, or `name` as it was imported.
-    fn tells_by_path(&self, base: Option<&Operand>, name: &Name) -> bool {
-        if !COMMON.contains(&name.as_str()) {
+    fn tells_by_path(&self, base: Option<&Name>, name: &Name) -> bool {
+        let Some(Resolved::External(path)) = self.project.member(self.module, base.unwrap_or(name)) else {
             return false;
-        }
-        let owner = match base {
-            None => name,
-            Some(Operand::Global(base)) => base,
-            Some(Operand::Local(_) | Operand::Const(_)) => return false,
         };
-        let Some(Resolved::External(path)) = self.project.member(self.at.module, owner) else { return false };
         let entry = match base {
             None => self.rules.get(&path),
             Some(_) => self.rules.get(&format!("{path}.{name}")),
@@ -526,66 +427,10 @@ impl<'a> Scan<'a> {
         entry.is_some_and(is_telling)
     }
 
-    /// Whether a name denotes something outside the project, whose members are outside as well.
-    fn is_outside(&self, base: &Operand) -> bool {
-        match base {
-            Operand::Global(name) => {
-                matches!(self.project.member(self.at.module, name), Some(Resolved::External(_)))
-            }
-            Operand::Local(_) | Operand::Const(_) => false,
-        }
-    }
-
-    fn block(&mut self, block: &'a Block) {
-        for node in block {
-            match &node.stmt {
-                Stmt::Assign { value, .. } => self.rvalue(value),
-                stmt => stmt.blocks().for_each(|b| self.block(b)),
-            }
-        }
-    }
-
-    fn rvalue(&mut self, value: &'a Rvalue) {
-        match value {
-            Rvalue::Attr { base, name } => {
-                self.direct |= self.telling.contains(name) || self.tells_by_path(Some(base), name);
-                self.operand(base);
-            }
-            Rvalue::Use(operand) => self.operand(operand),
-            // A class that a value is tested against is not called.
-            Rvalue::Call { callee: Operand::Global(name), .. } if CLASS_TESTS.contains(&name.as_str()) => {}
-            Rvalue::Call { callee, args } => {
-                self.makes_parameter |= matches!(callee, Operand::Global(name) if name == "Parameter");
-                if let Operand::Local(local) = callee {
-                    self.calls.push(*local);
-                }
-                self.operand(callee);
-                for arg in args {
-                    self.operand(&arg.value);
-                }
-            }
-            Rvalue::CallMethod { base, name, args } => {
-                let known = self.called.get(name).copied();
-                if known.is_none() {
-                    self.plans |= self.planning.contains(name);
-                    self.direct |= self.telling.contains(name);
-                    self.makes_parameter |= name == "Parameter";
-                }
-                self.direct =
-                    self.direct || self.tells_by_path(Some(base), name) || name == "apply" && self.is_class(base);
-                if known != Some(true) {
-                    let inside = !self.is_outside(base);
-                    self.called.insert(name, inside);
-                    if inside {
-                        self.methods.push(name);
-                    }
-                }
-                self.operand(base);
-                for arg in args {
-                    self.operand(&arg.value);
-                }
-            }
-            _ => {}
-        }
+    /// The methods, each once, that are called of what may be inside the project. Members of what is outside are outside as well.
+    fn inside<'m>(&self, methods: &'m [(Name, Option<Name>)]) -> FxHashSet<&'m Name> {
+        let outside = |base: &Name| matches!(self.project.member(self.module, base), Some(Resolved::External(_)));
+        let inside = methods.iter().filter(|(_, base)| !base.as_ref().is_some_and(outside));
+        inside.map(|(name, _)| name).collect()
     }
 }

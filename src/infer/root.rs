@@ -12,7 +12,7 @@ use super::limits::MAX_STEPS;
 use super::machine::{Activation, Machine};
 use super::memo::{Memo, Task, combined, kept, kept_each, kept_long, kept_told};
 use super::output::{Exit, Output};
-use super::practice::asked::Asked;
+use super::practice::asked::Taken;
 use super::settings::{Allowances, Settings};
 use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
@@ -28,17 +28,14 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Executes every root. Module bodies first: what they leave is what functions see of them.
-pub fn infer(project: &Project, rules: &RuleBook, files: &Files, settings: &mut Settings) -> Output {
-    infer_kept(project, rules, files, settings, None)
-}
-
-/// The same with results that are kept for later versions of the project.
-pub fn infer_kept(
+/// Executes every root. Module bodies first: what they leave is what functions see of them. `taken`: what was taken from the files
+/// while they were lowered. With a memo, results are kept for later versions of the project.
+pub fn infer(
     project: &Project,
     rules: &RuleBook,
     files: &Files,
     settings: &mut Settings,
+    taken: &Taken,
     memo: Option<&Memo>,
 ) -> Output {
     settings.add_directives(project);
@@ -46,10 +43,8 @@ pub fn infer_kept(
     let decorating = speaking(&mentions, |m| m.decorators);
     settings.decorated = super::decorated::decorated(project, rules, files, &decorating, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
-    // Of a project that is edited, few texts are searched.
-    let all = || modules.iter().map(|m| files[project.file(*m)].text.len()).sum();
-    let asked = Asked::new(rules, modules.len(), if memo.is_some() { 0 } else { all() }, memo);
-    facts(project, rules, files, &asked, settings, memo);
+    let (digests, asked) = (&taken.digests, &taken.asked);
+    facts(project, rules, files, (digests, asked), settings, memo);
     let run = Run::new(project, rules, files, settings, memo);
     let bodies = kept_each(memo, &modules, Task::Body, |module| run.body(module));
     let mut out = Output::default();
@@ -68,7 +63,7 @@ pub fn infer_kept(
     out.sharded.clear();
     left(bodies, settings, memo);
     declare(project, rules, files, settings, (&mentions, memo), &mut out);
-    let roots = functions(project, &settings.relevance, &out, memo);
+    let roots = functions(project, (&settings.relevance, &settings.called), &out, memo);
     let changed =
         |a: &Allowances, b: &Allowances| super::memo::differing(a, b).map(|module| Read::Allowance(module.0)).collect();
     let table = Arc::new(allowances(roots.0.iter().chain(&roots.1)));
@@ -79,9 +74,9 @@ pub fn infer_kept(
     claims.into_iter().chain(ruled).for_each(|finding| out.report(finding));
     // What is read from the text needs nothing of what is executed.
     let read = || {
-        let factors = super::scale::scales(project, rules, files, settings, &asked, memo);
-        let practices = super::practice::Practices::new(project, rules, files, settings, &asked, memo);
-        (practices, factors, super::sharding::sharding(project, rules, files, memo))
+        let factors = super::scale::scales(project, rules, files, settings, asked, memo);
+        let practices = super::practice::Practices::new(project, rules, files, settings, taken, memo);
+        (practices, factors, super::sharding::sharding(project, rules, files, digests, memo))
     };
     let run = Run::new(project, rules, files, settings, memo);
     let ((), (practices, factors, sharding)) = rayon::join(|| execute(run, roots, &mut out), read);
@@ -265,7 +260,7 @@ impl<'a> Run<'a> {
     fn weight(&self, root: FuncRef) -> usize {
         let built = self.class_of(root).and_then(|class| (**self.built.get(&class)?).as_ref());
         let worlds = built.map_or(1, |b| b.worlds.len());
-        self.project.func(root).spans.len() * worlds
+        self.project.func(root).code.count() * worlds
     }
 
     /// Executes the constructors of the classes of these roots.
@@ -348,7 +343,7 @@ impl Machine<'_> {
         let func = self.project.func(at);
         self.begin(at, func.locals.len(), MAX_STEPS);
         let mut exports: Option<Vec<(Name, Value)>> = None;
-        for path in self.block(&func.body) {
+        for path in self.block(func.body()) {
             if !self.plans.is_empty() {
                 self.w = path.world.clone();
                 self.run_plans();
@@ -435,7 +430,7 @@ impl Machine<'_> {
             for world in self.decided_worlds(func) {
                 self.w = world;
                 self.entered_root(root);
-                paths.extend(self.block(&func.body));
+                paths.extend(self.block(func.body()));
             }
             for path in paths {
                 self.w = path.world;
@@ -531,7 +526,7 @@ impl Machine<'_> {
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
         self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated(func).is_some();
-        let own = self.project.func(func).spans.len() as u64;
+        let own = self.project.func(func).code.count() as u64;
         self.budget = Budget::of_root(own, steps);
     }
 
@@ -597,7 +592,7 @@ impl Machine<'_> {
         let given = self.give_unknown(func, Some(object));
         let place = self.place_of(func.name_span);
         let mut worlds: Vec<World> = Vec::new();
-        for path in self.block(&func.body) {
+        for path in self.block(func.body()) {
             self.w = path.world;
             for (param, value) in func.params.iter().zip(&given) {
                 self.record_at(place, &param.name, value);

@@ -29,7 +29,7 @@ impl Machine<'_> {
     pub(super) fn vain_allowance(&self, root: FuncRef, shared: Option<&Built>) -> Option<u64> {
         let relevance = &self.settings.relevance;
         let meets = shared.is_some_and(|b| b.reached.executed.iter().any(|f| relevance.tells(*f)));
-        let own = self.project.func(root).spans.len() as u64;
+        let own = self.project.func(root).code.count() as u64;
         (!meets && !self.settings.wants_types).then_some(VAIN_STEPS + own)
     }
 

@@ -13,7 +13,7 @@ use crate::source::reads::{Read, note, number};
 use crate::source::{Idx, Name};
 use crate::types::mode::ParallelMode;
 use crate::types::{Axis, AxisSet, Mesh, TensorType};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Names under which code keeps its configuration.
@@ -69,6 +69,8 @@ pub struct Settings {
     /// Steps of each root, of the files with many.
     pub allowances: Arc<Allowances>,
     pub relevance: super::relevance::Relevance,
+    /// Names that the project calls, as functions or methods.
+    pub(super) called: Arc<FxHashSet<Name>>,
     pub specs: Arc<super::specs::Specs>,
     /// Shardings that are declared apart from the code.
     pub shardings: Arc<super::declared::flow::Shardings>,

@@ -2,14 +2,15 @@
 //! Out: for a field the one class it is ever given, or one that stands for several with the same contract. Never: a guess between
 //! classes that differ. Next: `containers.rs`.
 
+use super::digest::{Digest, Digests, Given};
 use super::memo::{Memo, Task, combined, differing, kept_equals};
 use super::value::Value;
-use crate::ir::{ArgKind, Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ModuleId, Project, Resolved};
 use crate::rules::{Entry, RuleBook};
+use crate::source::Name;
 use crate::source::reads::{Read, note, number};
-use crate::source::{Idx, Name};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Classes by field, in the order of the project.
@@ -21,9 +22,10 @@ pub struct Specs {
 }
 
 impl Specs {
-    pub fn new(project: &Project, rules: &RuleBook, memo: Option<&Memo>) -> Arc<Specs> {
+    pub fn new(project: &Project, rules: &RuleBook, digests: &Digests, memo: Option<&Memo>) -> Arc<Specs> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
-        let makers = kept_equals(memo, &modules, Task::Makers, |module| makers(project, module));
+        let makers =
+            kept_equals(memo, &modules, Task::Makers, |module| makers(project, module, digests.of(project, module)));
         let makers = combined(
             memo,
             "makers",
@@ -31,7 +33,10 @@ impl Specs {
             |parts| Makers::joined(&parts),
             |a, b| differing(&a.by_name, &b.by_name).map(|name| Read::Spec(Makers::number(name))).collect(),
         );
-        let parts = kept_equals(memo, &modules, Task::Specs, |module| Part::new(project, rules, module, &makers));
+        let parts = kept_equals(memo, &modules, Task::Specs, |module| {
+            let fields = fields(project, module, digests.of(project, module), &makers);
+            Part { fields, alternatives: alternatives(project, rules, module) }
+        });
         combined(memo, "specs", parts, |parts| Specs::joined(&parts), Specs::differences)
     }
 
@@ -82,9 +87,6 @@ impl Specs {
     }
 }
 
-/// The last value of each local of a function.
-type Temps<'a> = Vec<Option<&'a Rvalue>>;
-
 /// What one module says.
 #[derive(Debug, Default, PartialEq)]
 struct Part {
@@ -119,64 +121,24 @@ impl Makers {
     }
 }
 
-impl Part {
-    fn new(project: &Project, rules: &RuleBook, module: ModuleId, makers: &Makers) -> Part {
-        let mut out = Part { fields: Vec::new(), alternatives: alternatives(project, rules, module) };
-        let mut temps = Temps::new();
-        for func in project.modules[module].ir.funcs.iter() {
-            temps.clear();
-            temps.resize(func.locals.len(), None);
-            out.block(project, module, &func.body, makers, &mut temps);
-        }
-        out
-    }
-
-    fn block<'a>(
-        &mut self,
-        project: &Project,
-        module: ModuleId,
-        block: &'a Block,
-        makers: &Makers,
-        temps: &mut Temps<'a>,
-    ) {
-        for node in block {
-            match &node.stmt {
-                Stmt::Assign { dst, value } => {
-                    temps[dst.index()] = Some(value);
-                    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { continue };
-                    for arg in args {
-                        let ArgKind::Keyword(field) = &arg.kind else { continue };
-                        for value in classes(project, module, &arg.value, makers, temps) {
-                            let known = (field.clone(), value);
-                            if !self.fields.contains(&known) {
-                                self.fields.push(known);
-                            }
-                        }
-                    }
-                }
-                Stmt::If { then, orelse, .. } => {
-                    self.block(project, module, then, makers, temps);
-                    self.block(project, module, orelse, makers, temps);
-                }
-                Stmt::With { body, .. } | Stmt::For { body, .. } => self.block(project, module, body, makers, temps),
-                Stmt::Try { body, .. } => self.block(project, module, body, makers, temps),
-                _ => {}
+/// The classes that keywords are given in a module: named, or returned by a method of a name.
+fn fields(project: &Project, module: ModuleId, digest: &Digest, makers: &Makers) -> Vec<(Name, Value)> {
+    let mut out = Vec::new();
+    let mut seen = FxHashSet::default();
+    for (field, given) in &digest.fields {
+        let classes = match given {
+            Given::Global(name) => class_named(project, module, name).into_iter().collect(),
+            Given::Method(name) => makers.get(name).cloned().unwrap_or_default(),
+        };
+        for class in classes {
+            if let Value::Path(path) = &class
+                && seen.insert((field, path.clone()))
+            {
+                out.push((field.clone(), class));
             }
         }
     }
-}
-
-/// The classes that an operand may be: named, or returned by a method of that name.
-fn classes(project: &Project, module: ModuleId, operand: &Operand, makers: &Makers, temps: &Temps<'_>) -> Vec<Value> {
-    match operand {
-        Operand::Global(name) => class_named(project, module, name).into_iter().collect(),
-        Operand::Local(local) => match temps[local.index()] {
-            Some(Rvalue::CallMethod { name, .. }) => makers.get(name).cloned().unwrap_or_default(),
-            Some(Rvalue::Use(Operand::Global(name))) => class_named(project, module, name).into_iter().collect(),
-            _ => Vec::new(),
-        },
-        Operand::Const(_) => Vec::new(),
-    }
+    out
 }
 
 /// A class by name, as a path: contracts are looked up by it.
@@ -191,18 +153,9 @@ fn class_named(project: &Project, module: ModuleId, name: &str) -> Option<Value>
 }
 
 /// Methods that do nothing but return a class: `def column_parallel_linear(self): return ColumnParallelLinear`.
-fn makers(project: &Project, module: ModuleId) -> Vec<(Name, Value)> {
-    let mut out = Vec::new();
-    for func in project.modules[module].ir.funcs.iter().filter(|f| f.class.is_some()) {
-        for node in &func.body {
-            if let Stmt::Return { value: Operand::Global(name) } = &node.stmt
-                && let Some(class) = class_named(project, module, name)
-            {
-                out.push((func.name.clone(), class));
-            }
-        }
-    }
-    out
+fn makers(project: &Project, module: ModuleId, digest: &Digest) -> Vec<(Name, Value)> {
+    let class = |(method, name): &(Name, Name)| Some((method.clone(), class_named(project, module, name)?));
+    digest.makers.iter().filter_map(class).collect()
 }
 
 /// Names that a module binds more than once, each time to a collective of the same kind: `f = dist.new if recent else dist.old`.
@@ -211,7 +164,7 @@ fn alternatives(project: &Project, rules: &RuleBook, module: ModuleId) -> FxHash
     let Some(body) = project.modules[module].ir.funcs.iter().next() else { return out };
     let mut temps = FxHashMap::default();
     let mut bound: FxHashMap<Name, Vec<Option<Name>>> = FxHashMap::default();
-    bindings(project, module, body, &body.body, &mut temps, &mut bound);
+    bindings(project, module, body, body.body(), &mut temps, &mut bound);
     for (name, paths) in bound {
         let kind = |path: &Option<Name>| match path.as_ref().and_then(|p| rules.get(p)) {
             Some(Entry::Collective(rule)) => Some((rule.op.clone(), rule.form)),

@@ -5,7 +5,7 @@ use super::external::decorator_of_path;
 use super::limits::MAX_EXPR_DEPTH;
 use super::memo::{Memo, Task, combined, kept_equals, taken};
 use super::value::{Closure, Flavour, Value};
-use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Block, ClassId, Const, Func, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
@@ -59,10 +59,11 @@ impl Statics {
         let m = &project.modules[module];
         // Where nothing is defined, nothing is said: few functions have others inside.
         let mut defines = vec![false; m.ir.funcs.len()];
-        m.ir.funcs.iter().filter_map(|f| f.parent).for_each(|parent| defines[parent.index()] = true);
+        let defined = m.ir.funcs.iter().filter(|f| f.kind != FuncKind::Lambda);
+        defined.filter_map(|f| f.parent).for_each(|parent| defines[parent.index()] = true);
         for (_, func) in m.ir.funcs.iter_enumerated().filter(|(id, _)| defines[id.index()]) {
             let scan = Scan { project, rules, module, func, temps: OnceCell::new() };
-            scan.block(&func.body, &mut part.statics, &mut part.bases);
+            scan.block(func.body(), &mut part.statics, &mut part.bases);
         }
         for class in m.ir.classes.ids() {
             let at = ClassRef { module, class };
@@ -289,7 +290,7 @@ impl Scan<'_> {
         let depth = depth.checked_sub(1)?;
         match operand {
             Operand::Global(name) => Some(self.global_path(name)),
-            Operand::Local(local) => match self.temps.get_or_init(|| temps(&self.func.body)).get(local) {
+            Operand::Local(local) => match self.temps.get_or_init(|| temps(self.func.body())).get(local) {
                 Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }) => {
                     Some(format!("{}.{name}", self.path_within(base, depth)?))
                 }
@@ -359,7 +360,7 @@ fn class_members(project: &Project, statics: &Statics, class: ClassRef) -> Membe
     let definition = project.class(class);
     let body = &project.modules[module].ir.funcs[definition.body];
     let (mut members, mut fields) = (Vec::new(), Vec::new());
-    members_of(&body.body, body, module, statics, &mut members, &mut fields);
+    members_of(body.body(), body, module, statics, &mut members, &mut fields);
     (members, fields)
 }
 

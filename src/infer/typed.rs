@@ -1,4 +1,4 @@
-//! Types of one module, for an editor. In: a project of which [`infer_kept`](super::infer_kept) has kept results, and a module. Out: the
+//! Types of one module, for an editor. In: a project of which [`infer`](super::infer) has kept results, and a module. Out: the
 //! types that every function has which reaches the module, expressions too. Never: findings. Next: `root.rs`.
 
 use super::memo::{Memo, Task, kept};

@@ -8,7 +8,7 @@ use super::limits::{MAX_UNSEEN, MAX_VALUE_DEPTH, UNSEEN_STEPS};
 use super::machine::{Eval, Machine};
 use super::value::Value;
 use super::world::World;
-use crate::ir::{Param, ParamKind, Stmt, StmtId};
+use crate::ir::{Param, ParamKind, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::source::{Idx, Name};
 
@@ -27,7 +27,7 @@ impl Machine<'_> {
 
     fn unseen_of(&mut self, module: ModuleId, param: &Param, path: &Name, depth: usize) -> Option<Value> {
         let depth = depth.checked_sub(1)?;
-        if param.has_default || self.func().spans.is_empty() {
+        if param.has_default || self.func().code.count() == 0 {
             return None;
         }
         let class = hinted_class(self.project, module, param.hint.as_deref()?)?;
@@ -48,7 +48,7 @@ impl Machine<'_> {
         }
         self.settings.linearized(self.project, class).iter().all(|base| {
             let methods = &self.project.class(*base).methods;
-            let open = |at: FuncRef| matches!(self.project.func(at).body.last().map(|n| &n.stmt), Some(Stmt::Raise));
+            let open = |at: FuncRef| self.project.func(at).ends_in_raise;
             !methods.iter().any(|(_, func)| open(FuncRef { module: base.module, func: *func }))
         })
     }

@@ -17,7 +17,7 @@ pub fn dump(ir: &FileIr) -> String {
     let mut out = String::new();
     if let Some(module) = ir.funcs.get(FuncId(0)) {
         let mut dump = Dump { ir, func: module, out: &mut out, depth: 0 };
-        dump.block(&module.body);
+        dump.block(module.body());
     }
     out
 }
@@ -156,10 +156,10 @@ impl Dump<'_> {
         for signature in &func.signature {
             inner.line(&format!("# signature {}", annotation(signature)));
         }
-        if func.body.is_empty() {
+        if func.body().is_empty() {
             inner.line("pass");
         }
-        inner.block(&func.body);
+        inner.block(func.body());
     }
 
     fn header(&self, id: FuncId, defaults: &[(u32, Operand)]) -> String {

@@ -1,22 +1,24 @@
 //! The structured intermediate representation: nested blocks of flat, one-operation statements.
 //!
 //! In: nothing (plain data). Out: what `syntax/` builds and `infer/` executes. Never: positions inside statements (they are in
-//! [`Func::spans`]), lifetimes, or names of frameworks. Next: `annotation.rs`, then `syntax/lower`.
+//! [`Spans`]), lifetimes, or names of frameworks. Next: `annotation.rs`, then `syntax/lower`.
 //!
 //! Invariants:
 //! 1. owned, no lifetimes;
-//! 2. no positions inside statements, all in the side table `Func::spans`;
+//! 2. no positions inside statements, all in the side table [`Spans`];
 //! 3. locals are slots; a name that is not local is [`Operand::Global`], resolved by `infer/` against the module and the builtins;
 //! 4. lowering never fails: what it does not understand becomes [`Rvalue::Opaque`] and an approximation;
 //! 5. every tensor-producing step is one statement with one id and one span.
 
 pub mod annotation;
+mod code;
 pub mod display;
 mod display_annotation;
 mod operands;
 mod tables;
 
-pub use tables::{Locals, Spans};
+pub use code::{Code, Lower};
+pub use tables::{Locals, Spans, SpansSoFar};
 
 use crate::source::{File, IndexVec, Name, Span};
 
@@ -29,7 +31,7 @@ crate::define_id!(
     ClassId
 );
 crate::define_id!(
-    /// A statement of one function; indexes `Func::spans`.
+    /// A statement of one function; indexes [`Spans`].
     StmtId
 );
 crate::define_id!(
@@ -70,8 +72,7 @@ pub struct Func {
     pub locals: Locals,
     /// Variables of enclosing functions that this one reads or writes: (the enclosing function's local, this function's local).
     pub captures: Box<[(LocalId, LocalId)]>,
-    pub body: Block,
-    pub spans: Spans,
+    pub code: Code,
     /// `# spmd:` comments on the signature.
     pub signature: Box<[annotation::Annotation]>,
     /// `# spmd:` comments on statements, in order of statement: the id is the last statement of the logical line, after which
@@ -83,11 +84,23 @@ pub struct Func {
     pub name_span: Span,
     pub is_async: bool,
     pub is_generator: bool,
+    /// Whether the last statement of its body raises.
+    pub ends_in_raise: bool,
     /// The string that begins the body, with its quotes.
     pub docstring: Option<Span>,
 }
 
 impl Func {
+    /// The statements of the function, lowered again if they were set aside.
+    #[inline]
+    pub fn body(&self) -> &Block {
+        self.code.body()
+    }
+    /// Where its statements are.
+    #[inline]
+    pub fn spans(&self) -> &Spans {
+        self.code.spans()
+    }
     /// The docstring as it stands in the file, without quotes.
     pub fn documented<'t>(&self, file: &'t File) -> Option<&'t str> {
         let literal = file.slice(self.docstring?);

@@ -5,38 +5,16 @@
 use super::{Local, LocalId, LocalKind, StmtId};
 use crate::source::{Idx, Name, Span};
 
-/// Where the statements of a function and their parts are.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spans {
+/// Where the statements of a function and their parts are, while they are added.
+#[derive(Clone, Debug, Default)]
+pub struct SpansSoFar {
     /// By statement: its span, and where its parts begin in `parts`; they end where those of the next one begin.
     all: Vec<(Span, u32)>,
     /// Operand spans of all statements, in the order of the operands of each (see [`super::Stmt`]).
     parts: Vec<Span>,
 }
 
-impl Spans {
-    /// The expression or statement itself.
-    #[inline]
-    pub fn of(&self, id: StmtId) -> Span {
-        self.all[id.index()].0
-    }
-    /// The same, if there is such a statement.
-    pub fn get(&self, id: StmtId) -> Option<Span> {
-        self.all.get(id.index()).map(|(span, _)| *span)
-    }
-    /// The parts of a statement; none if there is no such statement.
-    pub fn parts(&self, id: StmtId) -> &[Span] {
-        let starts = |at: usize| self.all.get(at).map(|(_, start)| *start as usize);
-        match (starts(id.index()), starts(id.index() + 1)) {
-            (Some(start), Some(end)) => &self.parts[start..end],
-            (Some(start), None) => &self.parts[start..],
-            (None, _) => &[],
-        }
-    }
-    /// A part of a statement; the statement itself if there is no such part.
-    pub fn part(&self, id: StmtId, index: usize) -> Span {
-        self.parts(id).get(index).copied().unwrap_or_else(|| self.of(id))
-    }
+impl SpansSoFar {
     /// The number of statements.
     pub fn len(&self) -> usize {
         self.all.len()
@@ -53,7 +31,126 @@ impl Spans {
     }
     /// Takes everything out, into memory without room for more.
     pub fn exact(&mut self) -> Spans {
-        Spans { all: exact(&mut self.all), parts: exact(&mut self.parts) }
+        let everywhere = || self.all.iter().map(|(span, _)| span).chain(&self.parts);
+        let base = everywhere().map(|span| span.start).min().unwrap_or(0);
+        let of = |span: &Span| (span.start - base, span.len());
+        let narrow = Table::new(self.all.iter().map(|(span, at)| (of(span), *at)), self.parts.iter().map(of));
+        let table = match narrow {
+            Some(narrow) => Width::Narrow(narrow),
+            None => Width::Wide(
+                Table::new(self.all.iter().map(|(span, at)| (of(span), *at)), self.parts.iter().map(of))
+                    .expect("every number of 32 bits is one of 32 bits"),
+            ),
+        };
+        self.all.clear();
+        self.parts.clear();
+        Spans { base, table }
+    }
+}
+
+/// Where the statements of a function and their parts are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spans {
+    /// Places are counted from here.
+    base: u32,
+    table: Width,
+}
+
+/// Most functions are shorter than 64 kB.
+#[derive(Clone, Debug, PartialEq)]
+enum Width {
+    Narrow(Table<u16>),
+    Wide(Table<u32>),
+}
+
+/// Starts and lengths; of statements also where their parts begin.
+#[derive(Clone, Debug, PartialEq)]
+struct Table<N> {
+    all: Box<[[N; 3]]>,
+    parts: Box<[[N; 2]]>,
+}
+
+impl<N: TryFrom<u32> + Copy> Table<N> {
+    /// Nothing if a number is too large.
+    fn new(all: impl Iterator<Item = ((u32, u32), u32)>, parts: impl Iterator<Item = (u32, u32)>) -> Option<Table<N>> {
+        let number = |n: u32| N::try_from(n).ok();
+        let parts = parts.map(|(start, len)| Some([number(start)?, number(len)?])).collect::<Option<_>>()?;
+        let all = all.map(|((start, len), at)| Some([number(start)?, number(len)?, number(at)?]));
+        Some(Table { all: all.collect::<Option<_>>()?, parts })
+    }
+}
+
+impl<N: Into<u32> + Copy> Table<N> {
+    fn get(&self, at: usize) -> Option<(u32, u32)> {
+        self.all.get(at).map(|[start, len, _]| ((*start).into(), (*len).into()))
+    }
+    fn parts(&self, at: usize) -> &[[N; 2]] {
+        let starts = |at: usize| self.all.get(at).map(|[_, _, start]| (*start).into() as usize);
+        match (starts(at), starts(at + 1)) {
+            (Some(start), Some(end)) => &self.parts[start..end],
+            (Some(start), None) => &self.parts[start..],
+            (None, _) => &[],
+        }
+    }
+    fn part(&self, at: usize, index: usize) -> Option<(u32, u32)> {
+        self.parts(at).get(index).map(|[start, len]| ((*start).into(), (*len).into()))
+    }
+}
+
+impl Default for Spans {
+    fn default() -> Spans {
+        SpansSoFar::default().exact()
+    }
+}
+
+impl Spans {
+    /// The expression or statement itself.
+    #[inline]
+    pub fn of(&self, id: StmtId) -> Span {
+        self.get(id).expect("a statement of this function")
+    }
+    /// The same, if there is such a statement.
+    #[inline]
+    pub fn get(&self, id: StmtId) -> Option<Span> {
+        let found = match &self.table {
+            Width::Narrow(table) => table.get(id.index()),
+            Width::Wide(table) => table.get(id.index()),
+        };
+        found.map(|found| self.span(found))
+    }
+    /// The parts of a statement; none if there is no such statement.
+    pub fn parts(&self, id: StmtId) -> impl Iterator<Item = Span> {
+        (0..).map_while(move |index| self.nth(id, index))
+    }
+    /// A part of a statement; the statement itself if there is no such part.
+    pub fn part(&self, id: StmtId, index: usize) -> Span {
+        self.nth(id, index).unwrap_or_else(|| self.of(id))
+    }
+    /// The number of statements.
+    pub fn len(&self) -> usize {
+        match &self.table {
+            Width::Narrow(table) => table.all.len(),
+            Width::Wide(table) => table.all.len(),
+        }
+    }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Moves everything to a later place in a file.
+    pub fn shift(&mut self, by: u32) {
+        if !self.is_empty() {
+            self.base += by;
+        }
+    }
+    fn nth(&self, id: StmtId, index: usize) -> Option<Span> {
+        let found = match &self.table {
+            Width::Narrow(table) => table.part(id.index(), index),
+            Width::Wide(table) => table.part(id.index(), index),
+        };
+        found.map(|found| self.span(found))
+    }
+    fn span(&self, (start, len): (u32, u32)) -> Span {
+        Span::new(self.base + start, self.base + start + len)
     }
 }
 

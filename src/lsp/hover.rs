@@ -98,7 +98,7 @@ fn collective(spot: &Spot<'_>, types: &FileTypes) -> Option<(Arc<CollectiveRule>
             _ => view.collective(value).map(|call| call.rule),
         };
         // An argument under the cursor is not the call.
-        let in_arguments = view.func.spans.parts(view.steps[step].id).iter().skip(1).any(|part| around(*part));
+        let in_arguments = view.func.spans().parts(view.steps[step].id).skip(1).any(around);
         if let Some(rule) = rule.filter(|_| !in_arguments) {
             best = Some((span.len(), rule));
         }

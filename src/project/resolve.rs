@@ -69,7 +69,7 @@ pub enum Resolved {
 pub(super) fn bindings(ir: &FileIr) -> (FxHashMap<Name, Binding>, Vec<(Name, u32)>) {
     let mut found = Finder { names: FxHashMap::default(), stars: Vec::new(), ir };
     if !ir.funcs.is_empty() {
-        found.block(&ir.funcs[FuncId::from_index(0)].body, false);
+        found.block(ir.funcs[FuncId::from_index(0)].body(), false);
     }
     (found.names, found.stars)
 }

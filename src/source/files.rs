@@ -4,7 +4,7 @@
 use super::reads::{Read, note, note_text, number};
 use super::{Idx, IndexVec, Span};
 use rustc_hash::FxHashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 crate::define_id!(
     /// A file of this run.
@@ -17,7 +17,7 @@ pub struct File {
     /// Path as it is shown, with `/` separators.
     pub path: String,
     /// Text after decoding; a leading byte order mark is kept out of it.
-    pub text: String,
+    pub text: Arc<String>,
     /// Whether findings in this file are reported (all files are loaded).
     pub reported: bool,
     /// Why the bytes are no text; the text is empty then.
@@ -29,7 +29,11 @@ pub struct File {
 
 impl File {
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
-        File { path: path.into(), text: text.into(), reported: true, unreadable: None, id: 0, lines: OnceLock::new() }
+        File::sharing(path, Arc::new(text.into()))
+    }
+    /// A file with a text that is kept elsewhere as well.
+    pub fn sharing(path: impl Into<String>, text: Arc<String>) -> Self {
+        File { path: path.into(), text, reported: true, unreadable: None, id: 0, lines: OnceLock::new() }
     }
     pub fn lines(&self) -> &LineIndex {
         self.lines.get_or_init(|| LineIndex::new(&self.text))
@@ -103,6 +107,10 @@ impl Files {
     }
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
+    }
+    /// The length of all texts.
+    pub fn bytes(&self) -> usize {
+        self.files.iter().map(|file| file.text.len()).sum()
     }
     pub fn iter(&self) -> impl Iterator<Item = (FileId, &File)> {
         self.files.iter_enumerated()

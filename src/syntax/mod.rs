@@ -18,7 +18,7 @@ mod parse;
 mod suggest;
 mod suppressions;
 
-use crate::ir::{FileIr, annotation::TypeExpr};
+use crate::ir::{Code, FileIr, FuncId, annotation::TypeExpr};
 use crate::source::Span;
 
 pub use decode::{DecodeError, decode, decode_owned};
@@ -62,6 +62,12 @@ impl SyntaxProblem {
 /// [`BIG_STACK`] bytes: dropping the tree of a hostile file recurses.
 pub fn parse(text: &str) -> Parsed {
     parse::parse(text)
+}
+
+/// The statements of one function of a text: the one with this number and span in [`parse`]. Where
+/// [`FileIr::lowered_alone`] says so, the rest of the text is not parsed for it.
+pub fn function(text: &str, func: FuncId, span: Span) -> Code {
+    parse::function(text, func, span)
 }
 
 /// Parses a type of the annotation grammar (`{tp: P}`), for configuration files and rules. Spans count from the start

@@ -5,7 +5,7 @@
 
 use super::comments::{self, Comments};
 use super::{Parsed, ProblemKind, SyntaxProblem, depth, lower};
-use crate::ir::FileIr;
+use crate::ir::{Code, FileIr, FuncId, FuncKind};
 use crate::source::Span;
 use ruff_python_parser::{Mode, ParseError, ParseOptions, parse_unchecked};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,18 @@ pub(super) fn parse(text: &str) -> Parsed {
     attempt.unwrap_or_else(|_| {
         rejected(ProblemKind::SyntaxError, Span::new(0, 0), "the parser failed on this file".to_string())
     })
+}
+
+/// The statements of one function of a text that was parsed before.
+pub(super) fn function(text: &str, func: FuncId, span: Span) -> Code {
+    let alone = || {
+        let mut own = parse(text.get(span.start as usize..span.end as usize)?);
+        let mut found = own.ir.funcs.ids().filter(|id| own.ir.funcs[*id].kind == FuncKind::Function);
+        let (one, others) = (found.next()?, found.next());
+        let is_whole = own.problems.is_empty() && others.is_none();
+        is_whole.then(|| std::mem::take(&mut own.ir.funcs[one].code).shifted(span.start))
+    };
+    alone().unwrap_or_else(|| std::mem::take(&mut parse(text).ir.funcs[func].code))
 }
 
 /// The answer for a file that was not parsed: an empty module.

@@ -19,7 +19,7 @@ pub fn is_blind(stores: &Func, backward: &Func) -> bool {
         follow.made[param.local.index()] = true;
     }
     while std::mem::take(&mut follow.grew) {
-        if !follow.block(&backward.body) {
+        if !follow.block(backward.body()) {
             return false;
         }
     }
@@ -47,7 +47,7 @@ fn stored(func: &Func, context: LocalId) -> Option<Vec<Name>> {
         Stmt::Def { .. } | Stmt::Class { .. } | Stmt::For { .. } | Stmt::While { .. } if kept => fine = false,
         other => fine &= !other.operands().into_iter().any(is_context),
     };
-    each(&func.body, &mut visit);
+    each(func.body(), &mut visit);
     fine.then_some(names)
 }
 

@@ -192,7 +192,7 @@ fn applied(project: &Project, at: FuncRef) -> Option<ClassRef> {
     let func = project.func(at);
     let mut found = None;
     let mut returned = false;
-    for node in &func.body {
+    for node in func.body() {
         match &node.stmt {
             Stmt::Assign { value: Rvalue::CallMethod { base: Operand::Global(class), name, .. }, .. }
                 if name == "apply" =>

@@ -41,7 +41,7 @@ impl Machine<'_> {
                 continue;
             }
             let expected = if beyond { most } else { expected };
-            let place = Place { file: self.project.file(methods.backward.module), span: backward.spans.of(found.at) };
+            let place = Place { file: self.project.file(methods.backward.module), span: backward.spans().of(found.at) };
             let class = self.project.class(class).name.clone();
             self.report(place, FindingKind::GradientCount { class, returned: elements.len(), expected });
         }
@@ -51,7 +51,7 @@ impl Machine<'_> {
     pub fn only_return(&self, at: crate::project::FuncRef) -> Option<Place> {
         let func = self.project.func(at);
         match returns(func).as_slice() {
-            [one] => Some(Place { file: self.project.file(at.module), span: func.spans.of(one.at) }),
+            [one] => Some(Place { file: self.project.file(at.module), span: func.spans().of(one.at) }),
             _ => None,
         }
     }
@@ -59,7 +59,7 @@ impl Machine<'_> {
 
 fn returns(func: &Func) -> Vec<Returned> {
     let (mut built, mut out) = (Vec::new(), Vec::new());
-    collect(&func.body, &mut built, &mut out);
+    collect(func.body(), &mut built, &mut out);
     out
 }
 

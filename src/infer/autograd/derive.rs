@@ -437,7 +437,7 @@ impl Machine<'_> {
             };
             self.set_local(param.local, value);
         }
-        let paths = self.block(&func.body);
+        let paths = self.block(func.body());
         self.stack.pop();
         let mut out = Vec::new();
         for path in paths {
@@ -599,7 +599,7 @@ fn gradients_of(backward: &Func, arguments: usize) -> Vec<bool> {
     let mut out = vec![false; arguments];
     let mut built: Vec<(crate::ir::LocalId, Vec<bool>)> = Vec::new();
     let mut found = false;
-    returns(&backward.body, &mut built, &mut |items| {
+    returns(backward.body(), &mut built, &mut |items| {
         found = true;
         for (slot, item) in out.iter_mut().zip(items) {
             *slot |= item;

@@ -248,7 +248,7 @@ impl Machine<'_> {
                 let Some(own) = func.params.first() else { continue };
                 let mut scan =
                     Scan { machine: self, at, own: own.local, temps: Vec::new(), ranks: Vec::new(), out: &mut out };
-                scan.block(&func.body, name == "__init__" && *base == class);
+                scan.block(func.body(), name == "__init__" && *base == class);
             }
         }
         out
@@ -369,7 +369,7 @@ impl Scan<'_, '_, '_> {
 
     fn state(&mut self, name: &Name, certain: bool, id: StmtId) {
         let func = self.machine.project.func(self.at);
-        let span = func.spans.get(id).unwrap_or_default();
+        let span = func.spans().get(id).unwrap_or_default();
         let place = Place { file: self.machine.project.file(self.at.module), span };
         if certain && !self.out.names.contains(name) {
             self.out.certain.push((name.clone(), place));

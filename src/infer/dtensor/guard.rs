@@ -12,7 +12,7 @@ impl Machine<'_> {
         for activation in self.stack.iter().rev() {
             let func = self.project.func(activation.func);
             let file = self.project.file(activation.func.module);
-            if at.is_some_and(|place| place.file == file && self.catches(func, file, &func.body, place)) {
+            if at.is_some_and(|place| place.file == file && self.catches(func, file, func.body(), place)) {
                 return true;
             }
             at = activation.call;
@@ -37,7 +37,7 @@ impl Machine<'_> {
 
     /// Whether a context manager is one that takes exceptions: `pytest.raises(...)`, `self.assertRaises(...)`, `suppress(...)`.
     fn expects(&self, func: &Func, file: FileId, id: StmtId) -> bool {
-        let Some(span) = func.spans.parts(id).first().copied() else { return true };
+        let Some(span) = func.spans().parts(id).next() else { return true };
         let text = self.files[file].slice(span);
         text.contains("aises") || text.contains("suppress")
     }
@@ -46,7 +46,7 @@ impl Machine<'_> {
 /// Whether a statement of a block, or of one inside it, has the place.
 fn contains(func: &Func, block: &Block, place: Place) -> bool {
     block.iter().any(|node| {
-        let own = func.spans.get(node.id);
+        let own = func.spans().get(node.id);
         own.is_some_and(|s| s.start <= place.span.start && place.span.end <= s.end)
             || node.stmt.blocks().any(|b| contains(func, b, place))
     })

@@ -3,12 +3,14 @@
 //! Next: `mod.rs`.
 
 use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, reducers, switch};
+use crate::infer::digest::{Digests, Gist};
 use crate::infer::memo::{Memo, constant};
 use crate::infer::places::Places;
 use crate::infer::scale::roots;
+use crate::ir::Func;
 use crate::project::ModuleId;
 use crate::rules::{Entry, RuleBook};
-use crate::source::{Idx, Span};
+use crate::source::{Files, Idx, Name, Span};
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::{Anchored, PatternID, StartKind, dfa, nfa};
 use std::collections::BTreeMap;
@@ -73,6 +75,22 @@ pub struct Asked {
     sought: Arc<Sought>,
     /// What each module shows, once somebody asked.
     shown: Vec<OnceLock<Shown>>,
+}
+
+/// What is asked of all files before any is looked at for good.
+pub struct Taken {
+    pub digests: Digests,
+    pub asked: Asked,
+}
+
+impl Taken {
+    /// Nothing so far.
+    pub fn later(rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Taken {
+        // Of a project that is edited, few texts are searched.
+        let bytes = if memo.is_some() { 0 } else { files.bytes() };
+        let digests = Digests::later(rules, files.len(), memo);
+        Taken { digests, asked: Asked::new(rules, files.len(), bytes, memo) }
+    }
 }
 
 /// The words of all checks.
@@ -205,6 +223,14 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// Whether a check will look at the statements of a function, as far as its own text shows.
+    pub fn leads_to(&self, func: &Func, gist: &Gist, rules: &RuleBook) -> bool {
+        let may = |name: &Name| rules.may_communicate(name);
+        let communicates = || gist.methods.iter().any(|(name, _)| may(name)) || gist.globals.iter().any(may);
+        let is_forward = || func.class.is_some() && func.name == "forward";
+        self.gradients.inside(func.span) || self.communicates && communicates() || self.in_project && is_forward()
+    }
+
     /// Whether a word of switches stands in a part of the text.
     pub fn has_switch(&self, span: Span) -> bool {
         has(&self.switches, span)
@@ -256,7 +282,12 @@ impl Asked {
 
     /// What the text of a module shows.
     pub fn shown(&self, module: ModuleId, text: &str) -> &Shown {
-        self.shown[module.index()].get_or_init(|| self.sought.read(text))
+        self.shown_in(module.index(), text)
+    }
+
+    /// The same of the module that the file with this number will be.
+    pub fn shown_in(&self, number: usize, text: &str) -> &Shown {
+        self.shown[number].get_or_init(|| self.sought.read(text))
     }
 }
 

@@ -315,12 +315,15 @@ pub fn auxiliary(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether a value is a loss or the output that the loss function gave.
+/// Words in names of losses, and of what a model gives for one.
+pub const RESULTS: &[&str] = &["loss", "output"];
+
 fn is_tensor_of_loss(view: &View<'_>, operand: &Operand) -> bool {
     let mut found = false;
     view.expr(operand).any(&mut |e| {
         if let Expr::Local(l) = e {
             let name = view.local_name(*l).to_lowercase();
-            found |= name.contains("loss") || name.contains("output");
+            found |= RESULTS.iter().any(|word| name.contains(word));
         }
         found
     });

@@ -2,13 +2,13 @@
 //! and whether a constructor may mark parameters. Never: a finding, or the absence of one where a check would look further.
 //! Next: `mod.rs`, which asks.
 
-use super::marks::Marks;
-use super::view::may_communicate;
-use super::{Lint, switch};
+use super::view::{may_communicate, member_may_communicate, resolved_may_communicate};
+use super::{Lint, group_argument, switch};
+use crate::infer::digest::Gist;
 use crate::ir::{Block, Const, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
-use crate::source::Name;
+use crate::source::{Idx, Name};
 use rustc_hash::FxHashMap;
 
 /// What the statements of a function show.
@@ -22,6 +22,34 @@ pub struct Glance {
     pub switches: bool,
     /// An attribute is set by its name.
     pub set_by_name: bool,
+    /// A function is given what a method called a copy returned.
+    pub gives_copies: bool,
+    /// Something is put into a module that may be there already.
+    pub puts: bool,
+    /// A wrapper of modules may be called.
+    pub wraps: bool,
+    pub loops: bool,
+    /// A dict is built or given an element, or a plan is applied.
+    pub plans: bool,
+    /// A parameter is named as a switch is.
+    pub is_switched: bool,
+    /// A function is called that may be given a group or left without one.
+    pub leaves_groups: bool,
+    /// The rank among all ranks may be asked for.
+    pub asks_rank: bool,
+}
+
+/// What a name of a module denotes.
+#[derive(Clone, Copy, Debug)]
+struct Denoted {
+    /// A function that may communicate.
+    communicates: bool,
+    /// A function of the project that has a group unless it is given another one.
+    has_group: bool,
+    /// A function that gives the rank among all ranks.
+    is_rank: bool,
+    /// A wrapper of modules.
+    wraps: bool,
 }
 
 /// What is looked for in the functions of a module.
@@ -31,8 +59,8 @@ pub struct Glancer<'a> {
     module: ModuleId,
     /// Whether the text of the file names anything that communicates.
     communicates: bool,
-    /// Whether functions of a name may communicate, of names that were met.
-    known: FxHashMap<&'a Name, bool>,
+    /// Names that were met.
+    known: FxHashMap<&'a Name, Denoted>,
 }
 
 impl<'a> Glancer<'a> {
@@ -40,74 +68,115 @@ impl<'a> Glancer<'a> {
         Glancer { project, rules, module, communicates, known: FxHashMap::default() }
     }
 
-    /// Looks at the statements of a function; attributes that are set are added to the marks. `switches`: whether its text has words of
-    /// switches.
-    pub fn look(&mut self, func: &'a Func, switches: bool, marks: &mut Marks) -> Glance {
-        let mut out = Glance::default();
-        let mut locals = Vec::new();
-        self.block(&func.body, switches, marks, &mut locals, &mut out);
-        out.communicates |= locals.into_iter().any(|local| may_be_path(&func.body, local));
+    /// Looks at a function. `switches`: whether its text has words of switches.
+    pub fn look(&mut self, func: &'a Func, gist: &'a Gist, switches: bool) -> Glance {
+        let calls = |called: fn(&str) -> bool| gist.methods.iter().any(|(name, _)| called(name));
+        let is_function = func.kind == FuncKind::Function;
+        let may_keep = is_function && (func.class.is_some() || func.params.iter().any(group_argument::names_group));
+        let mut denotes = |what: fn(&Denoted) -> bool| {
+            gist.calls_variable || gist.globals.iter().any(|name| what(&self.denoted(name)))
+        };
+        let mut out = Glance {
+            communicates: false,
+            switches: false,
+            counts: calls(|name| matches!(name, "sum" | "count_nonzero")),
+            set_by_name: gist.globals.iter().any(|name| name == "setattr"),
+            gives_copies: gist.gives_copies,
+            puts: gist.puts || gist.globals.iter().any(|name| name == "setattr"),
+            wraps: denotes(|d| d.wraps),
+            loops: gist.loops,
+            plans: gist.puts || gist.builds_dict || gist.plans,
+            is_switched: is_function && func.params.iter().any(|p| switch::is_switch(&p.name)),
+            leaves_groups: may_keep && denotes(|d| d.has_group),
+            asks_rank: calls(|name| name == "get_rank") || denotes(|d| d.is_rank),
+        };
+        if switches || self.communicates && self.may_communicate(gist) {
+            self.statements(func, switches, &mut out);
+        }
         out
     }
 
-    /// Whether a function calls something that may communicate.
-    pub fn communicates(&mut self, func: &'a Func) -> bool {
-        self.look(func, false, &mut Marks::default()).communicates
+    /// Whether anything that a function mentions may communicate.
+    fn may_communicate(&mut self, gist: &'a Gist) -> bool {
+        let (project, rules, module) = (self.project, self.rules, self.module);
+        let method = |(name, base): &(Name, Option<Name>)| {
+            let by_module = |base| member_may_communicate(project, rules, (module, base), name);
+            rules.may_communicate(name) || base.as_ref().is_some_and(by_module)
+        };
+        gist.calls_variable
+            || gist.methods.iter().any(method)
+            || gist.globals.iter().any(|name| self.denoted(name).communicates)
     }
 
-    fn block(
-        &mut self,
-        block: &'a Block,
-        switches: bool,
-        marks: &mut Marks,
-        locals: &mut Vec<LocalId>,
-        out: &mut Glance,
-    ) {
+    fn denoted(&mut self, name: &'a Name) -> Denoted {
+        let (project, rules, module) = (self.project, self.rules, self.module);
+        *self.known.entry(name).or_insert_with(|| {
+            let resolved = project.member(module, name);
+            let func = match &resolved {
+                Some(Resolved::Func(at)) => Some(project.func(*at)),
+                _ => None,
+            };
+            let path = match &resolved {
+                Some(Resolved::External(path)) => Some(path.clone()),
+                Some(Resolved::Func(at)) => Some(project.qualified(*at)),
+                Some(Resolved::Class(at)) => {
+                    Some(Name::from(format!("{}.{}", project.name(at.module), project.class(*at).qualname)))
+                }
+                _ => None,
+            };
+            Denoted {
+                communicates: resolved_may_communicate(project, rules, name, resolved.as_ref()),
+                has_group: func
+                    .is_some_and(|f| f.params.iter().any(|p| p.has_default && group_argument::names_group(p))),
+                is_rank: name == "get_rank" || path.as_ref().is_some_and(|path| path.ends_with(".get_rank")),
+                wraps: path.is_some_and(|path| rules.wrappers().get(&path).is_some()),
+            }
+        })
+    }
+
+    /// Whether a function calls something that may communicate.
+    pub fn communicates(&mut self, func: &'a Func, gist: &'a Gist) -> bool {
+        let mut out = Glance::default();
+        if self.may_communicate(gist) {
+            self.statements(func, false, &mut out);
+        }
+        out.communicates
+    }
+
+    fn statements(&mut self, func: &'a Func, switches: bool, out: &mut Glance) {
+        let mut locals = Vec::new();
+        self.block(func.body(), switches, &mut locals, out);
+        out.communicates |= locals.into_iter().any(|local| may_be_path(func.body(), local));
+    }
+
+    fn block(&mut self, block: &'a Block, switches: bool, locals: &mut Vec<LocalId>, out: &mut Glance) {
         for node in block {
             if switches && !out.switches {
                 out.switches = reads_switch(&node.stmt);
             }
             match &node.stmt {
                 Stmt::Assign { value, .. } => self.value(value, locals, out),
-                Stmt::SetAttr { name, .. } => marks.add(name),
-                stmt => stmt.blocks().for_each(|inner| self.block(inner, switches, marks, locals, out)),
+                stmt => stmt.blocks().for_each(|inner| self.block(inner, switches, locals, out)),
             }
         }
     }
 
     fn value(&mut self, value: &'a Rvalue, locals: &mut Vec<LocalId>, out: &mut Glance) {
-        match value {
-            Rvalue::CallMethod { name, .. } => {
-                out.counts |= matches!(name.as_str(), "sum" | "count_nonzero");
-            }
-            Rvalue::Call { callee: Operand::Global(name), .. } => out.set_by_name |= name == "setattr",
-            Rvalue::Call { .. } => {}
-            _ => return,
-        }
-        if !self.communicates || out.communicates {
+        let calls = matches!(value, Rvalue::CallMethod { .. } | Rvalue::Call { .. });
+        if !calls || !self.communicates || out.communicates {
             return;
         }
-        let may = || may_communicate(self.project, self.rules, self.module, value);
         match value {
-            Rvalue::Call { callee: Operand::Global(name), .. } => {
-                out.communicates = match self.known.get(name) {
-                    Some(known) => *known,
-                    None => {
-                        let may = may();
-                        self.known.insert(name, may);
-                        may
-                    }
-                }
-            }
+            Rvalue::Call { callee: Operand::Global(name), .. } => out.communicates = self.denoted(name).communicates,
             // What a variable holds is looked at when all of the function is known.
             Rvalue::Call { callee: Operand::Local(local), .. } => locals.push(*local),
-            _ => out.communicates = may(),
+            _ => out.communicates = may_communicate(self.project, self.rules, self.module, value),
         }
     }
 }
 
 /// Whether a variable may stand for a name of a module: one that is imported, or read of something.
-fn may_be_path(block: &Block, local: LocalId) -> bool {
+pub fn may_be_path(block: &Block, local: LocalId) -> bool {
     block.iter().any(|node| match &node.stmt {
         Stmt::Assign { dst, value } => {
             *dst == local && matches!(value, Rvalue::Use(_) | Rvalue::Attr { .. } | Rvalue::Await(_))
@@ -135,21 +204,28 @@ pub fn may_mark(lint: &Lint<'_>, class: ClassRef) -> bool {
     let init = lint.project.class(class).methods.iter().find(|(n, _)| n == "__init__");
     init.is_some_and(|(_, func)| {
         let at = FuncRef { module: class.module, func: *func };
-        block_marks(lint, class.module, &lint.project.func(at).body)
+        let digest = lint.taken.digests.of(lint.project, class.module);
+        let gist = &digest.funcs[func.index()];
+        let may = gist.calls_value
+            || digest.assigned.keys().any(|name| super::marks::is_mark(lint, name))
+            || gist.globals.iter().any(|name| call_marks(lint, class.module, name));
+        may && block_marks(lint, class.module, lint.project.func(at).body())
     })
 }
 
 fn block_marks(lint: &Lint<'_>, module: ModuleId, block: &Block) -> bool {
     block.iter().any(|node| match &node.stmt {
         Stmt::SetAttr { name, .. } => super::marks::is_mark(lint, name),
-        Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => call_marks(lint, module, callee),
+        Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(name), .. }, .. } => {
+            call_marks(lint, module, name)
+        }
+        Stmt::Assign { value: Rvalue::Call { .. }, .. } => true,
         stmt => stmt.blocks().any(|inner| block_marks(lint, module, inner)),
     })
 }
 
 /// Whether what is called may mark what it is given.
-fn call_marks(lint: &Lint<'_>, module: ModuleId, callee: &Operand) -> bool {
-    let Operand::Global(name) = callee else { return true };
+fn call_marks(lint: &Lint<'_>, module: ModuleId, name: &Name) -> bool {
     if name == "setattr" {
         return true;
     }

@@ -124,7 +124,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 state.insert(param.local, 1 << i);
             }
         }
-        walk.block(&view.func.body, &mut Some(state));
+        walk.block(view.func.body(), &mut Some(state));
         Some(walk)
     }
 

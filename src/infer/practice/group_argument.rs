@@ -36,7 +36,7 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
     }
 }
 
-fn names_group(param: &Param) -> bool {
+pub fn names_group(param: &Param) -> bool {
     ENDS.iter().any(|end| param.name.ends_with(end)) && param.name != "group" && param.name != "mesh"
 }
 

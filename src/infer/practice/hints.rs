@@ -159,7 +159,7 @@ fn named(view: &View<'_>, comment: &str) -> Vec<LocalId> {
 fn targets(view: &View<'_>, line: Span) -> (Vec<LocalId>, Vec<String>) {
     let (mut locals, mut attrs) = (Vec::new(), Vec::new());
     for step in &view.steps {
-        let span = view.func.spans.of(step.id);
+        let span = view.func.spans().of(step.id);
         if !(line.start <= span.start && span.start < line.end) {
             continue;
         }

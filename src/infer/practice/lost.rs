@@ -12,7 +12,7 @@ use crate::rules::Form;
 use crate::source::Name;
 
 /// Methods that return a copy, always or where the tensor is not as asked.
-const COPIES: &[&str] =
+pub const COPIES: &[&str] =
     &["contiguous", "clone", "to", "float", "half", "bfloat16", "double", "cuda", "cpu", "type", "int", "long"];
 
 /// `all_reduce(x.contiguous())`: the sum is written to a copy.

@@ -148,8 +148,14 @@ pub fn unasked(lint: &Lint<'_>, modules: &[ModuleId], memo: Option<&Memo>, out: 
 /// Where constructors of a module set marks on parameters that say that their gradients are summed.
 fn summed_in(lint: &Lint<'_>, module: ModuleId) -> Vec<(Place, Name)> {
     let mut out = Vec::new();
-    for class in lint.project.modules[module].ir.classes.ids() {
-        let Some(init) = lint.constructor(ClassRef { module, class }) else { continue };
+    let m = &lint.project.modules[module];
+    let marks = &lint.taken.asked.shown(module, lint.files[m.file].whole()).marks;
+    for class in m.ir.classes.ids().filter(|_| !marks.is_empty()) {
+        let Some(init) = init_of(lint, ClassRef { module, class }) else { continue };
+        if !marks.inside(lint.project.func(init).span) {
+            continue;
+        }
+        let init = lint.view(init);
         for step in &init.steps {
             let Some((target, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
             let summed = lint.rules.mark(&mark).is_some_and(|r| r.set == crate::types::AxisType::R);
@@ -335,7 +341,12 @@ fn made(init: &View<'_>, attr: &Name) -> Option<Place> {
 
 /// The constructor of a class as a view.
 pub fn constructor<'a>(lint: &Lint<'a>, class: ClassRef) -> Option<View<'a>> {
+    Some(lint.view(init_of(lint, class)?))
+}
+
+/// The constructor that a class defines itself.
+pub fn init_of(lint: &Lint<'_>, class: ClassRef) -> Option<FuncRef> {
     let methods = &lint.project.class(class).methods;
     let (_, func) = methods.iter().find(|(n, _)| n == "__init__")?;
-    Some(lint.view(FuncRef { module: class.module, func: *func }))
+    Some(FuncRef { module: class.module, func: *func })
 }

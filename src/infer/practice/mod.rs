@@ -25,7 +25,7 @@ mod factor;
 mod fixed_source;
 pub mod found;
 mod gate;
-mod glance;
+pub mod glance;
 mod gradient;
 mod group_argument;
 mod handles;
@@ -34,7 +34,7 @@ mod left_dim;
 mod local_gradient;
 mod local_map;
 mod local_norm;
-mod lost;
+pub mod lost;
 pub mod marking;
 mod marks;
 pub mod membership;
@@ -81,8 +81,8 @@ use crate::ir::{Func, FuncId, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
-use crate::source::{Files, Name, Place};
-use asked::{Asked, Shown};
+use crate::source::{Files, Idx, Name, Place};
+use asked::{Shown, Taken};
 use found::Practice;
 use glance::{Glance, Glancer};
 use reducers::Reducers;
@@ -119,6 +119,11 @@ impl Check {
     /// The same, of functions in which of each of these stands one word.
     const fn with(self, near: &'static [&'static [&'static str]]) -> Check {
         Check { near, ..self }
+    }
+
+    /// The same, of functions that look so.
+    const fn where_seen(self, concerns: fn(&Glance) -> bool) -> Check {
+        Check { concerns, ..self }
     }
 
     /// Whether it has something to look at in a function.
@@ -158,20 +163,20 @@ const OF_COUNTS: Check = Check {
 
 const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
-    of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls),
+    of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
     of_collectives(lost::results),
-    of_words(switch::WORDS, switch::group_choices),
+    of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
-    of_words(averaged::REGISTER, averaged::hooks),
+    of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["local_map"], local_map::regions),
-    of_names(local_map::ROUTERS, local_map::styles),
+    of_names(local_map::ROUTERS, local_map::styles).with(&[local_map::ROUTERS]).where_seen(|seen| seen.plans),
     of_words(mesh_dims::WORDS, mesh_dims::counts),
     of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
-    of_names(unreduced_step::WRAPPERS, unreduced_step::narrow),
+    of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
     of_collectives(own_group::left_out),
-    of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out),
+    of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).with(&[&[
         "src",
         "dst",
@@ -181,8 +186,8 @@ const OF_FUNCTIONS: &[Check] = &[
         "gather",
     ]]),
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
-    of_names(&["get_rank"], own_group::global_rank),
-    of_names(&["get_rank"], world_rank::of_other_group),
+    of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
+    of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
     of_collectives(asked_group::guards),
@@ -196,19 +201,19 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh).with(&[&["fully_shard"]]),
     of_words(&["reduction="], factor::mean_not_undone).with(&[&["reduction="]]),
-    of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary),
-    of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag),
+    of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary).with(&[factor::RESULTS]),
+    of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag).with(&[factor::RESULTS]),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_words(&["grad_norm"], shard_norm::clipped),
     of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
-    of_words(&["ignored_"], outside::ignored),
-    of_words(&[".module"], bypassed::around).with(&[&[".module"]]),
-    of_words(&["torch.optim", "optim."], outside::attached),
+    of_words(&["ignored_"], outside::ignored).with(&[&["ignored_"]]).where_seen(|seen| seen.wraps),
+    of_words(&[".module"], bypassed::around).with(&[&[".module"]]).where_seen(|seen| seen.wraps),
+    of_words(&["torch.optim", "optim."], outside::attached).where_seen(|seen| seen.puts),
     of_words(&["to_local", "local_grad"], local_norm::roots),
     of_words(&["to_local"], local_norm::partial),
-    of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals),
+    of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.loops),
     OF_COUNTS,
     of_collectives(ranks::some_ranks),
 ];
@@ -256,7 +261,7 @@ pub struct Lint<'a> {
     files: &'a Files,
     settings: &'a Settings,
     /// What the texts show.
-    asked: &'a Asked,
+    taken: &'a Taken,
     /// What all functions read and mark.
     sums: Arc<Sums>,
     /// Whether the text of each module says that its models are only served, once somebody asked.
@@ -366,12 +371,12 @@ impl<'a> Practices<'a> {
         rules: &'a RuleBook,
         files: &'a Files,
         settings: &'a Settings,
-        asked: &'a Asked,
+        taken: &'a Taken,
         memo: Option<&'a Memo>,
     ) -> Practices<'a> {
         let modules: Vec<ModuleId> = project.modules.ids().collect();
         let parts =
-            kept_each(memo, &modules, Task::Practice, |module| of_functions(project, rules, files, asked, module));
+            kept_each(memo, &modules, Task::Practice, |module| of_functions(project, rules, files, taken, module));
         let mut found: Found = parts.iter().flat_map(|part| part.found.iter().cloned()).collect();
         let changes = |a: &Sums, b: &Sums| if a == b { Vec::new() } else { vec![Read::Lint] };
         let sums = parts.iter().map(|part| part.sums.clone()).collect();
@@ -379,7 +384,7 @@ impl<'a> Practices<'a> {
         let served = project.modules.ids().map(|_| OnceLock::new()).collect();
         let decorated = project.modules.ids().map(|_| OnceLock::new()).collect();
         let lint =
-            Lint { project, rules, files, settings, asked, sums, served, decorated, asked_marks: OnceLock::new() };
+            Lint { project, rules, files, settings, taken, sums, served, decorated, asked_marks: OnceLock::new() };
         let of_classes = kept_each(memo, &modules, Task::Classes, |module| of_classes(&lint, module));
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
         marks::unasked(&lint, &modules, memo, &mut found);
@@ -405,19 +410,20 @@ impl<'a> Practices<'a> {
     }
 }
 
-fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, module: ModuleId) -> OfModule {
+fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, module: ModuleId) -> OfModule {
     let (mut found, mut sums) = (Found::new(), Sums::default());
     let text = files[project.file(module)].whole();
-    let shown = asked.shown(module, text);
+    let (shown, digest) = (taken.asked.shown(module, text), taken.digests.of(project, module));
     sums.wraps = shown.wraps;
+    digest.assigned.keys().for_each(|name| sums.marks.add(name));
     let checks: Vec<(usize, &Check)> =
         OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(c, _)| c).collect();
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
-    for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
+    for ((func, f), gist) in project.modules[module].ir.funcs.iter_enumerated().zip(&digest.funcs) {
         if f.kind == FuncKind::ClassBody {
             continue;
         }
-        let seen = glancer.look(f, shown.has_switch(f.span), &mut sums.marks);
+        let seen = glancer.look(f, gist, shown.has_switch(f.span));
         let mut due = checks.iter().filter(|(at, check)| check.is_due(&seen, shown, *at, f)).peekable();
         if due.peek().is_none() && !seen.switches && !(seen.set_by_name && shown.set_by_name) {
             continue;
@@ -439,7 +445,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
 fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
     let mut out = Vec::new();
     let text = lint.files[lint.project.file(module)].whole();
-    let shown = lint.asked.shown(module, text);
+    let shown = lint.taken.asked.shown(module, text);
     let ir = &lint.project.modules[module].ir;
     for class in ir.classes.ids() {
         let at = ClassRef { module, class };
@@ -479,7 +485,8 @@ fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
     let says = |word: &str| text.contains(word);
     let cuts = f.name == "forward" && f.class.is_some() || says("all_reduce");
     let trains = says("backward") && (says("backward(") || says("step"));
-    let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(f);
+    let gist = &lint.taken.digests.of(lint.project, at.module).funcs[at.func.index()];
+    let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(f, gist);
     let gates = || says("getattr") && (says("register_") || communicates());
     let loses = says("loss") || says("cross_entropy");
     cuts || trains || loses || gates() || lint.reducers().all.iter().any(|r| r.func == at)

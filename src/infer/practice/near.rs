@@ -247,7 +247,7 @@ pub fn assigned<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<(View<'a
     for (_, func) in &view.project.modules[module].ir.classes[class].methods {
         let at = FuncRef { module, func: *func };
         // Most methods set something else, and need not be taken apart to know that.
-        if !sets(&view.project.func(at).body, attr) {
+        if !sets(view.project.func(at).body(), attr) {
             continue;
         }
         let method = other(view, at);

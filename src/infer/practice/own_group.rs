@@ -86,7 +86,7 @@ pub(super) fn asks_world_rank<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
 
 /// A parameter that says over which ranks, and that the function never reads.
 fn unread(view: &View<'_>) -> Option<(Name, Place)> {
-    if view.func.class.is_some() && view.func.name.starts_with("__") || view.func.body.len() < 2 {
+    if view.func.class.is_some() && view.func.name.starts_with("__") || view.func.body().len() < 2 {
         return None;
     }
     let wanted = ["mesh_dim", "group", "process_group", "pg", "mesh", "device_mesh"];

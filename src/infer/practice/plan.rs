@@ -99,11 +99,12 @@ fn against(lint: &Lint<'_>, config: ClassRef, entries: &[Entry<'_>], out: &mut F
         }
         for class in lint.project.modules[module].ir.classes.ids() {
             let class = ClassRef { module, class };
-            let Some(init) = lint.constructor(class) else { continue };
+            let Some(init) = super::marks::init_of(lint, class) else { continue };
             let takes = |hint: &str| hint.trim_matches(|c| c == '"' || c == '\'') == name.as_str();
-            if !init.func.params.iter().any(|p| p.hint.as_deref().is_some_and(takes)) {
+            if !lint.project.func(init).params.iter().any(|p| p.hint.as_deref().is_some_and(takes)) {
                 continue;
             }
+            let init = lint.view(init);
             let attributes = attributes(&init);
             for parent in &parents {
                 let own: Vec<&Entry<'_>> = entries.iter().filter(|e| e.parent == *parent).collect();

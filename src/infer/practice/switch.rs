@@ -105,8 +105,11 @@ pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
     let class = class.at;
     let definition = lint.project.class(class);
+    if !lint.taken.digests.of(lint.project, class.module).assigned.keys().any(|name| is_switch(name)) {
+        return;
+    }
     let stores =
-        |func: FuncId| lint.project.func(FuncRef { module: class.module, func }).body.iter().any(stores_switch);
+        |func: FuncId| lint.project.func(FuncRef { module: class.module, func }).body().iter().any(stores_switch);
     if !definition.methods.iter().any(|(n, f)| (n == "forward" || n == "__init__") && stores(*f)) {
         return;
     }

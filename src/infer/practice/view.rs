@@ -76,7 +76,7 @@ impl<'a> View<'a> {
             files,
             at,
             func,
-            steps: Vec::with_capacity(func.spans.len()),
+            steps: Vec::with_capacity(func.code.count()),
             defs: vec![SmallVec::new(); func.locals.len()],
             collectives: OnceCell::new(),
             callees: RefCell::default(),
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
             readers: OnceCell::new(),
         };
         let mut around = Around::default();
-        view.block(&func.body, &mut around);
+        view.block(func.body(), &mut around);
         for (i, step) in view.steps.iter().enumerate() {
             for local in bound(step.stmt) {
                 view.defs[local.index()].push(i);
@@ -163,12 +163,12 @@ impl<'a> View<'a> {
 
     /// Where a statement is.
     pub fn place(&self, id: StmtId) -> Place {
-        Place { file: self.project.file(self.at.module), span: self.func.spans.of(id) }
+        Place { file: self.project.file(self.at.module), span: self.func.spans().of(id) }
     }
 
     /// Where the n-th operand of a statement is.
     pub fn part(&self, id: StmtId, n: usize) -> Place {
-        let span = self.func.spans.part(id, n);
+        let span = self.func.spans().part(id, n);
         Place { file: self.project.file(self.at.module), span }
     }
 
@@ -492,24 +492,46 @@ impl<'a> View<'a> {
 
 /// Whether what a call in a module calls may communicate, by the last part of its name.
 pub fn may_communicate(project: &Project, rules: &RuleBook, module: ModuleId, value: &Rvalue) -> bool {
-    let ends = |path: &str| rules.may_communicate(path.rsplit('.').next().unwrap_or(path));
     match value {
         // A module of the project may give a name to what is called otherwise elsewhere.
         Rvalue::CallMethod { base: Operand::Global(base), name, .. } => {
-            rules.may_communicate(name)
-                || matches!(project.member(module, base), Some(Resolved::Module(_) | Resolved::Package(_)))
+            rules.may_communicate(name) || member_may_communicate(project, rules, (module, base), name)
         }
         Rvalue::CallMethod { name, .. } => rules.may_communicate(name),
-        Rvalue::Call { callee: Operand::Global(name), .. } => match project.member(module, name) {
-            Some(Resolved::External(path) | Resolved::Package(path)) => ends(&path),
-            Some(Resolved::Func(func)) => rules.may_communicate(&project.func(func).name),
-            Some(Resolved::Class(class)) => rules.may_communicate(&project.class(class).name),
-            Some(Resolved::Module(module)) => ends(project.name(module)),
-            Some(Resolved::Value(_, name)) => rules.may_communicate(&name),
-            None => rules.may_communicate(name),
-        },
+        Rvalue::Call { callee: Operand::Global(name), .. } => {
+            resolved_may_communicate(project, rules, name, project.member(module, name).as_ref())
+        }
         Rvalue::Call { callee: Operand::Local(_) | Operand::Const(_), .. } => true,
         _ => false,
+    }
+}
+
+/// Whether a member of what a name of a module denotes is a member of another module that may communicate.
+pub fn member_may_communicate(
+    project: &Project,
+    rules: &RuleBook,
+    (module, base): (ModuleId, &Name),
+    name: &Name,
+) -> bool {
+    match project.member(module, base) {
+        Some(Resolved::Module(of)) => project
+            .member(of, name)
+            .is_some_and(|denoted| resolved_may_communicate(project, rules, name, Some(&denoted))),
+        Some(Resolved::Package(_)) => true,
+        _ => false,
+    }
+}
+
+/// Whether what a name denotes may communicate, by the last part of its own name.
+pub fn resolved_may_communicate(project: &Project, rules: &RuleBook, name: &Name, denoted: Option<&Resolved>) -> bool {
+    let ends = |path: &str| rules.may_communicate(path.rsplit('.').next().unwrap_or(path));
+    match denoted {
+        Some(Resolved::External(path) | Resolved::Package(path)) => ends(path),
+        Some(Resolved::Func(func)) => rules.may_communicate(&project.func(*func).name),
+        Some(Resolved::Class(class)) => rules.may_communicate(&project.class(*class).name),
+        Some(Resolved::Module(module)) => ends(project.name(*module)),
+        Some(Resolved::Value(_, name)) => rules.may_communicate(name),
+        None => rules.may_communicate(name),
     }
 }
 

@@ -415,7 +415,7 @@ impl<'a> Run<'a> {
         match state.frames.last() {
             Some(frame) => {
                 let func = self.project.func(frame.at);
-                Place { file: self.project.file(frame.at.module), span: func.spans.of(id) }
+                Place { file: self.project.file(frame.at.module), span: func.spans().of(id) }
             }
             None => Place { file: crate::source::FileId::from_index(0), span: crate::source::Span::default() },
         }
@@ -439,7 +439,7 @@ impl<'a> Run<'a> {
         let depth = state.frames.len();
         state.frames.push(Shared::new(Frame { at, locals, call }));
         let mut out = Vec::new();
-        for mut s in self.block(&func.body, vec![state]) {
+        for mut s in self.block(func.body(), vec![state]) {
             let value = match std::mem::replace(&mut s.flow, Flow::Next) {
                 Flow::Return(value) => *value,
                 Flow::Next | Flow::Leave => Val::Const(Const::None),

@@ -355,7 +355,7 @@ impl<'a> Run<'a> {
         state.frames.push(Shared::new(Frame { at, locals: Slots::default(), call: None }));
         let empty = state.clone();
         let func = self.project.func(at);
-        let after = self.block(&func.body, vec![state]);
+        let after = self.block(func.body(), vec![state]);
         let mut first = after.into_iter().next().unwrap_or(empty);
         first.flow = Flow::Next;
         first.facts = Shared::default();

@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
         methods.clone().any(|(_, func)| {
             let func = self.project.func(FuncRef { module: class.module, func: *func });
             let own = func.params.first().map(|p| p.local);
-            sets(&func.body, &|base, name| name == wanted && near::local(base) == own)
+            sets(func.body(), &|base, name| name == wanted && near::local(base) == own)
         })
     }
 

@@ -275,7 +275,7 @@ impl Run<'_> {
         self.st.frames.push(Frame { at, locals: Shared::new(locals) });
         self.returns.push(Vec::new());
         let exits = std::mem::take(&mut self.exits);
-        let flow = self.block(&func.body);
+        let flow = self.block(func.body());
         self.exits = exits;
         let mut returns = self.returns.pop().unwrap_or_default();
         if flow == Flow::Next {

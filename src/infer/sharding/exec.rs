@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
         let inner = FuncRef { module: at.module, func: self.project.class(class).body };
         self.st.frames.push(Frame { at: inner, locals: Shared::default() });
         let project = self.project;
-        self.block(&project.func(inner).body);
+        self.block(project.func(inner).body());
         self.st.frames.pop();
     }
 
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
     /// Whether a context manager is one that takes exceptions: `pytest.raises(...)`, `self.assertRaises(...)`, `suppress(...)`.
     fn expects(&self, id: StmtId) -> bool {
         let Some(at) = self.at() else { return false };
-        let Some(span) = self.project.func(at).spans.parts(id).first().copied() else {
+        let Some(span) = self.project.func(at).spans().parts(id).next() else {
             return true;
         };
         let text = self.files[self.project.file(at.module)].slice(span);

@@ -16,11 +16,12 @@ mod state;
 mod types;
 mod value;
 
+use super::digest::Digests;
 use super::finding::{Finding, FindingKind};
 use super::memo::{Memo, Task, combined, kept_each, kept_equals, taken};
 use super::practice::view::View;
 use super::shared::Shared;
-use crate::ir::{Block, FuncKind, LocalId, LocalKind, Stmt};
+use crate::ir::{FuncKind, LocalId, LocalKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::{Files, Name, Place};
@@ -31,7 +32,13 @@ use state::{Frame, Mode};
 use value::{AxisNames, Note, Val};
 
 /// Everything found in a project, in the order of its modules.
-pub fn sharding(project: &Project, rules: &RuleBook, files: &Files, memo: Option<&Memo>) -> Vec<Finding> {
+pub fn sharding(
+    project: &Project,
+    rules: &RuleBook,
+    files: &Files,
+    digests: &Digests,
+    memo: Option<&Memo>,
+) -> Vec<Finding> {
     let library = Library::new(rules);
     let all: Vec<ModuleId> = project.modules.ids().collect();
     let used = kept_each(memo, &all, Task::Annotates, |module| library.is_used(files[project.file(module)].whole()));
@@ -39,7 +46,11 @@ pub fn sharding(project: &Project, rules: &RuleBook, files: &Files, memo: Option
     if modules.is_empty() {
         return Vec::new();
     }
-    let said = kept_equals(memo, &all, Task::Said, |module| library.said(project, files, module));
+    let said = kept_equals(memo, &all, Task::Said, |module| {
+        let text = files[project.file(module)].whole();
+        let times = digests.of(project, module).assigned.clone();
+        library.said(text, times)
+    });
     let facts = combined(memo, "sharding", said, |said| Facts::new(&said), Facts::differences);
     let found = kept_each(memo, &modules, Task::Sharding, |module| of_module(project, rules, files, &facts, module));
     found
@@ -92,28 +103,15 @@ impl Library {
         has(&self.packages) && has(&self.names)
     }
 
-    fn said(&self, project: &Project, files: &Files, module: ModuleId) -> Said {
-        let text = files[project.file(module)].whole();
+    /// What a file says; `times`: how many lines assign an attribute.
+    fn said(&self, text: &str, times: FxHashMap<Name, u32>) -> Said {
         let says = |names: &[Name]| names.iter().any(|n| text.contains(n.as_str()));
-        let mut times = FxHashMap::default();
-        for func in project.modules[module].ir.funcs.iter() {
-            attributes(&func.body, &mut times);
-        }
         Said {
             // The variable of the environment that turns it on has the name of the function.
             mode: says(&self.modes) || self.modes.iter().any(|n| text.contains(n.to_uppercase().as_str())),
             leaves_manual: says(&self.leaves),
             sets_mesh: says(&self.sets),
-            times: times.into_iter().map(|(name, times)| (name.clone(), times)).collect(),
-        }
-    }
-}
-
-fn attributes<'a>(block: &'a Block, times: &mut FxHashMap<&'a Name, u32>) {
-    for node in block {
-        match &node.stmt {
-            Stmt::SetAttr { name, .. } => *times.entry(name).or_default() += 1,
-            stmt => stmt.blocks().for_each(|b| attributes(b, times)),
+            times,
         }
     }
 }
@@ -140,7 +138,7 @@ fn of_module(
         }
         let locals = receiver(&mut run, facts, at);
         run.st.frames.push(Frame { at, locals: Shared::new(locals) });
-        let _ = run.block(&f.body);
+        let _ = run.block(f.body());
         forward::forward_only(&View::new(project, rules, files, at), &mut run.found);
         if at == body(module) {
             exports(&mut run, module);
@@ -183,7 +181,7 @@ fn exports(run: &mut Run<'_>, module: ModuleId) {
     for (local, l) in func.locals.iter_enumerated().filter(|(_, l)| l.kind != LocalKind::Temp) {
         if let Some(value @ (Val::Const(_) | Val::Devices(_) | Val::Tuple(_) | Val::Ids(_) | Val::Mesh(_))) =
             frame.locals.get(&local)
-            && exec::times_bound(&func.body, local) == 1
+            && exec::times_bound(func.body(), local) == 1
         {
             all.insert(l.name.clone(), value.clone());
         }

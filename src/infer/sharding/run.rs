@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
     /// Where a statement of the present call is.
     pub fn place(&self, id: StmtId) -> Place {
         let at = self.at().unwrap_or(body(ModuleId::from_index(0)));
-        let span = self.project.func(at).spans.get(id).unwrap_or_default();
+        let span = self.project.func(at).spans().get(id).unwrap_or_default();
         Place { file: self.project.file(at.module), span }
     }
 
@@ -285,7 +285,7 @@ pub fn is_plain(project: &Project, at: FuncRef) -> bool {
         Some(class) => project.class(ClassRef { module: at.module, class }).body,
         None => func.parent.unwrap_or(body(at.module).func),
     };
-    count_decorators(&project.func(FuncRef { module: at.module, func: around }).body, at.func) == Some(0)
+    count_decorators(project.func(FuncRef { module: at.module, func: around }).body(), at.func) == Some(0)
 }
 
 /// The number of decorators of the definition of a function in a block.

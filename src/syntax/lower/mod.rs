@@ -14,8 +14,10 @@ mod scope;
 mod stmt;
 mod target;
 
-use crate::ir::{Block, Class, ClassId, Func, FuncId, FuncKind, Local, LocalId, LocalKind, Locals, Node, Operand};
-use crate::ir::{Param, Rvalue, Spans, Stmt, StmtId};
+use crate::ir::{
+    Block, Class, ClassId, Code, Func, FuncId, FuncKind, Local, LocalId, LocalKind, Locals, Node, Operand,
+};
+use crate::ir::{Param, Rvalue, SpansSoFar, Stmt, StmtId};
 use crate::source::{Idx, IndexVec, Name, Span};
 use crate::syntax::attach::Claims;
 use ruff_python_ast::ModModule;
@@ -115,7 +117,7 @@ struct Lowerer<'a> {
 struct Spare {
     blocks: Vec<Vec<Node>>,
     locals: Vec<Locals>,
-    spans: Vec<Spans>,
+    spans: Vec<SpansSoFar>,
 }
 
 impl Spare {
@@ -147,7 +149,7 @@ struct Builder<'a> {
     assigned: Vec<bool>,
     loops: u32,
     block: Vec<Node>,
-    spans: Spans,
+    spans: SpansSoFar,
     span: Span,
     name_span: Span,
     is_async: bool,
@@ -200,6 +202,7 @@ impl<'a> Lowerer<'a> {
         self.spare.locals.push(done.locals);
         self.spare.spans.push(done.spans);
         let body = self.spare.exact(done.block);
+        let ends_in_raise = matches!(body.last(), Some(Node { stmt: Stmt::Raise, .. }));
         let func = Func {
             name: done.name,
             qualname: done.qualname,
@@ -209,14 +212,14 @@ impl<'a> Lowerer<'a> {
             params: done.params.into(),
             locals,
             captures: done.captures.into(),
-            body,
-            spans,
+            code: Code::new(body, spans),
             signature: Box::default(),
             claims: Box::default(),
             span: done.span,
             name_span: done.name_span,
             is_async: done.is_async,
             is_generator: done.is_generator,
+            ends_in_raise,
             docstring: done.docstring,
         };
         self.funcs[done.id.index()] = Some(func);

@@ -1,0 +1,437 @@
+//! What is asked of every function of a project, taken from a file by itself: names that it mentions, calls, imports inside functions. In: a
+//! lowered file and the words of rules. Out: [`Digest`], after which the statements of most functions are not looked at again. Never: what
+//! a name denotes, which other files decide. Next: `relevance.rs`, `specs.rs`, `callers.rs`.
+
+use super::memo::{Memo, constant};
+use super::practice::glance::may_be_path;
+use super::practice::lost::COPIES;
+use super::relevance::{planning_names, telling_names};
+use crate::ir::{Arg, ArgKind, Block, BuildKind, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
+use crate::project::{ModuleId, Project};
+use crate::rules::RuleBook;
+use crate::source::{Idx, Name};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::{Arc, OnceLock};
+
+/// Names that other things have as well: they tell only where their path does.
+pub const COMMON: &[&str] =
+    &["gather", "scatter", "reduce", "local", "send", "recv", "shard", "apply", "convert", "broadcast", "Scalar"];
+
+/// Builtins that test a value against a class.
+const CLASS_TESTS: &[&str] = &["isinstance", "issubclass"];
+
+/// Names of rules that are looked for in all functions.
+#[derive(Debug)]
+pub struct Words {
+    /// They make a function worth executing.
+    pub telling: FxHashSet<Name>,
+    /// Functions that apply plans to modules.
+    pub planning: FxHashSet<Name>,
+    common: FxHashSet<Name>,
+}
+
+impl Words {
+    pub fn new(rules: &RuleBook) -> Words {
+        let common = COMMON.iter().map(|name| Name::from(*name)).collect();
+        Words { telling: telling_names(rules), planning: planning_names(rules), common }
+    }
+}
+
+/// One file.
+#[derive(Clone, Debug, Default)]
+pub struct Digest {
+    /// By function.
+    pub funcs: Box<[Gist]>,
+    /// Keywords of calls, each with what it is ever given, once.
+    pub fields: Box<[(Name, Given)]>,
+    /// Methods that return a name: the method's, and that one.
+    pub makers: Box<[(Name, Name)]>,
+    /// Packages that any line imports, by the first part of the path: absolute imports only.
+    pub imports: FxHashSet<Name>,
+    /// Attributes that any line assigns, and how many lines do.
+    pub assigned: FxHashMap<Name, u32>,
+}
+
+/// What a keyword is given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Given {
+    Global(Name),
+    /// What a method of this name returns.
+    Method(Name),
+}
+
+/// One function.
+#[derive(Clone, Debug, Default)]
+pub struct Gist {
+    /// Whether it mentions a telling name.
+    pub tells: bool,
+    /// Whether it mentions a planning name.
+    pub plans: bool,
+    /// It makes a parameter, or a module that has one.
+    pub makes_parameter: bool,
+    pub loops: bool,
+    /// An attribute of anything but the receiver, or an element, is assigned.
+    pub puts: bool,
+    pub builds_dict: bool,
+    /// A function, not a method, is given what a method called a copy returned.
+    pub gives_copies: bool,
+    /// A variable, or what an expression gives, is called.
+    pub calls_value: bool,
+    /// It calls a variable that may stand for a name of a module: one that is imported, or read of something.
+    pub calls_variable: bool,
+    /// Names of the module, or of builtins, that it reads, in no particular order: first those that it calls, so many.
+    pub globals: Box<[Name]>,
+    pub calls: u32,
+    /// Methods that it calls, in no particular order; of what: a name of the module, or anything else.
+    pub methods: Box<[(Name, Option<Name>)]>,
+    pub rare: Option<Box<Rare>>,
+}
+
+/// What few functions have.
+#[derive(Clone, Debug, Default)]
+pub struct Rare {
+    /// Of a module body: its own variables that it reads.
+    pub bound: Vec<Name>,
+    /// Common names that tell where their path does: `base.name`, or a name of the module.
+    pub common: Vec<(Option<Name>, Name)>,
+    /// Of which `apply` is called.
+    pub applied: Vec<Name>,
+    /// Parameters that are called, and the names of all variables that are.
+    pub calls: Vec<LocalId>,
+    pub called: Vec<Name>,
+    /// Of a constructor: attributes that it gives what tells.
+    pub attributes: Vec<Name>,
+}
+
+impl Digest {
+    pub fn new(ir: &FileIr, words: &Words) -> Digest {
+        let mut file = PerFile::default();
+        let funcs = ir.funcs.iter().map(|func| Walk::new(func, words, &mut file).read()).collect();
+        Digest {
+            funcs,
+            fields: file.fields.into(),
+            makers: file.makers.into(),
+            imports: file.imports.into_iter().map(Name::from).collect(),
+            assigned: file.assigned.into_iter().map(|(name, times)| (name.clone(), times)).collect(),
+        }
+    }
+}
+
+impl Words {
+    /// Whether an annotation names something that tells: a layer with a contract.
+    pub fn tell(&self, hint: &str) -> bool {
+        hint.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| self.telling.contains(word))
+    }
+}
+
+/// The digests of a project: taken while its files were lowered, or taken when somebody asks.
+#[derive(Debug)]
+pub struct Digests {
+    words: Arc<Words>,
+    /// By module.
+    all: Vec<OnceLock<Digest>>,
+}
+
+impl Digests {
+    /// Digests that were taken, by module.
+    pub fn taken(words: Words, all: Vec<Digest>) -> Digests {
+        Digests { words: Arc::new(words), all: all.into_iter().map(OnceLock::from).collect() }
+    }
+
+    /// None so far.
+    pub fn later(rules: &RuleBook, modules: usize, memo: Option<&Memo>) -> Digests {
+        let words = constant(memo, "words", || Words::new(rules));
+        Digests { words, all: (0..modules).map(|_| OnceLock::new()).collect() }
+    }
+
+    pub fn words(&self) -> &Words {
+        &self.words
+    }
+
+    pub fn of(&self, project: &Project, module: ModuleId) -> &Digest {
+        let ir = &project.modules[module].ir;
+        self.all[module.index()].get_or_init(|| Digest::new(ir, &self.words))
+    }
+}
+
+/// What the functions of a file have in common.
+#[derive(Default)]
+struct PerFile<'a> {
+    fields: Vec<(Name, Given)>,
+    given: FxHashSet<(&'a Name, bool, &'a Name)>,
+    makers: Vec<(Name, Name)>,
+    imports: FxHashSet<&'a str>,
+    assigned: FxHashMap<&'a Name, u32>,
+    /// By local of the present function: the last value on the way so far.
+    temps: Vec<Option<&'a Rvalue>>,
+    /// By local of the present function: whether it was read before, and whether it is what a method called a copy returned.
+    read: Vec<bool>,
+    copied: Vec<bool>,
+}
+
+/// A function that is being read.
+struct Walk<'a, 'f> {
+    words: &'f Words,
+    file: &'f mut PerFile<'a>,
+    func: &'a Func,
+    gist: Gist,
+    rare: Rare,
+    globals: FxHashSet<&'a Name>,
+    methods: FxHashSet<(&'a Name, Option<&'a Name>)>,
+    /// Names of the module, and variables, that it calls.
+    called: FxHashSet<&'a Name>,
+    calls: Vec<LocalId>,
+}
+
+impl<'a, 'f> Walk<'a, 'f> {
+    fn new(func: &'a Func, words: &'f Words, file: &'f mut PerFile<'a>) -> Walk<'a, 'f> {
+        file.temps.clear();
+        file.temps.resize(func.locals.len(), None);
+        file.read.clear();
+        file.read.resize(func.locals.len(), false);
+        file.copied.clear();
+        file.copied.resize(func.locals.len(), false);
+        Walk {
+            words,
+            file,
+            func,
+            gist: Gist::default(),
+            rare: Rare::default(),
+            globals: FxHashSet::default(),
+            methods: FxHashSet::default(),
+            called: FxHashSet::default(),
+            calls: Vec::new(),
+        }
+    }
+
+    fn read(mut self) -> Gist {
+        let func = self.func;
+        self.block(func.body(), true);
+        if func.class.is_some() {
+            for node in func.body() {
+                if let Stmt::Return { value: Operand::Global(name) } = &node.stmt {
+                    self.file.makers.push((func.name.clone(), name.clone()));
+                }
+            }
+            if func.name == "__init__" {
+                self.rare.attributes = telling_attributes(func, self.words);
+            }
+        }
+        self.gist.calls_variable = self.calls.iter().any(|local| may_be_path(func.body(), *local));
+        self.rare.calls = self.calls.iter().copied().filter(|c| func.params.iter().any(|p| p.local == *c)).collect();
+        // Of anything inside a project once is of anything for good.
+        let anywhere: FxHashSet<&Name> =
+            self.methods.iter().filter(|(_, base)| base.is_none()).map(|(name, _)| *name).collect();
+        let apart = |(name, base): &(&Name, Option<&Name>)| base.is_none() || !anywhere.contains(name);
+        let methods = self.methods.iter().copied().filter(apart);
+        self.gist.methods = methods.map(|(name, base)| (name.clone(), base.cloned())).collect();
+        let (calls, reads): (Vec<&Name>, Vec<&Name>) = self.globals.into_iter().partition(|n| self.called.contains(n));
+        self.gist.calls = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        self.gist.globals = calls.into_iter().chain(reads).cloned().collect();
+        for local in &self.calls {
+            let name = &func.locals[*local].name;
+            if !name.is_empty() && !self.rare.called.contains(name) {
+                self.rare.called.push(name.clone());
+            }
+        }
+        self.gist.rare = (!self.rare.is_empty()).then(|| Box::new(self.rare));
+        self.gist
+    }
+
+    /// `plain`: values are followed there.
+    fn block(&mut self, block: &'a Block, plain: bool) {
+        for node in block {
+            match &node.stmt {
+                Stmt::Assign { dst, value } => {
+                    if plain {
+                        self.file.temps[dst.index()] = Some(value);
+                    }
+                    self.file.copied[dst.index()] |=
+                        matches!(value, Rvalue::CallMethod { name, .. } if COPIES.contains(&name.as_str()));
+                    self.rvalue(value, plain);
+                    continue;
+                }
+                Stmt::SetAttr { base, name, .. } => {
+                    *self.file.assigned.entry(name).or_default() += 1;
+                    self.gist.puts |= matches!(base, Operand::Local(l) if self.func.locals[*l].name != "self");
+                }
+                Stmt::SetItem { .. } => self.gist.puts = true,
+                Stmt::For { .. } | Stmt::While { .. } => self.gist.loops = true,
+                Stmt::Import { path, level: 0, .. } | Stmt::ImportStar { path, level: 0 } => {
+                    self.file.imports.insert(path.split_once('.').map_or(path.as_str(), |(first, _)| first));
+                }
+                _ => {}
+            }
+            for (at, inner) in node.stmt.blocks().enumerate() {
+                self.block(inner, plain && is_followed(&node.stmt, at));
+            }
+        }
+    }
+
+    fn rvalue(&mut self, value: &'a Rvalue, plain: bool) {
+        match value {
+            Rvalue::Attr { base, name } => {
+                self.gist.tells |= self.words.telling.contains(name);
+                self.common(Some(base), name);
+                self.operand(base);
+            }
+            Rvalue::Use(operand) => self.operand(operand),
+            Rvalue::Call { callee, args } => {
+                if plain {
+                    self.given(args);
+                }
+                let copied = |arg: &Arg| matches!(&arg.value, Operand::Local(l) if self.file.copied[l.index()]);
+                self.gist.gives_copies |= args.iter().any(copied);
+                self.gist.calls_value |= !matches!(callee, Operand::Global(_));
+                // A class that a value is tested against is not called.
+                if matches!(callee, Operand::Global(name) if CLASS_TESTS.contains(&name.as_str())) {
+                    return;
+                }
+                self.gist.makes_parameter |= matches!(callee, Operand::Global(name) if name == "Parameter");
+                match callee {
+                    Operand::Global(name) => _ = self.called.insert(name),
+                    Operand::Local(local) => self.calls.push(*local),
+                    Operand::Const(_) => {}
+                }
+                self.operand(callee);
+                args.iter().for_each(|arg| self.operand(&arg.value));
+            }
+            Rvalue::CallMethod { base, name, args } => {
+                if plain {
+                    self.given(args);
+                }
+                let of = match base {
+                    Operand::Global(base) => Some(base),
+                    Operand::Local(_) | Operand::Const(_) => None,
+                };
+                if self.methods.insert((name, of)) {
+                    self.gist.plans |= self.words.planning.contains(name);
+                    self.gist.tells |= self.words.telling.contains(name);
+                    self.gist.makes_parameter |= name == "Parameter";
+                    self.common(Some(base), name);
+                    if name == "apply" {
+                        self.rare.applied.extend(of.cloned());
+                    }
+                }
+                self.operand(base);
+                args.iter().for_each(|arg| self.operand(&arg.value));
+            }
+            Rvalue::Build { kind: BuildKind::Dict, .. } => self.gist.builds_dict = true,
+            _ => {}
+        }
+    }
+
+    fn operand(&mut self, operand: &'a Operand) {
+        let name = match operand {
+            Operand::Global(name) => {
+                if name.is_empty() || !self.globals.insert(name) {
+                    return;
+                }
+                self.common(None, name);
+                name
+            }
+            Operand::Local(local) => {
+                if std::mem::replace(&mut self.file.read[local.index()], true) {
+                    return;
+                }
+                let name = &self.func.locals[*local].name;
+                if !name.is_empty() && self.func.kind == FuncKind::Module {
+                    self.rare.bound.push(name.clone());
+                }
+                name
+            }
+            Operand::Const(_) => return,
+        };
+        self.gist.tells |= self.words.telling.contains(name);
+        self.gist.plans |= self.words.planning.contains(name);
+    }
+
+    /// Keeps a common name whose path can be known: `base.name`, or `name` as it was imported.
+    fn common(&mut self, base: Option<&'a Operand>, name: &'a Name) {
+        if !self.words.common.contains(name) {
+            return;
+        }
+        let of = match base {
+            None => None,
+            Some(Operand::Global(base)) => Some(base.clone()),
+            Some(Operand::Local(_) | Operand::Const(_)) => return,
+        };
+        let found = (of, name.clone());
+        if !self.rare.common.contains(&found) {
+            self.rare.common.push(found);
+        }
+    }
+
+    /// What the keywords of a call are given.
+    fn given(&mut self, args: &'a [Arg]) {
+        for arg in args {
+            let ArgKind::Keyword(field) = &arg.kind else { continue };
+            let (is_method, name) = match &arg.value {
+                Operand::Global(name) => (false, name),
+                Operand::Local(local) => match self.file.temps[local.index()] {
+                    Some(Rvalue::CallMethod { name, .. }) => (true, name),
+                    Some(Rvalue::Use(Operand::Global(name))) => (false, name),
+                    _ => continue,
+                },
+                Operand::Const(_) => continue,
+            };
+            if self.file.given.insert((field, is_method, name)) {
+                let given = if is_method { Given::Method(name.clone()) } else { Given::Global(name.clone()) };
+                self.file.fields.push((field.clone(), given));
+            }
+        }
+    }
+}
+
+impl Gist {
+    /// Names that it calls, as functions, variables or methods.
+    pub fn called(&self) -> impl Iterator<Item = &Name> {
+        let variables = self.rare.iter().flat_map(|rare| &rare.called);
+        self.globals.iter().take(self.calls as usize).chain(self.methods.iter().map(|(name, _)| name)).chain(variables)
+    }
+}
+
+impl Rare {
+    fn is_empty(&self) -> bool {
+        let Rare { bound, common, applied, calls, called, attributes } = self;
+        bound.is_empty()
+            && common.is_empty()
+            && applied.is_empty()
+            && calls.is_empty()
+            && called.is_empty()
+            && attributes.is_empty()
+    }
+}
+
+/// Whether values are followed into a block of a statement: the one in this place.
+fn is_followed(stmt: &Stmt, at: usize) -> bool {
+    match stmt {
+        Stmt::If { .. } => true,
+        Stmt::With { .. } | Stmt::For { .. } | Stmt::Try { .. } => at == 0,
+        _ => false,
+    }
+}
+
+/// Attributes that a constructor gives what tells: a layer that it makes, or that the annotation of a parameter names.
+fn telling_attributes(init: &Func, words: &Words) -> Vec<Name> {
+    let hinted = |p: &&Param| p.hint.as_deref().is_some_and(|h| words.tell(h));
+    let mut locals: Vec<LocalId> = init.params.iter().filter(hinted).map(|p| p.local).collect();
+    let mut out = Vec::new();
+    let mut open: Vec<&Block> = vec![init.body()];
+    while let Some(block) = open.pop() {
+        for node in block {
+            match &node.stmt {
+                Stmt::Assign { dst, value: Rvalue::Call { callee: Operand::Global(name), .. } }
+                    if words.telling.contains(name) =>
+                {
+                    locals.push(*dst);
+                }
+                Stmt::SetAttr { name, value: Operand::Local(value), .. } if locals.contains(value) => {
+                    out.push(name.clone());
+                }
+                other => open.extend(other.blocks()),
+            }
+        }
+    }
+    out
+}
