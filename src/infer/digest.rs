@@ -73,7 +73,7 @@ pub struct Gist {
     /// An attribute of anything but the receiver, or an element, is assigned.
     pub puts: bool,
     pub builds_dict: bool,
-    /// A function, not a method, is given what a method called a copy returned.
+    /// A function, not a method, is given what a method called a copy returned, for nothing that it returns.
     pub gives_copies: bool,
     /// A variable, or what an expression gives, is called.
     pub calls_value: bool,
@@ -181,6 +181,8 @@ struct Walk<'a, 'f> {
     /// Names of the module, and variables, that it calls.
     called: FxHashSet<&'a Name>,
     calls: Vec<LocalId>,
+    /// What functions return that are given copies.
+    given_copies: Vec<LocalId>,
 }
 
 impl<'a, 'f> Walk<'a, 'f> {
@@ -201,6 +203,7 @@ impl<'a, 'f> Walk<'a, 'f> {
             methods: FxHashSet::default(),
             called: FxHashSet::default(),
             calls: Vec::new(),
+            given_copies: Vec::new(),
         }
     }
 
@@ -217,6 +220,7 @@ impl<'a, 'f> Walk<'a, 'f> {
                 self.rare.attributes = telling_attributes(func, self.words);
             }
         }
+        self.gist.gives_copies = self.given_copies.iter().any(|dst| !self.file.read[dst.index()]);
         self.gist.calls_variable = self.calls.iter().any(|local| may_be_path(func.body(), *local));
         self.rare.calls = self.calls.iter().copied().filter(|c| func.params.iter().any(|p| p.local == *c)).collect();
         // Of anything inside a project once is of anything for good.
@@ -248,7 +252,7 @@ impl<'a, 'f> Walk<'a, 'f> {
                     }
                     self.file.copied[dst.index()] |=
                         matches!(value, Rvalue::CallMethod { name, .. } if COPIES.contains(&name.as_str()));
-                    self.rvalue(value, plain);
+                    self.rvalue(*dst, value, plain);
                     continue;
                 }
                 Stmt::SetAttr { base, name, .. } => {
@@ -268,7 +272,7 @@ impl<'a, 'f> Walk<'a, 'f> {
         }
     }
 
-    fn rvalue(&mut self, value: &'a Rvalue, plain: bool) {
+    fn rvalue(&mut self, dst: LocalId, value: &'a Rvalue, plain: bool) {
         match value {
             Rvalue::Attr { base, name } => {
                 self.gist.tells |= self.words.telling.contains(name);
@@ -281,7 +285,9 @@ impl<'a, 'f> Walk<'a, 'f> {
                     self.given(args);
                 }
                 let copied = |arg: &Arg| matches!(&arg.value, Operand::Local(l) if self.file.copied[l.index()]);
-                self.gist.gives_copies |= args.iter().any(copied);
+                if args.iter().any(copied) {
+                    self.given_copies.push(dst);
+                }
                 self.gist.calls_value |= !matches!(callee, Operand::Global(_));
                 // A class that a value is tested against is not called.
                 if matches!(callee, Operand::Global(name) if CLASS_TESTS.contains(&name.as_str())) {

@@ -19,11 +19,14 @@ pub enum Binding {
         level: u32,
         member: Option<Name>,
         /// What it leads to, once that was asked, and what was looked at for it.
-        leads: OnceLock<(Option<Resolved>, Box<[Read]>)>,
+        leads: OnceLock<Box<Lead>>,
     },
     /// Something that only execution tells.
     Value,
 }
+
+/// What an import leads to, and what was looked at for it.
+type Lead = (Option<Resolved>, Box<[Read]>);
 
 impl Binding {
     /// Forgets what an import leads to.
@@ -149,9 +152,9 @@ impl Project {
     pub fn member(&self, module: ModuleId, name: &str) -> Option<Resolved> {
         match self.modules.quietly(module).bindings.get(name) {
             Some(Binding::Import { leads, .. }) => {
-                let (found, reads) = leads.get_or_init(|| {
+                let (found, reads) = &**leads.get_or_init(|| {
                     let run = || self.member_within(module, name, MAX_HOPS);
-                    if self.watched { watch(run) } else { (run(), Box::default()) }
+                    Box::new(if self.watched { watch(run) } else { (run(), Box::default()) })
                 });
                 note_all(reads);
                 found.clone()
