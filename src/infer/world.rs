@@ -59,13 +59,40 @@ impl Frame {
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
-    /// Variables whose values are not the same in another frame of the function.
+    /// Takes the variables that only another frame of the function has set. Chunks of which nothing is set here are shared with it.
+    pub fn complete(&mut self, other: &Frame) {
+        if Arc::ptr_eq(&self.chunks, &other.chunks) {
+            return;
+        }
+        for (i, theirs) in other.chunks.iter().enumerate() {
+            let Some(mine) = self.chunks.get(i).filter(|mine| !Arc::ptr_eq(mine, theirs)) else { continue };
+            let lacks = |(x, y): (&Value, &Value)| matches!(x, Value::Unset) && !matches!(y, Value::Unset);
+            if !mine.iter().zip(theirs.iter()).any(lacks) {
+                continue;
+            }
+            let empty = mine.iter().all(|value| matches!(value, Value::Unset));
+            let mine = &mut Arc::make_mut(&mut self.chunks)[i];
+            if empty {
+                *mine = theirs.clone();
+                continue;
+            }
+            for (value, other) in Arc::make_mut(mine).iter_mut().zip(theirs.iter()) {
+                if matches!(value, Value::Unset) {
+                    value.clone_from(other);
+                }
+            }
+        }
+    }
+    /// Variables that are set here and in another frame of the function, but not to the same values.
     pub fn differing<'a>(&'a self, other: &'a Frame) -> impl Iterator<Item = (LocalId, &'a Value, &'a Value)> {
         let n = if Arc::ptr_eq(&self.chunks, &other.chunks) { 0 } else { self.chunks.len() };
         let pairs = self.chunks.iter().zip(other.chunks.iter()).take(n).enumerate();
         pairs.filter(|(_, (mine, theirs))| !Arc::ptr_eq(mine, theirs)).flat_map(|(i, (mine, theirs))| {
             let values = mine.iter().zip(theirs.iter()).enumerate();
-            values.filter(|(_, (x, y))| x != y).map(move |(j, (x, y))| (LocalId::from_index(i * CHUNK + j), x, y))
+            let differ = |x: &Value, y: &Value| !matches!(x, Value::Unset) && !matches!(y, Value::Unset) && x != y;
+            values
+                .filter(move |(_, (x, y))| differ(x, y))
+                .map(move |(j, (x, y))| (LocalId::from_index(i * CHUNK + j), x, y))
         })
     }
 }

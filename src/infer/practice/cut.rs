@@ -100,9 +100,13 @@ pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
         UNTRAINED.iter().any(|w| n.contains(w))
     };
     let class = class_of(view);
-    let frozen = class.is_some_and(|c| {
+    let turned_off = |c: ClassRef| {
         let text = view.text(view.spot(lint.project.class(c).span));
         lint.is_autograd(c) || text.contains("requires_grad_(False)") || text.contains("requires_grad = False")
+    };
+    let frozen = class.is_some_and(|c| match view.beside() {
+        Some(beside) => beside.frozen(c, || turned_off(c)),
+        None => turned_off(c),
     });
     let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
     !frozen

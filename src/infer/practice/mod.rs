@@ -10,6 +10,7 @@ mod asked_group;
 mod averaged;
 mod axis_map;
 pub mod backwards;
+mod beside;
 mod bypassed;
 mod collected;
 pub mod concerned;
@@ -83,11 +84,13 @@ use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use asked::{Asked, Shown};
+use beside::Beside;
 use found::Practice;
 use glance::{Glance, Glancer};
 use reducers::Reducers;
 use rustc_hash::FxHashSet;
 use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
 
@@ -413,6 +416,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
     let checks: Vec<(usize, &Check)> =
         OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(c, _)| c).collect();
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
+    let beside = Rc::new(Beside::default());
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         if f.kind == FuncKind::ClassBody {
             continue;
@@ -422,7 +426,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
         if due.peek().is_none() && !seen.switches && !(seen.set_by_name && shown.set_by_name) {
             continue;
         }
-        let view = View::new(project, rules, files, FuncRef { module, func });
+        let view = View::new(project, rules, files, FuncRef { module, func }).with(&Rc::downgrade(&beside));
         if seen.switches {
             sums.reads.add(&view);
         }
@@ -460,12 +464,13 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
     if !shown.in_project {
         return out;
     }
+    let beside = Rc::new(Beside::default());
     for (func, f) in ir.funcs.iter_enumerated() {
         let at = FuncRef { module, func };
         if f.kind == FuncKind::ClassBody || !in_project(lint, at, f) {
             continue;
         }
-        let view = lint.view(at);
+        let view = lint.view(at).with(&Rc::downgrade(&beside));
         for check in IN_PROJECT {
             check(lint, &view, &mut out);
         }

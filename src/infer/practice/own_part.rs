@@ -11,6 +11,7 @@ use crate::ir::{ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, ParamK
 use crate::project::{FuncRef, Resolved};
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
+use std::rc::Rc;
 
 /// What tells one group from another.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,7 +212,7 @@ fn rank_of_start(view: &View<'_>, start: &Operand) -> Option<Group> {
 }
 
 /// What the one assignment to `self.name` gives it.
-fn kept<'a>(view: &View<'a>, expr: &Expr) -> Option<(View<'a>, &'a Operand)> {
+fn kept<'a>(view: &View<'a>, expr: &Expr) -> Option<(Rc<View<'a>>, &'a Operand)> {
     let name = near::own_attribute(view, expr)?;
     let mut set = near::assigned(view, near::class_of(view)?, name);
     let (method, _, value) = set.pop().filter(|_| set.is_empty())?;
