@@ -252,24 +252,30 @@ impl<'a> Joiner<'a> {
 
 /// Whether the checker behaves alike in both worlds, flags apart. A variable bound on one side only does not count.
 pub fn alike(a: &World, b: &World) -> bool {
-    alike_except(a, b, &[])
+    frames_alike(a, b) && a.heap.changes(&b.heap).iter().all(|id| cell_alike(a, b, *id))
 }
 
-/// The same, whatever is in these cells.
-pub fn alike_except(a: &World, b: &World, except: &[ObjId]) -> bool {
-    if a.frames.len() != b.frames.len() || a.modes != b.modes {
-        return false;
-    }
-    let same_frames = a
-        .frames
-        .iter()
-        .zip(&b.frames)
-        .all(|(x, y)| x.differing(y).all(|(_, v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH)));
-    let same = |id: &ObjId| match (a.heap.get(*id), b.heap.get(*id)) {
+/// The cells in which the worlds are not alike, if they are alike apart from these.
+pub fn unlike_cells(a: &World, b: &World) -> Option<Vec<ObjId>> {
+    frames_alike(a, b).then(|| {
+        let mut cells = a.heap.changes(&b.heap);
+        cells.retain(|id| !cell_alike(a, b, *id));
+        cells
+    })
+}
+
+fn frames_alike(a: &World, b: &World) -> bool {
+    let alike = |v, w| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH);
+    a.frames.len() == b.frames.len()
+        && a.modes == b.modes
+        && a.frames.iter().zip(&b.frames).all(|(x, y)| x.differing(y).all(|(_, v, w)| alike(v, w)))
+}
+
+fn cell_alike(a: &World, b: &World, id: ObjId) -> bool {
+    match (a.heap.get(id), b.heap.get(id)) {
         (Some(x), Some(y)) => same_cell(&a.heap, x, &b.heap, y, MAX_VALUE_DEPTH),
         _ => false,
-    };
-    same_frames && a.heap.changes(&b.heap).iter().all(|id| except.contains(id) || same(id))
+    }
 }
 
 /// The cells in which two heaps differ, if the worlds differ in nothing that types depend on: the known type of a tensor, a truth value, an
