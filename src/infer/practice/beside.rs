@@ -2,9 +2,10 @@
 //! sets an attribute, the parts of a module, each worked out once. Never: anything that outlives the checks of a module, whose result is
 //! kept with what it looked at. Next: `near.rs` and `gradient.rs`, which ask.
 
+use super::gradient::{Walked, Walks};
 use super::view::View;
 use crate::ir::{Block, FuncId, Operand, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::Name;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
@@ -24,14 +25,25 @@ pub struct Parts {
     pub parameters: FxHashSet<Name>,
 }
 
+/// What is asked of a class or a file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// Whether the text of the class turns gradients off.
+    Frozen(ClassRef),
+    /// Whether the file has autograd functions.
+    Autograd(ModuleId),
+    /// Whether the text of the file may tie weights.
+    Ties(ModuleId),
+}
+
 #[derive(Default)]
 pub struct Beside<'a> {
     views: Kept<FuncRef, Rc<View<'a>>>,
     setters: Kept<ClassRef, Rc<Setters>>,
     assigned: Kept<(ClassRef, Name), Vec<Assigned<'a>>>,
     parts: Kept<ClassRef, Rc<Parts>>,
-    /// Whether the text of a class turns gradients off.
-    frozen: Kept<ClassRef, bool>,
+    walks: Kept<Walks, Option<Rc<Walked>>>,
+    answers: Kept<Question, bool>,
 }
 
 /// Answers by what was asked.
@@ -71,8 +83,12 @@ impl<'a> Beside<'a> {
         self.parts.get(class, || Rc::new(make()))
     }
 
-    pub fn frozen(&self, class: ClassRef, make: impl FnOnce() -> bool) -> bool {
-        self.frozen.get(class, make)
+    pub fn walk(&self, of: Walks, make: impl FnOnce() -> Option<Walked>) -> Option<Rc<Walked>> {
+        self.walks.get(of, || make().map(Rc::new))
+    }
+
+    pub fn answer(&self, question: Question, make: impl FnOnce() -> bool) -> bool {
+        self.answers.get(question, make)
     }
 }
 

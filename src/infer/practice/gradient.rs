@@ -74,6 +74,18 @@ const MODELS: &[&str] =
 const CARRY: &[&str] =
     &["T", "mT", "H", "real", "imag", "values", "logits", "last_hidden_state", "loss", "hidden_states"];
 
+/// What a walk through a function found, whatever its caller gives it.
+pub struct Walked {
+    returns: Vec<Vec<Made>>,
+    cuts: Vec<Cut>,
+}
+
+/// A walk through a function: how deep in calls, whether nothing may be left out, the loops around the call.
+pub type Walks = (FuncRef, usize, bool, usize);
+
+/// Calls that are followed into one another.
+const MOST_DEPTH: usize = 2;
+
 pub struct Walk<'w, 'a> {
     lint: &'w Lint<'a>,
     view: &'w View<'a>,
@@ -98,8 +110,8 @@ pub struct Walk<'w, 'a> {
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    pub fn of(lint: &'w Lint<'a>, view: &'w View<'a>, depth: usize) -> Option<Walk<'w, 'a>> {
-        Walk::made(lint, view, depth, false, 0)
+    pub fn of(lint: &'w Lint<'a>, view: &'w View<'a>) -> Option<Walk<'w, 'a>> {
+        Walk::made(lint, view, 0, false, 0)
     }
 
     /// The same, where nothing may be left out that a gradient flows back through.
@@ -108,7 +120,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn made(lint: &'w Lint<'a>, view: &'w View<'a>, depth: usize, whole: bool, loops: usize) -> Option<Walk<'w, 'a>> {
-        if view.func.is_generator || view.func.params.len() > 30 || depth > 2 {
+        if view.func.is_generator || view.func.params.len() > 30 {
             return None;
         }
         let steps = view.steps.iter().enumerate().map(|(i, s)| (s.id, i)).collect();
@@ -144,7 +156,7 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// What the results are made from, of a tuple the first.
     pub fn firsts(&self) -> Vec<Made> {
-        self.returns.iter().filter_map(|r| r.first().copied()).collect()
+        firsts(&self.returns).collect()
     }
 
     fn block(&mut self, block: &Block, state: &mut Option<State>) {
@@ -468,6 +480,23 @@ impl<'w, 'a> Walk<'w, 'a> {
         view.steps[step].guards.iter().any(|g| *self.asks.entry(g.at).or_insert_with(|| asks_training(view, g.test)))
     }
 
+    /// A walk through a function that is called here, made once for all its calls.
+    fn walked(&self, at: FuncRef) -> Option<Rc<Walked>> {
+        if self.depth == MOST_DEPTH {
+            return None;
+        }
+        let of = (at, self.depth + 1, self.whole, self.loops);
+        let walked = || {
+            let view = self.view.other(at);
+            let walk = Walk::made(self.lint, &view, self.depth + 1, self.whole, self.loops)?;
+            Some(Walked { returns: walk.returns, cuts: walk.cuts })
+        };
+        match self.view.beside() {
+            Some(beside) => beside.walk(of, walked),
+            None => walked().map(Rc::new),
+        }
+    }
+
     /// The result of a function of the project, by what its arguments are made from.
     fn inside(&mut self, id: StmtId, value: &'a Rvalue, s: &mut State) -> Option<Made> {
         let (at, method) = target(self.lint, self.view, value)?;
@@ -481,10 +510,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         if decorators(self.lint, at).iter().any(untrained) {
             return Some(0);
         }
-        let view = self.view.other(at);
         // What only raises is overridden elsewhere.
-        let walk = Walk::made(self.lint, &view, self.depth + 1, self.whole, self.loops);
-        let walk = walk.filter(|w| !w.returns.is_empty())?;
+        let walk = self.walked(at).filter(|w| !w.returns.is_empty())?;
         let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
         for (i, arg) in args.iter().enumerate() {
             let slot = match &arg.kind {
@@ -496,7 +523,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 given.insert(slot, (get(s, &arg.value), &arg.value));
             }
         }
-        let returned = walk.firsts().into_iter().fold(0, |a, b| a | b);
+        let returned = firsts(&walk.returns).fold(0, |a, b| a | b);
         let from = |bits: Made| {
             given.iter().filter(|(i, _)| bits & (1 << **i) != 0).map(|(_, (m, _))| *m).fold(0, |a, b| a | b)
         };
@@ -521,6 +548,11 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         Some(made)
     }
+}
+
+/// What results are made from, of a tuple the first.
+fn firsts(returns: &[Vec<Made>]) -> impl Iterator<Item = Made> {
+    returns.iter().filter_map(|r| r.first().copied())
 }
 
 /// Whether a condition asks about training or gradients.

@@ -276,6 +276,8 @@ struct Class<'a> {
     /// Whether the text of its file shows switches, and maps of checkpoints.
     switches: bool,
     maps: bool,
+    /// What the checks of its module share.
+    beside: Rc<Beside<'a>>,
     /// Its constructor, once somebody asked, and whether that may mark parameters.
     init: OnceCell<Option<View<'a>>>,
     marks: OnceCell<bool>,
@@ -440,17 +442,19 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
     OfModule { found, sums: Arc::new(sums) }
 }
 
-fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
+fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
     let mut out = Vec::new();
     let text = lint.files[lint.project.file(module)].whole();
     let shown = lint.asked.shown(module, text);
     let ir = &lint.project.modules[module].ir;
+    let beside = Rc::new(Beside::default());
     for class in ir.classes.ids() {
         let at = ClassRef { module, class };
         let class = Class {
             at,
             switches: !shown.switches.is_empty(),
             maps: shown.maps,
+            beside: beside.clone(),
             init: OnceCell::new(),
             marks: OnceCell::new(),
         };
@@ -464,7 +468,6 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
     if !shown.in_project {
         return out;
     }
-    let beside = Rc::new(Beside::default());
     for (func, f) in ir.funcs.iter_enumerated() {
         let at = FuncRef { module, func };
         if f.kind == FuncKind::ClassBody || !in_project(lint, at, f) {

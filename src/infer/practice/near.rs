@@ -144,7 +144,7 @@ pub fn deep(view: &View<'_>, expr: &Expr) -> Expr {
 fn captured(view: &View<'_>, local: LocalId) -> Option<Expr> {
     let (outer, _) = view.func.captures.iter().find(|(_, inner)| *inner == local)?;
     let parent = FuncRef { module: view.at.module, func: view.func.parent? };
-    let around = other(view, parent);
+    let around = shared(view, parent);
     let found = deep(&around, &Expr::Local(*outer));
     closed(&found).then_some(found)
 }
@@ -154,7 +154,7 @@ fn module_value(view: &View<'_>, path: &str) -> Option<Expr> {
     let (module, name) = path.rsplit_once('.')?;
     let module = view.project.module_named(module)?;
     let body = FuncRef { module, func: FuncId::from_index(0) };
-    let around = other(view, body);
+    let around = shared(view, body);
     let (local, _) = around.func.locals.iter_enumerated().find(|(id, l)| l.name == name && !around.is_temp(*id))?;
     let found = around.through(&Operand::Local(local));
     (closed(&found) && !matches!(found, Expr::Unknown)).then_some(found)

@@ -179,11 +179,14 @@ fn source<'a>(view: &View<'a>, operand: &Operand, before: usize) -> Option<(usiz
 
 /// The step that gave a variable its value, where that is certain and nothing has looked at the variable in between.
 fn reaching(view: &View<'_>, local: LocalId, before: usize) -> Option<usize> {
-    let at = view.defs(local).iter().copied().rfind(|d| *d < before)?;
+    let defs = view.defs(local);
+    let at = defs[..defs.partition_point(|d| *d < before)].last().copied()?;
     let (def, used) = (&view.steps[at], &view.steps[before]);
     let guarded = def.guards.len() <= used.guards.len()
         && def.guards.iter().zip(used.guards.iter()).all(|(a, b)| a.at == b.at && a.holds == b.holds);
-    let read = view.readers(local).iter().any(|r| at < *r && *r < before && !looks_only(view, *r));
+    let readers = view.readers(local);
+    let later = &readers[readers.partition_point(|r| *r <= at)..];
+    let read = later.iter().take_while(|r| **r < before).any(|r| !looks_only(view, *r));
     (guarded && def.loops == used.loops && !read).then_some(at)
 }
 

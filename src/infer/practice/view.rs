@@ -1,7 +1,7 @@
 //! One function as a list of steps with the conditions around each, and its expressions as trees. In: the intermediate representation.
 //! Out: [`View`]. Never: execution, worlds or types: the checks of practice read what is written. Next: `mod.rs`.
 
-use super::beside::Beside;
+use super::beside::{Beside, Question};
 use super::expr::Expr;
 use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
@@ -104,6 +104,14 @@ impl<'a> View<'a> {
 
     pub fn beside(&self) -> Option<Rc<Beside<'a>>> {
         self.beside.upgrade()
+    }
+
+    /// The answer to a question, asked once if checks share something.
+    pub fn answer(&self, question: Question, make: impl FnOnce() -> bool) -> bool {
+        match self.beside() {
+            Some(beside) => beside.answer(question, make),
+            None => make(),
+        }
     }
 
     /// A view of another function of the project.
