@@ -205,6 +205,46 @@ def loops(size):
     return text + "    return x\n"
 
 
+def nest(size):
+    """Loops in loops only; Python itself takes no more than 20."""
+    text = HEAD + "def f(x, n, group):\n"
+    for i in range(size):
+        pad = "    " * (1 + i)
+        text += f"{pad}for i{i} in range(n):\n{pad}    x = x + x\n{pad}    dist.all_reduce(x, group=group)\n"
+    return text + "    return x\n"
+
+
+def filled(size):
+    """Loops that each fill a list of their own."""
+    text = HEAD + "def f(x, rounds, group):\n    dist.all_reduce(x, group=group)\n"
+    return text + "".join(f"    l{i} = []\n    for y in rounds:\n        l{i}.append(y + x)\n" for i in range(size)) + "    return x\n"
+
+
+def closures(size):
+    """Functions in one function."""
+    text = HEAD + "def f(x, group):\n"
+    for i in range(size):
+        text += f"    def g{i}(y):\n        dist.all_reduce(y, group=group)\n        return y * 2\n    x = g{i}(x)\n"
+    return text + "    return x\n"
+
+
+def calls(size):
+    """Calls of one function that is as long."""
+    text = HEAD + "class Layer(torch.nn.Module):\n    def __init__(self, group):\n        super().__init__()\n        self.group = group\n"
+    text += "\n    def g(self, x):\n" + "        x = x * 2\n" * size + "        dist.all_reduce(x, group=self.group)\n        return x\n"
+    return text + "\n    def forward(self, x):\n" + "        x = self.g(x)\n" * size + "        return x\n"
+
+
+def layers(size):
+    """Classes side by side."""
+    text = HEAD
+    for i in range(size):
+        text += f"class C{i}(torch.nn.Module):\n    def __init__(self, group):\n        super().__init__()\n        self.group = group\n"
+        text += "        self.l = torch.nn.Linear(8, 8)\n\n    def forward(self, x):\n        x = self.l(x)\n"
+        text += "        dist.all_reduce(x, group=self.group)\n        return x\n\n\n"
+    return text
+
+
 def recursion(size):
     """Functions that call each other in a circle."""
     return HEAD + "".join(f"def f{i}(x, group):\n    dist.all_reduce(x, group=group)\n    return f{(i + 1) % size}(x, group)\n\n\n" for i in range(size))
@@ -247,6 +287,11 @@ SHAPES = [
     ("flags of a configuration", configured, 40),
     ("branches of an if", branches, 1_000),
     ("loops", loops, 200),
+    ("loops in loops", nest, 20),
+    ("loops that fill lists", filled, 4_000),
+    ("functions in a function", closures, 2_000),
+    ("calls of one function", calls, 2_000),
+    ("classes of one file", layers, 2_000),
     ("handlers", handlers, 1_000),
     ("attributes", attributes, 2_000),
     ("elements of a list", elements, 1_000_000),

@@ -58,3 +58,22 @@ fn what_a_root_would_have_called_is_a_root() {
     assert!(!expected.is_empty());
     assert_eq!(found(&program, Want::Findings), expected);
 }
+
+#[test]
+fn what_stands_in_many_loops_is_found_as_without() {
+    // Twenty loops in each other are as many as Python takes.
+    let program = |loops: usize| {
+        let mut text = "import torch\nimport torch.distributed as dist\n\n\nclass Layer(torch.nn.Module):\n".to_owned();
+        text += "    def __init__(self, group):\n        super().__init__()\n        self.group = group\n";
+        text +=
+            "        self.inner = torch.nn.Linear(8, 8)\n\n    def forward(self, x, n):\n        y = self.inner(x)\n";
+        text += "        out = torch.empty_like(y)\n";
+        for depth in 0..loops {
+            writeln!(text, "{}for i{depth} in range(n):", "    ".repeat(depth + 2)).expect("text can be written");
+        }
+        text + &"    ".repeat(loops + 2) + "dist.all_to_all_single(out, y, group=self.group)\n        return out\n"
+    };
+    for loops in [0, 1, 20] {
+        assert_eq!(found(&program(loops), Want::Findings), [14 + loops as u32], "{loops}");
+    }
+}

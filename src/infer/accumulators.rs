@@ -4,32 +4,31 @@
 use super::heap::Cell;
 use super::machine::Machine;
 use super::value::{Method, ObjId, Value};
-use super::world::World;
+use super::world::{Frame, World};
 use crate::ir::{Block, LocalId, LocalKind, Operand, Rvalue, Stmt};
-use crate::source::Idx;
 
 /// Methods that only add to a container.
 const ADDING: &[&str] = &["append", "add", "insert", "extend"];
 
 impl Machine<'_> {
-    /// The lists, sets and dicts that the comprehension around a loop is making: nothing but the comprehension knows them yet.
-    pub(super) fn under_construction(&self, blocks: &[&Block], before: &World) -> Vec<ObjId> {
-        let mut locals = Vec::new();
-        blocks.iter().for_each(|block| appended(block, &mut locals));
-        let func = self.func();
-        locals.retain(|local| func.locals[*local].kind == LocalKind::Temp);
-        locals.iter().filter_map(|local| container(before, *local)).collect()
-    }
-
-    /// Containers of the user that a loop fills under the only name they have, and that it does not read.
-    pub(super) fn filled(&self, blocks: &[&Block], before: &World) -> Vec<ObjId> {
-        let locals = &self.func().locals;
-        let mut uses = Uses { filled: Vec::new(), read: vec![false; locals.len()] };
+    /// Containers that a loop fills and does not read: those that the comprehension around it is making, which nothing else knows yet, and
+    /// those of the user that have one name only.
+    pub(super) fn filled(&mut self, blocks: &[&Block], before: &World) -> Vec<ObjId> {
+        let mut uses = Uses::default();
         blocks.iter().for_each(|block| uses.block(block));
-        let Uses { mut filled, read } = uses;
-        filled.retain(|local| !read[local.index()] && locals[*local].kind == LocalKind::Plain);
-        let mut out: Vec<ObjId> = filled.iter().filter_map(|local| container(before, *local)).collect();
-        out.retain(|id| held_once(before, *id));
+        let locals = &self.func().locals;
+        let of_kind = |all: &[LocalId], kind: LocalKind| -> Vec<ObjId> {
+            all.iter()
+                .filter(|local| locals[**local].kind == kind)
+                .filter_map(|local| container(before, *local))
+                .collect()
+        };
+        let mut out = of_kind(&uses.built, LocalKind::Temp);
+        let own = of_kind(&uses.filled_only(), LocalKind::Plain);
+        let size = before.frames.iter().map(Frame::size).sum::<usize>() as u64 + u64::from(self.next_id);
+        if !own.is_empty() && self.budget.search(size) {
+            out.extend(held_once(before, own));
+        }
         out
     }
 }
@@ -41,21 +40,14 @@ fn container(world: &World, local: LocalId) -> Option<ObjId> {
     }
 }
 
-/// Containers to which a block adds elements one by one.
-fn appended(block: &Block, out: &mut Vec<LocalId>) {
-    for node in block {
-        match &node.stmt {
-            Stmt::Append { collection, .. } if !out.contains(collection) => out.push(*collection),
-            other => other.blocks().for_each(|block| appended(block, out)),
-        }
-    }
-}
-
 /// What blocks do with locals.
+#[derive(Default)]
 struct Uses {
+    /// What comprehensions make.
+    built: Vec<LocalId>,
     filled: Vec<LocalId>,
-    /// By local: whether anything else is done with it.
-    read: Vec<bool>,
+    /// Anything else is done with these.
+    read: Vec<LocalId>,
 }
 
 impl Uses {
@@ -67,6 +59,10 @@ impl Uses {
                 {
                     self.filled.push(*base);
                     args.iter().for_each(|arg| self.operand(&arg.value));
+                }
+                Stmt::Append { collection, key, value } => {
+                    self.built.push(*collection);
+                    key.iter().chain([value]).for_each(|operand| self.operand(operand));
                 }
                 Stmt::SetItem { base: Operand::Local(base), index, value } => {
                     self.filled.push(*base);
@@ -81,22 +77,40 @@ impl Uses {
 
     fn operand(&mut self, operand: &Operand) {
         if let Operand::Local(local) = operand {
-            self.read[local.index()] = true;
+            self.read.push(*local);
         }
+    }
+
+    /// The locals that are filled and nothing else.
+    fn filled_only(mut self) -> Vec<LocalId> {
+        self.filled.sort_unstable();
+        self.filled.dedup();
+        self.read.sort_unstable();
+        self.filled.retain(|local| self.read.binary_search(local).is_err());
+        self.filled
     }
 }
 
-/// Whether a world knows a container under one name only.
-fn held_once(world: &World, id: ObjId) -> bool {
-    let in_frames = world.frames.iter().flat_map(|f| f.values()).filter(|v| holds(v, id)).count();
-    in_frames <= 1
-        && world.heap.all(&mut |cell| match cell {
-            Cell::Tensor(_) => true,
-            Cell::List(list) => !list.items.iter().chain(&list.rest).any(|v| holds(v, id)),
-            Cell::Dict(dict) => !dict.entries.iter().any(|(k, v)| holds(k, id) || holds(v, id)),
-            Cell::Object(object) => !object.attrs.iter().any(|(_, v)| holds(v, id)),
-            Cell::Variable(value) => !holds(value, id),
-        })
+/// Those of these containers that a world knows under one name only.
+fn held_once(world: &World, mut ids: Vec<ObjId>) -> Vec<ObjId> {
+    let values = || world.frames.iter().flat_map(Frame::values);
+    ids.retain(|id| values().filter(|v| holds(v, *id)).nth(1).is_none());
+    world.heap.all(&mut |cell| {
+        ids.retain(|id| !is_inside(cell, *id));
+        !ids.is_empty()
+    });
+    ids
+}
+
+/// Whether a cell holds a container.
+fn is_inside(cell: &Cell, id: ObjId) -> bool {
+    match cell {
+        Cell::Tensor(_) => false,
+        Cell::List(list) => list.items.iter().chain(&list.rest).any(|v| holds(v, id)),
+        Cell::Dict(dict) => dict.entries.iter().any(|(k, v)| holds(k, id) || holds(v, id)),
+        Cell::Object(object) => object.attrs.iter().any(|(_, v)| holds(v, id)),
+        Cell::Variable(value) => holds(value, id),
+    }
 }
 
 /// Whether a container can be reached through a value without the heap.

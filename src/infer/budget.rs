@@ -1,7 +1,9 @@
 //! What a root may spend, and how it gives up precision when that runs out. In: steps. Out: how many worlds may be kept apart, whether a
 //! callee is still executed. Never: a guess: what is given up is joined or unknown. Source: DESIGN.md section 5. Next: `exec.rs`.
 
-use super::limits::{CALL_SHARE, MAX_FILE_STEPS, MAX_STEPS, MAX_WORLDS, MIN_STEPS, STEPS_PER_STATEMENT, WORLDS_LEFT};
+use super::limits::{
+    CALL_SHARE, MAX_FILE_STEPS, MAX_SEARCHED, MAX_STEPS, MAX_WORLDS, MIN_STEPS, STEPS_PER_STATEMENT, WORLDS_LEFT,
+};
 use super::settings::Allowances;
 use crate::project::{FuncRef, ModuleId};
 use rustc_hash::FxHashMap;
@@ -22,6 +24,8 @@ pub struct Budget {
     spent: u64,
     call: Share,
     exhausted: bool,
+    /// Values that were looked through for names of containers.
+    searched: u64,
     /// Functions whose calls were given up, with the most that one of them was allowed.
     given_up: FxHashMap<FuncRef, u64>,
 }
@@ -60,6 +64,12 @@ impl Budget {
         self.spent += 1;
         self.exhausted |= self.spent > self.call.end;
         self.spent <= self.call.end
+    }
+
+    /// Whether so many values may be looked through.
+    pub fn search(&mut self, values: u64) -> bool {
+        self.searched += values;
+        self.searched <= MAX_SEARCHED
     }
 
     /// How many worlds may be kept apart: fewer, the more was spent.

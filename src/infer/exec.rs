@@ -4,7 +4,7 @@
 
 use super::expr::differing;
 use super::formula::{Formula, Outcome};
-use super::join::{Joiner, alike_except, same_types};
+use super::join::{Joiner, same_types, unlike_cells};
 use super::limits::{MAX_LOOP_ROUNDS, MAX_UNROLLED, MAX_WORLDS};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
@@ -475,7 +475,7 @@ impl Machine<'_> {
         round: &mut dyn FnMut(&mut Self) -> Vec<Path>,
     ) -> Vec<Path> {
         let mut state = std::mem::take(&mut self.w);
-        let mut made = self.under_construction(blocks, &state);
+        let mut made = Vec::new();
         let mut out = Vec::new();
         let mut broken: Vec<World> = Vec::new();
         self.loop_depth += 1;
@@ -497,12 +497,12 @@ impl Machine<'_> {
                 .into_iter()
                 .reduce(|a, b| Joiner::new(&mut self.next_id, None).worlds(a, &b))
                 .expect("at least the state before the loop");
-            // What no round reads changes no round.
-            let mut stable = alike_except(&joined, &state, &made);
-            if !stable && n == 0 {
-                made.extend(self.filled(blocks, &state));
-                stable = alike_except(&joined, &state, &made);
+            let unlike = unlike_cells(&joined, &state);
+            if n == 0 && unlike.as_ref().is_none_or(|cells| !cells.is_empty()) {
+                made = self.filled(blocks, &state);
             }
+            // What no round reads changes no round.
+            let stable = unlike.is_some_and(|cells| cells.iter().all(|id| made.contains(id)));
             state = joined;
             if stable {
                 break;

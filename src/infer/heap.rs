@@ -88,15 +88,6 @@ impl PartialEq for SharedCell {
     }
 }
 
-/// In what a heap differs from another one.
-#[derive(Debug, Default)]
-pub struct Differences {
-    /// Ids whose cells differ.
-    pub changed: Vec<ObjId>,
-    /// Cells that only the other heap has.
-    pub added: Vec<(ObjId, SharedCell)>,
-}
-
 /// Cells by id; a clone shares everything until it writes.
 #[derive(Clone, Debug, Default)]
 pub struct Heap {
@@ -159,17 +150,18 @@ impl Heap {
         all
     }
 
-    /// Ids whose cells differ, and cells that only the other heap has.
-    pub fn differences(&self, other: &Heap) -> Differences {
-        let mut out = Differences::default();
-        self.cells.differences(&other.cells, &mut |id, known, cell| match known {
-            Some(known) if *known.0 == *cell.0 => {}
-            Some(_) => out.changed.push(ObjId(id)),
-            None => out.added.push((ObjId(id), cell.clone())),
+    /// Ids whose cells differ; those that only one of the heaps has are not among them.
+    pub fn changes(&self, other: &Heap) -> Vec<ObjId> {
+        let mut out = Vec::new();
+        self.cells.changes(&other.cells, &mut |id, mine, theirs| {
+            if *mine.0 != *theirs.0 {
+                out.push(ObjId(id));
+            }
         });
         out
     }
-    pub fn insert_shared(&mut self, id: ObjId, cell: SharedCell) {
-        self.cells.insert(id.0, cell);
+    /// Takes the cells that only another heap has.
+    pub fn complete(&mut self, other: &Heap) {
+        self.cells.complete(&other.cells);
     }
 }

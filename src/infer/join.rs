@@ -2,7 +2,7 @@
 //! Never: reporting. Source: DESIGN.md section 5. Next: `exec.rs`.
 
 use super::expr::number_type;
-use super::heap::{Cell, DictCell, Differences, Heap, ListCell, ObjectCell};
+use super::heap::{Cell, DictCell, Heap, ListCell, ObjectCell};
 use super::limits::MAX_VALUE_DEPTH;
 use super::value::{ObjId, Value};
 use super::world::World;
@@ -26,18 +26,16 @@ impl<'a> Joiner<'a> {
 
     /// One world that covers both.
     pub fn worlds(&mut self, a: World, b: &World) -> World {
-        let differences = a.heap.differences(&b.heap);
-        self.differing_worlds(a, b, differences)
+        let changed = a.heap.changes(&b.heap);
+        self.differing_worlds(a, b, changed)
     }
 
-    /// One world that covers both, whose heaps differ like this.
-    pub fn differing_worlds(&mut self, a: World, b: &World, differences: Differences) -> World {
+    /// One world that covers both, where these cells of both heaps differ.
+    pub fn differing_worlds(&mut self, a: World, b: &World, changed: Vec<ObjId>) -> World {
         let mut out = a;
         out.facts = out.facts.common(&b.facts);
-        for (id, cell) in differences.added {
-            out.heap.insert_shared(id, cell);
-        }
-        for id in differences.changed {
+        out.heap.complete(&b.heap);
+        for id in changed {
             if let (Some(x), Some(y)) = (out.heap.get(id).cloned(), b.heap.get(id).cloned()) {
                 let joined = self.cells(&mut out.heap, &x, &y, MAX_VALUE_DEPTH);
                 out.heap.insert(id, joined);
@@ -56,6 +54,7 @@ impl<'a> Joiner<'a> {
                     out.frames[i].set(local, value);
                 }
             }
+            out.frames[i].complete(frame);
         }
         if !out.symbols.ptr_eq(&b.symbols) {
             self.join_symbols(&mut out, b);
@@ -253,29 +252,35 @@ impl<'a> Joiner<'a> {
 
 /// Whether the checker behaves alike in both worlds, flags apart. A variable bound on one side only does not count.
 pub fn alike(a: &World, b: &World) -> bool {
-    alike_except(a, b, &[])
+    frames_alike(a, b) && a.heap.changes(&b.heap).iter().all(|id| cell_alike(a, b, *id))
 }
 
-/// The same, whatever is in these cells.
-pub fn alike_except(a: &World, b: &World, except: &[ObjId]) -> bool {
-    if a.frames.len() != b.frames.len() || a.modes != b.modes {
-        return false;
-    }
-    let same_frames = a
-        .frames
-        .iter()
-        .zip(&b.frames)
-        .all(|(x, y)| x.differing(y).all(|(_, v, w)| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH)));
-    let same = |id: &ObjId| match (a.heap.get(*id), b.heap.get(*id)) {
+/// The cells in which the worlds are not alike, if they are alike apart from these.
+pub fn unlike_cells(a: &World, b: &World) -> Option<Vec<ObjId>> {
+    frames_alike(a, b).then(|| {
+        let mut cells = a.heap.changes(&b.heap);
+        cells.retain(|id| !cell_alike(a, b, *id));
+        cells
+    })
+}
+
+fn frames_alike(a: &World, b: &World) -> bool {
+    let alike = |v, w| same_value(&a.heap, v, &b.heap, w, MAX_VALUE_DEPTH);
+    a.frames.len() == b.frames.len()
+        && a.modes == b.modes
+        && a.frames.iter().zip(&b.frames).all(|(x, y)| x.differing(y).all(|(_, v, w)| alike(v, w)))
+}
+
+fn cell_alike(a: &World, b: &World, id: ObjId) -> bool {
+    match (a.heap.get(id), b.heap.get(id)) {
         (Some(x), Some(y)) => same_cell(&a.heap, x, &b.heap, y, MAX_VALUE_DEPTH),
         _ => false,
-    };
-    same_frames && a.heap.differences(&b.heap).changed.iter().all(|id| except.contains(id) || same(id))
+    }
 }
 
-/// In what two heaps differ, if the worlds differ in nothing that types depend on: the known type of a tensor, a truth value, an
+/// The cells in which two heaps differ, if the worlds differ in nothing that types depend on: the known type of a tensor, a truth value, an
 /// absence. Such worlds are joined; keeping them apart would multiply paths for nothing.
-pub fn same_types(a: &World, b: &World) -> Option<Differences> {
+pub fn same_types(a: &World, b: &World) -> Option<Vec<ObjId>> {
     if a.frames.len() != b.frames.len() || a.modes != b.modes {
         return None;
     }
@@ -287,8 +292,8 @@ pub fn same_types(a: &World, b: &World) -> Option<Differences> {
     if frames_differ || symbols_differ(a, b) {
         return None;
     }
-    let differences = a.heap.differences(&b.heap);
-    let cells_differ = differences.changed.iter().any(|id| match (a.heap.get(*id), b.heap.get(*id)) {
+    let changed = a.heap.changes(&b.heap);
+    let cells_differ = changed.iter().any(|id| match (a.heap.get(*id), b.heap.get(*id)) {
         (Some(Cell::Tensor(x)), Some(Cell::Tensor(y))) => {
             (x.local != y.local || x.term != y.term) && (telling(x) || telling(y))
         }
@@ -298,7 +303,7 @@ pub fn same_types(a: &World, b: &World) -> Option<Differences> {
         (Some(Cell::Variable(v)), Some(Cell::Variable(w))) => values_differ(&a.heap, v, &b.heap, w),
         _ => false,
     });
-    (!cells_differ).then_some(differences)
+    (!cells_differ).then_some(changed)
 }
 
 /// Whether the paths left different possibilities for an unknown value, such as a parameter.

@@ -14,7 +14,7 @@ use super::world::World;
 use crate::ir::{Func, LocalId, LocalKind, StmtId};
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
-use crate::source::{FileId, Files, Name, Place, Span};
+use crate::source::{FileId, Files, Idx, Name, Place, Span};
 use crate::types::{AxisSet, AxisState, LocalType, TensorType};
 
 /// The outcome of an evaluation: a value in the current world, or several worlds with a value each.
@@ -423,15 +423,23 @@ impl<'a> Machine<'a> {
         }
         let func = self.func();
         let place = self.place(id);
-        for (local, info) in func.locals.iter_enumerated() {
-            if info.kind == LocalKind::Temp {
-                continue;
+        // Most variables of a long function hold something else, and are not copied to know that.
+        let mut some: Vec<LocalId> = Vec::new();
+        self.w.frame().values().enumerate().for_each(|(at, value)| {
+            let Value::Tensor(held) = value else { return };
+            let local = LocalId::from_index(at);
+            match func.locals[local].kind {
+                LocalKind::Temp => {}
+                LocalKind::Plain if !ids.contains(held) => {}
+                LocalKind::Plain | LocalKind::Cell | LocalKind::Captured => some.push(local),
             }
+        });
+        for local in some {
             let value = self.local(local);
             if let Value::Tensor(held) = &value
                 && ids.contains(held)
             {
-                self.record_at(place, &info.name, &value);
+                self.record_at(place, &func.locals[local].name, &value);
             }
         }
     }

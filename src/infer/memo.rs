@@ -268,23 +268,15 @@ fn cast<T: Any + Send + Sync>(value: Result_) -> Arc<T> {
 
 /// The result of a task.
 pub fn kept<T: Any + Send + Sync>(memo: Option<&Memo>, task: Task, run: impl FnOnce() -> T) -> Arc<T> {
-    let Some(memo) = memo else { return Arc::new(run()) };
-    if let Some(value) = memo.known(task) {
-        return cast(value);
-    }
-    let started = Instant::now();
-    let (value, reads) = watch(run);
-    let value = Arc::new(value);
-    let took = started.elapsed();
-    open(&memo.slots).insert(task, reads, value.clone(), took);
-    value
+    kept_or_same(memo, task, run, |_, _| false)
 }
 
-/// The result of a task; the same one as before if it turns out equal.
-pub fn kept_equal<T: Any + Send + Sync + PartialEq>(
+/// The result of a task; the same one as before if the new one is like it.
+fn kept_or_same<T: Any + Send + Sync>(
     memo: Option<&Memo>,
     task: Task,
     run: impl FnOnce() -> T,
+    alike: impl Fn(&T, &T) -> bool,
 ) -> Arc<T> {
     let Some(memo) = memo else { return Arc::new(run()) };
     if let Some(value) = memo.known(task) {
@@ -294,7 +286,7 @@ pub fn kept_equal<T: Any + Send + Sync + PartialEq>(
     let (value, reads) = watch(run);
     let took = started.elapsed();
     let before = open(&memo.slots).get(task).map(|slot| cast::<T>(slot.value.clone()));
-    let value = before.filter(|before| **before == value).unwrap_or_else(|| Arc::new(value));
+    let value = before.filter(|before| alike(before, &value)).unwrap_or_else(|| Arc::new(value));
     open(&memo.slots).insert(task, reads, value.clone(), took);
     value
 }
@@ -306,9 +298,29 @@ pub fn kept_each<K: Copy + Sync, T: Any + Send + Sync>(
     task: impl Fn(K) -> Task + Sync,
     run: impl Fn(K) -> T + Sync,
 ) -> Vec<Arc<T>> {
+    kept_or_same_each(memo, keys, task, run, |_, _| false)
+}
+
+/// The same; each is the one before if it turns out equal.
+pub fn kept_equals<K: Copy + Sync, T: Any + Send + Sync + PartialEq>(
+    memo: Option<&Memo>,
+    keys: &[K],
+    task: impl Fn(K) -> Task + Sync,
+    run: impl Fn(K) -> T + Sync,
+) -> Vec<Arc<T>> {
+    kept_or_same_each(memo, keys, task, run, T::eq)
+}
+
+fn kept_or_same_each<K: Copy + Sync, T: Any + Send + Sync>(
+    memo: Option<&Memo>,
+    keys: &[K],
+    task: impl Fn(K) -> Task + Sync,
+    run: impl Fn(K) -> T + Sync,
+    alike: impl Fn(&T, &T) -> bool + Sync,
+) -> Vec<Arc<T>> {
     let Some(memo) = memo else { return keys.par_iter().map(|key| Arc::new(run(*key))).collect() };
     let known = memo.known_each(keys.iter().map(|key| task(*key)));
-    each(keys, known, |_| 0, |key| kept(Some(memo), task(key), || run(key)))
+    each(keys, known, |_| 0, |key| kept_or_same(Some(memo), task(key), || run(key), &alike))
 }
 
 /// The same for tasks that may take long, those with the most work first.
@@ -349,18 +361,6 @@ pub fn kept_told<K: Copy + Sync, T: Any + Send + Sync>(
             found
         },
     )
-}
-
-/// The same; each is the one before if it turns out equal.
-pub fn kept_equals<K: Copy + Sync, T: Any + Send + Sync + PartialEq>(
-    memo: Option<&Memo>,
-    keys: &[K],
-    task: impl Fn(K) -> Task + Sync,
-    run: impl Fn(K) -> T + Sync,
-) -> Vec<Arc<T>> {
-    let Some(memo) = memo else { return keys.par_iter().map(|key| Arc::new(run(*key))).collect() };
-    let known = memo.known_each(keys.iter().map(|key| task(*key)));
-    each(keys, known, |_| 0, |key| kept_equal(Some(memo), task(key), || run(key)))
 }
 
 /// What is known, and what has to be found again.

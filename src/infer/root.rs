@@ -333,7 +333,9 @@ pub(super) struct Built {
     own: Option<FuncRef>,
     out: Arc<Output>,
     /// Functions and collectives that the constructor reaches.
-    pub(super) reached: Arc<Output>,
+    reached: Arc<Output>,
+    /// Whether a function that tells is among them.
+    pub(super) meets: bool,
 }
 
 impl Machine<'_> {
@@ -567,11 +569,12 @@ impl Machine<'_> {
         let mut reached = Output::default();
         reached.executed.clone_from(&self.out.executed);
         reached.coverage.collectives.clone_from(&self.out.coverage.collectives);
+        let meets = reached.executed.iter().any(|func| self.settings.relevance.tells(*func));
         self.out.executed.extend(own);
         self.out.finish();
         let (reached, out) = (Arc::new(reached), Arc::new(self.out));
         let (next_id, non_tensors) = (self.next_id, self.non_tensors);
-        Built { object, worlds, next_id, non_tensors, has_whole, own, reached, out }
+        Built { object, worlds, next_id, non_tensors, has_whole, own, out, reached, meets }
     }
 
     /// Whether a constructor as a root is no more than its body: defined by the class itself, without declared types.

@@ -27,8 +27,7 @@ impl Machine<'_> {
     /// Steps that a root may take without meeting anything worth executing; no limit where types are asked for, or where the constructor of
     /// its class has met something.
     pub(super) fn vain_allowance(&self, root: FuncRef, shared: Option<&Built>) -> Option<u64> {
-        let relevance = &self.settings.relevance;
-        let meets = shared.is_some_and(|b| b.reached.executed.iter().any(|f| relevance.tells(*f)));
+        let meets = shared.is_some_and(|built| built.meets);
         let own = self.project.func(root).code.count() as u64;
         (!meets && !self.settings.wants_types).then_some(VAIN_STEPS + own)
     }

@@ -104,15 +104,44 @@ impl<T: Clone + PartialEq> IdMap<T> {
         }
     }
 
+    /// Takes what only another map has; a part that is missing here altogether is shared with it.
+    pub fn complete(&mut self, other: &IdMap<T>) {
+        let Some(theirs) = &other.root else { return };
+        if self.root.is_none() {
+            *self = other.clone();
+            return;
+        }
+        while self.height < other.height {
+            self.root = self.root.take().map(Node::over);
+            self.height += 1;
+        }
+        let raised = (other.height..self.height).fold(theirs.clone(), |root, _| root.over());
+        self.root.iter_mut().for_each(|mine| complete(mine, &raised));
+    }
+
+    /// Ids at which both maps have values, but not the same ones, in order.
+    pub fn changes(&self, other: &IdMap<T>, then: &mut dyn FnMut(u32, &T, &T)) {
+        self.compare(other, false, &mut |id, known, value| {
+            if let Some(known) = known {
+                then(id, known, value);
+            }
+        });
+    }
+
     /// Ids at which another map has a value that is not the same as here, in order, with both values.
     pub fn differences(&self, other: &IdMap<T>, then: &mut dyn FnMut(u32, Option<&T>, &T)) {
+        self.compare(other, true, then);
+    }
+
+    /// `all`: what only the other map has is visited as well.
+    fn compare(&self, other: &IdMap<T>, all: bool, then: &mut dyn FnMut(u32, Option<&T>, &T)) {
         let raised = |map: &IdMap<T>, height: u32| {
             let root = map.root.clone();
             (map.height..height).fold(root, |root, _| root.map(Node::over))
         };
         let height = self.height.max(other.height);
         if let Some(theirs) = raised(other, height) {
-            differ(raised(self, height).as_ref(), &theirs, 0, then);
+            differ(raised(self, height).as_ref(), &theirs, 0, all, then);
         }
     }
 }
@@ -140,9 +169,10 @@ fn differ<T: PartialEq>(
     mine: Option<&Arc<Node<T>>>,
     theirs: &Arc<Node<T>>,
     base: u32,
+    all: bool,
     then: &mut dyn FnMut(u32, Option<&T>, &T),
 ) {
-    if mine.is_some_and(|mine| Arc::ptr_eq(mine, theirs)) {
+    if mine.map_or(!all, |mine| Arc::ptr_eq(mine, theirs)) {
         return;
     }
     match theirs.as_ref() {
@@ -167,7 +197,35 @@ fn differ<T: PartialEq>(
             };
             for (i, part) in parts.iter().enumerate() {
                 if let Some(part) = part {
-                    differ(own.and_then(|own| own[i].as_ref()), part, (base << BITS) + i as u32, then);
+                    differ(own.and_then(|own| own[i].as_ref()), part, (base << BITS) + i as u32, all, then);
+                }
+            }
+        }
+    }
+}
+
+fn complete<T: Clone>(mine: &mut Arc<Node<T>>, theirs: &Arc<Node<T>>) {
+    if Arc::ptr_eq(mine, theirs) {
+        return;
+    }
+    match theirs.as_ref() {
+        Node::Leaf(values) => {
+            let lacks = |own: &[Option<T>; FAN]| own.iter().zip(values).any(|(x, y)| x.is_none() && y.is_some());
+            if matches!(mine.as_ref(), Node::Leaf(own) if lacks(own))
+                && let Node::Leaf(own) = Arc::make_mut(mine)
+            {
+                for (own, value) in own.iter_mut().zip(values).filter(|(own, _)| own.is_none()) {
+                    own.clone_from(value);
+                }
+            }
+        }
+        Node::Branch(parts) => {
+            let Node::Branch(own) = Arc::make_mut(mine) else { return };
+            for (own, part) in own.iter_mut().zip(parts) {
+                match (own, part) {
+                    (Some(own), Some(part)) => complete(own, part),
+                    (own, Some(_)) => own.clone_from(part),
+                    (_, None) => {}
                 }
             }
         }
@@ -246,6 +304,16 @@ mod tests {
                 let mut found = Vec::new();
                 a.0.differences(&b.0, &mut |id, old, new| found.push((id, old.copied(), *new)));
                 assert_eq!(found, expected);
+                let mut changed = Vec::new();
+                a.0.changes(&b.0, &mut |id, old, new| changed.push((id, Some(*old), *new)));
+                assert_eq!(changed, expected.into_iter().filter(|(_, old, _)| old.is_some()).collect::<Vec<_>>());
+                let mut both = a.0.clone();
+                both.complete(&b.0);
+                let mut all = Vec::new();
+                both.for_each(&mut |id, value| all.push((id, *value)));
+                let mut union = b.1.clone();
+                union.extend(&a.1);
+                assert_eq!(all, union.into_iter().collect::<Vec<_>>());
             }
         }
     }

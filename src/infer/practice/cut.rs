@@ -2,6 +2,7 @@
 //! gradient of what a submodule computed; a raw reduction beside a differentiable one of the same value. Never: values that an unknown
 //! function made, and what runs without gradients. Source: DESIGN.md section 7. Next: `gradient.rs`, which follows values.
 
+use super::beside::Question;
 use super::expr::Expr;
 use super::found::Practice;
 use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, may_cut, through};
@@ -27,7 +28,7 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if !forward && !reduces || !may_cut(lint, view) || !is_trained(lint, view) {
         return;
     }
-    let walk = Walk::of(lint, view, 0);
+    let walk = Walk::of(lint, view);
     let Some(walk) = walk.filter(|walk| !walk.cuts.is_empty() && !is_served(lint, view)) else { return };
     for returned in walk.firsts() {
         if forward {
@@ -101,10 +102,11 @@ pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
         UNTRAINED.iter().any(|w| n.contains(w))
     };
     let class = class_of(view);
-    let frozen = class.is_some_and(|c| {
+    let turned_off = |c: ClassRef| {
         let text = view.text(view.spot(lint.project.class(c).span));
         lint.is_autograd(c) || text.contains("requires_grad_(False)") || text.contains("requires_grad = False")
-    });
+    };
+    let frozen = class.is_some_and(|c| view.answer(Question::Frozen(c), || turned_off(c)));
     let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
     !frozen
         && !context

@@ -75,7 +75,7 @@ pub fn gates<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if weights == 0 || view.func.name != "forward" || !module || !may_cut(lint, view) || !is_trained(lint, view) {
         return;
     }
-    let Some(walk) = Walk::of(lint, view, 0) else { return };
+    let Some(walk) = Walk::of(lint, view) else { return };
     for returned in walk.firsts() {
         let other = |own: u128| {
             walk.cuts.iter().enumerate().any(|(j, o)| {

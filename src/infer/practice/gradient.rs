@@ -1,19 +1,23 @@
 //! Which values a gradient flows back to. In: a function, branch by branch. Out: for each returned value the arguments, submodules and
 //! collectives that it is made from. Never: types; a function without a rule passes on only that a collective was met. Next: `cut.rs`.
 
+use super::super::trie::IdMap;
 use super::Lint;
+use super::beside::Parts;
 use super::cut::{class_of, decorators, is_module};
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ArgKind, Block, CmpOp, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
-use crate::project::{FuncRef, Resolved};
+use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::rules::{Form, OpClass, ResultForm};
-use crate::source::{Name, Place};
-use rustc_hash::{FxHashMap, FxHashSet};
+use crate::source::{Idx, Name, Place};
+use rustc_hash::FxHashMap;
+use std::rc::Rc;
 
 /// What a value is made from, differentiably: bits of arguments, of submodules and parameters, and two for each collective.
 type Made = u128;
-type State = FxHashMap<LocalId, Made>;
+/// What each variable is made from; one that is made from nothing need not be there. Branches share what neither of them changes.
+type State = IdMap<Made>;
 
 /// A submodule itself, to be called.
 const SUB: Made = 1 << 30;
@@ -23,6 +27,8 @@ pub const MODULE: Made = 1 << 31;
 pub const PARAMS: Made = SUB - 1;
 const GRADIENT: Made = MODULE | PARAMS;
 const MOST_CUTS: usize = 40;
+/// Loops within loops whose bodies are walked a second time.
+const MOST_LOOPS: usize = 8;
 
 /// Through the collective.
 pub fn through(k: usize) -> Made {
@@ -68,12 +74,23 @@ const MODELS: &[&str] =
 const CARRY: &[&str] =
     &["T", "mT", "H", "real", "imag", "values", "logits", "last_hidden_state", "loss", "hidden_states"];
 
+/// What a walk through a function found, whatever its caller gives it.
+pub struct Walked {
+    returns: Vec<Vec<Made>>,
+    cuts: Vec<Cut>,
+}
+
+/// A walk through a function: how deep in calls, whether nothing may be left out, the loops around the call.
+pub type Walks = (FuncRef, usize, bool, usize);
+
+/// Calls that are followed into one another.
+const MOST_DEPTH: usize = 2;
+
 pub struct Walk<'w, 'a> {
     lint: &'w Lint<'a>,
     view: &'w View<'a>,
     steps: FxHashMap<StmtId, usize>,
-    submodules: FxHashSet<Name>,
-    parameters: FxHashSet<Name>,
+    parts: Rc<Parts>,
     pub cuts: Vec<Cut>,
     /// What each `return` is made from; of a tuple each item.
     returns: Vec<Vec<Made>>,
@@ -84,44 +101,48 @@ pub struct Walk<'w, 'a> {
     /// Whether all items of a tuple that a function returns count, and groups are taken to have several ranks.
     whole: bool,
     depth: usize,
+    /// Loops around the statement that is looked at, those around the call of the function too.
+    loops: usize,
     /// Found already; loops are walked twice.
     known: FxHashMap<(StmtId, usize), usize>,
+    /// Whether conditions ask about training, by statement.
+    asks: FxHashMap<StmtId, bool>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    pub fn of(lint: &'w Lint<'a>, view: &'w View<'a>, depth: usize) -> Option<Walk<'w, 'a>> {
-        Walk::made(lint, view, depth, false)
+    pub fn of(lint: &'w Lint<'a>, view: &'w View<'a>) -> Option<Walk<'w, 'a>> {
+        Walk::made(lint, view, 0, false, 0)
     }
 
     /// The same, where nothing may be left out that a gradient flows back through.
     pub fn whole(lint: &'w Lint<'a>, view: &'w View<'a>) -> Option<Walk<'w, 'a>> {
-        Walk::made(lint, view, 0, true)
+        Walk::made(lint, view, 0, true, 0)
     }
 
-    fn made(lint: &'w Lint<'a>, view: &'w View<'a>, depth: usize, whole: bool) -> Option<Walk<'w, 'a>> {
-        if view.func.is_generator || view.func.params.len() > 30 || depth > 2 {
+    fn made(lint: &'w Lint<'a>, view: &'w View<'a>, depth: usize, whole: bool, loops: usize) -> Option<Walk<'w, 'a>> {
+        if view.func.is_generator || view.func.params.len() > 30 {
             return None;
         }
         let steps = view.steps.iter().enumerate().map(|(i, s)| (s.id, i)).collect();
-        let (submodules, parameters) = parts(lint, view);
         let mut walk = Walk {
             lint,
             view,
             steps,
-            submodules,
-            parameters,
+            parts: parts(lint, view),
             cuts: Vec::new(),
             returns: Vec::new(),
             roots: Vec::new(),
             trains: depth == 0 && view.text(view.spot(view.func.span)).contains(".backward()"),
             whole,
             depth,
+            loops,
             known: FxHashMap::default(),
+            asks: FxHashMap::default(),
         };
         let mut state = State::default();
         for (i, param) in view.func.params.iter().enumerate() {
             if !is_integer(&param.name) && param.name != "self" {
-                state.insert(param.local, 1 << i);
+                set(&mut state, param.local, 1 << i);
             }
         }
         walk.block(view.func.body(), &mut Some(state));
@@ -130,12 +151,12 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Whether the class of the function has submodules.
     pub fn has_submodules(&self) -> bool {
-        !self.submodules.is_empty()
+        !self.parts.submodules.is_empty()
     }
 
     /// What the results are made from, of a tuple the first.
     pub fn firsts(&self) -> Vec<Made> {
-        self.returns.iter().filter_map(|r| r.first().copied()).collect()
+        firsts(&self.returns).collect()
     }
 
     fn block(&mut self, block: &Block, state: &mut Option<State>) {
@@ -162,23 +183,19 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             Stmt::For { dst, iter, body, orelse } => {
                 let made = get(s, iter);
-                let before = state.clone();
-                for _ in 0..2 {
+                self.rounds(state, &mut |walk, state| {
                     if let Some(s) = state.as_mut() {
-                        s.insert(*dst, made);
+                        set(s, *dst, made);
                     }
-                    self.block(body, state);
-                    join(state, before.clone());
-                }
+                    walk.block(body, state);
+                });
                 self.block(orelse, state);
             }
             Stmt::While { head, body, orelse, .. } => {
-                let before = state.clone();
-                for _ in 0..2 {
-                    self.block(head, state);
-                    self.block(body, state);
-                    join(state, before.clone());
-                }
+                self.rounds(state, &mut |walk, state| {
+                    walk.block(head, state);
+                    walk.block(body, state);
+                });
                 self.block(orelse, state);
             }
             Stmt::With { body, .. } => self.block(body, state),
@@ -212,6 +229,19 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
+    /// A loop: once, and once more if that changed what its next round starts from.
+    fn rounds(&mut self, state: &mut Option<State>, round: &mut dyn FnMut(&mut Self, &mut Option<State>)) {
+        let before = state.clone();
+        self.loops += 1;
+        round(self, state);
+        join(state, before.clone());
+        if self.loops <= MOST_LOOPS && !alike(before.as_ref(), state.as_ref()) {
+            round(self, state);
+            join(state, before);
+        }
+        self.loops -= 1;
+    }
+
     fn simple(&mut self, id: StmtId, stmt: &Stmt, s: &mut State) {
         let Some(step) = self.steps.get(&id).copied() else { return };
         match stmt {
@@ -222,25 +252,25 @@ impl<'w, 'a> Walk<'w, 'a> {
                 if view.without_gradient(step) || !view.is_temp(*dst) && is_integer(view.local_name(*dst)) {
                     made &= !GRADIENT;
                 }
-                s.insert(*dst, made);
+                set(s, *dst, made);
             }
             Stmt::Unpack { value, before, star, after } => {
                 let made = get(s, value);
                 let indices = self.gives_indices(value);
                 for (i, local) in before.iter().chain(star).chain(after).enumerate() {
                     let integer = is_integer(self.view.local_name(*local)) || indices && i == 1;
-                    s.insert(*local, if integer { made & !GRADIENT } else { made });
+                    set(s, *local, if integer { made & !GRADIENT } else { made });
                 }
             }
             Stmt::SetItem { base, value, .. } => {
                 let made = get(s, value);
                 if let Some(root) = root(self.view, base) {
-                    *s.entry(root).or_default() |= made;
+                    add(s, root, made);
                 }
             }
             Stmt::Append { collection, value, .. } => {
                 let made = get(s, value);
-                *s.entry(*collection).or_default() |= made;
+                add(s, *collection, made);
             }
             _ => {}
         }
@@ -265,8 +295,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         match value {
             Rvalue::Use(o) | Rvalue::Await(o) => get(s, o),
             Rvalue::Attr { base, name } if is_self(self.view, base) => {
-                let sub = if self.submodules.contains(name) { SUB } else { 0 };
-                sub | if self.parameters.contains(name) { MODULE } else { 0 }
+                let sub = if self.parts.submodules.contains(name) { SUB } else { 0 };
+                sub | if self.parts.parameters.contains(name) { MODULE } else { 0 }
             }
             Rvalue::Attr { base, name } if CARRY.contains(&name.as_str()) => get(s, base),
             Rvalue::Item { base, .. } => get(s, base),
@@ -301,7 +331,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let given: Made = args.iter().map(|a| get(s, &a.value)).fold(0, |a, b| a | b) & !SUB;
         let base = match value {
             Rvalue::CallMethod { base, name, .. } if is_self(self.view, base) => {
-                if self.submodules.contains(name) {
+                if self.parts.submodules.contains(name) {
                     return given | MODULE;
                 }
                 0
@@ -336,7 +366,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 && let Rvalue::CallMethod { base, .. } = value
                 && let Some(root) = root(self.view, base)
             {
-                *s.entry(root).or_default() |= made;
+                add(s, root, made);
             }
             return made;
         }
@@ -408,17 +438,17 @@ impl<'w, 'a> Walk<'w, 'a> {
         let Some(k) = self.note((id, 0), cut) else { return Some(0) };
         if how == Communicates::InPlace {
             if let Some(root) = root(view, input) {
-                *s.entry(root).or_default() |= through(k);
+                add(s, root, through(k));
             }
             return Some(0);
         }
         if let Some(buffer) = call.output.and_then(|o| root(view, o)) {
-            let had = s.get(&buffer).copied().unwrap_or(0);
+            let had = made_from(s, buffer);
             let kept = if had & made & GRADIENT != 0 { direct(k) | had } else { 0 };
-            s.insert(buffer, kept | through(k));
+            set(s, buffer, kept | through(k));
         }
         for local in sources(view, input) {
-            *s.entry(local).or_default() |= direct(k);
+            add(s, local, direct(k));
         }
         Some(0)
     }
@@ -445,16 +475,26 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Whether a condition around a step asks about training or gradients.
-    fn is_guarded(&self, step: usize) -> bool {
-        self.view.steps[step].guards.iter().any(|g| {
-            self.view.expr(g.test).any(&mut |e| {
-                let name = match e {
-                    Expr::Local(l) => Some(self.view.local_name(*l).as_str()),
-                    other => other.last_name(),
-                };
-                name.is_some_and(|n| ["training", "grad", "infer", "eval", "generat"].iter().any(|w| n.contains(w)))
-            })
-        })
+    fn is_guarded(&mut self, step: usize) -> bool {
+        let view = self.view;
+        view.steps[step].guards.iter().any(|g| *self.asks.entry(g.at).or_insert_with(|| asks_training(view, g.test)))
+    }
+
+    /// A walk through a function that is called here, made once for all its calls.
+    fn walked(&self, at: FuncRef) -> Option<Rc<Walked>> {
+        if self.depth == MOST_DEPTH {
+            return None;
+        }
+        let of = (at, self.depth + 1, self.whole, self.loops);
+        let walked = || {
+            let view = self.view.other(at);
+            let walk = Walk::made(self.lint, &view, self.depth + 1, self.whole, self.loops)?;
+            Some(Walked { returns: walk.returns, cuts: walk.cuts })
+        };
+        match self.view.beside() {
+            Some(beside) => beside.walk(of, walked),
+            None => walked().map(Rc::new),
+        }
     }
 
     /// The result of a function of the project, by what its arguments are made from.
@@ -470,9 +510,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         if decorators(self.lint, at).iter().any(untrained) {
             return Some(0);
         }
-        let view = self.lint.view(at);
         // What only raises is overridden elsewhere.
-        let walk = Walk::made(self.lint, &view, self.depth + 1, self.whole).filter(|w| !w.returns.is_empty())?;
+        let walk = self.walked(at).filter(|w| !w.returns.is_empty())?;
         let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
         for (i, arg) in args.iter().enumerate() {
             let slot = match &arg.kind {
@@ -484,7 +523,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 given.insert(slot, (get(s, &arg.value), &arg.value));
             }
         }
-        let returned = walk.firsts().into_iter().fold(0, |a, b| a | b);
+        let returned = firsts(&walk.returns).fold(0, |a, b| a | b);
         let from = |bits: Made| {
             given.iter().filter(|(i, _)| bits & (1 << **i) != 0).map(|(_, (m, _))| *m).fold(0, |a, b| a | b)
         };
@@ -503,12 +542,28 @@ impl<'w, 'a> Walk<'w, 'a> {
             made |= through(own);
             for (_, (_, operand)) in given.iter().filter(|(i, _)| walk.cuts[k].input & (1 << **i) != 0) {
                 for local in sources(self.view, operand) {
-                    *s.entry(local).or_default() |= direct(own);
+                    add(s, local, direct(own));
                 }
             }
         }
         Some(made)
     }
+}
+
+/// What results are made from, of a tuple the first.
+fn firsts(returns: &[Vec<Made>]) -> impl Iterator<Item = Made> {
+    returns.iter().filter_map(|r| r.first().copied())
+}
+
+/// Whether a condition asks about training or gradients.
+fn asks_training(view: &View<'_>, test: &Operand) -> bool {
+    view.expr(test).any(&mut |e| {
+        let name = match e {
+            Expr::Local(l) => Some(view.local_name(*l).as_str()),
+            other => other.last_name(),
+        };
+        name.is_some_and(|n| ["training", "grad", "infer", "eval", "generat"].iter().any(|w| n.contains(w)))
+    })
 }
 
 /// Whether a condition that asks for the number of ranks holds for several of them; `None` if it asks for something else.
@@ -577,18 +632,41 @@ pub fn target<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option
 fn join(state: &mut Option<State>, other: Option<State>) {
     match (state.as_mut(), other) {
         (Some(s), Some(other)) => {
-            for (local, made) in other {
-                *s.entry(local).or_default() |= made;
-            }
+            let mut more = Vec::new();
+            s.changes(&other, &mut |local, mine, theirs| more.push((local, mine | theirs)));
+            s.complete(&other);
+            more.into_iter().for_each(|(local, made)| s.insert(local, made));
         }
         (None, other) => *state = other,
         (Some(_), None) => {}
     }
 }
 
+/// Whether a round of a loop changed nothing.
+fn alike(before: Option<&State>, after: Option<&State>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return before.is_none() == after.is_none() };
+    let mut same = true;
+    before.differences(after, &mut |_, known, made| same &= known.copied().unwrap_or(0) == *made);
+    same
+}
+
+fn made_from(s: &State, local: LocalId) -> Made {
+    s.get(local.index() as u32).copied().unwrap_or(0)
+}
+
+fn set(s: &mut State, local: LocalId, made: Made) {
+    if made_from(s, local) != made {
+        s.insert(local.index() as u32, made);
+    }
+}
+
+fn add(s: &mut State, local: LocalId, made: Made) {
+    set(s, local, made_from(s, local) | made);
+}
+
 fn get(s: &State, o: &Operand) -> Made {
     match o {
-        Operand::Local(l) => s.get(l).copied().unwrap_or(0),
+        Operand::Local(l) => made_from(s, *l),
         _ => 0,
     }
 }
@@ -644,9 +722,16 @@ fn sources(view: &View<'_>, o: &Operand) -> Vec<LocalId> {
 }
 
 /// Submodules and parameters of the class of a method, by attribute.
-fn parts(lint: &Lint<'_>, view: &View<'_>) -> (FxHashSet<Name>, FxHashSet<Name>) {
-    let (mut submodules, mut parameters) = (FxHashSet::default(), FxHashSet::default());
-    let Some(class) = class_of(view).filter(|c| is_module(lint, *c)) else { return (submodules, parameters) };
+fn parts(lint: &Lint<'_>, view: &View<'_>) -> Rc<Parts> {
+    let Some(class) = class_of(view).filter(|c| is_module(lint, *c)) else { return Rc::default() };
+    match view.beside() {
+        Some(beside) => beside.parts(class, || parts_of(lint, class)),
+        None => Rc::new(parts_of(lint, class)),
+    }
+}
+
+fn parts_of(lint: &Lint<'_>, class: ClassRef) -> Parts {
+    let Parts { mut submodules, mut parameters } = Parts::default();
     for c in lint.settings.statics.linearized(class).iter() {
         let init = lint.project.class(*c).methods.iter().find(|(n, _)| n == "__init__");
         let Some((_, func)) = init else { continue };
@@ -682,5 +767,5 @@ fn parts(lint: &Lint<'_>, view: &View<'_>) -> (FxHashSet<Name>, FxHashSet<Name>)
             .any(|c| lint.project.class(*c).methods.iter().any(|(m, _)| m == n))
     };
     submodules.retain(|n| !is_method(n));
-    (submodules, parameters)
+    Parts { submodules, parameters }
 }

@@ -10,6 +10,7 @@ mod asked_group;
 mod averaged;
 mod axis_map;
 pub mod backwards;
+mod beside;
 mod bypassed;
 mod collected;
 pub mod concerned;
@@ -83,11 +84,13 @@ use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Idx, Name, Place};
 use asked::{Shown, Taken};
+use beside::Beside;
 use found::Practice;
 use glance::{Glance, Glancer};
 use reducers::Reducers;
 use rustc_hash::FxHashSet;
 use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
 
@@ -271,6 +274,8 @@ struct Class<'a> {
     /// Whether the text of its file shows switches, and maps of checkpoints.
     switches: bool,
     maps: bool,
+    /// What the checks of its module share.
+    beside: Rc<Beside<'a>>,
     /// Its constructor, once somebody asked, and whether that may mark parameters.
     init: OnceCell<Option<View<'a>>>,
     marks: OnceCell<bool>,
@@ -412,6 +417,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
     let checks: Vec<(usize, &Check)> =
         OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(c, _)| c).collect();
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
+    let beside = Rc::new(Beside::default());
     for ((func, f), gist) in project.modules[module].ir.funcs.iter_enumerated().zip(&digest.funcs) {
         if f.kind == FuncKind::ClassBody {
             continue;
@@ -421,7 +427,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
         if due.peek().is_none() && !seen.switches && !(seen.set_by_name && shown.set_by_name) {
             continue;
         }
-        let view = View::new(project, rules, files, FuncRef { module, func });
+        let view = View::new(project, rules, files, FuncRef { module, func }).with(&Rc::downgrade(&beside));
         if seen.switches {
             sums.reads.add(&view);
         }
@@ -435,17 +441,19 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
     OfModule { found, sums: Arc::new(sums) }
 }
 
-fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
+fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
     let mut out = Vec::new();
     let text = lint.files[lint.project.file(module)].whole();
     let shown = lint.taken.asked.shown(module, text);
     let ir = &lint.project.modules[module].ir;
+    let beside = Rc::new(Beside::default());
     for class in ir.classes.ids() {
         let at = ClassRef { module, class };
         let class = Class {
             at,
             switches: !shown.switches.is_empty(),
             maps: shown.maps,
+            beside: beside.clone(),
             init: OnceCell::new(),
             marks: OnceCell::new(),
         };
@@ -464,7 +472,7 @@ fn of_classes(lint: &Lint<'_>, module: ModuleId) -> Found {
         if f.kind == FuncKind::ClassBody || !in_project(lint, at, f) {
             continue;
         }
-        let view = lint.view(at);
+        let view = lint.view(at).with(&Rc::downgrade(&beside));
         for check in IN_PROJECT {
             check(lint, &view, &mut out);
         }

@@ -2,12 +2,14 @@
 //! callers in the same file. In: a view. Out: expressions and texts. Never: evaluation across branches: a name bound twice stays a name.
 //! Next: `local_gradient.rs` and the other checks that ask.
 
+use super::beside::{Assigned, Setters, attributes_set};
 use super::expr::Expr;
 use super::view::View;
-use crate::ir::{Block, ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{FuncRef, ModuleId, Resolved};
+use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::source::{Idx, Place, Span};
 use rustc_hash::FxHashSet;
+use std::rc::Rc;
 
 /// A comment or docstring.
 pub struct Note {
@@ -102,7 +104,15 @@ pub fn has_part(name: &str, part: &str) -> bool {
 
 /// A view of another function of the same project.
 pub fn other<'a>(view: &View<'a>, at: FuncRef) -> View<'a> {
-    View::new(view.project, view.rules, view.files, at)
+    view.other(at)
+}
+
+/// The same; checks of one module share it.
+fn shared<'a>(view: &View<'a>, at: FuncRef) -> Rc<View<'a>> {
+    match view.beside() {
+        Some(beside) => beside.view(at, || other(view, at)),
+        None => Rc::new(other(view, at)),
+    }
 }
 
 /// The functions of a module, its body and those of classes too.
@@ -134,7 +144,7 @@ pub fn deep(view: &View<'_>, expr: &Expr) -> Expr {
 fn captured(view: &View<'_>, local: LocalId) -> Option<Expr> {
     let (outer, _) = view.func.captures.iter().find(|(_, inner)| *inner == local)?;
     let parent = FuncRef { module: view.at.module, func: view.func.parent? };
-    let around = other(view, parent);
+    let around = shared(view, parent);
     let found = deep(&around, &Expr::Local(*outer));
     closed(&found).then_some(found)
 }
@@ -144,7 +154,7 @@ fn module_value(view: &View<'_>, path: &str) -> Option<Expr> {
     let (module, name) = path.rsplit_once('.')?;
     let module = view.project.module_named(module)?;
     let body = FuncRef { module, func: FuncId::from_index(0) };
-    let around = other(view, body);
+    let around = shared(view, body);
     let (local, _) = around.func.locals.iter_enumerated().find(|(id, l)| l.name == name && !around.is_temp(*id))?;
     let found = around.through(&Operand::Local(local));
     (closed(&found) && !matches!(found, Expr::Unknown)).then_some(found)
@@ -209,10 +219,10 @@ pub fn class_of(view: &View<'_>) -> Option<ClassId> {
 }
 
 /// The methods of a class.
-pub fn methods<'a>(view: &View<'a>, class: ClassId) -> Vec<View<'a>> {
+pub fn methods<'a>(view: &View<'a>, class: ClassId) -> Vec<Rc<View<'a>>> {
     let module = view.at.module;
     let class = &view.project.modules[module].ir.classes[class];
-    class.methods.iter().map(|(_, func)| other(view, FuncRef { module, func: *func })).collect()
+    class.methods.iter().map(|(_, func)| shared(view, FuncRef { module, func: *func })).collect()
 }
 
 /// Whether an operand is the first parameter of a method.
@@ -232,36 +242,41 @@ pub fn own_attribute<'e>(view: &View<'_>, expr: &'e Expr) -> Option<&'e crate::s
     }
 }
 
-/// Whether a statement of a block sets an attribute of this name.
-fn sets(block: &Block, attr: &str) -> bool {
-    block.iter().any(|node| match &node.stmt {
-        Stmt::SetAttr { name, .. } => name == attr,
-        stmt => stmt.blocks().any(|inner| sets(inner, attr)),
-    })
+/// Which methods of a class set each attribute. Most attributes are set by few, and the others need not be taken apart to know that.
+fn setters(view: &View<'_>, class: ClassRef) -> Setters {
+    let mut out = Setters::default();
+    let mut set = Vec::new();
+    for (_, func) in &view.project.modules[class.module].ir.classes[class.class].methods {
+        set.clear();
+        attributes_set(view.project.func(FuncRef { module: class.module, func: *func }).body(), &mut set);
+        set.sort_unstable();
+        set.dedup();
+        for name in &set {
+            out.entry((*name).clone()).or_default().push(*func);
+        }
+    }
+    out
 }
 
 /// What the methods of a class assign to an attribute: the method and the value.
-pub fn assigned<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<(View<'a>, usize, &'a Operand)> {
+pub fn assigned<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<Assigned<'a>> {
+    let class = ClassRef { module: view.at.module, class };
+    let Some(beside) = view.beside() else { return assigned_in(view, class, attr, &setters(view, class)) };
+    let setters = beside.setters(class, || setters(view, class));
+    beside.assigned(class, attr, || assigned_in(view, class, attr, &setters))
+}
+
+fn assigned_in<'a>(view: &View<'a>, class: ClassRef, attr: &str, setters: &Setters) -> Vec<Assigned<'a>> {
     let mut out = Vec::new();
-    let module = view.at.module;
-    for (_, func) in &view.project.modules[module].ir.classes[class].methods {
-        let at = FuncRef { module, func: *func };
-        // Most methods set something else, and need not be taken apart to know that.
-        if !sets(view.project.func(at).body(), attr) {
-            continue;
-        }
-        let method = other(view, at);
-        let set: Vec<(usize, &Operand)> = method
-            .steps
-            .iter()
-            .enumerate()
-            .filter_map(|(i, step)| match step.stmt {
-                Stmt::SetAttr { base, name, value } if name == attr && is_self(&method, base) => Some((i, value)),
-                _ => None,
-            })
-            .collect();
-        for (step, value) in set {
-            out.push((other(view, method.at), step, value));
+    for func in setters.get(attr).into_iter().flatten() {
+        let method = shared(view, FuncRef { module: class.module, func: *func });
+        for (i, step) in method.steps.iter().enumerate() {
+            match step.stmt {
+                Stmt::SetAttr { base, name, value } if name == attr && is_self(&method, base) => {
+                    out.push((method.clone(), i, value));
+                }
+                _ => {}
+            }
         }
     }
     out

@@ -4,40 +4,56 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
-use super::view::{Guard, View};
+use super::view::View;
 use crate::ir::{CmpOp, LocalKind, Operand, Rvalue, Stmt, StmtId, UnOp};
 use crate::source::{Name, Place};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// What is known of one condition: its subject, the first use of it, the first collective behind it.
+/// What is known of one condition.
 struct Behind {
+    /// What is None behind it.
     subject: Expr,
+    /// Where the condition holds, or does not.
+    holds: bool,
+    /// The steps before this one leave the subject as it is.
+    kept: usize,
+    /// Some step does not.
+    changed: bool,
+    /// The first use of the subject, and the first collective.
     used: Option<Place>,
     collective: Option<Name>,
 }
 
 /// Collectives that only run where their subject is None.
 pub fn inverted(view: &View<'_>, out: &mut Found) {
-    let mut seen: BTreeMap<StmtId, Behind> = BTreeMap::new();
     // Only conditions around some collective matter.
-    let communicating = (0..view.steps.len()).filter(|i| collective(view, *i).is_some());
-    let asked: BTreeSet<StmtId> = communicating.flat_map(|i| view.steps[i].guards.iter().map(|g| g.at)).collect();
+    let around = |i: usize| !view.steps[i].guards.is_empty() && collective(view, i).is_some();
+    if !(0..view.steps.len()).any(around) {
+        return;
+    }
+    let mut asked: BTreeMap<StmtId, Behind> = BTreeMap::new();
+    for (i, step) in view.steps.iter().enumerate() {
+        let (Stmt::If { test, .. } | Stmt::Assert { test }) = step.stmt else { continue };
+        let test = view.expr(test);
+        let subject = |holds| none_if(&test, holds).filter(|s| is_plain(view, s)).map(|subject| (subject, holds));
+        if let Some((subject, holds)) = subject(true).or_else(|| subject(false)) {
+            let behind = Behind { subject, holds, kept: i + 1, changed: false, used: None, collective: None };
+            asked.insert(step.id, behind);
+        }
+    }
     if asked.is_empty() {
         return;
     }
-    // What is None behind each of them, until it is changed.
-    let mut subjects: BTreeMap<(StmtId, bool), Option<Expr>> = BTreeMap::new();
     for i in 0..view.steps.len() {
-        for guard in view.steps[i].guards.iter().filter(|g| asked.contains(&g.at)) {
-            let subject = || none_if(&view.expr(guard.test), guard.holds).filter(|s| is_plain(view, s));
-            let known = subjects.entry((guard.at, guard.holds)).or_insert_with(subject);
-            let Some(subject) = known else { continue };
-            if changed(view, guard, subject, i) {
-                *known = None;
+        for guard in view.steps[i].guards.iter() {
+            let Some(behind) = asked.get_mut(&guard.at).filter(|b| b.holds == guard.holds && !b.changed) else {
+                continue;
+            };
+            let before = std::mem::replace(&mut behind.kept, i);
+            behind.changed = (before..i).any(|step| changes(view, &behind.subject, step));
+            if behind.changed {
                 continue;
             }
-            let subject = subject.clone();
-            let behind = seen.entry(guard.at).or_insert(Behind { subject, used: None, collective: None });
             if behind.used.is_none() {
                 behind.used = used(view, i, &behind.subject);
             }
@@ -46,7 +62,7 @@ pub fn inverted(view: &View<'_>, out: &mut Found) {
             }
         }
     }
-    for (at, behind) in seen {
+    for (at, behind) in asked {
         let (Some(used), Some(collective)) = (behind.used, behind.collective) else { continue };
         out.push((
             view.part(at, 0),
@@ -55,6 +71,7 @@ pub fn inverted(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// What is None if a test holds, or does not.
 fn none_if(test: &Expr, holds: bool) -> Option<Expr> {
     match test {
         Expr::Compare(CmpOp::Is, a, b) if holds && b.is_none() => Some((**a).clone()),
@@ -83,16 +100,15 @@ fn written(view: &View<'_>, e: &Expr) -> Name {
     }
 }
 
-/// Whether a variable is bound anew between the test and a step; of an attribute whether anything may have set it.
-fn changed(view: &View<'_>, guard: &Guard<'_>, subject: &Expr, step: usize) -> bool {
-    let Some(test) = view.steps.iter().position(|s| s.id == guard.at) else { return true };
+/// Whether a step binds a variable anew; of an attribute whether it may set it.
+fn changes(view: &View<'_>, subject: &Expr, step: usize) -> bool {
     let attribute = matches!(subject, Expr::Attr(..));
-    (test + 1..step).any(|i| match view.steps[i].stmt {
+    match view.steps[step].stmt {
         Stmt::Delete { local } => subject.mentions(*local),
         Stmt::SetAttr { .. } => attribute,
         Stmt::Assign { value: Rvalue::Call { .. } | Rvalue::CallMethod { .. }, .. } if attribute => true,
-        _ => view.binds(i).into_iter().any(|l| subject.mentions(l)),
-    })
+        _ => view.binds(step).into_iter().any(|l| subject.mentions(l)),
+    }
 }
 
 /// Where a step uses an attribute, an item or a method of the subject, or communicates it.

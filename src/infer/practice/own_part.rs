@@ -11,6 +11,7 @@ use crate::ir::{ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, ParamK
 use crate::project::{FuncRef, Resolved};
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
+use std::rc::Rc;
 
 /// What tells one group from another.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,11 +179,14 @@ fn source<'a>(view: &View<'a>, operand: &Operand, before: usize) -> Option<(usiz
 
 /// The step that gave a variable its value, where that is certain and nothing has looked at the variable in between.
 fn reaching(view: &View<'_>, local: LocalId, before: usize) -> Option<usize> {
-    let at = view.defs(local).iter().copied().rfind(|d| *d < before)?;
+    let defs = view.defs(local);
+    let at = defs[..defs.partition_point(|d| *d < before)].last().copied()?;
     let (def, used) = (&view.steps[at], &view.steps[before]);
     let guarded = def.guards.len() <= used.guards.len()
         && def.guards.iter().zip(used.guards.iter()).all(|(a, b)| a.at == b.at && a.holds == b.holds);
-    let read = view.readers(local).iter().any(|r| at < *r && *r < before && !looks_only(view, *r));
+    let readers = view.readers(local);
+    let later = &readers[readers.partition_point(|r| *r <= at)..];
+    let read = later.iter().take_while(|r| **r < before).any(|r| !looks_only(view, *r));
     (guarded && def.loops == used.loops && !read).then_some(at)
 }
 
@@ -211,7 +215,7 @@ fn rank_of_start(view: &View<'_>, start: &Operand) -> Option<Group> {
 }
 
 /// What the one assignment to `self.name` gives it.
-fn kept<'a>(view: &View<'a>, expr: &Expr) -> Option<(View<'a>, &'a Operand)> {
+fn kept<'a>(view: &View<'a>, expr: &Expr) -> Option<(Rc<View<'a>>, &'a Operand)> {
     let name = near::own_attribute(view, expr)?;
     let mut set = near::assigned(view, near::class_of(view)?, name);
     let (method, _, value) = set.pop().filter(|_| set.is_empty())?;

@@ -3,6 +3,7 @@
 //! backward and nobody uses it. Never: inputs without a gradient, or classes that anything names. Next: `own_part.rs`.
 
 use super::backwards::{Backwards, both_ways};
+use super::beside::Question;
 use super::cut::{class_of, is_module, is_trained};
 use super::expr::Expr;
 use super::found::Practice;
@@ -22,8 +23,8 @@ pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         return;
     }
     let of_file = |class| ClassRef { module: view.at.module, class };
-    let mut classes = lint.project.modules[view.at.module].ir.classes.ids();
-    if !classes.any(|class| lint.is_autograd(of_file(class))) || !is_trained(lint, view) {
+    let any = || lint.project.modules[view.at.module].ir.classes.ids().any(|class| lint.is_autograd(of_file(class)));
+    if !view.answer(Question::Autograd(view.at.module), any) || !is_trained(lint, view) {
         return;
     }
     let Some((gather, gathered)) = last_gather(lint, view) else { return };

@@ -2,6 +2,7 @@
 //! where gradients of parameters are reduced by functions of the file and none runs over that group. Never: groups of replicas, whose
 //! gradients are averaged elsewhere. Next: `reducers.rs`.
 
+use super::beside::Question;
 use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
@@ -22,11 +23,7 @@ pub fn weights<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if !["broadcast", "all_reduce"].iter().any(|w| own.contains(w)) {
         return;
     }
-    let text = lint.files[file].whole();
-    if !TIED.iter().any(|w| text.contains(w)) || !text.contains("grad") || !text.contains(".step(") {
-        return;
-    }
-    if ["hook", "finalize", "DistributedDataParallel", "FSDP", "fully_shard"].iter().any(|w| text.contains(w)) {
+    if !class.beside.answer(Question::Ties(class.at.module), || may_tie(lint.files[file].whole())) {
         return;
     }
     let methods = lint.project.class(class.at).methods.iter();
@@ -54,6 +51,15 @@ pub fn weights<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some((step, called)) = stepped(lint, class, &reducing) else { return };
     let found = Membership::TiedNotSummed { group: name, made, reduced, called };
     out.push((step, Practice::Membership(found)));
+}
+
+/// Whether a file names tied weights and steps, and nothing that may sum their gradients in a way that is not followed.
+fn may_tie(text: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    has(TIED)
+        && text.contains("grad")
+        && text.contains(".step(")
+        && !has(&["hook", "finalize", "DistributedDataParallel", "FSDP", "fully_shard"])
 }
 
 /// The collective that makes a weight of the object equal over a group of embeddings, with the group.

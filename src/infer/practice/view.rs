@@ -1,6 +1,7 @@
 //! One function as a list of steps with the conditions around each, and its expressions as trees. In: the intermediate representation.
 //! Out: [`View`]. Never: execution, worlds or types: the checks of practice read what is written. Next: `mod.rs`.
 
+use super::beside::{Beside, Question};
 use super::expr::Expr;
 use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
@@ -9,7 +10,7 @@ use crate::source::{Files, Idx, Name, Place, Span};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// A condition that holds where a step is executed.
@@ -52,6 +53,8 @@ pub struct View<'a> {
     code: OnceCell<String>,
     /// Steps that read each local, once somebody asked.
     readers: OnceCell<Vec<SmallVec<[usize; 2]>>>,
+    /// What the checks of a module share, if one of them looks.
+    beside: Weak<Beside<'a>>,
 }
 
 /// What a call calls, and the rule for it.
@@ -82,6 +85,7 @@ impl<'a> View<'a> {
             callees: RefCell::default(),
             code: OnceCell::new(),
             readers: OnceCell::new(),
+            beside: Weak::new(),
         };
         let mut around = Around::default();
         view.block(func.body(), &mut around);
@@ -91,6 +95,28 @@ impl<'a> View<'a> {
             }
         }
         view
+    }
+
+    /// The same view, for checks that share something.
+    pub fn with(self, beside: &Weak<Beside<'a>>) -> View<'a> {
+        View { beside: beside.clone(), ..self }
+    }
+
+    pub fn beside(&self) -> Option<Rc<Beside<'a>>> {
+        self.beside.upgrade()
+    }
+
+    /// The answer to a question, asked once if checks share something.
+    pub fn answer(&self, question: Question, make: impl FnOnce() -> bool) -> bool {
+        match self.beside() {
+            Some(beside) => beside.answer(question, make),
+            None => make(),
+        }
+    }
+
+    /// A view of another function of the project.
+    pub fn other(&self, at: FuncRef) -> View<'a> {
+        View::new(self.project, self.rules, self.files, at).with(&self.beside)
     }
 
     fn block(&mut self, block: &'a Block, around: &mut Around<'a>) {
