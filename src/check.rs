@@ -15,6 +15,7 @@ use crate::infer::digest::{Digest, Digests, Words};
 use crate::infer::finding::Finding;
 use crate::infer::formula::Facts;
 use crate::infer::output::{Reason as Unknown, Site};
+use crate::infer::practice::looks_at;
 use crate::infer::{Asked, Output, Row, Settings, Taken, infer};
 use crate::ir::{Const, FileIr};
 use crate::project::{FuncRef, Project};
@@ -164,7 +165,7 @@ fn parsed(
             let shown = asked.shown_in(id.index(), text);
             parsed.ir.set_aside(text, syntax::function, |id, func| {
                 let gist = &digest.funcs[id.index()];
-                !gist.tells && !shown.leads_to(func, gist, rules)
+                !gist.tells && !looks_at(func, gist, shown, rules)
             });
         }
         (*id, (parsed, digest))

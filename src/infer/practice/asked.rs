@@ -3,14 +3,13 @@
 //! Next: `mod.rs`.
 
 use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, reducers, switch};
-use crate::infer::digest::{Digests, Gist};
+use crate::infer::digest::Digests;
 use crate::infer::memo::{Memo, constant};
 use crate::infer::places::Places;
 use crate::infer::scale::roots;
-use crate::ir::Func;
 use crate::project::ModuleId;
 use crate::rules::{Entry, RuleBook};
-use crate::source::{Files, Idx, Name, Span};
+use crate::source::{Files, Idx, Span};
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::{Anchored, PatternID, StartKind, dfa, nfa};
 use std::collections::BTreeMap;
@@ -223,14 +222,6 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Whether a check will look at the statements of a function, as far as its own text shows.
-    pub fn leads_to(&self, func: &Func, gist: &Gist, rules: &RuleBook) -> bool {
-        let may = |name: &Name| rules.may_communicate(name);
-        let communicates = || gist.methods.iter().any(|(name, _)| may(name)) || gist.globals.iter().any(may);
-        let is_forward = || func.class.is_some() && func.name == "forward";
-        self.gradients.inside(func.span) || self.communicates && communicates() || self.in_project && is_forward()
-    }
-
     /// Whether a word of switches stands in a part of the text.
     pub fn has_switch(&self, span: Span) -> bool {
         has(&self.switches, span)

@@ -63,6 +63,37 @@ pub struct Glancer<'a> {
     known: FxHashMap<&'a Name, Denoted>,
 }
 
+impl Glance {
+    /// What a function shows without what names of its module denote. `communicates`: whether the text of the file names anything that does.
+    pub fn alone(func: &Func, gist: &Gist, rules: &RuleBook, communicates: bool) -> Glance {
+        let calls = |called: &dyn Fn(&Name) -> bool| gist.methods.iter().any(|(name, _)| called(name));
+        let reads = |read: &dyn Fn(&Name) -> bool| gist.globals.iter().any(read);
+        let may = |name: &Name| rules.may_communicate(name);
+        let set_by_name = reads(&|name| name == "setattr");
+        let unknown = gist.calls_variable;
+        Glance {
+            communicates: communicates && (unknown || calls(&may) || reads(&may)),
+            switches: false,
+            counts: calls(&|name| matches!(name.as_str(), "sum" | "count_nonzero")),
+            set_by_name,
+            gives_copies: gist.gives_copies,
+            puts: gist.puts || set_by_name,
+            wraps: unknown,
+            loops: gist.loops,
+            plans: gist.puts || gist.builds_dict || gist.plans,
+            is_switched: func.kind == FuncKind::Function && func.params.iter().any(|p| switch::is_switch(&p.name)),
+            leaves_groups: unknown && may_keep_group(func),
+            asks_rank: unknown || calls(&|name| name == "get_rank"),
+        }
+    }
+}
+
+/// Whether a function may have a group: as a parameter, or as an attribute of its object.
+fn may_keep_group(func: &Func) -> bool {
+    let given = || func.params.iter().any(group_argument::names_group);
+    func.kind == FuncKind::Function && (func.class.is_some() || given())
+}
+
 impl<'a> Glancer<'a> {
     pub fn new(project: &'a Project, rules: &'a RuleBook, module: ModuleId, communicates: bool) -> Glancer<'a> {
         Glancer { project, rules, module, communicates, known: FxHashMap::default() }
@@ -70,27 +101,14 @@ impl<'a> Glancer<'a> {
 
     /// Looks at a function. `switches`: whether its text has words of switches.
     pub fn look(&mut self, func: &'a Func, gist: &'a Gist, switches: bool) -> Glance {
-        let calls = |called: fn(&str) -> bool| gist.methods.iter().any(|(name, _)| called(name));
-        let is_function = func.kind == FuncKind::Function;
-        let may_keep = is_function && (func.class.is_some() || func.params.iter().any(group_argument::names_group));
-        let mut denotes = |what: fn(&Denoted) -> bool| {
-            gist.calls_variable || gist.globals.iter().any(|name| what(&self.denoted(name)))
-        };
-        let mut out = Glance {
-            communicates: false,
-            switches: false,
-            counts: calls(|name| matches!(name, "sum" | "count_nonzero")),
-            set_by_name: gist.globals.iter().any(|name| name == "setattr"),
-            gives_copies: gist.gives_copies,
-            puts: gist.puts || gist.globals.iter().any(|name| name == "setattr"),
-            wraps: denotes(|d| d.wraps),
-            loops: gist.loops,
-            plans: gist.puts || gist.builds_dict || gist.plans,
-            is_switched: is_function && func.params.iter().any(|p| switch::is_switch(&p.name)),
-            leaves_groups: may_keep && denotes(|d| d.has_group),
-            asks_rank: calls(|name| name == "get_rank") || denotes(|d| d.is_rank),
-        };
-        if switches || self.communicates && self.may_communicate(gist) {
+        let mut out = Glance::alone(func, gist, self.rules, self.communicates);
+        let mut denotes = |what: fn(&Denoted) -> bool| gist.globals.iter().any(|name| what(&self.denoted(name)));
+        out.wraps = out.wraps || denotes(|d| d.wraps);
+        out.leaves_groups = out.leaves_groups || may_keep_group(func) && denotes(|d| d.has_group);
+        out.asks_rank = out.asks_rank || denotes(|d| d.is_rank);
+        let may = switches || self.communicates && self.may_communicate(gist);
+        out.communicates = false;
+        if may {
             self.statements(func, switches, &mut out);
         }
         out

@@ -74,6 +74,7 @@ mod whole_input;
 mod world_rank;
 mod wrapped;
 
+use super::digest::Gist;
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
 use super::memo::{Memo, Task, combined_equal, kept_each};
@@ -406,6 +407,17 @@ impl<'a> Practices<'a> {
         });
         found.chain(arities).collect()
     }
+}
+
+/// Whether a check will look at the statements of a function, as far as it shows without the rest of the project.
+pub fn looks_at(func: &Func, gist: &Gist, shown: &Shown, rules: &RuleBook) -> bool {
+    let is_forward = || func.class.is_some() && func.name == "forward";
+    let due = || {
+        let seen = Glance::alone(func, gist, rules, shown.communicates);
+        let mut checks = OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked);
+        checks.any(|((at, check), _)| check.is_due(&seen, shown, at, func))
+    };
+    shown.gradients.inside(func.span) || shown.has_switch(func.span) || shown.in_project && is_forward() || due()
 }
 
 fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, module: ModuleId) -> OfModule {
