@@ -3,10 +3,9 @@
 //! a name denotes, which other files decide. Next: `relevance.rs`, `specs.rs`, `callers.rs`.
 
 use super::memo::{Memo, constant};
-use super::practice::glance::may_be_path;
-use super::practice::lost::COPIES;
+use super::practice::{COPIES, SAME, is_switch, may_be_path};
 use super::relevance::{planning_names, telling_names};
-use crate::ir::{Arg, ArgKind, Block, BuildKind, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, Block, BuildKind, Const, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Idx, Name};
@@ -69,7 +68,10 @@ pub struct Gist {
     pub plans: bool,
     /// It makes a parameter, or a module that has one.
     pub makes_parameter: bool,
-    pub loops: bool,
+    /// A variable that is assigned more than once, and once from another one, is given to a call in a loop.
+    pub passes_on: bool,
+    /// It may read a switch, by an attribute, a method or a name in a string.
+    pub reads_switch: bool,
     /// An attribute of anything but the receiver, or an element, is assigned.
     pub puts: bool,
     pub builds_dict: bool,
@@ -167,6 +169,18 @@ struct PerFile<'a> {
     /// By local of the present function: whether it was read before, and whether it is what a method called a copy returned.
     read: Vec<bool>,
     copied: Vec<bool>,
+    /// By local of the present function: how it is assigned and used.
+    used: Vec<Used>,
+    /// Names and strings that were met, and whether they are switches.
+    switches: FxHashMap<&'a Name, bool>,
+}
+
+/// How a variable is assigned and used.
+#[derive(Clone, Copy, Default)]
+struct Used {
+    assigned: u8,
+    from_other: bool,
+    passed_in_loop: bool,
 }
 
 /// A function that is being read.
@@ -193,6 +207,8 @@ impl<'a, 'f> Walk<'a, 'f> {
         file.read.resize(func.locals.len(), false);
         file.copied.clear();
         file.copied.resize(func.locals.len(), false);
+        file.used.clear();
+        file.used.resize(func.locals.len(), Used::default());
         Walk {
             words,
             file,
@@ -209,7 +225,7 @@ impl<'a, 'f> Walk<'a, 'f> {
 
     fn read(mut self) -> Gist {
         let func = self.func;
-        self.block(func.body(), true);
+        self.block(func.body(), true, false);
         if func.class.is_some() {
             for node in func.body() {
                 if let Stmt::Return { value: Operand::Global(name) } = &node.stmt {
@@ -220,6 +236,8 @@ impl<'a, 'f> Walk<'a, 'f> {
                 self.rare.attributes = telling_attributes(func, self.words);
             }
         }
+        let passed_on = |used: &Used| used.assigned > 1 && used.from_other && used.passed_in_loop;
+        self.gist.passes_on = self.file.used.iter().any(passed_on);
         self.gist.gives_copies = self.given_copies.iter().any(|dst| !self.file.read[dst.index()]);
         self.gist.calls_variable = self.calls.iter().any(|local| may_be_path(func.body(), *local));
         self.rare.calls = self.calls.iter().copied().filter(|c| func.params.iter().any(|p| p.local == *c)).collect();
@@ -242,11 +260,20 @@ impl<'a, 'f> Walk<'a, 'f> {
         self.gist
     }
 
-    /// `plain`: values are followed there.
-    fn block(&mut self, block: &'a Block, plain: bool) {
+    /// `plain`: values are followed there. `round`: it is inside a loop.
+    fn block(&mut self, block: &'a Block, plain: bool, round: bool) {
         for node in block {
+            self.gist.reads_switch = self.gist.reads_switch || self.reads_switch(&node.stmt);
             match &node.stmt {
                 Stmt::Assign { dst, value } => {
+                    self.assigned(*dst, may_be_other(value));
+                    match value {
+                        Rvalue::Call { args, .. } if round => args.iter().for_each(|arg| self.passed(&arg.value)),
+                        Rvalue::CallMethod { base, args, .. } if round => {
+                            args.iter().map(|arg| &arg.value).chain([base]).for_each(|operand| self.passed(operand));
+                        }
+                        _ => {}
+                    }
                     if plain {
                         self.file.temps[dst.index()] = Some(value);
                     }
@@ -260,16 +287,45 @@ impl<'a, 'f> Walk<'a, 'f> {
                     self.gist.puts |= matches!(base, Operand::Local(l) if self.func.locals[*l].name != "self");
                 }
                 Stmt::SetItem { .. } => self.gist.puts = true,
-                Stmt::For { .. } | Stmt::While { .. } => self.gist.loops = true,
+                Stmt::For { dst, .. } => self.assigned(*dst, true),
+                Stmt::Unpack { before, star, after, .. } => {
+                    before.iter().chain(star).chain(after).for_each(|local| self.assigned(*local, true));
+                }
+                Stmt::With { bind: Some(local), .. } => self.assigned(*local, false),
                 Stmt::Import { path, level: 0, .. } | Stmt::ImportStar { path, level: 0 } => {
                     self.file.imports.insert(path.split_once('.').map_or(path.as_str(), |(first, _)| first));
                 }
                 _ => {}
             }
+            let round = round || matches!(node.stmt, Stmt::For { .. } | Stmt::While { .. });
             for (at, inner) in node.stmt.blocks().enumerate() {
-                self.block(inner, plain && is_followed(&node.stmt, at));
+                self.block(inner, plain && is_followed(&node.stmt, at), round);
             }
         }
+    }
+
+    fn assigned(&mut self, local: LocalId, from_other: bool) {
+        let used = &mut self.file.used[local.index()];
+        used.assigned = used.assigned.saturating_add(1);
+        used.from_other |= from_other;
+    }
+
+    fn passed(&mut self, operand: &Operand) {
+        if let Operand::Local(local) = operand {
+            self.file.used[local.index()].passed_in_loop = true;
+        }
+    }
+
+    fn reads_switch(&mut self, stmt: &'a Stmt) -> bool {
+        let mut is_one = |name: &'a Name| *self.file.switches.entry(name).or_insert_with(|| is_switch(name));
+        let named = match stmt {
+            Stmt::Assign { value: Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }, .. } => {
+                name == "__dict__" || is_one(name)
+            }
+            _ => false,
+        };
+        let mut text = |o: &&'a Operand| matches!(o, Operand::Const(Const::Str(text)) if is_one(text));
+        named || stmt.operands().iter().any(&mut text)
     }
 
     fn rvalue(&mut self, dst: LocalId, value: &'a Rvalue, plain: bool) {
@@ -389,11 +445,25 @@ impl<'a, 'f> Walk<'a, 'f> {
     }
 }
 
+/// Whether a value may be another variable's, also made contiguous.
+fn may_be_other(value: &Rvalue) -> bool {
+    match value {
+        Rvalue::Use(operand) => matches!(operand, Operand::Local(_)),
+        Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()),
+        _ => false,
+    }
+}
+
 impl Gist {
+    /// Names of the module that it calls.
+    pub fn called_names(&self) -> impl Iterator<Item = &Name> {
+        self.globals.iter().take(self.calls as usize)
+    }
+
     /// Names that it calls, as functions, variables or methods.
     pub fn called(&self) -> impl Iterator<Item = &Name> {
         let variables = self.rare.iter().flat_map(|rare| &rare.called);
-        self.globals.iter().take(self.calls as usize).chain(self.methods.iter().map(|(name, _)| name)).chain(variables)
+        self.called_names().chain(self.methods.iter().map(|(name, _)| name)).chain(variables)
     }
 }
 

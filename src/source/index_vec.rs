@@ -23,6 +23,10 @@ impl<I: Idx, T> Default for IndexVec<I, T> {
 }
 
 impl<I: Idx, T> IndexVec<I, T> {
+    /// With room for so many items and no more.
+    pub fn with_room(count: usize) -> Self {
+        IndexVec { items: Vec::with_capacity(count), marker: PhantomData }
+    }
     pub fn push(&mut self, item: T) -> I {
         self.items.push(item);
         I::from_index(self.items.len() - 1)

@@ -2,10 +2,10 @@
 //! and whether a constructor may mark parameters. Never: a finding, or the absence of one where a check would look further.
 //! Next: `mod.rs`, which asks.
 
-use super::view::{may_communicate, member_may_communicate, resolved_may_communicate};
+use super::view::{member_may_communicate, resolved_may_communicate};
 use super::{Lint, group_argument, switch};
 use crate::infer::digest::Gist;
-use crate::ir::{Block, Const, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Block, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::{Idx, Name};
@@ -28,7 +28,8 @@ pub struct Glance {
     pub puts: bool,
     /// A wrapper of modules may be called.
     pub wraps: bool,
-    pub loops: bool,
+    /// A variable that is another one at first is passed on in a loop.
+    pub passes_on: bool,
     /// A dict is built or given an element, or a plan is applied.
     pub plans: bool,
     /// A parameter is named as a switch is.
@@ -67,19 +68,18 @@ impl Glance {
     /// What a function shows without what names of its module denote. `communicates`: whether the text of the file names anything that does.
     pub fn alone(func: &Func, gist: &Gist, rules: &RuleBook, communicates: bool) -> Glance {
         let calls = |called: &dyn Fn(&Name) -> bool| gist.methods.iter().any(|(name, _)| called(name));
-        let reads = |read: &dyn Fn(&Name) -> bool| gist.globals.iter().any(read);
         let may = |name: &Name| rules.may_communicate(name);
-        let set_by_name = reads(&|name| name == "setattr");
+        let set_by_name = gist.called_names().any(|name| name == "setattr");
         let unknown = gist.calls_variable;
         Glance {
-            communicates: communicates && (unknown || calls(&may) || reads(&may)),
+            communicates: communicates && (unknown || calls(&may) || gist.called_names().any(may)),
             switches: false,
             counts: calls(&|name| matches!(name.as_str(), "sum" | "count_nonzero")),
             set_by_name,
             gives_copies: gist.gives_copies,
             puts: gist.puts || set_by_name,
             wraps: unknown,
-            loops: gist.loops,
+            passes_on: gist.passes_on,
             plans: gist.puts || gist.builds_dict || gist.plans,
             is_switched: func.kind == FuncKind::Function && func.params.iter().any(|p| switch::is_switch(&p.name)),
             leaves_groups: unknown && may_keep_group(func),
@@ -102,20 +102,17 @@ impl<'a> Glancer<'a> {
     /// Looks at a function. `switches`: whether its text has words of switches.
     pub fn look(&mut self, func: &'a Func, gist: &'a Gist, switches: bool) -> Glance {
         let mut out = Glance::alone(func, gist, self.rules, self.communicates);
-        let mut denotes = |what: fn(&Denoted) -> bool| gist.globals.iter().any(|name| what(&self.denoted(name)));
+        let mut denotes = |what: fn(&Denoted) -> bool| gist.called_names().any(|name| what(&self.denoted(name)));
         out.wraps = out.wraps || denotes(|d| d.wraps);
         out.leaves_groups = out.leaves_groups || may_keep_group(func) && denotes(|d| d.has_group);
         out.asks_rank = out.asks_rank || denotes(|d| d.is_rank);
-        let may = switches || self.communicates && self.may_communicate(gist);
-        out.communicates = false;
-        if may {
-            self.statements(func, switches, &mut out);
-        }
+        out.switches = switches && gist.reads_switch;
+        out.communicates = self.communicates && self.communicates(gist);
         out
     }
 
-    /// Whether anything that a function mentions may communicate.
-    fn may_communicate(&mut self, gist: &'a Gist) -> bool {
+    /// Whether a function calls something that may communicate.
+    pub fn communicates(&mut self, gist: &'a Gist) -> bool {
         let (project, rules, module) = (self.project, self.rules, self.module);
         let method = |(name, base): &(Name, Option<Name>)| {
             let by_module = |base| member_may_communicate(project, rules, (module, base), name);
@@ -123,7 +120,7 @@ impl<'a> Glancer<'a> {
         };
         gist.calls_variable
             || gist.methods.iter().any(method)
-            || gist.globals.iter().any(|name| self.denoted(name).communicates)
+            || gist.called_names().any(|name| self.denoted(name).communicates)
     }
 
     fn denoted(&mut self, name: &'a Name) -> Denoted {
@@ -151,46 +148,6 @@ impl<'a> Glancer<'a> {
             }
         })
     }
-
-    /// Whether a function calls something that may communicate.
-    pub fn communicates(&mut self, func: &'a Func, gist: &'a Gist) -> bool {
-        let mut out = Glance::default();
-        if self.may_communicate(gist) {
-            self.statements(func, false, &mut out);
-        }
-        out.communicates
-    }
-
-    fn statements(&mut self, func: &'a Func, switches: bool, out: &mut Glance) {
-        let mut locals = Vec::new();
-        self.block(func.body(), switches, &mut locals, out);
-        out.communicates |= locals.into_iter().any(|local| may_be_path(func.body(), local));
-    }
-
-    fn block(&mut self, block: &'a Block, switches: bool, locals: &mut Vec<LocalId>, out: &mut Glance) {
-        for node in block {
-            if switches && !out.switches {
-                out.switches = reads_switch(&node.stmt);
-            }
-            match &node.stmt {
-                Stmt::Assign { value, .. } => self.value(value, locals, out),
-                stmt => stmt.blocks().for_each(|inner| self.block(inner, switches, locals, out)),
-            }
-        }
-    }
-
-    fn value(&mut self, value: &'a Rvalue, locals: &mut Vec<LocalId>, out: &mut Glance) {
-        let calls = matches!(value, Rvalue::CallMethod { .. } | Rvalue::Call { .. });
-        if !calls || !self.communicates || out.communicates {
-            return;
-        }
-        match value {
-            Rvalue::Call { callee: Operand::Global(name), .. } => out.communicates = self.denoted(name).communicates,
-            // What a variable holds is looked at when all of the function is known.
-            Rvalue::Call { callee: Operand::Local(local), .. } => locals.push(*local),
-            _ => out.communicates = may_communicate(self.project, self.rules, self.module, value),
-        }
-    }
 }
 
 /// Whether a variable may stand for a name of a module: one that is imported, or read of something.
@@ -203,18 +160,6 @@ pub fn may_be_path(block: &Block, local: LocalId) -> bool {
         Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after).any(|l| *l == local),
         stmt => stmt.blocks().any(|inner| may_be_path(inner, local)),
     })
-}
-
-/// Whether a statement may read a switch, by an attribute, a method or a name in a string.
-fn reads_switch(stmt: &Stmt) -> bool {
-    let named = match stmt {
-        Stmt::Assign { value: Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }, .. } => {
-            switch::is_switch(name) || name == "__dict__"
-        }
-        _ => false,
-    };
-    let text = |o: &&Operand| matches!(o, Operand::Const(Const::Str(text)) if switch::is_switch(text));
-    named || stmt.operands().iter().any(text)
 }
 
 /// Whether the constructor of a class may mark parameters: itself, or through a function that it calls.

@@ -26,7 +26,7 @@ mod factor;
 mod fixed_source;
 pub mod found;
 mod gate;
-pub mod glance;
+mod glance;
 mod gradient;
 mod group_argument;
 mod handles;
@@ -35,7 +35,7 @@ mod left_dim;
 mod local_gradient;
 mod local_map;
 mod local_norm;
-pub mod lost;
+mod lost;
 pub mod marking;
 mod marks;
 pub mod membership;
@@ -94,6 +94,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
+pub(super) use {glance::may_be_path, lost::COPIES, stale::SAME, switch::is_switch};
 
 /// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;
@@ -210,7 +211,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["torch.optim", "optim."], outside::attached).where_seen(|seen| seen.puts),
     of_words(&["to_local", "local_grad"], local_norm::roots),
     of_words(&["to_local"], local_norm::partial),
-    of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.loops),
+    of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     OF_COUNTS,
     of_collectives(ranks::some_ranks),
 ];
@@ -417,7 +418,10 @@ pub fn looks_at(func: &Func, gist: &Gist, shown: &Shown, rules: &RuleBook) -> bo
         let mut checks = OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked);
         checks.any(|((at, check), _)| check.is_due(&seen, shown, at, func))
     };
-    shown.gradients.inside(func.span) || shown.has_switch(func.span) || shown.in_project && is_forward() || due()
+    shown.gradients.inside(func.span)
+        || gist.reads_switch && shown.has_switch(func.span)
+        || shown.in_project && is_forward()
+        || due()
 }
 
 fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, module: ModuleId) -> OfModule {
@@ -499,7 +503,7 @@ fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
     let cuts = f.name == "forward" && f.class.is_some() || says("all_reduce");
     let trains = says("backward") && (says("backward(") || says("step"));
     let gist = &lint.taken.digests.of(lint.project, at.module).funcs[at.func.index()];
-    let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(f, gist);
+    let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(gist);
     let gates = || says("getattr") && (says("register_") || communicates());
     let loses = says("loss") || says("cross_entropy");
     cuts || trains || loses || gates() || lint.reducers().all.iter().any(|r| r.func == at)

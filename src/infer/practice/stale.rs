@@ -101,6 +101,9 @@ fn receives(view: &View<'_>, depth: usize) -> bool {
 }
 
 /// The variable whose value a variable has before a loop.
+/// Methods that give the values of their tensor.
+pub const SAME: &[&str] = &["contiguous", "clone", "detach"];
+
 fn first_value(view: &View<'_>, local: LocalId, round: usize) -> Option<LocalId> {
     let outside: Vec<usize> =
         view.defs(local).iter().copied().filter(|d| !view.steps[*d].loops.contains(&round) && *d < round).collect();
@@ -108,7 +111,7 @@ fn first_value(view: &View<'_>, local: LocalId, round: usize) -> Option<LocalId>
     let mut value = view.bound(*def, local);
     while let Expr::Call { callee, args, .. } = value {
         match *callee {
-            Expr::Attr(base, name) if args.is_empty() && matches!(name.as_str(), "contiguous" | "clone" | "detach") => {
+            Expr::Attr(base, name) if args.is_empty() && SAME.contains(&name.as_str()) => {
                 value = *base;
             }
             _ => return None,

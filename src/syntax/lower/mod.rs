@@ -65,8 +65,8 @@ pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
     lowerer.stmts(&module.body);
     lowerer.leave();
     let mut lowered = Lowered {
-        funcs: IndexVec::default(),
-        classes: IndexVec::default(),
+        funcs: IndexVec::with_room(lowerer.funcs.len()),
+        classes: IndexVec::with_room(lowerer.classes.len()),
         too_deep: lowerer.too_deep,
         claims: lowerer.claims,
     };
