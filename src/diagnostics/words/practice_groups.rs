@@ -49,6 +49,17 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push("sum over the ranks that have other parts alone".to_string());
             draft
         }
+        Membership::WholeCounted { over, taken } => {
+            let over = axes(over);
+            let title = format!(
+                "a norm of all gradients is summed over {over}: those of parameters that are whole on its ranks count once for each"
+            );
+            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+            draft.primary = format!("sums over {over}");
+            draft.labels.push(label(*taken, "of every parameter, split or not".to_string()));
+            draft.help.push("leave out parameters that are not split on all ranks but the first".to_string());
+            draft
+        }
         Membership::UnusedGroup { group, stored, reduced } => {
             let title =
                 format!("parameters of experts are told apart, and nothing reduces their gradients over `{group}`");

@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ArgKind, Block, CmpOp, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
 use crate::project::{FuncRef, Resolved};
-use crate::rules::{Form, OpClass, ResultForm};
+use crate::rules::{Entry, Form, OpClass, ResultForm};
 use crate::source::{Name, Place};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -23,6 +23,8 @@ pub const MODULE: Made = 1 << 31;
 pub const PARAMS: Made = SUB - 1;
 const GRADIENT: Made = MODULE | PARAMS;
 const MOST_CUTS: usize = 40;
+/// Through a call of which nothing is known: a gradient may or may not flow back there.
+pub const ASTRAY: Made = 1 << 127;
 
 /// Through the collective.
 pub fn through(k: usize) -> Made {
@@ -113,7 +115,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             cuts: Vec::new(),
             returns: Vec::new(),
             roots: Vec::new(),
-            trains: depth == 0 && view.text(view.spot(view.func.span)).contains(".backward()"),
+            trains: depth == 0
+                && (view.text(view.spot(view.func.span)).contains(".backward()") || gives_loss(lint, view)),
             whole,
             depth,
             known: FxHashMap::default(),
@@ -150,9 +153,12 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn node(&mut self, node: &Node, state: &mut Option<State>) {
         let Some(s) = state.as_mut() else { return };
         match &node.stmt {
-            Stmt::If { test, then, orelse } if self.whole && several_ranks(self.view, test).is_some() => {
-                let several = several_ranks(self.view, test) == Some(true);
-                self.block(if several { then } else { orelse }, state);
+            Stmt::If { test, then, orelse }
+                if self.whole
+                    && (several_ranks(self.view, test).is_some() || self.communicating(node.id).is_some()) =>
+            {
+                let taken = several_ranks(self.view, test).or_else(|| self.communicating(node.id));
+                self.block(if taken == Some(true) { then } else { orelse }, state);
             }
             Stmt::If { then, orelse, .. } => {
                 let mut other = Some(s.clone());
@@ -254,6 +260,8 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn operation(&self, value: &'a Rvalue) -> Option<&std::sync::Arc<crate::rules::OpRule>> {
         match value {
+            // A method of the class may be called as one of tensors is: `self.gather(x)`.
+            Rvalue::CallMethod { base, .. } if is_self(self.view, base) => None,
             Rvalue::CallMethod { base, name, .. } if !matches!(self.view.through(base), Expr::Path(_)) => {
                 self.view.rules.tensor_method(name)
             }
@@ -302,7 +310,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let base = match value {
             Rvalue::CallMethod { base, name, .. } if is_self(self.view, base) => {
                 if self.submodules.contains(name) {
-                    return given | MODULE;
+                    return if self.whole && is_loss(name) { given } else { given | MODULE };
                 }
                 0
             }
@@ -320,7 +328,12 @@ impl<'w, 'a> Walk<'w, 'a> {
                 }
                 made
             }
-            Rvalue::Call { callee, .. } if get(s, callee) & SUB != 0 => return given | MODULE,
+            Rvalue::Call { callee, .. } if get(s, callee) & SUB != 0 => {
+                let loss = self.whole && self.view.expr(callee).last_name().is_some_and(is_loss);
+                return if loss { given } else { given | MODULE };
+            }
+            // The module itself.
+            Rvalue::Call { callee, .. } if self.whole && is_self(self.view, callee) => return given | MODULE,
             _ => 0,
         };
         let all = given | base;
@@ -348,7 +361,26 @@ impl<'w, 'a> Walk<'w, 'a> {
         if let Some(made) = self.inside(id, value, s) {
             return made;
         }
-        all & !GRADIENT
+        if self.whole && self.is_unseen_loss(value) {
+            return all;
+        }
+        let astray = if self.whole && all & GRADIENT != 0 { ASTRAY } else { 0 };
+        all & !GRADIENT | astray
+    }
+}
+
+impl<'a> Walk<'_, 'a> {
+    /// Whether a call is one of a loss, by the name of what is called, that is not of the project.
+    fn is_unseen_loss(&self, value: &'a Rvalue) -> bool {
+        let named = match value {
+            Rvalue::CallMethod { base, name, .. } => is_self(self.view, base) && is_loss(name),
+            Rvalue::Call { callee, .. } => match self.view.expr(callee) {
+                Expr::Local(local) => is_loss(self.view.local_name(local)),
+                other => other.last_name().is_some_and(is_loss),
+            },
+            _ => false,
+        };
+        named && target(self.lint, self.view, value).is_none()
     }
 }
 
@@ -446,15 +478,46 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Whether a condition around a step asks about training or gradients.
     fn is_guarded(&self, step: usize) -> bool {
-        self.view.steps[step].guards.iter().any(|g| {
-            self.view.expr(g.test).any(&mut |e| {
-                let name = match e {
-                    Expr::Local(l) => Some(self.view.local_name(*l).as_str()),
-                    other => other.last_name(),
-                };
-                name.is_some_and(|n| ["training", "grad", "infer", "eval", "generat"].iter().any(|w| n.contains(w)))
-            })
+        self.view.steps[step].guards.iter().any(|g| self.asks_training(g.test))
+    }
+
+    fn asks_training(&self, test: &Operand) -> bool {
+        self.view.expr(test).any(&mut |e| {
+            let name = match e {
+                Expr::Local(l) => Some(self.view.local_name(*l).as_str()),
+                other => other.last_name(),
+            };
+            name.is_some_and(|n| ["training", "grad", "infer", "eval", "generat"].iter().any(|w| n.contains(w)))
         })
+    }
+
+    /// The side of a test of a flag on which alone anything communicates: a configuration has it so.
+    fn communicating(&self, id: StmtId) -> Option<bool> {
+        let view = self.view;
+        let mut found = None;
+        for (i, step) in view.steps.iter().enumerate() {
+            let Some(guard) = step.guards.iter().find(|g| g.at == id) else { continue };
+            let Some(value) = view.value(i) else { continue };
+            let calls = matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. });
+            if !calls || found == Some(guard.holds) {
+                continue;
+            }
+            let communicates = self.applied(value).is_some()
+                || view.collective(value).is_some()
+                || target(self.lint, view, value).is_some_and(|(at, _)| talks(self.lint, at));
+            if communicates {
+                let flag = match view.expr(guard.test) {
+                    Expr::Attr(..) => true,
+                    Expr::Local(local) => view.is_param(local),
+                    _ => false,
+                };
+                if found.is_some() || !flag || self.asks_training(guard.test) {
+                    return None;
+                }
+                found = Some(guard.holds);
+            }
+        }
+        found
     }
 
     /// The result of a function of the project, by what its arguments are made from.
@@ -490,7 +553,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         let all = walk.returns.iter().flatten().fold(0, |a, b| a | b);
         let kept = if self.whole { all } else { returned };
-        let mut made = from(kept & PARAMS) | kept & MODULE;
+        let mut made = from(kept & PARAMS) | kept & (MODULE | ASTRAY);
         for (k, cut) in walk.cuts.iter().enumerate() {
             let reaches = returned & through(k) != 0 && returned & direct(k) == 0;
             if !reaches || cut.how != Communicates::IntoBuffer || self.is_guarded(*self.steps.get(&id)?) {
@@ -513,19 +576,63 @@ impl<'w, 'a> Walk<'w, 'a> {
 
 /// Whether a condition that asks for the number of ranks holds for several of them; `None` if it asks for something else.
 fn several_ranks(view: &View<'_>, test: &Operand) -> Option<bool> {
-    let Expr::Compare(op, size, one) = view.expr(test) else { return None };
-    let named = |name: &str| name == "world" || name.ends_with("world_size") || name == "num_ranks";
-    let is_size = match &*size {
-        Expr::Local(local) => named(view.local_name(*local)),
-        Expr::Call { callee, .. } => callee.last_name() == Some("get_world_size"),
-        other => other.last_name().is_some_and(named),
+    asks_ranks(view, &view.expr(test))
+}
+
+fn asks_ranks(view: &View<'_>, test: &Expr) -> Option<bool> {
+    let name = |e: &Expr| match e {
+        Expr::Local(local) => Some(view.local_name(*local).as_str().to_lowercase()),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Local(local) => Some(view.local_name(*local).as_str().to_lowercase()),
+            other => other.last_name().map(str::to_lowercase),
+        },
+        other => other.last_name().map(str::to_lowercase),
     };
-    let Expr::Const(crate::ir::Const::Int(one)) = &*one else { return None };
-    match (is_size, op, *one) {
-        (true, CmpOp::Gt | CmpOp::Ne, 1) | (true, CmpOp::Ge, 2) => Some(true),
-        (true, CmpOp::Eq | CmpOp::Le, 1) | (true, CmpOp::Lt, 2) => Some(false),
-        _ => None,
+    match test {
+        Expr::Unary(UnOp::Not, inner) => asks_ranks(view, inner).map(|holds| !holds),
+        // Where a program runs on several ranks, flags beside that are as the branch wants them.
+        Expr::Bool { and, of } => {
+            let answers: Vec<Option<bool>> = of.iter().map(|e| asks_ranks(view, e)).collect();
+            let strong = answers.contains(&Some(!and));
+            let all = answers.iter().all(Option::is_some);
+            match (strong, all || *and) {
+                (true, _) => Some(!and),
+                (false, true) if answers.contains(&Some(*and)) => Some(*and),
+                _ => None,
+            }
+        }
+        Expr::Compare(op, size, one) => {
+            let counts = |name: &str| name == "world" || name.ends_with("world_size") || name == "num_ranks";
+            let Expr::Const(crate::ir::Const::Int(one)) = &**one else { return None };
+            match (counts(&name(size)?), op, *one) {
+                (true, CmpOp::Gt | CmpOp::Ne, 1) | (true, CmpOp::Ge, 2) => Some(true),
+                (true, CmpOp::Eq | CmpOp::Le, 1) | (true, CmpOp::Lt, 2) => Some(false),
+                _ => None,
+            }
+        }
+        other => {
+            let name = name(other)?;
+            let words: Vec<&str> = name.split('_').collect();
+            let runs = ["distributed", "dist", "ddp"].iter().any(|w| words.contains(w));
+            (name == "is_initialized" || name == "is_available" || runs && !words.contains(&"not")).then_some(true)
+        }
     }
+}
+
+/// Attributes that hold a loss, which passes gradients on and has nothing to train.
+fn is_loss(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["loss", "criterion", "entropy"].iter().any(|w| name.contains(w))
+}
+
+/// Whether what a method returns is a loss whose backward pass the base of its class takes.
+pub fn gives_loss(lint: &Lint<'_>, view: &View<'_>) -> bool {
+    class_of(view).is_some_and(|class| {
+        lint.settings.statics.external_bases(class).any(|base| match lint.rules.get(base) {
+            Some(Entry::Intrinsic(rule)) => rule.does == "trainer-base" && rule.role("loss") == Some(&view.func.name),
+            _ => false,
+        })
+    })
 }
 
 /// Names in the text of what communicates.

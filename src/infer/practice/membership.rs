@@ -14,6 +14,8 @@ pub enum Membership {
     CopiesSummed { over: Vec<Name>, copies: Place, added: Place },
     /// A norm of gradients that are equal on some ranks is summed over them; what has made them equal.
     CopiesCounted { over: Vec<Name>, equal: Place },
+    /// A norm of all gradients is summed over ranks of which each has some parameters whole.
+    WholeCounted { over: Vec<Name>, taken: Place },
     /// A group of experts is kept and never used, and their parameters go another way.
     UnusedGroup { group: Name, stored: Place, reduced: Place },
     /// Parameters of experts take the way of the others, and those the way of experts.

@@ -61,11 +61,13 @@ pub mod sizes;
 mod split_plain;
 mod stale;
 mod switch;
+mod this_rank;
 mod tied;
 pub mod training;
 mod trial;
 mod uncalled;
 mod uneven;
+mod unread_group;
 mod unreduced_step;
 mod unused_group;
 pub mod view;
@@ -171,6 +173,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow),
     of_collectives(own_group::left_out),
+    of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).with(&[&[
         "src",
@@ -210,6 +213,9 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals),
     OF_COUNTS,
+    of_collectives(this_rank::sizes),
+    of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
+    of_collectives(this_rank::partial),
     of_collectives(ranks::some_ranks),
 ];
 
@@ -481,7 +487,7 @@ fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
     let trains = says("backward") && (says("backward(") || says("step"));
     let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(f);
     let gates = || says("getattr") && (says("register_") || communicates());
-    let loses = says("loss") || says("cross_entropy");
+    let loses = says("loss") || says("cross_entropy") || lint.rules.loss_methods().contains(&f.name);
     cuts || trains || loses || gates() || lint.reducers().all.iter().any(|r| r.func == at)
 }
 
