@@ -126,6 +126,26 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.help.push("give it the whole mesh: it sums over one dim and shards over the other".to_string());
             draft
         }
+        Membership::ShiftedPart { cut } => {
+            let title =
+                "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";
+            let mut draft = Draft::new(&codes::SHIFTED_PART, title.to_string());
+            draft.primary = "shifts inside the part of this rank".to_string();
+            draft.labels.push(label(*cut, "each rank takes its own part here".to_string()));
+            draft.help.push("shift the whole sequence first, and cut the result".to_string());
+            draft
+        }
+        Membership::NotAgreed { over, apart, shown } => {
+            let (over, apart) = (axes(over), axes(apart));
+            let title = format!(
+                "ranks of {apart} have gradients of their own and do not agree on an overflow, which is reduced over {over} alone"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("over {over}");
+            draft.labels.push(label(*shown, format!("gradients differ between the ranks of {apart}")));
+            draft.help.push(format!("reduce the flag over {apart} as well"));
+            draft
+        }
         _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
 }

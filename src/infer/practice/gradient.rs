@@ -530,7 +530,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             return None;
         }
         let untrained = |d: &Name| d.contains("no_grad") || d.contains("inference_mode");
-        if decorators(self.lint, at).iter().any(untrained) {
+        // What is gathered for a loss without gradients is as lost as behind a collective that has none.
+        if !self.whole && decorators(self.lint, at).iter().any(untrained) {
             return Some(0);
         }
         let view = self.lint.view(at);

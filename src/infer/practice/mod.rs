@@ -4,6 +4,7 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
+mod agreed;
 mod arity;
 pub mod asked;
 mod asked_group;
@@ -57,6 +58,7 @@ pub mod reducers;
 mod sampler;
 mod shard_dim;
 mod shard_norm;
+mod shifted;
 pub mod sizes;
 mod split_plain;
 mod stale;
@@ -213,6 +215,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals),
     OF_COUNTS,
+    of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(this_rank::sizes),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial),
@@ -234,6 +237,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::same_sizes,
     unused_group::stored,
     tied::weights,
+    agreed::flags,
 ];
 
 /// The checks of single functions that look at the whole project.
