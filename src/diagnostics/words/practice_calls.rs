@@ -106,6 +106,14 @@ impl Words<'_> {
                 "the sum is over all ranks from here",
                 "multiply the size by the number of ranks, or all-reduce it too",
             ),
+            Own::Factor { reduced } => (
+                "a loss is divided by a count of this rank alone, and another one beside it by a count of all ranks",
+                "counts this rank's part",
+                None,
+                *reduced,
+                "the other count is taken over the ranks here",
+                "take the mean of the count over the ranks as well",
+            ),
             Own::Kept { reduced } => (
                 "a statistic of this rank alone is kept beside one of all ranks: the ranks' buffers drift apart",
                 "of this rank's data",

@@ -126,6 +126,13 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.help.push("give it the whole mesh: it sums over one dim and shards over the other".to_string());
             draft
         }
+        other => of_parts(other),
+    }
+}
+
+/// Parts of a sequence, and of gradients, that are taken for the whole.
+fn of_parts(mistake: &Membership) -> Draft {
+    match mistake {
         Membership::ShiftedPart { cut } => {
             let title =
                 "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";
@@ -133,6 +140,15 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.primary = "shifts inside the part of this rank".to_string();
             draft.labels.push(label(*cut, "each rank takes its own part here".to_string()));
             draft.help.push("shift the whole sequence first, and cut the result".to_string());
+            draft
+        }
+        Membership::MeanOfParts { axis, cut, taken } => {
+            let title = format!("a mean over `dp` alone is taken of values of which each rank of `{axis}` has a part");
+            let mut draft = Draft::new(&codes::OTHER_COUNT, title);
+            draft.primary = format!("without the ranks of `{axis}`");
+            draft.labels.push(label(*cut, format!("each rank of `{axis}` takes its own part here")));
+            draft.labels.push(label(*taken, "the mean is taken here".to_string()));
+            draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
             draft
         }
         Membership::NotAgreed { over, apart, shown } => {

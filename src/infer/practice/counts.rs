@@ -24,7 +24,7 @@ pub(super) struct Slice {
     /// Steps that communicate, the input of each.
     pub collectives: Vec<(usize, Option<Operand>)>,
     /// Something in it is not known, or knows of other ranks.
-    open: bool,
+    pub open: bool,
 }
 
 pub fn local_counts(view: &View<'_>, out: &mut Found) {

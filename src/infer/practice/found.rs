@@ -170,6 +170,8 @@ pub enum Late {
 pub enum Own {
     /// The size that a sum over ranks is divided by.
     Size { reduced: Place },
+    /// A number that a loss is divided by, beside one of all ranks.
+    Factor { reduced: Place },
     /// A statistic that is kept beside one of all ranks.
     Kept { reduced: Place },
     /// A sum over this rank's part of a dim that another reduction takes over the ranks too.

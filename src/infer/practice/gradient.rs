@@ -153,12 +153,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn node(&mut self, node: &Node, state: &mut Option<State>) {
         let Some(s) = state.as_mut() else { return };
         match &node.stmt {
-            Stmt::If { test, then, orelse }
-                if self.whole
-                    && (several_ranks(self.view, test).is_some() || self.communicating(node.id).is_some()) =>
-            {
-                let taken = several_ranks(self.view, test).or_else(|| self.communicating(node.id));
-                self.block(if taken == Some(true) { then } else { orelse }, state);
+            // Where a program runs on several ranks; and of flags, where it communicates.
+            Stmt::If { test, then, orelse } if self.taken(node.id, test).is_some() => {
+                self.block(if self.taken(node.id, test) == Some(true) { then } else { orelse }, state);
             }
             Stmt::If { then, orelse, .. } => {
                 let mut other = Some(s.clone());
@@ -489,6 +486,11 @@ impl<'w, 'a> Walk<'w, 'a> {
             };
             name.is_some_and(|n| ["training", "grad", "infer", "eval", "generat"].iter().any(|w| n.contains(w)))
         })
+    }
+
+    /// The side of a test that counts alone.
+    fn taken(&self, id: StmtId, test: &Operand) -> Option<bool> {
+        several_ranks(self.view, test).or_else(|| self.communicating(id).filter(|_| self.whole))
     }
 
     /// The side of a test of a flag on which alone anything communicates: a configuration has it so.

@@ -16,6 +16,8 @@ pub enum Membership {
     CopiesCounted { over: Vec<Name>, equal: Place },
     /// Tokens are shifted along a dim of which each rank has cut out a part.
     ShiftedPart { cut: Place },
+    /// A mean over ranks with other samples, of what each has of a part of the sequence.
+    MeanOfParts { axis: Name, cut: Place, taken: Place },
     /// A flag is made equal over some ranks, and others have gradients of their own.
     NotAgreed { over: Vec<Name>, apart: Vec<Name>, shown: Place },
     /// A norm of all gradients is summed over ranks of which each has some parameters whole.

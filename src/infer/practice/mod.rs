@@ -18,6 +18,7 @@ mod copies;
 mod counts;
 mod cut;
 mod cut_loss;
+mod cut_parts;
 mod data_sum;
 mod doubled;
 mod each_round;
@@ -215,10 +216,13 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals),
     OF_COUNTS,
+    of_words(&["context_parallel_rank", "sequence_parallel_rank"], cut_parts::means)
+        .with(&[&["context_parallel_rank", "sequence_parallel_rank"], &["data_parallel_group"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
-    of_collectives(this_rank::sizes),
+    of_collectives(this_rank::sizes).with(&[&["len(", "size(", "shape", "numel"], &["all_reduce"]]),
+    of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
-    of_collectives(this_rank::partial),
+    of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
 ];
 

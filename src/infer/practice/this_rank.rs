@@ -7,7 +7,7 @@ use super::counts::{over_data, quotient, slice, slice_until};
 use super::expr::Expr;
 use super::found::{Own, Practice};
 use super::near;
-use super::view::View;
+use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use rustc_hash::FxHashSet;
 
@@ -24,13 +24,13 @@ const ELEMENTWISE: &[&str] = &["exp", "exp_", "float", "to", "clone", "contiguou
 
 /// `dist.all_reduce(total); total / len(x)`, where the total is of `x`.
 pub fn sizes(view: &View<'_>, out: &mut Found) {
-    if (0..view.steps.len()).any(|i| scales_by_ranks(view, i)) {
-        return;
-    }
+    let mut scales = None;
     for (i, step) in view.steps.iter().enumerate() {
         let Some((left, right)) = quotient(view, i) else { continue };
         let counted = near::deep(view, &view.through(right));
         let mut subjects = FxHashSet::default();
+        // A tensor that is made of a size is made to be reduced.
+        let made = counted.any(&mut |e| e.call_of("tensor").is_some());
         if !counts(&counted, &mut subjects) || subjects.is_empty() || !slice(view, right).collectives.is_empty() {
             continue;
         }
@@ -42,9 +42,13 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
             let plain = |l: &LocalId| slice_until(view, &Operand::Local(*l), *at).collectives.is_empty();
             before.collectives.is_empty()
                 && sums
-                && subjects.iter().all(|l| !view.is_temp(*l) && before.locals.contains(l) && plain(l))
+                && subjects.iter().all(|l| {
+                    let beside = made && view.is_param(*l) && before.locals.iter().any(|o| view.is_param(*o));
+                    !view.is_temp(*l) && (before.locals.contains(l) || beside) && plain(l)
+                })
         });
-        if let Some((at, _)) = reduced {
+        let mut by_ranks = || (0..view.steps.len()).any(|i| scales_by_ranks(view, i));
+        if let Some((at, _)) = reduced.filter(|_| !*scales.get_or_insert_with(&mut by_ranks)) {
             let own = Own::Size { reduced: view.place(view.steps[*at].id) };
             out.push((view.place(step.id), Practice::OfThisRank(own)));
         }
@@ -98,6 +102,42 @@ fn scales_by_ranks(view: &View<'_>, step: usize) -> bool {
         Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => args.iter().any(|a| knows(&a.value)),
         _ => false,
     }
+}
+
+/// Losses of one function that are divided by numbers which are given by name, one of all ranks and another of this rank alone.
+pub fn factors(view: &View<'_>, out: &mut Found) {
+    let mut reduced = None;
+    let mut own: Vec<(usize, usize)> = Vec::new();
+    for i in 0..view.steps.len() {
+        let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(i) else { continue };
+        let named = |a: &&crate::ir::Arg| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == "avg_factor");
+        let Some(given) = args.iter().find(named) else { continue };
+        let made = slice_until(view, &given.value, i);
+        let over_ranks = |s: usize| {
+            let read = view.reads(s).iter().any(|o| near::local(o).is_some_and(|l| made.locals.contains(&l)));
+            let bound = view.binds(s).iter().any(|l| made.locals.contains(l));
+            (read || bound) && view.value(s).is_some_and(|v| reduces(view, v))
+        };
+        match (0..i).find(|s| over_ranks(*s)) {
+            Some(at) => reduced = reduced.or(Some(at)),
+            None if !made.open && made.collectives.is_empty() => own.extend(made.sums.iter().max().map(|at| (i, *at))),
+            None => {}
+        }
+    }
+    if let (Some(at), [(_, counted), ..]) = (reduced, own.as_slice()) {
+        let found = Own::Factor { reduced: view.place(view.steps[at].id) };
+        out.push((view.place(view.steps[*counted].id), Practice::OfThisRank(found)));
+    }
+}
+
+/// Whether a call reduces over ranks: a collective, or a function that is called so.
+fn reduces(view: &View<'_>, value: &Rvalue) -> bool {
+    let name = match value {
+        Rvalue::Call { callee, .. } => view.through(callee).last_name().unwrap_or_default().to_lowercase(),
+        Rvalue::CallMethod { name, .. } => name.as_str().to_lowercase(),
+        _ => return false,
+    };
+    ["reduce_mean", "all_reduce", "allreduce", "reduce_sum"].iter().any(|w| name.contains(w))
 }
 
 /// Statistics of the same data that a method keeps in buffers, of which it sums one over the ranks and another not.
@@ -157,13 +197,19 @@ fn sums(view: &View<'_>, step: usize, local: LocalId) -> bool {
         return call.rule.op == "all_reduce" && first(call.input);
     }
     let Rvalue::CallMethod { base, name, args } = value else { return false };
+    let gives = || {
+        let method = near::methods(view, near::class_of(view)?).into_iter().find(|m| m.func.name == *name)?;
+        let given = method.func.params.get(1)?.local;
+        let sums = |c: &CollectiveCall<'_>| c.rule.op == "all_reduce" && c.input.and_then(near::local) == Some(given);
+        method.collectives().iter().any(|(_, c)| sums(c)).then_some(())
+    };
     let holds = || {
         let class = near::class_of(view)?;
         let set = near::assigned(view, class, name);
         let all_reduce = |e: &Expr| e.last_name() == Some("all_reduce");
         set.iter().any(|(at, _, v)| near::deep(at, &at.expr(v)).any(&mut |e| all_reduce(e))).then_some(())
     };
-    near::is_self(view, base) && first(args.first().map(|a| &a.value)) && holds().is_some()
+    near::is_self(view, base) && first(args.first().map(|a| &a.value)) && holds().or_else(gives).is_some()
 }
 
 /// A sum over a dim of which ranks have parts, as another reduction over the dim shows, that no rank adds those of the others to.
