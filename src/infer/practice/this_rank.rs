@@ -59,6 +59,10 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
 fn counts(expr: &Expr, subjects: &mut FxHashSet<LocalId>) -> bool {
     match expr {
         Expr::Const(_) => true,
+        // A number of the configuration.
+        Expr::Attr(base, name) => {
+            matches!(**base, Expr::Local(_)) && !RANKS.iter().any(|w| name.to_lowercase().contains(w)) && name != "T"
+        }
         Expr::Binary(BinOp::Mul, a, b) => counts(a, subjects) && counts(b, subjects),
         Expr::Item(of, _) => match &**of {
             Expr::Attr(of, name) if name == "shape" => subject(of, subjects),
