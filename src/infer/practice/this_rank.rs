@@ -29,11 +29,12 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
         let Some((left, right)) = quotient(view, i) else { continue };
         let counted = near::deep(view, &view.through(right));
         let mut subjects = FxHashSet::default();
-        // A tensor that is made of a size is made to be reduced.
-        let made = counted.any(&mut |e| e.call_of("tensor").is_some());
-        if !counts(&counted, &mut subjects) || subjects.is_empty() || !slice(view, right).collectives.is_empty() {
+        if !counts(view, &counted, &mut subjects) || subjects.is_empty() || !slice(view, right).collectives.is_empty() {
             continue;
         }
+        // A tensor that is made of a size is made to be reduced.
+        let made =
+            slice(view, right).locals.iter().any(|l| near::deep(view, &Expr::Local(*l)).call_of("tensor").is_some());
         let total = slice(view, left);
         let reduced = total.collectives.iter().find(|(at, input)| {
             let Some(input) = input.as_ref().filter(|_| over_data(view, *at)) else { return false };
@@ -56,25 +57,29 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether an expression counts rows and nothing else; the tensors of which it does.
-fn counts(expr: &Expr, subjects: &mut FxHashSet<LocalId>) -> bool {
+fn counts(view: &View<'_>, expr: &Expr, subjects: &mut FxHashSet<LocalId>) -> bool {
     match expr {
         Expr::Const(_) => true,
+        Expr::Local(_) => {
+            let behind = near::deep(view, expr);
+            !matches!(behind, Expr::Local(_)) && counts(view, &behind, subjects)
+        }
         // A number of the configuration.
         Expr::Attr(base, name) => {
             matches!(**base, Expr::Local(_)) && !RANKS.iter().any(|w| name.to_lowercase().contains(w)) && name != "T"
         }
-        Expr::Binary(BinOp::Mul, a, b) => counts(a, subjects) && counts(b, subjects),
+        Expr::Binary(BinOp::Mul, a, b) => counts(view, a, subjects) && counts(view, b, subjects),
         Expr::Item(of, _) => match &**of {
             Expr::Attr(of, name) if name == "shape" => subject(of, subjects),
             _ => false,
         },
         Expr::Call { callee, args, .. } if callee.last_name().is_some_and(|n| COUNTS.contains(&n)) => match &**callee {
             Expr::Attr(of, name) if matches!(name.as_str(), "size" | "numel") => subject(of, subjects),
-            Expr::Attr(of, _) => counts(of, subjects),
+            Expr::Attr(of, _) => counts(view, of, subjects),
             Expr::Path(path) if path.rsplit('.').next() == Some("len") => {
                 args.first().is_some_and(|(_, of)| subject(of, subjects))
             }
-            _ => args.iter().all(|(kind, a)| *kind != crate::ir::ArgKind::Positional || counts(a, subjects)),
+            _ => args.iter().all(|(kind, a)| *kind != crate::ir::ArgKind::Positional || counts(view, a, subjects)),
         },
         _ => false,
     }
