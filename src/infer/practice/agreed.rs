@@ -14,13 +14,16 @@ use crate::source::{Name, Place};
 /// Words of a function that looks for overflows.
 const OVERFLOWS: &[&str] = &["isinf", "isnan", "isfinite", "overflow", "found_inf"];
 
+/// Axes over which something is reduced, and where.
+type Reductions = Vec<(Vec<Name>, Place)>;
+
 /// `all_reduce(found_inf, op=MAX, group=self.dp_group)` in a class that sums norms over `self.tp_group`.
 pub fn flags<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
     if !text.contains("MAX") || !text.contains(".grad") && !text.contains("_grad") || !has(text, OVERFLOWS) {
         return;
     }
-    let (mut flags, mut parts): (Vec<(Vec<Name>, Place)>, Vec<(Vec<Name>, Place)>) = (Vec::new(), Vec::new());
+    let (mut flags, mut parts) = (Reductions::new(), Reductions::new());
     for (_, func) in &lint.project.class(class.at).methods {
         let view = lint.view(FuncRef { module: class.at.module, func: *func });
         let (looks, code) = (has(view.code(), OVERFLOWS), view.code());
