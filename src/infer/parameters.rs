@@ -291,6 +291,9 @@ fn walk(
 /// Whether the text of a class may freeze a parameter of this name: it asks for no gradient of anything but other attributes, alone or in
 /// a loop over their parameters.
 fn may_freeze(text: &str, name: &str) -> bool {
+    if !text.contains("requires_grad") {
+        return false;
+    }
     let own = name.split('.').next().unwrap_or(name);
     let other = |of: &str| match of.trim().strip_prefix("self.") {
         Some(rest) => rest.split('.').next().is_some_and(|first| first != own && !first.contains('(')),

@@ -153,11 +153,11 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn node(&mut self, node: &Node, state: &mut Option<State>) {
         let Some(s) = state.as_mut() else { return };
         match &node.stmt {
-            // Where a program runs on several ranks; and of flags, where it communicates.
-            Stmt::If { test, then, orelse } if self.taken(node.id, test).is_some() => {
-                self.block(if self.taken(node.id, test) == Some(true) { then } else { orelse }, state);
-            }
-            Stmt::If { then, orelse, .. } => {
+            Stmt::If { test, then, orelse } => {
+                // Where a program runs on several ranks; and of flags, where it communicates.
+                if let Some(side) = self.taken(node.id, test) {
+                    return self.block(if side { then } else { orelse }, state);
+                }
                 let mut other = Some(s.clone());
                 self.block(then, state);
                 self.block(orelse, &mut other);
@@ -583,14 +583,13 @@ fn several_ranks(view: &View<'_>, test: &Operand) -> Option<bool> {
 }
 
 fn asks_ranks(view: &View<'_>, test: &Expr) -> Option<bool> {
-    let name = |e: &Expr| match e {
-        Expr::Local(local) => Some(view.local_name(*local).as_str().to_lowercase()),
-        Expr::Call { callee, .. } => match &**callee {
-            Expr::Local(local) => Some(view.local_name(*local).as_str().to_lowercase()),
-            other => other.last_name().map(str::to_lowercase),
-        },
-        other => other.last_name().map(str::to_lowercase),
-    };
+    fn name<'e>(view: &'e View<'_>, e: &'e Expr) -> Option<&'e str> {
+        match e {
+            Expr::Local(local) => Some(view.local_name(*local).as_str()),
+            Expr::Call { callee, .. } => name(view, callee),
+            other => other.last_name(),
+        }
+    }
     match test {
         Expr::Unary(UnOp::Not, inner) => asks_ranks(view, inner).map(|holds| !holds),
         // Where a program runs on several ranks, flags beside that are as the branch wants them.
@@ -607,17 +606,17 @@ fn asks_ranks(view: &View<'_>, test: &Expr) -> Option<bool> {
         Expr::Compare(op, size, one) => {
             let counts = |name: &str| name == "world" || name.ends_with("world_size") || name == "num_ranks";
             let Expr::Const(crate::ir::Const::Int(one)) = &**one else { return None };
-            match (counts(&name(size)?), op, *one) {
+            match (counts(name(view, size)?), op, *one) {
                 (true, CmpOp::Gt | CmpOp::Ne, 1) | (true, CmpOp::Ge, 2) => Some(true),
                 (true, CmpOp::Eq | CmpOp::Le, 1) | (true, CmpOp::Lt, 2) => Some(false),
                 _ => None,
             }
         }
         other => {
-            let name = name(other)?;
-            let words: Vec<&str> = name.split('_').collect();
-            let runs = ["distributed", "dist", "ddp"].iter().any(|w| words.contains(w));
-            (name == "is_initialized" || name == "is_available" || runs && !words.contains(&"not")).then_some(true)
+            let name = name(view, other)?;
+            let has = |word: &str| name.split('_').any(|w| w == word);
+            let runs = ["distributed", "dist", "ddp"].iter().any(|w| name.contains(w) && has(w));
+            (name == "is_initialized" || name == "is_available" || runs && !has("not")).then_some(true)
         }
     }
 }

@@ -219,7 +219,11 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["context_parallel_rank", "sequence_parallel_rank"], cut_parts::means)
         .with(&[&["context_parallel_rank", "sequence_parallel_rank"], &["data_parallel_group"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
-    of_collectives(this_rank::sizes).with(&[&["len(", "size(", "shape", "numel"], &["all_reduce"]]),
+    of_collectives(this_rank::sizes).with(&[
+        &["len(", "size(", "shape", "numel"],
+        &["all_reduce"],
+        &["sum(", "matmul", "einsum", "mm(", "bincount", "_add_", " @ "],
+    ]),
     of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
