@@ -174,7 +174,7 @@ impl Machine<'_> {
         let f = self.project.func(at);
         // A parameter that is frozen somewhere needs no sum.
         let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
-        if self.files[home.file].slice(class_span).contains("requires_grad") {
+        if may_freeze(self.files[home.file].slice(class_span), name) {
             return false;
         }
         let view = View::new(self.project, self.rules, self.files, at);
@@ -286,4 +286,36 @@ fn walk(
             _ => {}
         }
     }
+}
+
+/// Whether the text of a class may freeze a parameter of this name: it asks for no gradient of anything but other attributes, alone or in
+/// a loop over their parameters.
+fn may_freeze(text: &str, name: &str) -> bool {
+    if !text.contains("requires_grad") {
+        return false;
+    }
+    let own = name.split('.').next().unwrap_or(name);
+    let other = |of: &str| match of.trim().strip_prefix("self.") {
+        Some(rest) => rest.split('.').next().is_some_and(|first| first != own && !first.contains('(')),
+        None => false,
+    };
+    let mut before = "";
+    for line in text.lines() {
+        if let Some((of, _)) = line.split_once(".requires_grad") {
+            let looped = before.trim().strip_prefix("for ").and_then(|l| l.split_once(" in "));
+            let of_others = looped.is_some_and(|(variable, rest)| {
+                let subject = rest.strip_suffix(".parameters():");
+                variable == of.trim() && subject.is_some_and(other)
+            });
+            if !of_others && !other(of) {
+                return true;
+            }
+        } else if line.contains("requires_grad") {
+            return true;
+        }
+        if !line.trim().is_empty() {
+            before = line;
+        }
+    }
+    false
 }

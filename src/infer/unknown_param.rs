@@ -4,6 +4,7 @@
 use super::machine::Machine;
 use super::value::Value;
 use crate::ir::{Param, ParamKind};
+use crate::project::ModuleId;
 use crate::rules::{Entry, LayerRule};
 use std::sync::Arc;
 
@@ -24,16 +25,32 @@ const OTHER_HINTS: &[&str] = &[
 
 impl Machine<'_> {
     /// Notes a parameter that is no tensor by its annotation.
-    pub fn note_hint(&mut self, param: &Param) {
+    pub fn note_hint(&mut self, at: ModuleId, param: &Param) {
         let hint = param.hint.as_deref().unwrap_or("");
         let bare = hint.split('|').next().unwrap_or(hint);
-        if OTHER_HINTS.contains(&hint) || OTHER_HINTS.contains(&bare) {
+        if OTHER_HINTS.contains(&hint)
+            || OTHER_HINTS.contains(&bare)
+            || param.hint.is_none() && self.has_number(at, param)
+        {
             self.non_tensors.insert(param.name.clone());
         }
     }
 
+    /// Whether the default of a parameter is a number that is written out with a fraction: `temperature=1.0`.
+    fn has_number(&self, at: ModuleId, param: &Param) -> bool {
+        let text = self.files[self.project.file(at)].whole();
+        let from = text.get(param.span.start as usize..).unwrap_or_default();
+        let name = param.name.rsplit('.').next().unwrap_or_default();
+        let given = from.strip_prefix(name).and_then(|rest| rest.trim_start().strip_prefix('='));
+        let Some(rest) = given.filter(|_| param.has_default) else { return false };
+        let number = rest.split([',', ')', '\n']).next().unwrap_or_default().trim();
+        number.contains(['.', 'e']) && number.parse::<f64>().is_ok()
+    }
+
     pub(super) fn unknown_param(&mut self, param: &Param) -> Value {
-        self.note_hint(param);
+        if let Some(module) = self.stack.last().map(|active| active.func.module) {
+            self.note_hint(module, param);
+        }
         if let Some(number) = self.beside_group(&param.name) {
             return number;
         }

@@ -112,7 +112,7 @@ impl Machine<'_> {
                 None if self.settings.is_config(&param.name) => Value::Sym(param.name.clone()),
                 None => {
                     let named = Param { name: own, ..param.clone() };
-                    self.note_hint(&named);
+                    self.note_hint(init.module, &named);
                     Value::Sym(named.name)
                 }
             };

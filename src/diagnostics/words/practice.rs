@@ -69,6 +69,7 @@ impl Words<'_> {
             | Practice::ReadInFlight { .. }
             | Practice::SomeRanks { .. }
             | Practice::LocalCount { .. }
+            | Practice::OfThisRank(_)
             | Practice::LateReduction { .. }
             | Practice::GradientCut { .. }
             | Practice::MixedGradient { .. } => Self::calls(practice),

@@ -3,7 +3,7 @@
 
 use super::super::codes;
 use super::{Draft, Words};
-use crate::infer::practice::found::{Late, Practice};
+use crate::infer::practice::found::{Late, Own, Practice};
 use crate::source::{Label, Place};
 
 impl Words<'_> {
@@ -70,6 +70,7 @@ impl Words<'_> {
                 draft
             }
             Practice::LocalCount { divided, reduced, comment } => Self::count(*divided, *reduced, *comment),
+            Practice::OfThisRank(own) => Self::of_this_rank(own),
             Practice::LateReduction { why, gradients, before } => Self::late(why, *gradients, *before),
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
@@ -92,6 +93,51 @@ impl Words<'_> {
             label(&mut draft, comment, "averaged, it says here".to_string());
         }
         draft.help.push("all-reduce the count over the same ranks".to_string());
+        draft
+    }
+
+    fn of_this_rank(own: &Own) -> Draft {
+        let (title, primary, partial, reduced, message, help) = match own {
+            Own::Size { reduced } => (
+                "a sum over all ranks is divided by the size of this rank's tensor alone",
+                "counts this rank's part",
+                None,
+                *reduced,
+                "the sum is over all ranks from here",
+                "multiply the size by the number of ranks, or all-reduce it too",
+            ),
+            Own::Factor { reduced } => (
+                "a loss is divided by a count of this rank alone, and another one beside it by a count of all ranks",
+                "counts this rank's part",
+                None,
+                *reduced,
+                "the other count is taken over the ranks here",
+                "take the mean of the count over the ranks as well",
+            ),
+            Own::Kept { reduced } => (
+                "a statistic of this rank alone is kept beside one of all ranks: the ranks' buffers drift apart",
+                "of this rank's data",
+                None,
+                *reduced,
+                "what is kept beside it is summed over the ranks here",
+                "all-reduce it over the same ranks",
+            ),
+            Own::Partial { partial, reduced } => (
+                "a sum over this rank's part of a dim is taken for one over the whole",
+                "needs the sum over all parts",
+                Some(*partial),
+                *reduced,
+                "the same dim is reduced over the ranks here",
+                "all-reduce the sum over the same group",
+            ),
+        };
+        let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+        draft.primary = primary.to_string();
+        if let Some(partial) = partial {
+            label(&mut draft, partial, "sums what this rank has".to_string());
+        }
+        label(&mut draft, reduced, message.to_string());
+        draft.help.push(help.to_string());
         draft
     }
 

@@ -49,6 +49,17 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push("sum over the ranks that have other parts alone".to_string());
             draft
         }
+        Membership::WholeCounted { over, taken } => {
+            let over = axes(over);
+            let title = format!(
+                "a norm of all gradients is summed over {over}: those of parameters that are whole on its ranks count once for each"
+            );
+            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+            draft.primary = format!("sums over {over}");
+            draft.labels.push(label(*taken, "of every parameter, split or not".to_string()));
+            draft.help.push("leave out parameters that are not split on all ranks but the first".to_string());
+            draft
+        }
         Membership::UnusedGroup { group, stored, reduced } => {
             let title =
                 format!("parameters of experts are told apart, and nothing reduces their gradients over `{group}`");
@@ -113,6 +124,42 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.primary = format!("without the ranks of `{dim}`");
             draft.labels.push(label(*mesh, format!("has `{dim}` too, and nothing else uses it")));
             draft.help.push("give it the whole mesh: it sums over one dim and shards over the other".to_string());
+            draft
+        }
+        other => of_parts(other),
+    }
+}
+
+/// Parts of a sequence, and of gradients, that are taken for the whole.
+fn of_parts(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::ShiftedPart { cut } => {
+            let title =
+                "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";
+            let mut draft = Draft::new(&codes::SHIFTED_PART, title.to_string());
+            draft.primary = "shifts inside the part of this rank".to_string();
+            draft.labels.push(label(*cut, "each rank takes its own part here".to_string()));
+            draft.help.push("shift the whole sequence first, and cut the result".to_string());
+            draft
+        }
+        Membership::MeanOfParts { axis, cut, taken } => {
+            let title = format!("a mean over `dp` alone is taken of values of which each rank of `{axis}` has a part");
+            let mut draft = Draft::new(&codes::OTHER_COUNT, title);
+            draft.primary = format!("without the ranks of `{axis}`");
+            draft.labels.push(label(*cut, format!("each rank of `{axis}` takes its own part here")));
+            draft.labels.push(label(*taken, "the mean is taken here".to_string()));
+            draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
+            draft
+        }
+        Membership::NotAgreed { over, apart, shown } => {
+            let (over, apart) = (axes(over), axes(apart));
+            let title = format!(
+                "ranks of {apart} have gradients of their own and do not agree on an overflow, which is reduced over {over} alone"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("over {over}");
+            draft.labels.push(label(*shown, format!("gradients differ between the ranks of {apart}")));
+            draft.help.push(format!("reduce the flag over {apart} as well"));
             draft
         }
         _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),

@@ -38,7 +38,10 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push(format!("pass `group={own}`"));
             draft
         }
-        Scales::GroupNotGiven { .. } | Scales::FixedRoot { .. } | Scales::SplitOverModel { .. } => other_ranks(mistake),
+        Scales::GroupNotGiven { .. }
+        | Scales::UnreadGroup { .. }
+        | Scales::FixedRoot { .. }
+        | Scales::SplitOverModel { .. } => other_ranks(mistake),
         Scales::GlobalRank { unread, given } => {
             let title = format!("the rank among all ranks decides, and `{unread}` says among which ranks");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
@@ -96,6 +99,14 @@ fn other_ranks(mistake: &Scales) -> Draft {
             draft.primary = format!("without `{parameter}`");
             draft.labels.push(label(*stored, "kept here, and never read".to_string()));
             draft.help.push(format!("pass `{parameter}={own}`"));
+            draft
+        }
+        Scales::UnreadGroup { collective, unread, given } => {
+            let title = format!("`{collective}` does not run over `{unread}`, which is given for it and never read");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "over other ranks".to_string();
+            draft.labels.push(label(*given, format!("`{unread}` is named here")));
+            draft.help.push(format!("pass `group={unread}`"));
             draft
         }
         Scales::FixedRoot { collective, group } => {

@@ -26,7 +26,7 @@ pub fn factor(mistake: &Mistake) -> Draft {
             Draft::new(&codes::GRADIENT_FACTORS_DIFFER, title)
         }
         Wrong::NotSummed(missing) => return not_summed(mistake, missing),
-        Wrong::MeanOfMeans => return mean_of_means(mistake),
+        Wrong::MeanOfMeans | Wrong::OwnTokens => return mean_of_means(mistake),
         Wrong::Metric => {
             let title =
                 format!("the value that is shown is {by} compared with the mean over all ranks{}", sums(mistake));
@@ -65,8 +65,11 @@ fn not_summed(mistake: &Mistake, missing: &AxisSet) -> Draft {
 
 fn mean_of_means(mistake: &Mistake) -> Draft {
     let over = axes(&mistake.summed);
-    let title =
-        format!("the loss is declared as a mean over all tokens, and is a mean over {over} of the ranks' own means");
+    let meant = match mistake.wrong {
+        Wrong::OwnTokens => "is a mean over the tokens of all rounds",
+        _ => "is declared as a mean over all tokens",
+    };
+    let title = format!("the loss {meant}, and is a mean over {over} of the ranks' own means");
     let mut draft = Draft::new(&codes::MEAN_OF_MEANS, title);
     draft.primary = "divided by the tokens of this rank".to_string();
     further(&mut draft, mistake);

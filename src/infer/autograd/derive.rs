@@ -266,7 +266,7 @@ impl Machine<'_> {
         self.w.modes.grad = false;
         let context = self.context(names.len());
         let others = self.non_tensors.clone();
-        func.params.iter().for_each(|p| self.note_hint(p));
+        func.params.iter().for_each(|p| self.note_hint(methods.forward.module, p));
         let values = self.forward_values(methods.forward, own, args, &receives, rank);
         let mut given: Vec<Value> = values.clone();
         if own == 1 {

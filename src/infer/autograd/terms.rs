@@ -241,6 +241,23 @@ impl Machine<'_> {
                     Some(term) => Arc::new(term),
                 }
             }
+            "stack" => {
+                let part = self.part_term(&first);
+                match (part.as_ref(), self.dim_argument(call, args, 0)) {
+                    (Term::Gathered { .. }, Some(at)) => Arc::new(Term::Stacked { at, part }),
+                    _ => self.math(call, args),
+                }
+            }
+            "sum" | "mean" if self.sums_ranks(&x, call, args) => match x.as_ref() {
+                Term::Stacked { part, .. } => match part.as_ref() {
+                    Term::Gathered { axes, x } => {
+                        let by = if last == "sum" { Reduction::Sum } else { Reduction::Mean };
+                        Arc::new(Term::through(x, &[], |x, _| Term::AllReduce { axes: axes.clone(), by, x: x.clone() }))
+                    }
+                    _ => self.math(call, args),
+                },
+                _ => self.math(call, args),
+            },
             "narrow" | "narrow_copy" => {
                 let start = call.rule.args.index("start").and_then(|p| call.bound.first(p));
                 let axes = start.and_then(|i| differing(&args.args[i].value));
@@ -284,6 +301,14 @@ impl Machine<'_> {
                 OpClass::Metadata | OpClass::CopyInto | OpClass::Probe | OpClass::Opaque => unknown(),
             },
         }
+    }
+
+    /// Whether a reduction runs along the dim of what the ranks have, stacked, and along no other.
+    fn sums_ranks(&mut self, x: &Arc<Term>, call: &OpCall<'_>, args: &CallArgs) -> bool {
+        let Term::Stacked { at, .. } = x.as_ref() else { return false };
+        let kept = call.rule.args.index("keepdim").is_some_and(|p| call.bound.first(p).is_some());
+        let given = call.rule.args.index("dim").is_some_and(|p| call.bound.first(p).is_some());
+        given && !kept && self.dim_argument(call, args, 0) == Some(*at)
     }
 
     /// The sizes or dims given one by one, or as one sequence.
@@ -532,8 +557,11 @@ impl Machine<'_> {
     /// A collective in a body that is derived: what it makes of its input.
     pub fn collective_term(&mut self, id: StmtId, rule: &Arc<CollectiveRule>, args: &CallArgs) -> Value {
         let place = self.place(id);
+        // What a helper does is done where the body calls it.
+        let body = self.stack.iter().rposition(|a| a.call.is_none());
+        let called = body.and_then(|at| self.stack.get(at + 1)?.call).unwrap_or(place);
         if let Some(deriving) = &mut self.deriving {
-            deriving.places.push(place);
+            deriving.places.push(called);
             if deriving.depth == 0 && !rule.differentiable {
                 deriving.raw.push(place);
             }

@@ -48,7 +48,7 @@ impl Machine<'_> {
         let receives: Vec<bool> = names.iter().map(|n| n == tensor).collect();
         self.deriving =
             Some(Deriving { params: names.clone(), rank, applied: Some(Vec::new()), ..Deriving::default() });
-        func.params.iter().for_each(|p| self.note_hint(p));
+        func.params.iter().for_each(|p| self.note_hint(at.module, p));
         let mut values = self.forward_values(at, 0, None, &receives, rank);
         for (name, value) in given {
             if let Some(i) = names.iter().position(|n| n == name) {

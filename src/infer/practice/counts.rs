@@ -15,14 +15,16 @@ use rustc_hash::FxHashSet;
 
 /// What a value is computed from, as far as the operations are known.
 #[derive(Default)]
-struct Slice {
-    locals: FxHashSet<LocalId>,
+pub(super) struct Slice {
+    pub locals: FxHashSet<LocalId>,
     /// Steps that sum.
-    sums: Vec<usize>,
+    pub sums: Vec<usize>,
+    /// A function adds up, or a product of matrices.
+    pub adds: bool,
     /// Steps that communicate, the input of each.
-    collectives: Vec<(usize, Option<Operand>)>,
+    pub collectives: Vec<(usize, Option<Operand>)>,
     /// Something in it is not known, or knows of other ranks.
-    open: bool,
+    pub open: bool,
 }
 
 pub fn local_counts(view: &View<'_>, out: &mut Found) {
@@ -57,7 +59,7 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
     }
 }
 
-fn quotient<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
+pub(super) fn quotient<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
     match view.value(step)? {
         Rvalue::Binary { op: BinOp::Div, left, right } | Rvalue::InPlace { op: BinOp::Div, left, right } => {
             Some((left, right))
@@ -147,7 +149,7 @@ fn gathers(view: &View<'_>, at: usize) -> bool {
 }
 
 /// Whether a reduction sums over ranks that hold different tokens: all of them, or a group that is named so.
-fn over_data(view: &View<'_>, at: usize) -> bool {
+pub(super) fn over_data(view: &View<'_>, at: usize) -> bool {
     let Some(call) = view.value(at).and_then(|v| view.collective(v)) else { return false };
     let other =
         call.args.iter().any(|a| matches!(view.through(&a.value).last_name(), Some("MAX" | "MIN" | "AVG" | "PRODUCT")));
@@ -197,12 +199,12 @@ fn averaged(view: &View<'_>) -> Option<crate::source::Place> {
     None
 }
 
-fn slice(view: &View<'_>, o: &Operand) -> Slice {
+pub(super) fn slice(view: &View<'_>, o: &Operand) -> Slice {
     slice_until(view, o, view.steps.len())
 }
 
 /// What an operand is computed from by the steps before one.
-fn slice_until(view: &View<'_>, o: &Operand, until: usize) -> Slice {
+pub(super) fn slice_until(view: &View<'_>, o: &Operand, until: usize) -> Slice {
     let mut out = Slice::default();
     let mut todo: Vec<Operand> = vec![o.clone()];
     while let Some(next) = todo.pop() {
@@ -247,6 +249,7 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
                 return;
             }
             let path = view.callee(value);
+            out.adds |= path.as_ref().is_some_and(|p| adds_up(p));
             if path.as_ref().is_some_and(|p| view.rules.op(p).is_some()) {
                 todo.extend(args.iter().map(|a| a.value.clone()));
             } else {
@@ -254,6 +257,7 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
             }
         }
         Rvalue::CallMethod { base, name, args } => {
+            out.adds |= adds_up(name);
             let method = !matches!(view.through(base), Expr::Path(_));
             if method && view.rules.tensor_method(name).is_some() {
                 if matches!(name.as_str(), "sum" | "count_nonzero") {
@@ -267,8 +271,20 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
                 called(view, at, value, out, todo);
             }
         }
-        other => todo.extend(other.operands().into_iter().cloned()),
+        other => {
+            out.adds |= matches!(other, Rvalue::Binary { op: BinOp::MatMul, .. });
+            todo.extend(other.operands().into_iter().cloned());
+        }
     }
+}
+
+/// Whether an operation adds up what it is given, by the end of its name.
+fn adds_up(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    matches!(
+        last,
+        "sum" | "count_nonzero" | "matmul" | "mm" | "bmm" | "einsum" | "bincount" | "index_add_" | "scatter_add_"
+    )
 }
 
 /// A call that is no operation of tensors: a collective, an autograd function that gathers, or anything.

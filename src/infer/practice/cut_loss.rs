@@ -5,7 +5,7 @@
 
 use super::cut::{class_of, is_module, is_trained};
 use super::found::Practice;
-use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, may_cut, through};
+use super::gradient::{ASTRAY, Communicates, Cut, MODULE, PARAMS, Walk, direct, gives_loss, may_cut, through};
 use super::view::View;
 use super::{Found, Lint};
 
@@ -49,7 +49,10 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let Some(walk) = Walk::whole(lint, view) else { return };
     let numbers = bits(view, |name| named(name, NUMBERS));
     for returned in walk.firsts() {
-        if returned & PARAMS & !numbers != 0 || returned & MODULE != 0 && walk.has_submodules() {
+        if returned & ASTRAY != 0
+            || returned & PARAMS & !numbers != 0
+            || returned & MODULE != 0 && walk.has_submodules()
+        {
             continue;
         }
         report(&walk.cuts, returned, |cut| cut.input & PARAMS & !numbers != 0, out);
@@ -58,12 +61,14 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 
 /// Values whose `backward()` is called, and that come from a model through raw collectives alone.
 pub fn trained<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
-    if !view.text(view.spot(view.func.span)).contains(".backward()") || !may_cut(lint, view) || !is_trained(lint, view)
-    {
+    let gives = gives_loss(lint, view);
+    let takes = view.text(view.spot(view.func.span)).contains(".backward()");
+    if !(takes || gives) || !may_cut(lint, view) || !is_trained(lint, view) {
         return;
     }
     let Some(walk) = Walk::whole(lint, view) else { return };
-    for root in walk.roots.iter().filter(|root| **root & MODULE == 0) {
+    let returned = if gives { walk.firsts() } else { Vec::new() };
+    for root in walk.roots.iter().chain(&returned).filter(|root| **root & (MODULE | ASTRAY) == 0) {
         report(&walk.cuts, *root, |cut| cut.input & MODULE != 0, out);
     }
 }

@@ -52,6 +52,8 @@ pub enum Practice {
     OtherPositions { collective: Name, sliced: Place },
     /// A sum is divided by a count of one rank: a sum that was reduced, or a loss whose gradients a comment says are averaged.
     LocalCount { divided: Place, reduced: Option<Place>, comment: Option<Place> },
+    /// A value of one rank, where that of all ranks is meant.
+    OfThisRank(Own),
     /// Gradients are reduced when it is too late; where they are taken, and what came before.
     LateReduction { why: Late, gradients: Place, before: Place },
 }
@@ -122,6 +124,8 @@ pub enum Scales {
     GroupLeftOut { collective: Name, own: Name, stored: Place },
     /// A call leaves out the group over which the function would communicate; what the caller has for it and nothing reads.
     GroupNotGiven { function: Name, parameter: Name, own: Name, stored: Place },
+    /// A collective over other ranks, where a loop or a function names a group that nothing reads.
+    UnreadGroup { collective: Name, unread: Name, given: Place },
     /// A collective over some ranks that starts at rank 0 of all.
     FixedRoot { collective: Name, group: Vec<Name> },
     /// Data that is split over all ranks, some of which share a model.
@@ -159,4 +163,17 @@ pub enum Late {
         method: Name,
         call: Place,
     },
+}
+
+/// What is of one rank alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Own {
+    /// The size that a sum over ranks is divided by.
+    Size { reduced: Place },
+    /// A number that a loss is divided by, beside one of all ranks.
+    Factor { reduced: Place },
+    /// A statistic that is kept beside one of all ranks.
+    Kept { reduced: Place },
+    /// A sum over this rank's part of a dim that another reduction takes over the ranks too.
+    Partial { partial: Place, reduced: Place },
 }

@@ -3,13 +3,15 @@
 
 use super::super::trie::IdMap;
 use super::Lint;
+use super::asked_tests::{asks_training, several_ranks};
 use super::beside::Parts;
-use super::cut::{class_of, decorators, is_module};
+use super::cut::{class_of, decorators};
 use super::expr::Expr;
+use super::submodules::parts;
 use super::view::View;
-use crate::ir::{ArgKind, Block, CmpOp, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
-use crate::project::{ClassRef, FuncRef, Resolved};
-use crate::rules::{Form, OpClass, ResultForm};
+use crate::ir::{ArgKind, Block, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
+use crate::project::{FuncRef, Resolved};
+use crate::rules::{Entry, Form, OpClass, ResultForm};
 use crate::source::{Idx, Name, Place};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
@@ -29,6 +31,9 @@ const GRADIENT: Made = MODULE | PARAMS;
 const MOST_CUTS: usize = 40;
 /// Loops within loops whose bodies are walked a second time.
 const MOST_LOOPS: usize = 8;
+
+/// Through a call of which nothing is known: a gradient may or may not flow back there.
+pub const ASTRAY: Made = 1 << 127;
 
 /// Through the collective.
 pub fn through(k: usize) -> Made {
@@ -132,7 +137,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             cuts: Vec::new(),
             returns: Vec::new(),
             roots: Vec::new(),
-            trains: depth == 0 && view.text(view.spot(view.func.span)).contains(".backward()"),
+            trains: depth == 0
+                && (view.text(view.spot(view.func.span)).contains(".backward()") || gives_loss(lint, view)),
             whole,
             depth,
             loops,
@@ -171,11 +177,11 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn node(&mut self, node: &Node, state: &mut Option<State>) {
         let Some(s) = state.as_mut() else { return };
         match &node.stmt {
-            Stmt::If { test, then, orelse } if self.whole && several_ranks(self.view, test).is_some() => {
-                let several = several_ranks(self.view, test) == Some(true);
-                self.block(if several { then } else { orelse }, state);
-            }
-            Stmt::If { then, orelse, .. } => {
+            Stmt::If { test, then, orelse } => {
+                // Where a program runs on several ranks; and of flags, where it communicates.
+                if let Some(side) = self.taken(node.id, test) {
+                    return self.block(if side { then } else { orelse }, state);
+                }
                 let mut other = Some(s.clone());
                 self.block(then, state);
                 self.block(orelse, &mut other);
@@ -284,6 +290,8 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn operation(&self, value: &'a Rvalue) -> Option<&std::sync::Arc<crate::rules::OpRule>> {
         match value {
+            // A method of the class may be called as one of tensors is: `self.gather(x)`.
+            Rvalue::CallMethod { base, .. } if is_self(self.view, base) => None,
             Rvalue::CallMethod { base, name, .. } if !matches!(self.view.through(base), Expr::Path(_)) => {
                 self.view.rules.tensor_method(name)
             }
@@ -332,7 +340,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let base = match value {
             Rvalue::CallMethod { base, name, .. } if is_self(self.view, base) => {
                 if self.parts.submodules.contains(name) {
-                    return given | MODULE;
+                    return if self.whole && is_loss(name) { given } else { given | MODULE };
                 }
                 0
             }
@@ -350,7 +358,12 @@ impl<'w, 'a> Walk<'w, 'a> {
                 }
                 made
             }
-            Rvalue::Call { callee, .. } if get(s, callee) & SUB != 0 => return given | MODULE,
+            Rvalue::Call { callee, .. } if get(s, callee) & SUB != 0 => {
+                let loss = self.whole && self.view.expr(callee).last_name().is_some_and(is_loss);
+                return if loss { given } else { given | MODULE };
+            }
+            // The module itself.
+            Rvalue::Call { callee, .. } if self.whole && is_self(self.view, callee) => return given | MODULE,
             _ => 0,
         };
         let all = given | base;
@@ -378,7 +391,26 @@ impl<'w, 'a> Walk<'w, 'a> {
         if let Some(made) = self.inside(id, value, s) {
             return made;
         }
-        all & !GRADIENT
+        if self.whole && self.is_unseen_loss(value) {
+            return all;
+        }
+        let astray = if self.whole && all & GRADIENT != 0 { ASTRAY } else { 0 };
+        all & !GRADIENT | astray
+    }
+}
+
+impl<'a> Walk<'_, 'a> {
+    /// Whether a call is one of a loss, by the name of what is called, that is not of the project.
+    fn is_unseen_loss(&self, value: &'a Rvalue) -> bool {
+        let named = match value {
+            Rvalue::CallMethod { base, name, .. } => is_self(self.view, base) && is_loss(name),
+            Rvalue::Call { callee, .. } => match self.view.expr(callee) {
+                Expr::Local(local) => is_loss(self.view.local_name(local)),
+                other => other.last_name().is_some_and(is_loss),
+            },
+            _ => false,
+        };
+        named && target(self.lint, self.view, value).is_none()
     }
 }
 
@@ -497,6 +529,40 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
+    /// The side of a test that counts alone.
+    fn taken(&self, id: StmtId, test: &Operand) -> Option<bool> {
+        several_ranks(self.view, test).or_else(|| self.communicating(id).filter(|_| self.whole))
+    }
+
+    /// The side of a test of a flag on which alone anything communicates: a configuration has it so.
+    fn communicating(&self, id: StmtId) -> Option<bool> {
+        let view = self.view;
+        let mut found = None;
+        for (i, step) in view.steps.iter().enumerate() {
+            let Some(guard) = step.guards.iter().find(|g| g.at == id) else { continue };
+            let Some(value) = view.value(i) else { continue };
+            let calls = matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. });
+            if !calls || found == Some(guard.holds) {
+                continue;
+            }
+            let communicates = self.applied(value).is_some()
+                || view.collective(value).is_some()
+                || target(self.lint, view, value).is_some_and(|(at, _)| talks(self.lint, at));
+            if communicates {
+                let flag = match view.expr(guard.test) {
+                    Expr::Attr(..) => true,
+                    Expr::Local(local) => view.is_param(local),
+                    _ => false,
+                };
+                if found.is_some() || !flag || asks_training(view, guard.test) {
+                    return None;
+                }
+                found = Some(guard.holds);
+            }
+        }
+        found
+    }
+
     /// The result of a function of the project, by what its arguments are made from.
     fn inside(&mut self, id: StmtId, value: &'a Rvalue, s: &mut State) -> Option<Made> {
         let (at, method) = target(self.lint, self.view, value)?;
@@ -507,7 +573,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             return None;
         }
         let untrained = |d: &Name| d.contains("no_grad") || d.contains("inference_mode");
-        if decorators(self.lint, at).iter().any(untrained) {
+        // What is gathered for a loss without gradients is as lost as behind a collective that has none.
+        if !self.whole && decorators(self.lint, at).iter().any(untrained) {
             return Some(0);
         }
         // What only raises is overridden elsewhere.
@@ -529,7 +596,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         let all = walk.returns.iter().flatten().fold(0, |a, b| a | b);
         let kept = if self.whole { all } else { returned };
-        let mut made = from(kept & PARAMS) | kept & MODULE;
+        let mut made = from(kept & PARAMS) | kept & (MODULE | ASTRAY);
         for (k, cut) in walk.cuts.iter().enumerate() {
             let reaches = returned & through(k) != 0 && returned & direct(k) == 0;
             if !reaches || cut.how != Communicates::IntoBuffer || self.is_guarded(*self.steps.get(&id)?) {
@@ -555,32 +622,20 @@ fn firsts(returns: &[Vec<Made>]) -> impl Iterator<Item = Made> {
     returns.iter().filter_map(|r| r.first().copied())
 }
 
-/// Whether a condition asks about training or gradients.
-fn asks_training(view: &View<'_>, test: &Operand) -> bool {
-    view.expr(test).any(&mut |e| {
-        let name = match e {
-            Expr::Local(l) => Some(view.local_name(*l).as_str()),
-            other => other.last_name(),
-        };
-        name.is_some_and(|n| ["training", "grad", "infer", "eval", "generat"].iter().any(|w| n.contains(w)))
-    })
+/// Attributes that hold a loss, which passes gradients on and has nothing to train.
+fn is_loss(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["loss", "criterion", "entropy"].iter().any(|w| name.contains(w))
 }
 
-/// Whether a condition that asks for the number of ranks holds for several of them; `None` if it asks for something else.
-fn several_ranks(view: &View<'_>, test: &Operand) -> Option<bool> {
-    let Expr::Compare(op, size, one) = view.expr(test) else { return None };
-    let named = |name: &str| name == "world" || name.ends_with("world_size") || name == "num_ranks";
-    let is_size = match &*size {
-        Expr::Local(local) => named(view.local_name(*local)),
-        Expr::Call { callee, .. } => callee.last_name() == Some("get_world_size"),
-        other => other.last_name().is_some_and(named),
-    };
-    let Expr::Const(crate::ir::Const::Int(one)) = &*one else { return None };
-    match (is_size, op, *one) {
-        (true, CmpOp::Gt | CmpOp::Ne, 1) | (true, CmpOp::Ge, 2) => Some(true),
-        (true, CmpOp::Eq | CmpOp::Le, 1) | (true, CmpOp::Lt, 2) => Some(false),
-        _ => None,
-    }
+/// Whether what a method returns is a loss whose backward pass the base of its class takes.
+pub fn gives_loss(lint: &Lint<'_>, view: &View<'_>) -> bool {
+    class_of(view).is_some_and(|class| {
+        lint.settings.statics.external_bases(class).any(|base| match lint.rules.get(base) {
+            Some(Entry::Intrinsic(rule)) => rule.does == "trainer-base" && rule.role("loss") == Some(&view.func.name),
+            _ => false,
+        })
+    })
 }
 
 /// Names in the text of what communicates.
@@ -719,53 +774,4 @@ fn sources(view: &View<'_>, o: &Operand) -> Vec<LocalId> {
         }
     }
     out
-}
-
-/// Submodules and parameters of the class of a method, by attribute.
-fn parts(lint: &Lint<'_>, view: &View<'_>) -> Rc<Parts> {
-    let Some(class) = class_of(view).filter(|c| is_module(lint, *c)) else { return Rc::default() };
-    match view.beside() {
-        Some(beside) => beside.parts(class, || parts_of(lint, class)),
-        None => Rc::new(parts_of(lint, class)),
-    }
-}
-
-fn parts_of(lint: &Lint<'_>, class: ClassRef) -> Parts {
-    let Parts { mut submodules, mut parameters } = Parts::default();
-    for c in lint.settings.statics.linearized(class).iter() {
-        let init = lint.project.class(*c).methods.iter().find(|(n, _)| n == "__init__");
-        let Some((_, func)) = init else { continue };
-        let view = lint.view(FuncRef { module: c.module, func: *func });
-        for step in &view.steps {
-            let Stmt::SetAttr { base: Operand::Local(base), name, value } = step.stmt else { continue };
-            if view.local_name(*base) != "self" {
-                continue;
-            }
-            match view.expr(value) {
-                Expr::Call { callee, .. } => {
-                    let made = callee.last_name().unwrap_or("");
-                    if made == "Parameter" {
-                        parameters.insert(name.clone());
-                    } else if made.starts_with(char::is_uppercase) || made.starts_with("build_") {
-                        submodules.insert(name.clone());
-                    }
-                }
-                Expr::Local(l)
-                    if view.is_param(l) && !["fn", "func", "loss", "group"].iter().any(|w| name.contains(w)) =>
-                {
-                    submodules.insert(name.clone());
-                }
-                _ => {}
-            }
-        }
-    }
-    let is_method = |n: &Name| {
-        lint.settings
-            .statics
-            .linearized(class)
-            .iter()
-            .any(|c| lint.project.class(*c).methods.iter().any(|(m, _)| m == n))
-    };
-    submodules.retain(|n| !is_method(n));
-    Parts { submodules, parameters }
 }

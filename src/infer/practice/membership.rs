@@ -14,6 +14,14 @@ pub enum Membership {
     CopiesSummed { over: Vec<Name>, copies: Place, added: Place },
     /// A norm of gradients that are equal on some ranks is summed over them; what has made them equal.
     CopiesCounted { over: Vec<Name>, equal: Place },
+    /// Tokens are shifted along a dim of which each rank has cut out a part.
+    ShiftedPart { cut: Place },
+    /// A mean over ranks with other samples, of what each has of a part of the sequence.
+    MeanOfParts { axis: Name, cut: Place, taken: Place },
+    /// A flag is made equal over some ranks, and others have gradients of their own.
+    NotAgreed { over: Vec<Name>, apart: Vec<Name>, shown: Place },
+    /// A norm of all gradients is summed over ranks of which each has some parameters whole.
+    WholeCounted { over: Vec<Name>, taken: Place },
     /// A group of experts is kept and never used, and their parameters go another way.
     UnusedGroup { group: Name, stored: Place, reduced: Place },
     /// Parameters of experts take the way of the others, and those the way of experts.

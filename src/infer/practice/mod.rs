@@ -4,9 +4,11 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
+mod agreed;
 mod arity;
 pub mod asked;
 mod asked_group;
+mod asked_tests;
 mod averaged;
 mod axis_map;
 pub mod backwards;
@@ -18,6 +20,7 @@ mod copies;
 mod counts;
 mod cut;
 mod cut_loss;
+mod cut_parts;
 mod data_sum;
 mod doubled;
 mod each_round;
@@ -58,15 +61,19 @@ pub mod reducers;
 mod sampler;
 mod shard_dim;
 mod shard_norm;
+mod shifted;
 pub mod sizes;
 mod split_plain;
 mod stale;
+mod submodules;
 mod switch;
+mod this_rank;
 mod tied;
 pub mod training;
 mod trial;
 mod uncalled;
 mod uneven;
+mod unread_group;
 mod unreduced_step;
 mod unused_group;
 pub mod view;
@@ -181,6 +188,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
     of_collectives(own_group::left_out),
+    of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
@@ -213,6 +221,17 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     OF_COUNTS,
+    of_words(&["context_parallel_rank", "sequence_parallel_rank"], cut_parts::means)
+        .with(&[&["context_parallel_rank", "sequence_parallel_rank"], &["data_parallel_group"]]),
+    of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
+    of_collectives(this_rank::sizes).with(&[
+        &["len(", "size(", "shape", "numel"],
+        &["all_reduce"],
+        &["sum(", "matmul", "einsum", "mm(", "bincount", "_add_", " @ "],
+    ]),
+    of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
+    of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
+    of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
 ];
 
@@ -231,6 +250,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::same_sizes,
     unused_group::stored,
     tied::weights,
+    agreed::flags,
 ];
 
 /// The checks of single functions that look at the whole project.
@@ -505,7 +525,7 @@ fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
     let gist = &lint.taken.digests.of(lint.project, at.module).funcs[at.func.index()];
     let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(gist);
     let gates = || says("getattr") && (says("register_") || communicates());
-    let loses = says("loss") || says("cross_entropy");
+    let loses = says("loss") || says("cross_entropy") || lint.rules.loss_methods().contains(&f.name);
     cuts || trains || loses || gates() || lint.reducers().all.iter().any(|r| r.func == at)
 }
 

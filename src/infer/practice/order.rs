@@ -48,21 +48,24 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     for level in levels {
         let here: Vec<&Event> = events.iter().filter(|e| view.steps[e.at].loops.starts_with(level)).collect();
         let mut segment: Vec<&Event> = Vec::new();
-        let mut open = false;
-        for event in here {
+        let (mut open, mut again) = (false, false);
+        for (i, event) in here.iter().enumerate() {
             if event.what == What::Backward {
                 segment.clear();
-                open = true;
+                (open, again) = (true, false);
             } else if open {
                 if let What::Reduce(from) = &event.what {
-                    if !told.contains(&event.at)
-                        && let Some((why, before)) = why(view, &segment, event)
-                    {
+                    // A second reduction may be of other gradients, which another step uses.
+                    let later = here[i + 1..].iter().take_while(|e| e.what != What::Backward);
+                    let used = later.into_iter().any(|e| matches!(e.what, What::Step(_)));
+                    let why = why(view, &segment, event).filter(|(why, _)| !again || *why == Late::Used && !used);
+                    if let Some((why, before)) = why.filter(|_| !told.contains(&event.at)) {
                         told.push(event.at);
                         let id = view.steps[event.at].id;
                         out.push((view.place(id), Practice::LateReduction { why, gradients: *from, before }));
+                        open = false;
                     }
-                    open = false;
+                    again = true;
                 }
                 segment.push(event);
             }
@@ -120,6 +123,9 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     {
         return Some(What::Clip);
     }
+    if passes_backward(view, value) {
+        return Some(What::Backward);
+    }
     let Rvalue::CallMethod { base, name, args } = value else { return None };
     let of = view.expr(base);
     let named = |e: &Expr| match e {
@@ -135,6 +141,19 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
         _ if !matches!(of, Expr::Path(_)) => moves(lint, name).map(|place| What::Move(name.clone(), place)),
         _ => None,
     }
+}
+
+/// Whether a call runs forward and backward passes, by its name: a schedule.
+fn passes_backward(view: &View<'_>, value: &Rvalue) -> bool {
+    let name = match value {
+        Rvalue::Call { callee, .. } => match view.expr(callee) {
+            Expr::Local(local) => view.local_name(local).to_string(),
+            other => other.last_name().unwrap_or_default().to_string(),
+        },
+        Rvalue::CallMethod { name, .. } => name.to_string(),
+        _ => return false,
+    };
+    name.contains("forward_backward") && !name.starts_with("get_")
 }
 
 fn is_named<'a>(view: &View<'a>, value: &'a Rvalue, wanted: &str) -> bool {

@@ -64,9 +64,13 @@ impl<'a> Run<'a> {
                     let both = call.rule.differentiable
                         && call.rule.form == Form::Result
                         && call.rule.transitions.iter().all(|(_, t)| t.result.set.contains(Spmd::Replicate));
+                    let input = unknown_loss(&input, state).unwrap_or(input);
                     let new = self.reduced(id, both, &input, &axes, mean, state);
                     if call.rule.form == Form::InPlace {
                         self.put(&input, &new, state);
+                        if let (Some(Operand::Local(local)), Val::Tensor(_)) = (call.input, &new) {
+                            state.set(*local, new);
+                        }
                         return unknown;
                     }
                     new
@@ -241,6 +245,16 @@ impl<'a> Run<'a> {
             _ => Val::Named(self.text(state, id)),
         }
     }
+}
+
+/// A loss of which only the name is known, as a summand.
+fn unknown_loss(value: &Val, state: &mut State) -> Option<Val> {
+    let Val::Named(text) = value else { return None };
+    if !text.to_lowercase().contains("loss") {
+        return None;
+    }
+    let parts = vec![super::eval::opaque(text)];
+    Some(Val::Tensor(Tensor { id: state.fresh(), parts, rows: None, over: AxisSet::default(), added: false }))
 }
 
 /// The same values, of whose gradients nothing is known: a collective that autograd does not see cuts them off.

@@ -34,6 +34,21 @@ pub fn reduced(state: &State) -> Option<Option<Vec<Place>>> {
     }
 }
 
+/// The ways to a step, and those to other steps of the same run that reduce, if nothing reduces on the way to this one.
+pub fn beside<'o>(here: &[&'o Outcome], all: &'o [Outcome]) -> Vec<&'o Outcome> {
+    let Some(first) = here.first().filter(|_| here.iter().all(|o| matches!(o.reduced, Some(None)))) else {
+        return here.to_vec();
+    };
+    let others = || all.iter().filter(|o| o.root == first.root && o.place != first.place);
+    // What is not followed to one of them may be followed to none.
+    let open = |o: &Outcome| o.reduced.is_none() && others().any(|p| p.place == o.place && p.reduced.is_some());
+    let plain = others().any(|o| matches!(o.reduced, Some(None)));
+    if plain || others().any(open) {
+        return here.to_vec();
+    }
+    here.iter().copied().chain(others().filter(|o| matches!(o.reduced, Some(Some(_))))).collect()
+}
+
 /// A step that is reached with gradients that are reduced, and without.
 pub fn finding(step: Place, here: &[&Outcome]) -> Option<Finding> {
     let with: Vec<&&Outcome> = here.iter().filter(|o| matches!(o.reduced, Some(Some(_)))).collect();

@@ -3,12 +3,12 @@
 
 use super::super::shared::Shared;
 use super::Run;
-use super::eval::{made, opaque, what};
+use super::eval::{TOKENS, made, opaque, what};
 use super::groups::{Kind, kind};
 use super::value::{Class, ClassId, Event, Grad, ModId, Module, Part, State, Tensor, Term, Val, What};
 use crate::ir::{BinOp, StmtId};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisSet, Monomial, Scale};
+use crate::types::{Axis, AxisSet, Factor, Monomial, Scale};
 
 /// The group and the divisor of each wrapper, with its place.
 pub type Wraps = Vec<(AxisSet, Scale, Place)>;
@@ -208,9 +208,13 @@ impl<'a> Run<'a> {
             Val::Num(n) => {
                 let label = self.opaque_part(&n.scale).map_or(Name::from("loss"), |p| p.label);
                 let sizes = super::eval::sizes(&n.scale);
-                let made = n.made.filter(|_| sizes != Scale::one());
+                let plain = sizes == Scale::one();
+                let made = n.made.filter(|_| !plain);
                 let events = made.map(|at| Event { what: What::Times(sizes), place: at, call: None });
-                let events = events.into_iter().collect();
+                let counted = n.scale.known().is_some_and(|m| m.power(&Factor::Count(Name::from(TOKENS))) < 0);
+                let tokens = n.made.filter(|_| counted && plain);
+                let over = |place| Event { what: What::Over(super::eval::tokens()), place, call: None };
+                let events = events.into_iter().chain(tokens.map(over)).collect();
                 vec![Part { label, grad: n.scale.clone(), value: n.scale.clone(), events }]
             }
             Val::Zero(_) | Val::Const(_) => return None,

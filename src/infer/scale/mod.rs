@@ -546,7 +546,7 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
         .collect();
     for (step, root) in steps {
         let here: Vec<&Outcome> = outcomes.iter().filter(|o| o.place == step && o.root == root).collect();
-        out.extend(conditional::finding(step, &here));
+        out.extend(conditional::finding(step, &conditional::beside(&here, &outcomes)));
         let mut seen: Vec<&Mistake> = Vec::new();
         for mistake in here.iter().filter_map(|o| o.mistake.as_ref()) {
             // What is shown of a loss that is wrong is the same mistake.

@@ -205,6 +205,18 @@ fn missing(shards: &AxisSet, over: &AxisSet) -> Option<AxisSet> {
     (known && !lacks.is_empty()).then_some(lacks)
 }
 
+/// A norm over local parts of all parameters of a model that is summed over the ranks which have parts of some of them, and others whole.
+fn whole_counted(n: &Norm, share: &Share, class: &Class, state: &State) -> Option<(Place, Practice)> {
+    let over: Vec<Name> = share.over.iter().filter(|a| a.name() == "tp").map(|a| Name::from(a.name())).collect();
+    let module = state.modules.get(class.module?)?;
+    // Whoever passes a list may have left out what is whole.
+    let all = !is_parameters(&module.name) && !module.name.contains('[') && !class.is_expert();
+    let sum = *n.summed.last()?.last()?;
+    let taken = n.summed.first().and_then(|c| c.first()).copied().unwrap_or(sum);
+    (!over.is_empty() && all && share.local)
+        .then(|| (sum, Practice::Membership(Membership::WholeCounted { over, taken })))
+}
+
 /// The axes on which gradients are equal and over which their norm is summed.
 fn copies(equal: &AxisSet, over: &AxisSet) -> Option<AxisSet> {
     let world = Axis::new(WORLD);
@@ -283,6 +295,8 @@ impl<'a> Run<'a> {
                 let plain = match other {
                     Val::Const(_) | Val::Zero(_) => true,
                     Val::Named(_) => !adds,
+                    // The order of the norm, or one over it.
+                    Val::Num(_) => op == BinOp::Pow,
                     _ => false,
                 };
                 let root = match op {
@@ -347,6 +361,11 @@ impl<'a> Run<'a> {
             if class.split.is_some() || !class.facts.is_empty() {
                 continue;
             }
+            let one = state.facts.iter().any(by_rank);
+            if let Some(found) = whole_counted(n, share, class, state).filter(|_| !one) {
+                self.noted.push(found);
+                return;
+            }
             let Some((shards, equal, distributed, place)) = state.layout(class) else { continue };
             let Some(wrapped) = place else { continue };
             if let Some(_lacks) = missing(&shards, &share.over).filter(|_| share.local || !distributed) {
@@ -357,7 +376,7 @@ impl<'a> Run<'a> {
                 return;
             }
             // One rank alone may count what all have.
-            let each = (share.local || !distributed) && !state.facts.iter().any(by_rank);
+            let each = (share.local || !distributed) && !one;
             let Some(over) = copies(&equal, &share.over).filter(|_| each) else { continue };
             let Some(sum) = n.summed.last().and_then(|c| c.last()).copied() else { continue };
             let over = over.iter().map(|a| Name::from(a.name())).collect();
@@ -469,7 +488,8 @@ pub fn is_told(finding: &Finding, told: &[Place]) -> bool {
             told.contains(wrapped) || told.contains(&finding.place)
         }
         FindingKind::Practice(
-            Practice::Membership(Membership::CopiesCounted { .. }) | Practice::LateReduction { .. },
+            Practice::Membership(Membership::CopiesCounted { .. } | Membership::WholeCounted { .. })
+            | Practice::LateReduction { .. },
         ) => told.contains(&finding.place),
         _ => false,
     }

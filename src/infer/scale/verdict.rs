@@ -19,6 +19,8 @@ pub enum Wrong {
     NotSummed(AxisSet),
     /// Each rank takes the mean of its own tokens, where the mean over all is declared.
     MeanOfMeans,
+    /// Each rank divides by the tokens of all its rounds, and by no other rank's.
+    OwnTokens,
     /// A value that is shown.
     Metric,
     /// A factor that each stage of a pipeline applies once more.
@@ -108,8 +110,14 @@ enum Judgement {
 
 /// Compared with the mean over all tokens.
 fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Place, declared: Declared) -> Judgement {
-    let Some(known) = Carried::of(state, class, term, dense) else { return Judgement::Unknown };
     let made = Mistake::of(class, state, term, &class.total().1, step);
+    if let Some(factor) = beside_value(class, term) {
+        return Judgement::Wrong(Box::new(Mistake { factor, ..made }));
+    }
+    if let Some(place) = own_tokens(state, class, term) {
+        return Judgement::Wrong(Box::new(Mistake { wrong: Wrong::OwnTokens, place, ..made }));
+    }
+    let Some(known) = Carried::of(state, class, term, dense) else { return Judgement::Unknown };
     match known.layouts.settled(&known.wrong, false) {
         Some(factor) => Judgement::Wrong(Box::new(Mistake { factor, beside: known.beside, ..made })),
         None if known.is_opaque || known.beside => Judgement::Unknown,
@@ -119,6 +127,43 @@ fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Pl
             None => Judgement::Right,
         },
     }
+}
+
+/// The factor between the gradient of a loss and the loss itself, which was averaged over the same ranks before its backward pass.
+fn beside_value(class: &Class, term: &Term) -> Option<Monomial> {
+    let (after, over) = class.total();
+    let over: AxisSet = data(&over).into_iter().collect();
+    let size = Scale::size(&over);
+    let summed = |e: &Event| matches!(&e.what, What::Summed(axes) if *axes == over);
+    let averaged = term.part.value.known()?.powers().any(|(f, n)| n < 0 && matches!(f, Factor::Size(_)));
+    if over.is_empty() || !averaged || !term.part.events.iter().any(summed) || term.part.grad != term.part.value {
+        return None;
+    }
+    // What arrives is divided by them once more.
+    let factor = after.known()?.clone();
+    (Scale::Known(factor.clone()) == size.inverse()).then_some(factor)
+}
+
+/// Where a loss is divided by the tokens of all rounds of this rank, which no other rank's are added to.
+fn own_tokens(state: &State, class: &Class, term: &Term) -> Option<Place> {
+    // Where a flag decides, the other way may count the tokens of all ranks.
+    if !state.counted.is_empty()
+        || !state.facts.is_empty()
+        || data(&class.total().1).is_empty()
+        || class.total().0.known().is_none()
+    {
+        return None;
+    }
+    let grad = term.part.grad.known()?;
+    let tokens = Factor::Count(Name::from(TOKENS));
+    let of_all_rounds = grad.powers().any(|(f, n)| {
+        let counts = n == -1 && matches!(f, Factor::Rounds(_) | Factor::Named(_));
+        counts && term.loops.iter().any(|(_, r)| r.known().is_some_and(|r| r.power(f) == 1))
+    });
+    let sized = grad.powers().any(|(f, _)| matches!(f, Factor::Size(_)));
+    let divided = |e: &&Event| matches!(&e.what, What::Over(s) if s.known().is_some_and(|m| m.power(&tokens) == 1));
+    let over = term.part.events.iter().rfind(divided)?;
+    (of_all_rounds && !sized && grad.power(&tokens) == -1).then_some(over.place)
 }
 
 /// What a gradient carries beyond the mean over all tokens.

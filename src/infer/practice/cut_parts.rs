@@ -1,0 +1,131 @@
+//! Means over ranks that have other samples, of what each rank has of a part of the sequence only. In: a function. Out: a mean that is taken
+//! over data-parallel ranks, of values that a call has cut by the rank among those that share a sequence. Never: where anything in the
+//! function runs over the other ranks as well, or a sum that nothing divides. Next: `named_axes.rs`.
+
+use super::Found;
+use super::counts::{quotient, slice};
+use super::expr::Expr;
+use super::found::Practice;
+use super::membership::Membership;
+use super::near;
+use super::own_group;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
+use crate::rules::Gives;
+use crate::source::{Name, Place};
+use rustc_hash::FxHashSet;
+
+const PARTS: &[&str] = &["cp", "sp"];
+
+/// `whiten(torch.cat(parts), group=get_data_parallel_group())`, where the parts were cut with `get_context_parallel_rank()`.
+pub fn means(view: &View<'_>, out: &mut Found) {
+    let cuts: Vec<(usize, Name)> =
+        (0..view.steps.len()).filter_map(|i| cut_by(view, i).map(|axis| (i, axis))).collect();
+    if cuts.is_empty() {
+        return;
+    }
+    let groups: Vec<Vec<Name>> = (0..view.steps.len()).flat_map(|i| groups_of(view, i)).map(|(_, g)| g).collect();
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some((group, args)) = mean_over(view, i) else { continue };
+        if groups_of(view, i).iter().all(|(_, g)| g.as_slice() != [Name::from("dp")]) {
+            continue;
+        }
+        let found = cuts.iter().find(|(at, axis)| {
+            let made = |a: &&Arg| a.value != *group && comes_from(view, &a.value, *at);
+            !groups.iter().any(|g| g.contains(axis)) && args.iter().any(|a| made(&a))
+        });
+        let Some((cut, axis)) = found else { continue };
+        let got = match view.expr(group) {
+            Expr::Local(local) => match view.defs(local) {
+                [one] => view.place(view.steps[*one].id),
+                _ => view.place(step.id),
+            },
+            _ => view.place(step.id),
+        };
+        let (cut, taken): (Place, Place) = (view.place(view.steps[*cut].id), view.place(step.id));
+        let found = Membership::MeanOfParts { axis: axis.clone(), cut, taken };
+        out.push((got, Practice::Membership(found)));
+        return;
+    }
+}
+
+fn arguments(value: &Rvalue) -> &[Arg] {
+    match value {
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => args,
+        _ => &[],
+    }
+}
+
+/// The axis of which a call is given the rank, beside what it cuts.
+fn cut_by(view: &View<'_>, step: usize) -> Option<Name> {
+    let value = view.value(step)?;
+    let args = arguments(value);
+    if args.len() < 2 || view.collective(value).is_some() {
+        return None;
+    }
+    let of = |a: &Arg| own_group::axes(view, &view.expr(&a.value), Gives::Rank, 0);
+    args.iter().skip(1).find_map(of).filter(|axes| axes.len() == 1 && PARTS.contains(&axes[0].as_str()))?.pop()
+}
+
+/// The groups that a call is given.
+fn groups_of<'a>(view: &View<'a>, step: usize) -> Vec<(&'a Operand, Vec<Name>)> {
+    let args = view.value(step).map(arguments).unwrap_or_default();
+    let of = |a: &'a Arg| Some((&a.value, own_group::axes(view, &view.expr(&a.value), Gives::Group, 0)?));
+    args.iter().filter_map(of).collect()
+}
+
+/// The group and the arguments of a call that takes a mean over ranks: a collective whose result is divided, or a function of the project
+/// that does both.
+fn mean_over<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a [Arg])> {
+    let value = view.value(step)?;
+    let args = arguments(value);
+    if let Some(call) = view.collective(value) {
+        let divided = |i: usize| {
+            quotient(view, i).is_some_and(|(left, _)| slice(view, left).collectives.iter().any(|(at, _)| *at == step))
+        };
+        let means = call.rule.op == "all_reduce" && (0..view.steps.len()).any(divided);
+        return call.group.filter(|_| means).map(|g| (g, args));
+    }
+    let Resolved::Func(at) = view.project.path(&view.callee(value)?) else { return None };
+    let helper = near::other(view, at);
+    let over = helper.collectives().iter().find_map(|(_, c)| {
+        let local = near::local(c.group.filter(|_| c.rule.op == "all_reduce")?)?;
+        helper.func.params.iter().position(|p| p.local == local)
+    })?;
+    let divides = (0..helper.steps.len()).any(|i| quotient(&helper, i).is_some());
+    let name = &helper.func.params[over].name;
+    let named = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
+    let given = named.or_else(|| args.get(over).filter(|a| a.kind == ArgKind::Positional))?;
+    divides.then_some((&given.value, args))
+}
+
+/// Whether a value is made of what a step gives, through lists as well.
+fn comes_from(view: &View<'_>, value: &Operand, step: usize) -> bool {
+    let wanted = view.binds(step);
+    let mut seen: FxHashSet<LocalId> = FxHashSet::default();
+    let mut queue: Vec<LocalId> = near::local(value).into_iter().collect();
+    while let Some(local) = queue.pop() {
+        if wanted.contains(&local) {
+            return true;
+        }
+        if !seen.insert(local) {
+            continue;
+        }
+        for s in &view.steps {
+            match s.stmt {
+                Stmt::Append { collection, value, .. } if *collection == local => queue.extend(near::local(value)),
+                Stmt::Assign { value: Rvalue::CallMethod { base, name, args }, .. }
+                    if name == "append" && near::local(base) == Some(local) =>
+                {
+                    queue.extend(args.iter().filter_map(|a| near::local(&a.value)));
+                }
+                _ => {}
+            }
+        }
+        for def in view.defs(local) {
+            queue.extend(view.reads(*def).into_iter().filter_map(near::local));
+        }
+    }
+    false
+}

@@ -1,0 +1,134 @@
+//! Shifts along a dim of which each rank has a part. In: a function. Out: tokens that are rolled by one after the rank has cut its part out
+//! of the sequence: at the end of a part stands the first token of the same part, and not that of the next one. Never: shifts along
+//! another dim, or functions that send or receive. Next: `own_part.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::membership::Membership;
+use super::near;
+use super::own_part;
+use super::view::View;
+use crate::ir::{Arg, BuildKind, Const, Item, Operand, Rvalue, Stmt, UnOp};
+use crate::project::Resolved;
+
+const MOST_DEPTH: usize = 6;
+/// Methods whose result has what its tensor has, at the same places.
+const SAME: &[&str] = &["contiguous", "clone", "detach", "to", "cuda", "long"];
+/// Parts of names of tokens.
+const TOKENS: &[&str] = &["id", "ids", "label", "labels", "token", "tokens", "target", "targets"];
+
+/// `labels = torch.roll(ids, shifts=-1, dims=1)` after `ids = ids.chunk(n, dim=1)[rank]`.
+pub fn rolls(view: &View<'_>, out: &mut Found) {
+    if ["send", "recv", "permute("].iter().any(|w| view.code().contains(w)) {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some((of, shift, dim)) = roll(view, i) else { continue };
+        let named = |o: &Operand| match view.expr(o) {
+            Expr::Local(l) => view.local_name(l).split('_').any(|w| TOKENS.contains(&w)),
+            _ => false,
+        };
+        if shift.abs() != 1 || !named(of) {
+            continue;
+        }
+        let Some((_, cut)) = own_part::part(view, of, i, 0) else { continue };
+        if cut_dim(view, of, i, 0).is_some_and(|d| d == dim || d + dim == 0 && d.abs() == 1) {
+            out.push((view.place(step.id), Practice::Membership(Membership::ShiftedPart { cut })));
+        }
+    }
+}
+
+/// The subject, the shift and the dim of a roll.
+fn roll<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, i64, i64)> {
+    let value = view.value(step)?;
+    let path = view.callee(value)?;
+    let (of, at, args) = match value {
+        Rvalue::CallMethod { base, args, .. } if path == ".roll" => (base, 0, args),
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if path == "torch.roll" => {
+            (&args.first()?.value, 1, args)
+        }
+        _ => return None,
+    };
+    Some((of, number(view, view.argument(args, at, "shifts")?)?, number(view, view.argument(args, at + 1, "dims")?)?))
+}
+
+fn number(view: &View<'_>, operand: &Operand) -> Option<i64> {
+    match view.expr(operand) {
+        Expr::Const(Const::Int(n)) => Some(n),
+        Expr::Unary(UnOp::Neg, n) => match *n {
+            Expr::Const(Const::Int(n)) => Some(-n),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The dim along which a value was cut.
+fn cut_dim(view: &View<'_>, operand: &Operand, before: usize, depth: usize) -> Option<i64> {
+    let local = near::local(operand).filter(|_| depth < MOST_DEPTH)?;
+    let at = view.defs(local).iter().copied().rfind(|d| *d < before)?;
+    let value = view.value(at)?;
+    let dim = |args: &[Arg], n: usize| {
+        let named = args.iter().find(|a| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == "dim"));
+        match named.or_else(|| args.get(n)) {
+            Some(arg) => number(view, &arg.value),
+            None => Some(0),
+        }
+    };
+    match value {
+        Rvalue::Use(inner) => cut_dim(view, inner, at, depth + 1),
+        Rvalue::CallMethod { base, name, .. } if SAME.contains(&name.as_str()) => cut_dim(view, base, at, depth + 1),
+        Rvalue::CallMethod { name, args, .. } if name == "narrow" => dim(args, 0),
+        Rvalue::Item { base, index } => match view.source(base).map(|(_, made)| made) {
+            Some(Rvalue::CallMethod { base: of, name, args })
+                if matches!(name.as_str(), "chunk" | "split" | "tensor_split") =>
+            {
+                dim(args, if matches!(view.through(of), Expr::Path(_)) { 2 } else { 1 })
+            }
+            _ => sliced(view, index),
+        },
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+            let Resolved::Func(func) = view.project.path(&view.callee(value)?) else { return None };
+            let helper = near::other(view, func);
+            let (step, given) = helper.steps.iter().enumerate().find_map(|(i, s)| match s.stmt {
+                Stmt::Return { value } => Some((i, value)),
+                _ => None,
+            })?;
+            cut_dim(&helper, given, step, depth + 1).or_else(|| given_dim(view, &helper, args))
+        }
+        _ => None,
+    }
+}
+
+/// The dim that a helper is given, by argument or default.
+fn given_dim(view: &View<'_>, helper: &View<'_>, args: &[Arg]) -> Option<i64> {
+    let at = helper.func.params.iter().position(|p| p.name == "dim")?;
+    let named = args.iter().find(|a| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == "dim"));
+    if let Some(arg) = named.or_else(|| args.get(at)) {
+        return number(view, &arg.value);
+    }
+    let text = helper.text(helper.spot(helper.func.span));
+    let from = text.split("dim=").nth(1)?;
+    from.split([',', ')']).next()?.trim().parse().ok()
+}
+
+/// The dim of the first slice between bounds in an index.
+fn sliced(view: &View<'_>, index: &Operand) -> Option<i64> {
+    let bounded = |o: &Operand| match view.source(o) {
+        Some((_, Rvalue::Build { kind: BuildKind::Slice, items })) => {
+            matches!(&items[..], [Item::One(_), Item::One(stop), ..] if !view.expr(stop).is_none())
+        }
+        _ => false,
+    };
+    match view.source(index) {
+        Some((_, Rvalue::Build { kind: BuildKind::Tuple, items })) => {
+            let plain = items
+                .iter()
+                .all(|i| matches!(i, Item::One(o) if view.source(o).is_some() || number(view, o).is_none()));
+            let at = items.iter().position(|i| matches!(i, Item::One(o) if bounded(o)))?;
+            plain.then_some(at as i64)
+        }
+        _ => bounded(index).then_some(0),
+    }
+}
