@@ -1,7 +1,7 @@
 //! Inference: abstract execution of modules and root functions. In: a project, rules and settings. Out: [`Output`]: findings, types of
 //! variables, coverage. Never: words, I/O. Source: DESIGN.md section 5.
 //!
-//! Reading order: `value.rs`, `heap.rs`, `world.rs`, `join.rs`; `exec.rs`, `expr.rs`, `call.rs`; `ops.rs`, `collective.rs`.
+//! Reading order: `digest.rs`, `relevance.rs` (what is worth executing); `value.rs`, `heap.rs`, `world.rs`, `join.rs`; `exec.rs`, `expr.rs`, `call.rs`; `ops.rs`, `collective.rs`.
 
 mod accumulators;
 mod assertion;

@@ -120,6 +120,19 @@ fn odd_names_end_up_in_well_formed_output() {
     }
 }
 
+/// Found by the fuzzer of spliced programs.
+#[test]
+fn a_name_of_several_lines_is_told_on_one() {
+    let session = Session::new();
+    let text = "import torch\nimport torch_xla.distributed.spmd as xs\n\nmesh = xs.Mesh([0, 1], (2,), ('data',))\n\
+                x = torch.randn(8, 8)\nxs.mark_sharding(x, mesh, ('a\\r\\x1b[31m b', None))\n\
+                xs.mark_sharding(x, mesh, (\"\"\"c\nd\"\"\", None))\n";
+    std::fs::write(session.folder.join("axes.py"), text).expect("files can be written");
+    let ran = session.run(&["check", "--output-format", "concise"]);
+    assert!(ran.out.contains("the mesh has no axis `c d`"), "{}", ran.out);
+    assert!(ran.out.lines().all(|line| line.starts_with("axes.py:")), "{}", ran.out);
+}
+
 #[test]
 fn an_output_that_nobody_reads_is_no_failure_of_the_program() {
     let session = Session::new();

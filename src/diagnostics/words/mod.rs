@@ -129,6 +129,24 @@ pub fn describe_syntax(file: crate::source::FileId, problem: &SyntaxProblem) -> 
     }
 }
 
+/// Characters of a message; a name of the user may be a whole text.
+const LONGEST: usize = 1000;
+
+/// Words with names of the user, which may be any string, on one line.
+fn on_one_line(words: String) -> String {
+    let mut line = match words.contains(char::is_control) {
+        true => {
+            words.split(char::is_control).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        }
+        false => words,
+    };
+    if let Some((end, _)) = line.char_indices().nth(LONGEST) {
+        line.truncate(end);
+        line.push_str("...");
+    }
+    line
+}
+
 /// Access to the source text for names.
 pub struct Words<'a> {
     files: &'a Files,
@@ -172,12 +190,14 @@ impl Words<'_> {
             labels.push(Label { place: *place, message });
         }
         let when = found_in.when;
-        let notes = draft.notes;
+        let notes = draft.notes.into_iter().map(on_one_line).collect();
         let mut help = draft.help;
         help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| r.text.clone()));
         let fix = fixes::fix(self.files, finding);
         let severity =
             if finding.rests_on_hint || found_in.rests_on_callers { Severity::Warning } else { draft.code.severity };
+        help = help.into_iter().map(on_one_line).collect();
+        labels.iter_mut().for_each(|label| label.message = on_one_line(std::mem::take(&mut label.message)));
         let mut seen: Vec<(Place, String)> = Vec::new();
         labels.retain(|l| {
             let key = (l.place, l.message.clone());
@@ -189,9 +209,9 @@ impl Words<'_> {
             code: draft.code.code,
             name: draft.code.name,
             severity,
-            message: draft.title,
+            message: on_one_line(draft.title),
             place,
-            primary: draft.primary,
+            primary: on_one_line(draft.primary),
             labels,
             notes,
             help,
