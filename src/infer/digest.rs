@@ -74,6 +74,7 @@ pub struct Gist {
     pub reads_switch: bool,
     /// An attribute of anything but the receiver, or an element, is assigned.
     pub puts: bool,
+    /// A dict is written down.
     pub builds_dict: bool,
     /// A function, not a method, is given what a method called a copy returned, for nothing that it returns.
     pub gives_copies: bool,
