@@ -449,7 +449,7 @@ impl<'a, 'f> Walk<'a, 'f> {
 /// Whether a value may be another variable's, also made contiguous.
 fn may_be_other(value: &Rvalue) -> bool {
     match value {
-        Rvalue::Use(operand) => matches!(operand, Operand::Local(_)),
+        Rvalue::Use(operand) | Rvalue::Await(operand) => matches!(operand, Operand::Local(_)),
         Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()),
         _ => false,
     }

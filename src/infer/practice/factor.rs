@@ -314,10 +314,10 @@ pub fn auxiliary(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether a value is a loss or the output that the loss function gave.
 /// Words in names of losses, and of what a model gives for one.
 pub const RESULTS: &[&str] = &["loss", "output"];
 
+/// Whether a value is a loss or the output that the loss function gave.
 fn is_tensor_of_loss(view: &View<'_>, operand: &Operand) -> bool {
     let mut found = false;
     view.expr(operand).any(&mut |e| {

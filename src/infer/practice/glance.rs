@@ -38,6 +38,8 @@ pub struct Glance {
     pub leaves_groups: bool,
     /// The rank among all ranks may be asked for.
     pub asks_rank: bool,
+    /// Something may be called by another name than its own.
+    pub renames: bool,
 }
 
 /// What a name of a module denotes.
@@ -49,8 +51,12 @@ struct Denoted {
     has_group: bool,
     /// A function that gives the rank among all ranks.
     is_rank: bool,
+    /// A module of the project.
+    module: Option<ModuleId>,
     /// A wrapper of modules.
     wraps: bool,
+    /// Something whose own name is another one.
+    renamed: bool,
 }
 
 /// What is looked for in the functions of a module.
@@ -84,6 +90,7 @@ impl Glance {
             is_switched: func.kind == FuncKind::Function && func.params.iter().any(|p| switch::is_switch(&p.name)),
             leaves_groups: unknown && may_keep_group(func),
             asks_rank: unknown || calls(&|name| name == "get_rank"),
+            renames: unknown,
         }
     }
 }
@@ -105,10 +112,20 @@ impl<'a> Glancer<'a> {
         let mut denotes = |what: fn(&Denoted) -> bool| gist.called_names().any(|name| what(&self.denoted(name)));
         out.wraps = out.wraps || denotes(|d| d.wraps);
         out.leaves_groups = out.leaves_groups || may_keep_group(func) && denotes(|d| d.has_group);
-        out.asks_rank = out.asks_rank || denotes(|d| d.is_rank);
+        out.renames = out.renames || denotes(|d| d.renamed);
+        out.asks_rank = out.asks_rank || denotes(|d| d.is_rank) || self.asks_module(gist);
         out.switches = switches && gist.reads_switch;
         out.communicates = self.communicates && self.communicates(gist);
         out
+    }
+
+    /// Whether a function may call one of another module of the project that gives the rank among all ranks, whatever its name there.
+    fn asks_module(&mut self, gist: &'a Gist) -> bool {
+        gist.methods.iter().any(|(name, base)| {
+            let of = base.as_ref().and_then(|base| self.denoted(base).module);
+            let found = of.and_then(|of| self.project.member(of, name));
+            found.is_some_and(|found| is_rank(name, path_of(self.project, &found).as_ref()))
+        })
     }
 
     /// Whether a function calls something that may communicate.
@@ -131,23 +148,39 @@ impl<'a> Glancer<'a> {
                 Some(Resolved::Func(at)) => Some(project.func(*at)),
                 _ => None,
             };
-            let path = match &resolved {
-                Some(Resolved::External(path)) => Some(path.clone()),
-                Some(Resolved::Func(at)) => Some(project.qualified(*at)),
-                Some(Resolved::Class(at)) => {
-                    Some(Name::from(format!("{}.{}", project.name(at.module), project.class(*at).qualname)))
-                }
-                _ => None,
-            };
+            let path = resolved.as_ref().and_then(|resolved| path_of(project, resolved));
             Denoted {
                 communicates: resolved_may_communicate(project, rules, name, resolved.as_ref()),
                 has_group: func
                     .is_some_and(|f| f.params.iter().any(|p| p.has_default && group_argument::names_group(p))),
-                is_rank: name == "get_rank" || path.as_ref().is_some_and(|path| path.ends_with(".get_rank")),
-                wraps: path.is_some_and(|path| rules.wrappers().get(&path).is_some()),
+                is_rank: is_rank(name, path.as_ref()),
+                module: match &resolved {
+                    Some(Resolved::Module(of)) => Some(*of),
+                    _ => None,
+                },
+                wraps: path.as_ref().is_some_and(|path| rules.wrappers().get(path).is_some()),
+                renamed: match &resolved {
+                    Some(Resolved::Value(_, own)) => own != name,
+                    _ => path.is_some_and(|path| path.rsplit('.').next() != Some(name)),
+                },
             }
         })
     }
+}
+
+/// The path of a function or a class.
+fn path_of(project: &Project, resolved: &Resolved) -> Option<Name> {
+    match resolved {
+        Resolved::External(path) => Some(path.clone()),
+        Resolved::Func(at) => Some(project.qualified(*at)),
+        Resolved::Class(at) => Some(Name::from(format!("{}.{}", project.name(at.module), project.class(*at).qualname))),
+        Resolved::Module(_) | Resolved::Package(_) | Resolved::Value(..) => None,
+    }
+}
+
+/// Whether something with this name, and this path, gives the rank among all ranks.
+fn is_rank(name: &Name, path: Option<&Name>) -> bool {
+    name == "get_rank" || path.is_some_and(|path| path.ends_with(".get_rank"))
 }
 
 /// Whether a variable may stand for a name of a module: one that is imported, or read of something.

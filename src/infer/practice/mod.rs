@@ -122,8 +122,8 @@ struct Check {
     concerns: fn(&Glance) -> bool,
     /// What the text of the function itself shows as well: of each of these one word.
     near: &'static [&'static [&'static str]],
-    /// Or that it communicates.
-    or_communicates: bool,
+    /// Or that it looks like this.
+    or_seen: fn(&Glance) -> bool,
     of: OfFunction,
 }
 
@@ -138,15 +138,20 @@ impl Check {
         Check { concerns, ..self }
     }
 
+    /// The same, also of functions that look so without any of the words.
+    const fn or_seen(self, or_seen: fn(&Glance) -> bool) -> Check {
+        Check { or_seen, ..self }
+    }
+
     /// Whether it has something to look at in a function.
     fn is_due(&self, seen: &Glance, shown: &Shown, at: usize, func: &Func) -> bool {
-        (self.concerns)(seen) && (self.or_communicates && seen.communicates || shown.is_near(at, func.span))
+        (self.concerns)(seen) && ((self.or_seen)(seen) || shown.is_near(at, func.span))
     }
 }
 
 /// A check of every function of every file.
 const fn of_all(of: OfFunction) -> Check {
-    Check { words: &[], whole: true, communicates: false, concerns: |_| true, near: &[], or_communicates: false, of }
+    Check { words: &[], whole: true, communicates: false, concerns: |_| true, near: &[], or_seen: |_| false, of }
 }
 
 /// A check of functions that communicate.
@@ -169,7 +174,7 @@ const OF_COUNTS: Check = Check {
     communicates: true,
     concerns: |seen| seen.counts,
     near: &[counts::EVIDENT],
-    or_communicates: true,
+    or_seen: |seen| seen.communicates,
     ..of_words(counts::AVERAGED, counts::local_counts)
 };
 
@@ -182,8 +187,10 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["local_map"], local_map::regions),
-    of_names(local_map::ROUTERS, local_map::styles).with(&[local_map::ROUTERS]).where_seen(|seen| seen.plans),
-    of_words(mesh_dims::WORDS, mesh_dims::counts).with(&[mesh_dims::WORDS]),
+    of_names(local_map::ROUTERS, local_map::styles)
+        .with(&[local_map::ROUTERS])
+        .where_seen(|seen| seen.plans || seen.renames),
+    of_words(mesh_dims::WORDS, mesh_dims::counts).with(&[mesh_dims::WORDS]).or_seen(|seen| seen.renames),
     of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),

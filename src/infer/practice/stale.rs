@@ -100,10 +100,10 @@ fn receives(view: &View<'_>, depth: usize) -> bool {
     })
 }
 
-/// The variable whose value a variable has before a loop.
 /// Methods that give the values of their tensor.
 pub const SAME: &[&str] = &["contiguous", "clone", "detach"];
 
+/// The variable whose value a variable has before a loop.
 fn first_value(view: &View<'_>, local: LocalId, round: usize) -> Option<LocalId> {
     let outside: Vec<usize> =
         view.defs(local).iter().copied().filter(|d| !view.steps[*d].loops.contains(&round) && *d < round).collect();
