@@ -154,7 +154,7 @@ fn is_other_call(view: &View<'_>, step: usize) -> bool {
             false
         }
         Rvalue::Call { .. } | Rvalue::CallMethod { .. } => {
-            !view.callee(value).is_some_and(|p| view.rules.op(&p).is_some())
+            view.callee(value).is_none_or(|p| view.rules.op(&p).is_none())
         }
         _ => false,
     }
