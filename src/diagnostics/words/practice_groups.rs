@@ -151,17 +151,6 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
             draft
         }
-        Membership::NotAgreed { over, apart, shown } => {
-            let (over, apart) = (axes(over), axes(apart));
-            let title = format!(
-                "ranks of {apart} have gradients of their own and do not agree on an overflow, which is reduced over {over} alone"
-            );
-            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
-            draft.primary = format!("over {over}");
-            draft.labels.push(label(*shown, format!("gradients differ between the ranks of {apart}")));
-            draft.help.push(format!("reduce the flag over {apart} as well"));
-            draft
-        }
         _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
 }

@@ -54,7 +54,10 @@ fn asks_ranks(view: &View<'_>, test: &Expr) -> Option<bool> {
         other => {
             let name = name(view, other)?;
             let has = |word: &str| name.split('_').any(|w| w == word);
-            let runs = ["distributed", "dist", "ddp"].iter().any(|w| name.contains(w) && has(w));
+            // `dist` alone, or with other words, may be a distance; and some only evaluate on several ranks.
+            let runs = ["distributed", "ddp"].iter().any(|w| name.contains(w) && has(w))
+                || matches!(name, "is_dist" | "use_dist" | "in_dist");
+            let runs = runs && !["eval", "test", "val", "validation"].iter().any(|w| has(w));
             (name == "is_initialized" || name == "is_available" || runs && !has("not")).then_some(true)
         }
     }

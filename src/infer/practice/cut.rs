@@ -104,7 +104,8 @@ pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
     let class = class_of(view);
     let turned_off = |c: ClassRef| {
         let text = view.text(view.spot(lint.project.class(c).span));
-        lint.is_autograd(c) || text.contains("requires_grad_(False)") || text.contains("requires_grad = False")
+        lint.is_autograd(c)
+            || [".freeze()", "requires_grad_(False)", "requires_grad = False"].iter().any(|w| text.contains(w))
     };
     let frozen = class.is_some_and(|c| view.answer(Question::Frozen(c), || turned_off(c)));
     let context = view.func.params.first().is_some_and(|p| p.name == "ctx");

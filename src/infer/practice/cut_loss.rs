@@ -48,11 +48,12 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     let Some(walk) = Walk::whole(lint, view) else { return };
     let numbers = bits(view, |name| named(name, NUMBERS));
+    // Where a flag chooses, what is returned through a collective may be asked for without gradients only.
+    if walk.firsts().iter().any(|returned| returned & PARAMS & !numbers != 0) {
+        return;
+    }
     for returned in walk.firsts() {
-        if returned & ASTRAY != 0
-            || returned & PARAMS & !numbers != 0
-            || returned & MODULE != 0 && walk.has_submodules()
-        {
+        if returned & ASTRAY != 0 || returned & MODULE != 0 && walk.has_submodules() {
             continue;
         }
         report(&walk.cuts, returned, |cut| cut.input & PARAMS & !numbers != 0, out);
@@ -64,6 +65,11 @@ pub fn trained<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let gives = gives_loss(lint, view);
     let takes = view.text(view.spot(view.func.span)).contains(".backward()");
     if !(takes || gives) || !may_cut(lint, view) || !is_trained(lint, view) {
+        return;
+    }
+    // Something here is not trained: it may be what is gathered.
+    let text = view.text(view.spot(view.func.span));
+    if text.contains("requires_grad_(False)") || text.contains("requires_grad = False") {
         return;
     }
     let Some(walk) = Walk::whole(lint, view) else { return };

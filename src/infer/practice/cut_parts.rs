@@ -1,9 +1,10 @@
 //! Means over ranks that have other samples, of what each rank has of a part of the sequence only. In: a function. Out: a mean that is taken
 //! over data-parallel ranks, of values that a call has cut by the rank among those that share a sequence. Never: where anything in the
-//! function runs over the other ranks as well, or a sum that nothing divides. Next: `named_axes.rs`.
+//! function runs over the other ranks as well, the values go through a call of
+//! which nothing is known, or a sum that nothing divides. Next: `named_axes.rs`.
 
 use super::Found;
-use super::counts::{quotient, slice};
+use super::counts::{quotient, slice, slice_until};
 use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
@@ -32,7 +33,7 @@ pub fn means(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let found = cuts.iter().find(|(at, axis)| {
-            let made = |a: &&Arg| a.value != *group && comes_from(view, &a.value, *at);
+            let made = |a: &&Arg| a.value != *group && comes_from(view, &a.value, *at, i);
             !groups.iter().any(|g| g.contains(axis)) && args.iter().any(|a| made(&a))
         });
         let Some((cut, axis)) = found else { continue };
@@ -84,12 +85,16 @@ fn mean_over<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a [Arg]
         let divided = |i: usize| {
             quotient(view, i).is_some_and(|(left, _)| slice(view, left).collectives.iter().any(|(at, _)| *at == step))
         };
-        let means = call.rule.op == "all_reduce" && (0..view.steps.len()).any(divided);
+        let sums = call.input.is_some_and(|input| !slice_until(view, input, step).sums.is_empty());
+        let means = sums && call.rule.op == "all_reduce" && (0..view.steps.len()).any(divided);
         return call.group.filter(|_| means).map(|g| (g, args));
     }
     let Resolved::Func(at) = view.project.path(&view.callee(value)?) else { return None };
     let helper = near::other(view, at);
-    let over = helper.collectives().iter().find_map(|(_, c)| {
+    let over = helper.collectives().iter().find_map(|(at, c)| {
+        if slice_until(&helper, c.input?, *at).sums.is_empty() {
+            return None;
+        }
         let local = near::local(c.group.filter(|_| c.rule.op == "all_reduce")?)?;
         helper.func.params.iter().position(|p| p.local == local)
     })?;
@@ -100,14 +105,16 @@ fn mean_over<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a [Arg]
     divides.then_some((&given.value, args))
 }
 
-/// Whether a value is made of what a step gives, through lists as well.
-fn comes_from(view: &View<'_>, value: &Operand, step: usize) -> bool {
+/// Whether a value is made of what a step gives, through lists as well, and nothing on the way may communicate but what is `taken` of it.
+fn comes_from(view: &View<'_>, value: &Operand, step: usize, taken: usize) -> bool {
     let wanted = view.binds(step);
+    let mut found = false;
     let mut seen: FxHashSet<LocalId> = FxHashSet::default();
     let mut queue: Vec<LocalId> = near::local(value).into_iter().collect();
     while let Some(local) = queue.pop() {
         if wanted.contains(&local) {
-            return true;
+            found = true;
+            continue;
         }
         if !seen.insert(local) {
             continue;
@@ -123,9 +130,32 @@ fn comes_from(view: &View<'_>, value: &Operand, step: usize) -> bool {
                 _ => {}
             }
         }
+        let others = |s: &usize| *s != step && *s != taken && is_other_call(view, *s);
+        if view.defs(local).iter().any(&others) || view.readers(local).iter().any(&others) {
+            return false;
+        }
         for def in view.defs(local) {
             queue.extend(view.reads(*def).into_iter().filter_map(near::local));
         }
     }
-    false
+    found
+}
+
+/// Whether a step calls what is no operation of tensors or lists.
+fn is_other_call(view: &View<'_>, step: usize) -> bool {
+    let Some(value) = view.value(step) else { return false };
+    match value {
+        Rvalue::CallMethod { base, name, .. } if !matches!(view.through(base), Expr::Path(_)) => {
+            name != "append" && view.rules.tensor_method(name).is_none()
+        }
+        Rvalue::Call { callee: Operand::Global(name), .. }
+            if matches!(name.as_str(), "zip" | "enumerate" | "list" | "tuple" | "len" | "range" | "print") =>
+        {
+            false
+        }
+        Rvalue::Call { .. } | Rvalue::CallMethod { .. } => {
+            view.callee(value).is_none_or(|p| view.rules.op(&p).is_none())
+        }
+        _ => false,
+    }
 }

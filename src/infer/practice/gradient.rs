@@ -319,22 +319,37 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
+    /// What calls give that are known by their names: parts that are put back, backward passes, models that are trained.
+    fn by_name(&mut self, value: &'a Rvalue, s: &mut State) -> Option<Made> {
+        match value {
+            // The part of this rank is put back.
+            Rvalue::CallMethod { base, name, args } if name == "insert" && args.len() == 2 => {
+                let made = get(s, &args[1].value);
+                if let Some(root) = root(self.view, base) {
+                    add(s, root, made);
+                }
+                Some(0)
+            }
+            Rvalue::CallMethod { base, name, args } if name == "backward" && args.is_empty() => {
+                self.roots.push(get(s, base));
+                Some(0)
+            }
+            Rvalue::Call { callee: Operand::Local(model), .. }
+                if self.trains && MODELS.contains(&self.view.local_name(*model).as_str()) =>
+            {
+                Some(MODULE)
+            }
+            _ => None,
+        }
+    }
+
     fn call(&mut self, id: StmtId, step: usize, value: &'a Rvalue, s: &mut State) -> Made {
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return 0 };
         if let Some(made) = self.collective(id, step, value, s) {
             return made;
         }
-        match value {
-            Rvalue::CallMethod { base, name, args } if name == "backward" && args.is_empty() => {
-                self.roots.push(get(s, base));
-                return 0;
-            }
-            Rvalue::Call { callee: Operand::Local(model), .. }
-                if self.trains && MODELS.contains(&self.view.local_name(*model).as_str()) =>
-            {
-                return MODULE;
-            }
-            _ => {}
+        if let Some(made) = self.by_name(value, s) {
+            return made;
         }
         let given: Made = args.iter().map(|a| get(s, &a.value)).fold(0, |a, b| a | b) & !SUB;
         let base = match value {
@@ -550,8 +565,8 @@ impl<'w, 'a> Walk<'w, 'a> {
                 || target(self.lint, view, value).is_some_and(|(at, _)| talks(self.lint, at));
             if communicates {
                 let flag = match view.expr(guard.test) {
-                    Expr::Attr(..) => true,
-                    Expr::Local(local) => view.is_param(local),
+                    // An argument, or an attribute of the object, may be set where nothing is trained alone.
+                    Expr::Attr(base, _) => !matches!(*base, Expr::Local(l) if view.local_name(l) == "self"),
                     _ => false,
                 };
                 if found.is_some() || !flag || asks_training(view, guard.test) {
@@ -631,6 +646,11 @@ fn is_loss(name: &str) -> bool {
 /// Whether what a method returns is a loss whose backward pass the base of its class takes.
 pub fn gives_loss(lint: &Lint<'_>, view: &View<'_>) -> bool {
     class_of(view).is_some_and(|class| {
+        // Where the class takes its steps itself, what it returns is shown.
+        let text = view.text(view.spot(lint.project.class(class).span));
+        if text.contains("manual_backward") || text.contains("automatic_optimization") {
+            return false;
+        }
         lint.settings.statics.external_bases(class).any(|base| match lint.rules.get(base) {
             Some(Entry::Intrinsic(rule)) => rule.does == "trainer-base" && rule.role("loss") == Some(&view.func.name),
             _ => false,

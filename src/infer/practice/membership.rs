@@ -18,8 +18,6 @@ pub enum Membership {
     ShiftedPart { cut: Place },
     /// A mean over ranks with other samples, of what each has of a part of the sequence.
     MeanOfParts { axis: Name, cut: Place, taken: Place },
-    /// A flag is made equal over some ranks, and others have gradients of their own.
-    NotAgreed { over: Vec<Name>, apart: Vec<Name>, shown: Place },
     /// A norm of all gradients is summed over ranks of which each has some parameters whole.
     WholeCounted { over: Vec<Name>, taken: Place },
     /// A group of experts is kept and never used, and their parameters go another way.

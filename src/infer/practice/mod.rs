@@ -4,7 +4,6 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
-mod agreed;
 mod arity;
 pub mod asked;
 mod asked_group;
@@ -257,7 +256,6 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::same_sizes,
     unused_group::stored,
     tied::weights,
-    agreed::flags,
 ];
 
 /// The checks of single functions that look at the whole project.

@@ -1,10 +1,11 @@
 //! Shifts along a dim of which each rank has a part. In: a function. Out: tokens that are rolled by one after the rank has cut its part out
 //! of the sequence: at the end of a part stands the first token of the same part, and not that of the next one. Never: shifts along
-//! another dim, or functions that send or receive. Next: `own_part.rs`.
+//! another dim or the first, what is written into afterwards, or functions that send or receive. Next: `own_part.rs`.
 
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
+use super::gradient::root;
 use super::membership::Membership;
 use super::near;
 use super::own_part;
@@ -16,7 +17,11 @@ const MOST_DEPTH: usize = 6;
 /// Methods whose result has what its tensor has, at the same places.
 const SAME: &[&str] = &["contiguous", "clone", "detach", "to", "cuda", "long"];
 /// Parts of names of tokens.
-const TOKENS: &[&str] = &["id", "ids", "label", "labels", "token", "tokens", "target", "targets"];
+const TOKENS: &[&str] = &["label", "labels", "token", "tokens", "target", "targets"];
+/// Names of tokens by their numbers. Other numbers that end in `ids` are of positions, segments, rows.
+const IDS: &[&str] = &["ids", "input_ids", "token_ids"];
+/// Parts of names of what is no token.
+const OTHERS: &[&str] = &["type", "position", "segment", "mask", "len", "count", "num"];
 
 /// `labels = torch.roll(ids, shifts=-1, dims=1)` after `ids = ids.chunk(n, dim=1)[rank]`.
 pub fn rolls(view: &View<'_>, out: &mut Found) {
@@ -26,10 +31,15 @@ pub fn rolls(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Some((of, shift, dim)) = roll(view, i) else { continue };
         let named = |o: &Operand| match view.expr(o) {
-            Expr::Local(l) => view.local_name(l).split('_').any(|w| TOKENS.contains(&w)),
+            Expr::Local(l) => {
+                let name = view.local_name(l).as_str();
+                let words = || name.split('_');
+                (IDS.contains(&name) || words().any(|w| TOKENS.contains(&w))) && !words().any(|w| OTHERS.contains(&w))
+            }
             _ => false,
         };
-        if shift.abs() != 1 || !named(of) {
+        // Dim 0 may be that of the samples, which are mixed so; and the last place may be written afterwards.
+        if shift != -1 || dim == 0 || !named(of) || is_written(view, i) {
             continue;
         }
         let Some((_, cut)) = own_part::part(view, of, i, 0) else { continue };
@@ -37,6 +47,28 @@ pub fn rolls(view: &View<'_>, out: &mut Found) {
             out.push((view.place(step.id), Practice::Membership(Membership::ShiftedPart { cut })));
         }
     }
+}
+
+/// Whether anything is written into what a step gives, or takes the place of some of it, or only a part of it is read.
+fn is_written(view: &View<'_>, step: usize) -> bool {
+    let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return false };
+    let replaces = |s: &usize| match view.value(*s) {
+        Some(Rvalue::Item { .. }) => true,
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            view.callee(value).is_some_and(|p| p.ends_with("where") || p.ends_with("masked_fill"))
+        }
+        _ => false,
+    };
+    if view.readers(*dst).iter().any(replaces) {
+        return true;
+    }
+    view.steps[step + 1..].iter().any(|s| match s.stmt {
+        Stmt::SetItem { base, .. } => root(view, base) == Some(*dst),
+        Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => {
+            name.ends_with('_') && root(view, base) == Some(*dst)
+        }
+        _ => false,
+    })
 }
 
 /// The subject, the shift and the dim of a roll.

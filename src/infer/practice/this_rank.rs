@@ -1,6 +1,7 @@
-//! Values of one rank where those of all ranks are meant. In: a function. Out: a sum over ranks that is divided by the size of this rank's
-//! tensor; a statistic of this rank that is kept beside one which is summed over ranks; a sum over this rank's part of a dim that was
-//! reduced over ranks beside it. Never: where something else communicates it, or knows of the number of ranks. Next: `counts.rs`.
+//! Values of one rank where those of all ranks are meant. In: a function. Out: a sum over rows and ranks that is divided by the number of
+//! this rank's rows; a statistic of this rank that is kept beside one of the same rows which is summed over ranks; a sum over this rank's
+//! part of a dim of which the ranks took the largest element. Never: where something else communicates it, what is divided was changed by
+//! anything but the reduction, or something knows of the number of ranks. Next: `counts.rs`.
 
 use super::Found;
 use super::counts::{over_data, quotient, slice, slice_until};
@@ -12,7 +13,8 @@ use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use rustc_hash::FxHashSet;
 
 /// Words in names of numbers of ranks.
-const RANKS: &[&str] = &["world", "rank", "gpu", "num_proc", "replica", "dp_size", "n_dev", "device_count", "ngpus"];
+const RANKS: &[&str] =
+    &["world", "rank", "gpu", "num_proc", "nproc", "n_proc", "replica", "dp_size", "n_dev", "device_count", "ngpus"];
 /// What counts the rows of a tensor, or only converts.
 const COUNTS: &[&str] = &["len", "size", "numel", "float", "int", "max", "tensor", "to", "clamp", "item", "as_tensor"];
 /// Methods that write what they are given into their tensor.
@@ -22,33 +24,35 @@ const ROOTS: &[&str] = &["log", "log_", "log1p", "sqrt", "rsqrt", "reciprocal"];
 /// Methods that leave every element at its place.
 const ELEMENTWISE: &[&str] = &["exp", "exp_", "float", "to", "clone", "contiguous", "detach", "half", "sub", "sub_"];
 
-/// `dist.all_reduce(total); total / len(x)`, where the total is of `x`.
+/// `dist.all_reduce(total); total / len(x)`, where the total is the sum of the rows of `x` and nothing else has changed it.
 pub fn sizes(view: &View<'_>, out: &mut Found) {
     let mut scales = None;
     for (i, step) in view.steps.iter().enumerate() {
         let Some((left, right)) = quotient(view, i) else { continue };
+        let Some(total) = near::local(left).filter(|l| !view.is_temp(*l)) else { continue };
         let counted = near::deep(view, &view.through(right));
         let mut subjects = FxHashSet::default();
-        if !counts(view, &counted, &mut subjects) || subjects.is_empty() || !slice(view, right).collectives.is_empty() {
+        if !counts(view, &counted, &mut subjects) || subjects.len() != 1 {
+            continue;
+        }
+        // Of what is scaled to one later, no factor is left.
+        let unit = view.code().contains("normalize");
+        if unit || !slice(view, right).collectives.is_empty() || rescaled(view, i, total) {
             continue;
         }
         // A tensor that is made of a size is made to be reduced.
         let made =
             slice(view, right).locals.iter().any(|l| near::deep(view, &Expr::Local(*l)).call_of("tensor").is_some());
-        let total = slice(view, left);
-        let reduced = total.collectives.iter().find(|(at, input)| {
-            let Some(input) = input.as_ref().filter(|_| over_data(view, *at)) else { return false };
-            let before = slice_until(view, input, *at);
-            let sums = !before.sums.is_empty() || before.adds;
-            let plain = |l: &LocalId| slice_until(view, &Operand::Local(*l), *at).collectives.is_empty();
-            before.collectives.is_empty()
-                && sums
-                && subjects.iter().all(|l| {
-                    let beside = made && view.is_param(*l) && before.locals.iter().any(|o| view.is_param(*o));
-                    !view.is_temp(*l) && (before.locals.contains(l) || beside) && plain(l)
-                })
+        let reduced = view.collectives().iter().find(|(at, call)| {
+            *at < i
+                && call.input.and_then(near::local) == Some(total)
+                && over_data(view, *at)
+                && subjects.iter().all(|subject| summed_once(view, total, *at, i, *subject, made))
         });
-        let mut by_ranks = || (0..view.steps.len()).any(|i| scales_by_ranks(view, i));
+        let mut by_ranks = || {
+            (0..view.steps.len()).any(|i| scales_by_ranks(view, i))
+                || near::callers(view).iter().any(|(caller, _)| RANKS.iter().any(|w| caller.code().contains(w)))
+        };
         if let Some((at, _)) = reduced.filter(|_| !*scales.get_or_insert_with(&mut by_ranks)) {
             let own = Own::Size { reduced: view.place(view.steps[*at].id) };
             out.push((view.place(step.id), Practice::OfThisRank(own)));
@@ -56,25 +60,67 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// Whether a total is the sum of the rows of a tensor that is given, or (`made`) of any that is given beside that; bound once before it is
+/// divided, and changed by its reduction alone.
+fn summed_once(view: &View<'_>, total: LocalId, at: usize, divided: usize, subject: LocalId, made: bool) -> bool {
+    let before: Vec<usize> = view.defs(total).iter().copied().filter(|d| *d < divided).collect();
+    let [sum] = before[..] else { return false };
+    if sum > at || !view.is_param(subject) || !view.defs(subject).is_empty() {
+        return false;
+    }
+    let written = |i: usize| match view.value(i) {
+        Some(Rvalue::CallMethod { base, name, .. }) => near::local(base) == Some(total) && name.ends_with('_'),
+        _ => false,
+    };
+    if (sum..divided).any(written) {
+        return false;
+    }
+    let rows = fold(view, sum).is_some_and(|(of, dim, sums)| sums && dim == 0 && near::local(of) == Some(subject));
+    let beside = || {
+        let of = slice_until(view, &Operand::Local(total), at);
+        of.collectives.is_empty() && !of.sums.is_empty() && of.locals.iter().any(|l| view.is_param(*l))
+    };
+    rows || made && beside()
+}
+
+/// Whether the quotient is divided once more, or multiplied with a number of which nothing is known.
+fn rescaled(view: &View<'_>, step: usize, total: LocalId) -> bool {
+    let results = view.binds(step);
+    let is = |o: &Operand| near::local(o).is_some_and(|l| results.contains(&l) || results.is_empty() && l == total);
+    let number = |o: &Operand| matches!(near::deep(view, &view.expr(o)), Expr::Const(_));
+    let attribute = |o: &Operand| matches!(view.expr(o), Expr::Attr(..));
+    (step + 1..view.steps.len()).any(|i| match view.value(i) {
+        Some(Rvalue::Binary { op: BinOp::Mul, left, right } | Rvalue::InPlace { op: BinOp::Mul, left, right }) => {
+            is(left) && attribute(right) || is(right) && attribute(left)
+        }
+        Some(Rvalue::CallMethod { base, name, .. }) if matches!(name.as_str(), "mul_" | "mul") => is(base),
+        _ => quotient(view, i).is_some_and(|(left, right)| is(left) && !number(right)),
+    })
+}
+
 /// Whether an expression counts rows and nothing else; the tensors of which it does.
 fn counts(view: &View<'_>, expr: &Expr, subjects: &mut FxHashSet<LocalId>) -> bool {
+    let first = |e: &Expr| matches!(e, Expr::Const(Const::Int(0)));
     match expr {
         Expr::Const(_) => true,
         Expr::Local(_) => {
             let behind = near::deep(view, expr);
             !matches!(behind, Expr::Local(_)) && counts(view, &behind, subjects)
         }
-        // A number of the configuration.
+        // How many experts each token goes to; any other number may be one of ranks.
         Expr::Attr(base, name) => {
-            matches!(**base, Expr::Local(_)) && !RANKS.iter().any(|w| name.to_lowercase().contains(w)) && name != "T"
+            matches!(**base, Expr::Local(_)) && name.to_lowercase().replace("_", "").ends_with("topk")
         }
         Expr::Binary(BinOp::Mul, a, b) => counts(view, a, subjects) && counts(view, b, subjects),
-        Expr::Item(of, _) => match &**of {
-            Expr::Attr(of, name) if name == "shape" => subject(of, subjects),
+        Expr::Item(of, at) => match &**of {
+            Expr::Attr(of, name) if name == "shape" => first(at) && subject(of, subjects),
             _ => false,
         },
         Expr::Call { callee, args, .. } if callee.last_name().is_some_and(|n| COUNTS.contains(&n)) => match &**callee {
-            Expr::Attr(of, name) if matches!(name.as_str(), "size" | "numel") => subject(of, subjects),
+            Expr::Attr(of, name) if name == "size" => {
+                args.first().is_some_and(|(_, at)| first(at)) && subject(of, subjects)
+            }
+            Expr::Attr(_, name) if name == "numel" => false,
             Expr::Attr(of, _) => counts(view, of, subjects),
             Expr::Path(path) if path.rsplit('.').next() == Some("len") => {
                 args.first().is_some_and(|(_, of)| subject(of, subjects))
@@ -119,17 +165,22 @@ pub fn factors(view: &View<'_>, out: &mut Found) {
     let mut own: Vec<(usize, usize)> = Vec::new();
     for i in 0..view.steps.len() {
         let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(i) else { continue };
+        if !name_of(view, i).is_some_and(|name| name.starts_with("loss")) {
+            continue;
+        }
         let named = |a: &&crate::ir::Arg| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == "avg_factor");
         let Some(given) = args.iter().find(named) else { continue };
         let made = slice_until(view, &given.value, i);
         let over_ranks = |s: usize| {
             let read = view.reads(s).iter().any(|o| near::local(o).is_some_and(|l| made.locals.contains(&l)));
             let bound = view.binds(s).iter().any(|l| made.locals.contains(l));
-            (read || bound) && view.value(s).is_some_and(|v| reduces(view, v))
+            (read || bound) && reduces(view, s)
         };
         match (0..i).find(|s| over_ranks(*s)) {
             Some(at) => reduced = reduced.or(Some(at)),
-            None if !made.open && made.collectives.is_empty() => own.extend(made.sums.iter().max().map(|at| (i, *at))),
+            None if !made.open && made.collectives.is_empty() => {
+                own.extend(made.sums.iter().max().filter(|at| sums_comparison(view, **at)).map(|at| (i, *at)));
+            }
             None => {}
         }
     }
@@ -139,13 +190,34 @@ pub fn factors(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// The name of what a step calls.
+fn name_of(view: &View<'_>, step: usize) -> Option<String> {
+    match view.value(step)? {
+        Rvalue::Call { callee, .. } => Some(view.through(callee).last_name()?.to_lowercase()),
+        Rvalue::CallMethod { name, .. } => Some(name.as_str().to_lowercase()),
+        _ => None,
+    }
+}
+
+/// Whether a step counts where a comparison holds. A sum of weights is the mean that a weighted loss is.
+fn sums_comparison(view: &View<'_>, step: usize) -> bool {
+    fn compares(e: &Expr) -> bool {
+        match e {
+            Expr::Compare(..) => true,
+            Expr::Call { callee, .. } => match &**callee {
+                Expr::Attr(_, name) if matches!(name.as_str(), "eq" | "ne" | "gt" | "ge" | "lt" | "le") => true,
+                Expr::Attr(base, _) => compares(base),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+    matches!(view.value(step), Some(Rvalue::CallMethod { base, .. }) if compares(&view.through(base)))
+}
+
 /// Whether a call reduces over ranks: a collective, or a function that is called so.
-fn reduces(view: &View<'_>, value: &Rvalue) -> bool {
-    let name = match value {
-        Rvalue::Call { callee, .. } => view.through(callee).last_name().unwrap_or_default().to_lowercase(),
-        Rvalue::CallMethod { name, .. } => name.as_str().to_lowercase(),
-        _ => return false,
-    };
+fn reduces(view: &View<'_>, step: usize) -> bool {
+    let Some(name) = name_of(view, step) else { return false };
     ["reduce_mean", "all_reduce", "allreduce", "reduce_sum"].iter().any(|w| name.contains(w))
 }
 
@@ -155,6 +227,9 @@ pub fn kept(view: &View<'_>, out: &mut Found) {
     let text = view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span));
     let registered = |name: &str| text.contains(&format!("register_buffer(\"{name}\""));
     let mut writes: Vec<(usize, String, LocalId)> = Vec::new();
+    if text.contains("buffers()") {
+        return;
+    }
     for i in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { base, name, args }) = view.value(i) else { continue };
         let Some(buffer) = buffer(view, &view.expr(base)).filter(|b| WRITES.contains(&name.as_str()) && registered(b))
@@ -168,12 +243,24 @@ pub fn kept(view: &View<'_>, out: &mut Found) {
     let summed = |at: usize, local: LocalId| (0..at).find(|i| sums(view, *i, local));
     for (i, buffer, local) in &writes {
         let own = slice_until(view, &Operand::Local(*local), *i);
-        let computed = !own.sums.is_empty() || own.adds;
-        if !computed || !own.collectives.is_empty() || own.locals.iter().any(|l| summed(*i, *l).is_some()) {
+        // A product with what the other sums: both are of the same rows.
+        let computed = !own.open
+            && view.defs(*local).iter().all(|d| multiplies(view, *d))
+            && view.defs(*local).len() == 1
+            && view.readers(*local).len() == 1;
+        if !computed
+            || handed_on(view, class, buffer)
+            || !own.collectives.is_empty()
+            || own.locals.iter().any(|l| summed(*i, *l).is_some())
+        {
             continue;
         }
         let beside = writes.iter().find_map(|(j, other, value)| {
             let at = summed(*j, *value).filter(|_| other != buffer)?;
+            let rows = |d: &usize| fold(view, *d).is_some_and(|(_, dim, sums)| sums && dim == 0);
+            if !view.defs(*value).iter().all(rows) {
+                return None;
+            }
             let of = slice_until(view, &Operand::Local(*value), at);
             let shared = |l: &LocalId| !view.is_temp(*l) && view.local_name(*l) != "self" && own.locals.contains(l);
             of.locals.iter().any(shared).then_some(at)
@@ -184,6 +271,28 @@ pub fn kept(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[*i].id), Practice::OfThisRank(own)));
         }
     }
+}
+
+/// Whether a step multiplies matrices.
+fn multiplies(view: &View<'_>, step: usize) -> bool {
+    match view.value(step) {
+        Some(Rvalue::Binary { op: BinOp::MatMul, .. }) => true,
+        Some(value) => view.callee(value).is_some_and(|p| p.ends_with("matmul") || p.ends_with("einsum")),
+        None => false,
+    }
+}
+
+/// Whether anything in a class is given an attribute, other than operations: it may reduce that.
+fn handed_on(view: &View<'_>, class: crate::ir::ClassId, attribute: &str) -> bool {
+    near::methods(view, class).iter().any(|method| {
+        (0..method.steps.len()).any(|i| {
+            let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = method.value(i) else {
+                return false;
+            };
+            let is = |o: &Operand| buffer(method, &method.through(o)).is_some_and(|name| name == attribute);
+            !is_operation(method, i) && args.iter().any(|a| is(&a.value))
+        })
+    })
 }
 
 /// The attribute of `self` that an expression is, seen through `.data` and what is done to it in place.
@@ -249,8 +358,11 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let own = elements(view, of, *at);
-        let beside = folds.iter().find_map(|(i, other, d, _)| {
-            let same = i != at && d == dim && elements(view, other, *i).intersection(&own).next().is_some();
+        let beside = folds.iter().filter(|f| !f.3).find_map(|(i, other, d, _)| {
+            let same = i != at
+                && d == dim
+                && shifts(view, of, *at, *i)
+                && elements(view, other, *i).intersection(&own).next().is_some();
             reduced(*i).filter(|_| same).map(|(c, _)| *c)
         });
         let Some(beside) = beside else { continue };
@@ -271,6 +383,22 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[misused].id), Practice::OfThisRank(own)));
         }
     }
+}
+
+/// Whether what is summed is made smaller by the largest element, which a step takes: so are numbers kept small whose ranks share a row.
+fn shifts(view: &View<'_>, summed: &Operand, at: usize, largest: usize) -> bool {
+    let (made, held) = (elements(view, summed, at), followed(view, largest, false));
+    let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+    let of = |o: &Operand| near::local(o).is_some_and(|l| made.contains(&l));
+    (largest..at).any(|i| match view.value(i) {
+        Some(Rvalue::Binary { op: BinOp::Sub, left, right } | Rvalue::InPlace { op: BinOp::Sub, left, right }) => {
+            of(left) && is(right)
+        }
+        Some(Rvalue::CallMethod { base, name, args }) if matches!(name.as_str(), "sub" | "sub_") => {
+            of(base) && args.first().is_some_and(|a| is(&a.value))
+        }
+        _ => false,
+    })
 }
 
 /// A reduction along a dim that is written out: its subject, the dim, and whether it sums.
