@@ -546,30 +546,29 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// The side of a test that counts alone.
     fn taken(&self, id: StmtId, test: &Operand) -> Option<bool> {
-        several_ranks(self.view, test).or_else(|| self.communicating(id).filter(|_| self.whole))
+        several_ranks(self.view, test).or_else(|| if self.whole { self.communicating(id, test) } else { None })
     }
 
     /// The side of a test of a flag on which alone anything communicates: a configuration has it so.
-    fn communicating(&self, id: StmtId) -> Option<bool> {
+    fn communicating(&self, id: StmtId, test: &Operand) -> Option<bool> {
         let view = self.view;
+        // An argument, or an attribute of the object, may be set where nothing is trained alone.
+        let is_own = |base: &Expr| matches!(base, Expr::Local(l) if view.local_name(*l) == "self");
+        if !matches!(view.expr(test), Expr::Attr(base, _) if !is_own(&base)) || asks_training(view, test) {
+            return None;
+        }
         let mut found = None;
         for (i, step) in view.steps.iter().enumerate() {
+            let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(i) else { continue };
             let Some(guard) = step.guards.iter().find(|g| g.at == id) else { continue };
-            let Some(value) = view.value(i) else { continue };
-            let calls = matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. });
-            if !calls || found == Some(guard.holds) {
+            if found == Some(guard.holds) {
                 continue;
             }
             let communicates = self.applied(value).is_some()
                 || view.collective(value).is_some()
                 || target(self.lint, view, value).is_some_and(|(at, _)| talks(self.lint, at));
             if communicates {
-                let flag = match view.expr(guard.test) {
-                    // An argument, or an attribute of the object, may be set where nothing is trained alone.
-                    Expr::Attr(base, _) => !matches!(*base, Expr::Local(l) if view.local_name(l) == "self"),
-                    _ => false,
-                };
-                if found.is_some() || !flag || asks_training(view, guard.test) {
+                if found.is_some() {
                     return None;
                 }
                 found = Some(guard.holds);
