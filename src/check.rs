@@ -105,13 +105,18 @@ pub struct TypeRow {
 
 /// Checks a project.
 pub fn check(config: &Config, rules: &RuleBook, files: &Files, want: Want) -> Report {
+    checked(config, rules, files, want, want == Want::Findings && files.bytes() >= LARGE)
+}
+
+/// The same. `sparing`: functions that nothing is likely to look at are lowered again if something does, for less memory and the same report.
+pub fn checked(config: &Config, rules: &RuleBook, files: &Files, want: Want, sparing: bool) -> Report {
     let ids: Vec<FileId> = files.ids().collect();
     let words = Words::new(rules);
     let asked = Asked::new(rules, files.len(), files.bytes(), None);
     let mut problems = Vec::with_capacity(ids.len());
     let mut digests = Vec::with_capacity(ids.len());
     let mut irs: Vec<(FileId, FileIr)> = Vec::with_capacity(ids.len());
-    for (id, (parsed, digest)) in ids.iter().zip(parsed(files, &ids, rules, (&words, &asked), want)) {
+    for (id, (parsed, digest)) in ids.iter().zip(parsed(files, &ids, rules, (&words, &asked), sparing)) {
         problems.push(parsed.problems);
         digests.push(digest);
         irs.push((*id, parsed.ir));
@@ -152,9 +157,8 @@ fn parsed(
     ids: &[FileId],
     rules: &RuleBook,
     (words, asked): (&Words, &Asked),
-    want: Want,
+    sparing: bool,
 ) -> Vec<(Parsed, Digest)> {
-    let sparing = want == Want::Findings && files.bytes() >= LARGE;
     let mut order: Vec<FileId> = ids.to_vec();
     order.sort_by_key(|id| std::cmp::Reverse(files[*id].text.len()));
     let parse = |id: &FileId| {

@@ -4,6 +4,8 @@
 mod support;
 
 use serde_json::Value;
+use spmd_check::check::checked;
+use spmd_check::config::Config;
 use spmd_check::render::{Color, Format, render};
 use spmd_check::rules::{RuleBook, builtin};
 use spmd_check::source::Files;
@@ -122,4 +124,25 @@ fn packages_that_know_nothing_of_each_other_are_judged_as_alone() {
     let importing = "def kept(x):\n    from second import C\n    return x.flush_all()\n";
     let times = lost(&rules, &[("first/__init__.py", importing), second]);
     assert_eq!(times, 1, "what it imports may be what it calls");
+}
+
+/// What only large trees do, in small ones: functions that nothing is likely to look at are lowered again if something does.
+#[test]
+fn functions_that_are_lowered_again_do_not_show() {
+    let rules = builtin();
+    let own =
+        |folder: &str| support::files_below(folder, ".py").into_iter().map(|path| (path.clone(), support::read(&path)));
+    let alone: Vec<Vec<(String, String)>> =
+        own("corpus").chain(own("tests/unseen")).map(|program| vec![program]).collect();
+    let mut found = 0;
+    for programs in alone.into_iter().chain([programs()]) {
+        let files = project(&programs);
+        let reports = support::on_threads(2, || {
+            [false, true].map(|sparing| checked(&Config::default(), &rules, &files, Want::Findings, sparing))
+        });
+        let [whole, sparing] = reports.map(|report| everything(&report, &files));
+        assert_eq!(first_difference(&whole, &sparing), None, "{}", programs[0].0);
+        found += whole.matches("SPMD").count();
+    }
+    assert!(found > 1000, "nothing is compared when nothing is found");
 }
