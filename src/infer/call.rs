@@ -440,7 +440,7 @@ impl Machine<'_> {
     pub fn construct(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Eval {
         let definition = self.project.class(class);
         if self.rules.may_name(&definition.name) {
-            let path = Name::from(format!("{}.{}", self.project.name(class.module), definition.qualname));
+            let path = self.project.qualified_class(class);
             if self.rules.get(&path).is_some() {
                 return self.call_external(id, &path, args);
             }

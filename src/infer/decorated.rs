@@ -9,7 +9,7 @@ use crate::plan::{Placement, ReduceOp};
 use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::{Entry, IntrinsicRule, RuleBook};
 use crate::source::reads::Read;
-use crate::source::{Files, Idx, Name, Place};
+use crate::source::{Files, Name, Place};
 use crate::types::mode::{ParallelMode, mode};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -63,11 +63,8 @@ pub fn decorated(
 fn of_module(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId) -> DecoratedFuncs {
     let mut out = DecoratedFuncs::default();
     let funcs = &project.modules[module].ir.funcs;
-    let mut defines = vec![false; funcs.len()];
-    let defined = funcs.iter().filter(|f| f.kind != FuncKind::Lambda);
-    defined.filter_map(|f| f.parent).for_each(|parent| defines[parent.index()] = true);
     let view = |func| View::new(project, rules, files, FuncRef { module, func });
-    for func in funcs.ids().filter(|func| defines[func.index()]) {
+    for func in project.modules[module].ir.defining() {
         let view = &view(func);
         for step in &view.steps {
             let Stmt::Def { func, decorators, .. } = step.stmt else { continue };

@@ -144,10 +144,7 @@ fn fields(project: &Project, module: ModuleId, digest: &Digest, makers: &Makers)
 /// A class by name, as a path: contracts are looked up by it.
 fn class_named(project: &Project, module: ModuleId, name: &str) -> Option<Value> {
     match project.member(module, name)? {
-        Resolved::Class(class) => {
-            let path = format!("{}.{}", project.name(class.module), project.class(class).qualname);
-            Some(Value::Path(Name::from(path)))
-        }
+        Resolved::Class(class) => Some(Value::Path(project.qualified_class(class))),
         _ => None,
     }
 }

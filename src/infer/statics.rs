@@ -5,7 +5,7 @@ use super::external::decorator_of_path;
 use super::limits::MAX_EXPR_DEPTH;
 use super::memo::{Memo, Task, combined, kept_equals, taken};
 use super::value::{Closure, Flavour, Value};
-use crate::ir::{Block, ClassId, Const, Func, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
@@ -58,10 +58,7 @@ impl Statics {
         let mut part = Part::default();
         let m = &project.modules[module];
         // Where nothing is defined, nothing is said: few functions have others inside.
-        let mut defines = vec![false; m.ir.funcs.len()];
-        let defined = m.ir.funcs.iter().filter(|f| f.kind != FuncKind::Lambda);
-        defined.filter_map(|f| f.parent).for_each(|parent| defines[parent.index()] = true);
-        for (_, func) in m.ir.funcs.iter_enumerated().filter(|(id, _)| defines[id.index()]) {
+        for func in m.ir.defining().into_iter().map(|id| &m.ir.funcs[id]) {
             let scan = Scan { project, rules, module, func, temps: OnceCell::new() };
             scan.block(func.body(), &mut part.statics, &mut part.bases);
         }
@@ -71,7 +68,7 @@ impl Statics {
             let facts = part.statics.classes.entry(at).or_default();
             if facts.external.iter().any(|b| b.starts_with("enum.")) {
                 // The members of an enumeration are themselves, whatever their values.
-                let base = format!("{}.{}", m.name, project.class(at).qualname);
+                let base = project.qualified_class(at);
                 for (name, value) in &mut members.0 {
                     if !matches!(value, Value::Closure(_)) {
                         *value = Value::Path(Name::from(format!("{base}.{name}")));
@@ -309,9 +306,7 @@ impl Scan<'_> {
             Some(Resolved::Module(m)) => self.project.name(m).to_string(),
             Some(Resolved::Package(p)) => p.to_string(),
             Some(Resolved::Func(f)) => self.project.qualified(f).to_string(),
-            Some(Resolved::Class(c)) => {
-                format!("{}.{}", self.project.name(c.module), self.project.class(c).qualname)
-            }
+            Some(Resolved::Class(c)) => self.project.qualified_class(c).to_string(),
             Some(Resolved::Value(m, n)) => format!("{}.{n}", self.project.name(m)),
             None => format!("builtins.{name}"),
         }

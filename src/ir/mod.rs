@@ -21,6 +21,7 @@ pub use code::{Code, Lower};
 pub use tables::{Locals, Spans, SpansSoFar};
 
 use crate::source::{File, IndexVec, Name, Span};
+use std::collections::BTreeSet;
 
 crate::define_id!(
     /// A function (or module body, class body, lambda) of one file.
@@ -48,6 +49,13 @@ pub struct FileIr {
     /// File-level annotation clauses (mesh, alias, group, flag, assume, extern, mode).
     pub directives: Vec<annotation::Annotation>,
     pub suppressions: Vec<annotation::Suppression>,
+}
+
+impl FileIr {
+    /// The functions around other definitions, lambdas not counted, in order.
+    pub fn defining(&self) -> BTreeSet<FuncId> {
+        self.funcs.iter().filter(|func| func.kind != FuncKind::Lambda).filter_map(|func| func.parent).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -182,6 +182,11 @@ impl Project {
         Name::from(format!("{}.{}", self.name(at.module), self.func(at).qualname))
     }
 
+    /// `package.module.Class`
+    pub fn qualified_class(&self, at: super::ClassRef) -> Name {
+        Name::from(format!("{}.{}", self.name(at.module), self.class(at).qualname))
+    }
+
     /// Puts another version of a file in the place of a module; returns the one before and the names that it now binds otherwise.
     pub fn replace(&mut self, module: ModuleId, ir: FileIr) -> (Arc<FileIr>, Vec<Name>) {
         let (bindings, stars) = bindings(&ir);

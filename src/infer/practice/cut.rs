@@ -12,7 +12,6 @@ use crate::ir::{Block, FuncId, FuncKind, Operand, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{Idx, Name};
 use rustc_hash::FxHashSet;
-use std::collections::BTreeSet;
 
 /// Words in names of code that is never trained.
 const UNTRAINED: &[&str] = &["infer", "generat", "eval", "decod", "predict", "no_grad"];
@@ -149,8 +148,7 @@ pub fn decorators(lint: &Lint<'_>, at: FuncRef) -> Vec<Name> {
     let module = &lint.project.modules[at.module];
     let known = lint.decorated[at.module.index()].get_or_init(|| {
         let mut out = FxHashSet::default();
-        let around: BTreeSet<FuncId> = module.ir.funcs.iter().filter_map(|func| func.parent).collect();
-        around.into_iter().for_each(|func| decorated(module.ir.funcs[func].body(), &mut out));
+        module.ir.defining().into_iter().for_each(|func| decorated(module.ir.funcs[func].body(), &mut out));
         out
     });
     if !known.contains(&at.func) {

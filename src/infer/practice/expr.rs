@@ -119,7 +119,7 @@ pub fn path_of_hint(project: &Project, module: ModuleId, hint: &str) -> Option<N
 pub fn path_of(project: &Project, resolved: &Resolved) -> Name {
     match resolved {
         Resolved::Func(at) => project.qualified(*at),
-        Resolved::Class(at) => Name::from(format!("{}.{}", project.name(at.module), project.class(*at).qualname)),
+        Resolved::Class(at) => project.qualified_class(*at),
         Resolved::Module(m) => project.name(*m).clone(),
         Resolved::Package(path) | Resolved::External(path) => path.clone(),
         Resolved::Value(m, name) => Name::from(format!("{}.{name}", project.name(*m))),

@@ -71,16 +71,15 @@ pub struct Glancer<'a> {
 }
 
 impl Glance {
-    /// What a function shows without what names of its module denote. `communicates`: whether the text of the file names anything that does.
-    pub fn alone(func: &Func, gist: &Gist, rules: &RuleBook, communicates: bool) -> Glance {
-        let calls = |called: &dyn Fn(&Name) -> bool| gist.methods.iter().any(|(name, _)| called(name));
-        let may = |name: &Name| rules.may_communicate(name);
+    /// What a function shows without what names of its module denote.
+    pub fn alone(func: &Func, gist: &Gist, communicates: bool) -> Glance {
+        let calls = |called: fn(&str) -> bool| gist.methods.iter().any(|(name, _)| called(name));
         let set_by_name = gist.called_names().any(|name| name == "setattr");
         let unknown = gist.calls_variable;
         Glance {
-            communicates: communicates && (unknown || calls(&may) || gist.called_names().any(may)),
+            communicates,
             switches: false,
-            counts: calls(&|name| matches!(name.as_str(), "sum" | "count_nonzero")),
+            counts: calls(|name| matches!(name, "sum" | "count_nonzero")),
             set_by_name,
             gives_copies: gist.gives_copies,
             puts: gist.puts || set_by_name,
@@ -89,7 +88,7 @@ impl Glance {
             plans: gist.puts || gist.builds_dict || gist.plans,
             is_switched: func.kind == FuncKind::Function && func.params.iter().any(|p| switch::is_switch(&p.name)),
             leaves_groups: unknown && may_keep_group(func),
-            asks_rank: unknown || calls(&|name| name == "get_rank"),
+            asks_rank: unknown || calls(|name| name == "get_rank"),
             renames: unknown,
         }
     }
@@ -108,14 +107,14 @@ impl<'a> Glancer<'a> {
 
     /// Looks at a function. `switches`: whether its text has words of switches.
     pub fn look(&mut self, func: &'a Func, gist: &'a Gist, switches: bool) -> Glance {
-        let mut out = Glance::alone(func, gist, self.rules, self.communicates);
+        let communicates = self.communicates && self.communicates(gist);
+        let mut out = Glance::alone(func, gist, communicates);
         let mut denotes = |what: fn(&Denoted) -> bool| gist.called_names().any(|name| what(&self.denoted(name)));
         out.wraps = out.wraps || denotes(|d| d.wraps);
         out.leaves_groups = out.leaves_groups || may_keep_group(func) && denotes(|d| d.has_group);
         out.renames = out.renames || denotes(|d| d.renamed);
         out.asks_rank = out.asks_rank || denotes(|d| d.is_rank) || self.asks_module(gist);
         out.switches = switches && gist.reads_switch;
-        out.communicates = self.communicates && self.communicates(gist);
         out
     }
 
@@ -171,9 +170,7 @@ impl<'a> Glancer<'a> {
 /// The path of a function or a class.
 fn path_of(project: &Project, resolved: &Resolved) -> Option<Name> {
     match resolved {
-        Resolved::External(path) => Some(path.clone()),
-        Resolved::Func(at) => Some(project.qualified(*at)),
-        Resolved::Class(at) => Some(Name::from(format!("{}.{}", project.name(at.module), project.class(*at).qualname))),
+        Resolved::External(_) | Resolved::Func(_) | Resolved::Class(_) => Some(super::expr::path_of(project, resolved)),
         Resolved::Module(_) | Resolved::Package(_) | Resolved::Value(..) => None,
     }
 }

@@ -439,7 +439,9 @@ impl<'a> Practices<'a> {
 pub fn looks_at(func: &Func, gist: &Gist, shown: &Shown, rules: &RuleBook) -> bool {
     let is_forward = || func.class.is_some() && func.name == "forward";
     let due = || {
-        let seen = Glance::alone(func, gist, rules, shown.communicates);
+        let may = |name: &Name| rules.may_communicate(name);
+        let by_name = || gist.methods.iter().any(|(name, _)| may(name)) || gist.called_names().any(may);
+        let seen = Glance::alone(func, gist, shown.communicates && (gist.calls_variable || by_name()));
         let mut checks = OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked);
         checks.any(|((at, check), _)| check.is_due(&seen, shown, at, func))
     };
