@@ -3,7 +3,7 @@
 //! a name denotes, which other files decide. Next: `relevance.rs`, `specs.rs`, `callers.rs`.
 
 use super::memo::{Memo, constant};
-use super::practice::{COPIES, SAME, is_switch, may_be_path};
+use super::practice::{COPIES, SAME, Stands, is_known, is_switch};
 use super::relevance::{planning_names, telling_names};
 use crate::ir::{Arg, ArgKind, Block, BuildKind, Const, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{ModuleId, Project};
@@ -80,8 +80,10 @@ pub struct Gist {
     pub gives_copies: bool,
     /// A variable, or what an expression gives, is called.
     pub calls_value: bool,
-    /// It calls a variable that may stand for a name of a module: one that is imported, or read of something.
+    /// It calls a variable that may stand for a name of a module, nobody knows which: one that is imported, or taken from something.
     pub calls_variable: bool,
+    /// It imports something itself.
+    pub imports: bool,
     /// Names of the module, or of builtins, that it reads, in no particular order: first those that it calls, so many.
     pub globals: Box<[Name]>,
     pub calls: u32,
@@ -102,6 +104,8 @@ pub struct Rare {
     /// Parameters that are called, and the names of all variables that are.
     pub calls: Vec<LocalId>,
     pub called: Vec<Name>,
+    /// What variables that are called stand for, as far as that is known.
+    pub stands: Vec<Stands>,
     /// Of a constructor: attributes that it gives what tells.
     pub attributes: Vec<Name>,
 }
@@ -240,7 +244,8 @@ impl<'a, 'f> Walk<'a, 'f> {
         let passed_on = |used: &Used| used.assigned > 1 && used.from_other && used.passed_in_loop;
         self.gist.passes_on = self.file.used.iter().any(passed_on);
         self.gist.gives_copies = self.given_copies.iter().any(|dst| !self.file.read[dst.index()]);
-        self.gist.calls_variable = self.calls.iter().any(|local| may_be_path(func.body(), *local));
+        let is_unknown = |local: &LocalId| !is_known(func.body(), *local, &mut self.rare.stands);
+        self.gist.calls_variable = self.calls.iter().any(is_unknown);
         self.rare.calls = self.calls.iter().copied().filter(|c| func.params.iter().any(|p| p.local == *c)).collect();
         // Of anything inside a project once is of anything for good.
         let anywhere: FxHashSet<&Name> =
@@ -293,8 +298,11 @@ impl<'a, 'f> Walk<'a, 'f> {
                     before.iter().chain(star).chain(after).for_each(|local| self.assigned(*local, true));
                 }
                 Stmt::With { bind: Some(local), .. } => self.assigned(*local, false),
-                Stmt::Import { path, level: 0, .. } | Stmt::ImportStar { path, level: 0 } => {
-                    self.file.imports.insert(path.split_once('.').map_or(path.as_str(), |(first, _)| first));
+                Stmt::Import { path, level, .. } | Stmt::ImportStar { path, level } => {
+                    self.gist.imports = true;
+                    if *level == 0 {
+                        self.file.imports.insert(path.split_once('.').map_or(path.as_str(), |(first, _)| first));
+                    }
                 }
                 _ => {}
             }
@@ -466,16 +474,41 @@ impl Gist {
         let variables = self.rare.iter().flat_map(|rare| &rare.called);
         self.called_names().chain(self.methods.iter().map(|(name, _)| name)).chain(variables)
     }
+
+    /// What variables that it calls stand for, as far as that is known.
+    pub fn stands(&self) -> impl Iterator<Item = &Stands> {
+        self.rare.iter().flat_map(|rare| &rare.stands)
+    }
+
+    /// Names of the module that it calls, under their own name or that of a variable.
+    pub fn names_called(&self) -> impl Iterator<Item = &Name> {
+        let stands = self.stands().filter_map(|stands| match stands {
+            Stands::For(name) => Some(name),
+            Stands::Attribute(..) => None,
+        });
+        self.called_names().chain(stands)
+    }
+
+    /// Methods that it calls, or members of modules, under their own name or that of a variable; of what: a name of the module, or
+    /// anything else.
+    pub fn members_called(&self) -> impl Iterator<Item = (&Name, Option<&Name>)> {
+        let stands = self.stands().filter_map(|stands| match stands {
+            Stands::Attribute(base, name) => Some((name, base.as_ref())),
+            Stands::For(_) => None,
+        });
+        self.methods.iter().map(|(name, base)| (name, base.as_ref())).chain(stands)
+    }
 }
 
 impl Rare {
     fn is_empty(&self) -> bool {
-        let Rare { bound, common, applied, calls, called, attributes } = self;
+        let Rare { bound, common, applied, calls, called, stands, attributes } = self;
         bound.is_empty()
             && common.is_empty()
             && applied.is_empty()
             && calls.is_empty()
             && called.is_empty()
+            && stands.is_empty()
             && attributes.is_empty()
     }
 }

@@ -3,10 +3,9 @@
 
 use super::callers::functions;
 use super::declared::flow::Shardings;
-use super::digest::Digests;
 use super::memo::{Memo, Task, combined, combined_equal, differing, kept_equals, taken};
 use super::output::Output;
-use super::practice::asked::Asked;
+use super::practice::asked::Taken;
 use super::relevance::{Relevance, Relevant};
 use super::root::{Run, execute};
 use super::settings::Settings;
@@ -24,10 +23,11 @@ pub fn facts(
     project: &Project,
     rules: &RuleBook,
     files: &Files,
-    (digests, asked): (&Digests, &Asked),
+    taken: &Taken,
     settings: &mut Settings,
     memo: Option<&Memo>,
 ) {
+    let digests = &taken.digests;
     (settings.exports, settings.left_defaults) = (Arc::default(), Arc::default());
     let expanded = |module: ModuleId| settings.is_expanded(module);
     let (statics, relevance) = rayon::join(
@@ -40,8 +40,8 @@ pub fn facts(
     settings.relevance = Relevance { shown: relevance, ..Relevance::default() };
     (settings.specs, settings.called) = (specs, called);
     // One after the other: both wait for what is read from the same text.
-    settings.reducers = super::practice::reducers::Reducers::new(project, rules, files, asked, memo);
-    settings.marking = super::practice::marking::Marking::new(project, rules, files, asked, memo);
+    settings.reducers = super::practice::reducers::Reducers::new(project, rules, files, taken, memo);
+    settings.marking = super::practice::marking::Marking::new(project, rules, files, &taken.asked, memo);
 }
 
 /// What a module body yields, and what it leaves.

@@ -44,7 +44,7 @@ pub fn infer(
     settings.decorated = super::decorated::decorated(project, rules, files, &decorating, memo);
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let (digests, asked) = (&taken.digests, &taken.asked);
-    facts(project, rules, files, (digests, asked), settings, memo);
+    facts(project, rules, files, taken, settings, memo);
     let run = Run::new(project, rules, files, settings, memo);
     let bodies = kept_each(memo, &modules, Task::Body, |module| run.body(module));
     let mut out = Output::default();

@@ -98,7 +98,7 @@ struct Sought {
     /// What the pattern with the same index means.
     signs: Vec<Vec<Meant>>,
     /// The groups of words that each check asks for in the function itself.
-    near: Vec<Vec<usize>>,
+    near: Arc<Vec<Vec<usize>>>,
     groups: usize,
 }
 
@@ -208,8 +208,10 @@ pub struct Shown {
     pub communicates: bool,
     /// Where words of switches stand, ascending.
     pub switches: Vec<u32>,
-    /// For each check of functions where the words of each of its groups stand that it asks for in the function itself, ascending.
-    near: Vec<Vec<Arc<Vec<u32>>>>,
+    /// The groups of words that each check asks for in the function itself; nothing where they may stand everywhere.
+    groups: Arc<Vec<Vec<usize>>>,
+    /// Where the words of each group stand, ascending: one group after the other, and where each ends.
+    near: (Box<[u32]>, Box<[u32]>),
     pub set_by_name: bool,
     pub wraps: bool,
     pub in_project: bool,
@@ -229,7 +231,14 @@ impl Shown {
 
     /// Whether the words stand in a part of the text that a check asks for there.
     pub fn is_near(&self, check: usize, span: Span) -> bool {
-        self.near.get(check).is_none_or(|groups| groups.iter().all(|places| has(places, span)))
+        self.groups.get(check).is_none_or(|groups| groups.iter().all(|group| has(self.places(*group), span)))
+    }
+
+    /// Where the words of a group stand.
+    fn places(&self, group: usize) -> &[u32] {
+        let (places, ends) = &self.near;
+        let start = group.checked_sub(1).map_or(0, |before| ends[before]);
+        &places[start as usize..ends[group] as usize]
     }
 
     /// Whether the file speaks of something.
@@ -242,7 +251,8 @@ impl Shown {
             checks: vec![value; OF_FUNCTIONS.len()],
             communicates: value,
             switches: Vec::new(),
-            near: Vec::new(),
+            groups: Arc::default(),
+            near: Default::default(),
             set_by_name: value,
             wraps: value,
             in_project: value,
@@ -321,7 +331,7 @@ impl Sought {
             group.iter().for_each(|word| words.add(word, Sign::Near(at)));
         }
         let searcher = Searcher::new(&words.0.keys().collect::<Vec<_>>(), bytes >= MUCH_TEXT);
-        Sought { searcher, signs: words.0.into_values().collect(), near, groups: groups.len() }
+        Sought { searcher, signs: words.0.into_values().collect(), near: Arc::new(near), groups: groups.len() }
     }
 
     fn read(&self, text: &str) -> Shown {
@@ -356,8 +366,15 @@ impl Sought {
             }
         });
         (shown.marks, shown.gradients) = (Places::new(marks), Places::new(gradients));
-        let near: Vec<Arc<Vec<u32>>> = near.into_iter().map(Arc::new).collect();
-        shown.near = self.near.iter().map(|of| of.iter().map(|at| near[*at].clone()).collect()).collect();
+        let mut end = 0;
+        let ends = near.iter().map(|places| {
+            end += places.len() as u32;
+            end
+        });
+        shown.near.1 = ends.collect();
+        shown.near.0 = near.concat().into();
+        shown.groups = self.near.clone();
+        shown.switches.shrink_to_fit();
         for (asked, check) in shown.checks.iter_mut().zip(OF_FUNCTIONS) {
             *asked |= check.communicates && shown.communicates;
         }

@@ -8,6 +8,7 @@ use super::found::Practice;
 use super::gradient::{ASTRAY, Communicates, Cut, MODULE, PARAMS, Walk, direct, gives_loss, may_cut, through};
 use super::view::View;
 use super::{Found, Lint};
+use crate::ir::Func;
 
 /// Words in names of losses.
 const LOSSES: &[&str] = &["loss", "criterion", "contrast", "nce", "ntxent", "nt_xent"];
@@ -26,16 +27,21 @@ const NUMBERS: &[&str] =
 /// Parts of names of the weights of a mixture, which are trained through what they weigh.
 const WEIGHTS: &[&str] = &["prob", "weight", "score", "gate", "gating", "logit"];
 
+/// Whether a function is named as one that computes a loss, or its class.
+pub fn is_loss(func: &Func) -> bool {
+    named(&func.qualname, LOSSES)
+}
+
+fn named(name: &str, words: &[&str]) -> bool {
+    let name = name.to_lowercase();
+    words.iter().any(|w| name.contains(w))
+}
+
 /// Losses whose features all go through raw collectives.
 pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let class = class_of(view);
     let module = class.is_some_and(|c| is_module(lint, c));
-    let named = |name: &str, words: &[&str]| {
-        let name = name.to_lowercase();
-        words.iter().any(|w| name.contains(w))
-    };
-    let whole = &view.func.qualname;
-    if !named(whole, LOSSES) || named(&view.func.name, WATCHED) || module != (view.func.name == "forward") {
+    if !is_loss(view.func) || named(&view.func.name, WATCHED) || module != (view.func.name == "forward") {
         return;
     }
     let text = view.text(view.spot(view.func.span));

@@ -2,8 +2,9 @@
 //! and whether a constructor may mark parameters. Never: a finding, or the absence of one where a check would look further.
 //! Next: `mod.rs`, which asks.
 
+use super::gradient::talks;
 use super::view::{member_may_communicate, resolved_may_communicate};
-use super::{Lint, group_argument, switch};
+use super::{Lint, group_argument, reducers, switch};
 use crate::infer::digest::Gist;
 use crate::ir::{Block, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
@@ -57,6 +58,10 @@ struct Denoted {
     wraps: bool,
     /// Something whose own name is another one.
     renamed: bool,
+    /// A function of the project, or something that has another name that a reduction may have.
+    may_reduce: bool,
+    /// A module or package of the project.
+    has_members: bool,
 }
 
 /// What is looked for in the functions of a module.
@@ -75,7 +80,7 @@ impl Glance {
     pub fn alone(func: &Func, gist: &Gist, communicates: bool) -> Glance {
         let calls = |called: fn(&str) -> bool| gist.methods.iter().any(|(name, _)| called(name));
         let set_by_name = gist.called_names().any(|name| name == "setattr");
-        let unknown = gist.calls_variable;
+        let unknown = gist.calls_variable || gist.stands().any(|stands| matches!(stands, Stands::Attribute(..)));
         Glance {
             communicates,
             switches: false,
@@ -109,7 +114,7 @@ impl<'a> Glancer<'a> {
     pub fn look(&mut self, func: &'a Func, gist: &'a Gist, switches: bool) -> Glance {
         let communicates = self.communicates && self.communicates(gist);
         let mut out = Glance::alone(func, gist, communicates);
-        let mut denotes = |what: fn(&Denoted) -> bool| gist.called_names().any(|name| what(&self.denoted(name)));
+        let mut denotes = |what: fn(&Denoted) -> bool| gist.names_called().any(|name| what(&self.denoted(name)));
         out.wraps = out.wraps || denotes(|d| d.wraps);
         out.leaves_groups = out.leaves_groups || may_keep_group(func) && denotes(|d| d.has_group);
         out.renames = out.renames || denotes(|d| d.renamed);
@@ -130,13 +135,50 @@ impl<'a> Glancer<'a> {
     /// Whether a function calls something that may communicate.
     pub fn communicates(&mut self, gist: &'a Gist) -> bool {
         let (project, rules, module) = (self.project, self.rules, self.module);
-        let method = |(name, base): &(Name, Option<Name>)| {
+        let member = |(name, base): (&Name, Option<&Name>)| {
             let by_module = |base| member_may_communicate(project, rules, (module, base), name);
-            rules.may_communicate(name) || base.as_ref().is_some_and(by_module)
+            rules.may_communicate(name) || base.is_some_and(by_module)
         };
         gist.calls_variable
-            || gist.methods.iter().any(method)
-            || gist.called_names().any(|name| self.denoted(name).communicates)
+            || gist.members_called().any(member)
+            || gist.names_called().any(|name| self.denoted(name).communicates)
+    }
+
+    /// Whether a function that speaks of gradients may reduce them, itself or through what it calls.
+    pub fn may_reduce(&mut self, gist: &'a Gist) -> bool {
+        let (project, module) = (self.project, self.module);
+        let named = |(name, base): (&Name, Option<&Name>)| {
+            let own =
+                || project.member(module, base?).filter(|of| matches!(of, Resolved::Module(_) | Resolved::Package(_)));
+            reducers::may_name(name) || own().is_some()
+        };
+        self.communicates && self.communicates(gist)
+            || gist.calls_variable
+            || gist.imports
+            || gist.members_called().any(named)
+            || gist.names_called().any(|name| reducers::may_name(name) || self.denoted(name).may_reduce)
+    }
+
+    /// Whether a walk through a function of a class may meet something that cuts gradients: a collective, or a function that speaks of some.
+    pub fn may_cut(&mut self, lint: &Lint<'_>, class: Option<ClassRef>, gist: &'a Gist) -> bool {
+        let project = self.project;
+        let of_class = |name: &Name| {
+            let line = class.map(|class| lint.settings.statics.linearized(class));
+            let methods = line.iter().flat_map(|line| line.iter()).filter_map(|c| {
+                let (_, func) = project.class(*c).methods.iter().find(|(n, _)| n == name)?;
+                Some(FuncRef { module: c.module, func: *func })
+            });
+            methods.into_iter().any(|at| talks(lint, at))
+        };
+        gist.calls_variable
+            || gist.imports
+            || self.communicates(gist)
+            || gist.members_called().any(|(name, _)| name == "apply" || of_class(name))
+            || gist.globals.iter().any(|name| self.denoted(name).has_members)
+            || gist.names_called().any(|name| match project.member(self.module, name) {
+                Some(Resolved::Func(at)) => talks(lint, at),
+                _ => false,
+            })
     }
 
     fn denoted(&mut self, name: &'a Name) -> Denoted {
@@ -158,6 +200,8 @@ impl<'a> Glancer<'a> {
                     _ => None,
                 },
                 wraps: path.as_ref().is_some_and(|path| rules.wrappers().get(path).is_some()),
+                may_reduce: func.is_some() || path.as_ref().is_some_and(|path| reducers::may_name(path)),
+                has_members: matches!(&resolved, Some(Resolved::Module(_) | Resolved::Package(_))),
                 renamed: match &resolved {
                     Some(Resolved::Value(_, own)) => own != name,
                     _ => path.is_some_and(|path| path.rsplit('.').next() != Some(name)),
@@ -180,15 +224,35 @@ fn is_rank(name: &Name, path: Option<&Name>) -> bool {
     name == "get_rank" || path.is_some_and(|path| path.ends_with(".get_rank"))
 }
 
-/// Whether a variable may stand for a name of a module: one that is imported, or read of something.
-pub fn may_be_path(block: &Block, local: LocalId) -> bool {
-    block.iter().any(|node| match &node.stmt {
-        Stmt::Assign { dst, value } => {
-            *dst == local && matches!(value, Rvalue::Use(_) | Rvalue::Attr { .. } | Rvalue::Await(_))
+/// What a called variable stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// A name of the module.
+    For(Name),
+    /// An attribute: of a name of the module, or of anything else.
+    Attribute(Option<Name>, Name),
+}
+
+/// Adds what names of a module, or members of others, a variable may stand for; whether these are all.
+pub fn is_known(block: &Block, local: LocalId, stands: &mut Vec<Stands>) -> bool {
+    block.iter().all(|node| match &node.stmt {
+        Stmt::Assign { dst, .. } if *dst != local => true,
+        Stmt::Assign { value: Rvalue::Use(Operand::Global(name)), .. } => {
+            stands.push(Stands::For(name.clone()));
+            true
         }
-        Stmt::Import { dst, .. } => *dst == local,
-        Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after).any(|l| *l == local),
-        stmt => stmt.blocks().any(|inner| may_be_path(inner, local)),
+        Stmt::Assign { value: Rvalue::Attr { base, name }, .. } => {
+            let of = match base {
+                Operand::Global(base) => Some(base.clone()),
+                Operand::Local(_) | Operand::Const(_) => None,
+            };
+            stands.push(Stands::Attribute(of, name.clone()));
+            true
+        }
+        Stmt::Assign { value, .. } => !matches!(value, Rvalue::Use(Operand::Local(_)) | Rvalue::Await(_)),
+        Stmt::Import { dst, .. } => *dst != local,
+        Stmt::Unpack { before, star, after, .. } => !before.iter().chain(star).chain(after).any(|l| *l == local),
+        stmt => stmt.blocks().all(|inner| is_known(inner, local, stands)),
     })
 }
 

@@ -672,7 +672,7 @@ pub fn may_cut(lint: &Lint<'_>, view: &View<'_>) -> bool {
 }
 
 /// Whether the text of a function names what communicates.
-fn talks(lint: &Lint<'_>, at: FuncRef) -> bool {
+pub fn talks(lint: &Lint<'_>, at: FuncRef) -> bool {
     let text = lint.files[lint.project.file(at.module)].slice(lint.project.func(at).span);
     TALKS.iter().any(|name| text.contains(name))
 }

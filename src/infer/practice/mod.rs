@@ -100,7 +100,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
-pub(super) use {glance::may_be_path, lost::COPIES, stale::SAME, switch::is_switch};
+pub(super) use {glance::Stands, glance::is_known, lost::COPIES, stale::SAME, switch::is_switch};
 
 /// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;
@@ -438,16 +438,22 @@ impl<'a> Practices<'a> {
 /// Whether a check will look at the statements of a function, as far as it shows without the rest of the project.
 pub fn looks_at(func: &Func, gist: &Gist, shown: &Shown, rules: &RuleBook) -> bool {
     let is_forward = || func.class.is_some() && func.name == "forward";
+    let may = |name: &Name| rules.may_communicate(name);
+    let communicates =
+        gist.calls_variable || gist.members_called().any(|(name, _)| may(name)) || gist.names_called().any(may);
+    let applies = || gist.members_called().any(|(name, _)| name == "apply");
+    let may_reduce = || {
+        let names = gist.names_called().chain(gist.members_called().map(|(name, _)| name));
+        communicates || names.into_iter().any(|name| reducers::may_name(name))
+    };
     let due = || {
-        let may = |name: &Name| rules.may_communicate(name);
-        let by_name = || gist.methods.iter().any(|(name, _)| may(name)) || gist.called_names().any(may);
-        let seen = Glance::alone(func, gist, shown.communicates && (gist.calls_variable || by_name()));
+        let seen = Glance::alone(func, gist, shown.communicates && communicates);
         let mut checks = OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked);
         checks.any(|((at, check), _)| check.is_due(&seen, shown, at, func))
     };
-    shown.gradients.inside(func.span)
+    shown.gradients.inside(func.span) && may_reduce()
         || gist.reads_switch && shown.has_switch(func.span)
-        || shown.in_project && is_forward()
+        || shown.in_project && is_forward() && (communicates || applies())
         || due()
 }
 
@@ -527,13 +533,14 @@ fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
 fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
     let text = lint.files[lint.project.file(at.module)].slice(f.span);
     let says = |word: &str| text.contains(word);
-    let cuts = f.name == "forward" && f.class.is_some() || says("all_reduce");
     let trains = says("backward") && (says("backward(") || says("step"));
     let gist = &lint.taken.digests.of(lint.project, at.module).funcs[at.func.index()];
-    let communicates = || Glancer::new(lint.project, lint.rules, at.module, true).communicates(gist);
-    let gates = || says("getattr") && (says("register_") || communicates());
+    let glancer = || Glancer::new(lint.project, lint.rules, at.module, true);
+    let gates = || says("getattr") && (says("register_") || glancer().communicates(gist));
     let loses = says("loss") || says("cross_entropy") || lint.rules.loss_methods().contains(&f.name);
-    cuts || trains || loses || gates() || lint.reducers().all.iter().any(|r| r.func == at)
+    let class = f.class.filter(|_| f.name == "forward").map(|class| ClassRef { module: at.module, class });
+    let cuts = || class.is_some() && (cut_loss::is_loss(f) || glancer().may_cut(lint, class, gist));
+    trains || loses || says("all_reduce") || gates() || lint.reducers().all.iter().any(|r| r.func == at) || cuts()
 }
 
 /// Backwards that return the wrong number of gradients, those that execution has not seen.

@@ -2,8 +2,10 @@
 //! Out: [`Reducers`]. Never: a guess about a condition that is not understood: it may cover anything. Source: DESIGN.md section 7.
 //! Next: `infer/parameters.rs`, which asks; `marks.rs`.
 
+use super::asked::Taken;
 use super::collected;
 use super::expr::Expr;
+use super::glance::Glancer;
 use super::view::View;
 use crate::infer::memo::{Memo, Task, combined, kept_equals};
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
@@ -146,12 +148,12 @@ impl Reducers {
         project: &Project,
         rules: &RuleBook,
         files: &Files,
-        asked: &super::asked::Asked,
+        taken: &Taken,
         memo: Option<&Memo>,
     ) -> Arc<Reducers> {
         let modules: Vec<_> = project.modules.ids().collect();
         let parts =
-            kept_equals(memo, &modules, Task::Reducers, |module| of_module(project, rules, files, asked, module));
+            kept_equals(memo, &modules, Task::Reducers, |module| of_module(project, rules, files, taken, module));
         let joined = |parts: Vec<Arc<Vec<Reducer>>>| Reducers {
             all: parts.iter().flat_map(|part| part.iter().cloned()).collect(),
         };
@@ -231,21 +233,17 @@ impl Reducers {
     }
 }
 
-fn of_module(
-    project: &Project,
-    rules: &RuleBook,
-    files: &Files,
-    asked: &super::asked::Asked,
-    module: ModuleId,
-) -> Vec<Reducer> {
+fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, module: ModuleId) -> Vec<Reducer> {
     let mut all = Vec::new();
     let m = &project.modules[module];
-    let gradients = &asked.shown(module, files[m.file].whole()).gradients;
-    if gradients.is_empty() {
+    let shown = taken.asked.shown(module, files[m.file].whole());
+    if shown.gradients.is_empty() {
         return all;
     }
-    for (func, f) in m.ir.funcs.iter_enumerated() {
-        if f.kind == FuncKind::ClassBody || !gradients.inside(f.span) {
+    let digest = taken.digests.of(project, module);
+    let mut glancer = Glancer::new(project, rules, module, shown.communicates);
+    for ((func, f), gist) in m.ir.funcs.iter_enumerated().zip(&digest.funcs) {
+        if f.kind == FuncKind::ClassBody || !shown.gradients.inside(f.span) || !glancer.may_reduce(gist) {
             continue;
         }
         let view = View::new(project, rules, files, FuncRef { module, func });
@@ -290,6 +288,22 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
     }
 }
 
+/// Whether the last part of a path has one of these words in it.
+fn names(path: &str, words: &[&str]) -> bool {
+    let last = path.rsplit('.').next().unwrap_or_default().to_lowercase();
+    words.iter().any(|word| last.contains(word))
+}
+
+/// Whether a path may be that of something that reduces gradients, or of a method that is given what does.
+pub fn may_name(path: &str) -> bool {
+    names(path, &["reduce", "sync", "average", "hook", "grads"])
+}
+
+/// Whether the last part of a path is that of something that clears gradients.
+fn names_zero(path: &str) -> bool {
+    path.rsplit('.').next().is_some_and(|last| last.to_lowercase().starts_with("zero"))
+}
+
 /// A function that reads gradients and reduces, in a form that is not followed: it may cover anything.
 fn otherwise(view: &View<'_>) -> Option<Reducer> {
     let reads = (0..view.steps.len()).any(|s| match view.value(s) {
@@ -313,11 +327,7 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
         let Some(value) = view.value(*s) else { return false };
         match view.collective(value) {
             Some(call) => call.rule.op != "layer",
-            None => view.callee(value).is_some_and(|path| {
-                let last = path.rsplit('.').next().unwrap_or_default().to_lowercase();
-                let named = ["reduce", "sync", "average", "hook", "grads"].iter().any(|w| last.contains(w));
-                named && !last.starts_with("zero")
-            }),
+            None => view.callee(value).is_some_and(|path| may_name(&path) && !names_zero(&path)),
         }
     })?;
     let axes = view.value(step).and_then(|v| view.collective(v)).and_then(|c| axes_of(view, c.group?));
@@ -460,10 +470,7 @@ fn sums_gradient<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
             }
             Rvalue::Call { args, .. } => {
                 let callee = view.callee(value);
-                let reduces = callee.is_some_and(|c| {
-                    let last = c.rsplit('.').next().unwrap_or_default().to_lowercase();
-                    last.contains("reduce") || last.contains("sync") || last.contains("average")
-                });
+                let reduces = callee.is_some_and(|c| names(&c, &["reduce", "sync", "average"]));
                 reduces && args.iter().any(|a| is_gradient(&view.through(&a.value)) || is_parameter(view, &a.value))
             }
             _ => false,
