@@ -15,6 +15,7 @@ use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, number};
 use crate::source::{Files, Idx, Name};
+use litemap::LiteMap;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ pub type Body = (Arc<Output>, Arc<Left>);
 /// What a module body leaves.
 #[derive(Debug, Default)]
 pub struct Left {
-    pub names: FxHashMap<Name, Value>,
+    pub names: LiteMap<Name, Value>,
     /// Functions with defaults, in the order of their names' first appearance.
     defaults: Arc<Vec<Arc<Closure>>>,
 }
@@ -93,11 +94,17 @@ pub fn left(bodies: Vec<Arc<Body>>, settings: &mut Settings, memo: Option<&Memo>
             let number_of = |module: usize| u32::try_from(module).unwrap_or(u32::MAX);
             other
                 .flat_map(|(module, (a, b))| {
-                    differing(&a.names, &b.names).map(move |name| Read::Export(number_of(module), number(name)))
+                    others(&a.names, &b.names).map(move |name| Read::Export(number_of(module), number(name)))
                 })
                 .collect()
         },
     );
+}
+
+/// The names that two modules do not leave alike.
+fn others<'a>(a: &'a LiteMap<Name, Value>, b: &'a LiteMap<Name, Value>) -> impl Iterator<Item = &'a Name> {
+    let changed = b.iter().filter(|(name, value)| a.get(*name) != Some(*value)).map(|(name, _)| name);
+    changed.chain(a.keys().filter(|name| !b.contains_key(*name)))
 }
 
 /// How a module is given declared shardings, as texts write it.

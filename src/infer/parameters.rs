@@ -29,7 +29,7 @@ pub fn protocol<'a>(
         })
     };
     let imported = |binding: &Binding| match binding {
-        Binding::Import { path, level, .. } => of(&project.absolute(module, path, *level)),
+        Binding::Import(import) => of(&project.absolute(module, &import.path, import.level)),
         Binding::Func(_) | Binding::Class(_) | Binding::Value => None,
     };
     of(project.name(module)).or_else(|| project.bindings(module).find_map(|(_, b)| imported(b)))

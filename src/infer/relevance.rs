@@ -237,7 +237,8 @@ struct Scanned {
 /// Names that imports give to what tells: `from .. import all_reduce as total`.
 fn renamed<'a>(project: &'a Project, module: ModuleId, telling: &FxHashSet<Name>) -> Vec<&'a Name> {
     let renames = |(name, binding): (&'a Name, &'a Binding)| {
-        let Binding::Import { member: Some(member), .. } = binding else { return None };
+        let Binding::Import(import) = binding else { return None };
+        let member = import.member.as_ref()?;
         let tells = member != name && telling.contains(member) && !COMMON.contains(&member.as_str());
         tells.then_some(name)
     };

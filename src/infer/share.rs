@@ -185,7 +185,7 @@ impl Machine<'_> {
         }
         self.project.bindings(module).any(|(name, binding)| match binding {
             Binding::Class(class) => self.is_autograd_function(ClassRef { module, class: *class }),
-            Binding::Import { .. } => match self.project.member(module, name) {
+            Binding::Import(_) => match self.project.member(module, name) {
                 Some(Resolved::Class(class)) => self.is_autograd_function(class),
                 Some(Resolved::Func(func)) => self.has_autograd(func.module),
                 Some(Resolved::Module(module)) => self.has_autograd(module),

@@ -10,9 +10,10 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Idx, Name};
+use litemap::LiteMap;
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What is known of a function or class from its definition alone.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,11 +41,30 @@ struct ClassFacts {
     order: Arc<[ClassRef]>,
     /// Qualified paths of bases outside the project.
     external: Vec<Name>,
-    members: FxHashMap<Name, Value>,
+    members: LiteMap<Name, Member>,
     dataclass: bool,
     /// Whether another class derives from it.
     is_base: bool,
     fields: Vec<(Name, Option<Value>)>,
+}
+
+/// What the body of a class binds a name to.
+#[derive(Clone, Debug)]
+enum Member {
+    /// A method, and its closure once somebody asked: most methods are never looked up.
+    Method(FuncRef, OnceLock<Value>),
+    Value(Value),
+}
+
+/// Closures follow from functions, which are compared as such.
+impl PartialEq for Member {
+    fn eq(&self, other: &Member) -> bool {
+        match (self, other) {
+            (Member::Method(a, _), Member::Method(b, _)) => a == b,
+            (Member::Value(a), Member::Value(b)) => a == b,
+            (Member::Method(..), Member::Value(_)) | (Member::Value(_), Member::Method(..)) => false,
+        }
+    }
 }
 
 impl Statics {
@@ -64,13 +84,13 @@ impl Statics {
         }
         for class in m.ir.classes.ids() {
             let at = ClassRef { module, class };
-            let mut members = class_members(project, &part.statics, at);
+            let mut members = class_members(project, at);
             let facts = part.statics.classes.entry(at).or_default();
             if facts.external.iter().any(|b| b.starts_with("enum.")) {
                 // The members of an enumeration are themselves, whatever their values.
                 let base = project.qualified_class(at);
-                for (name, value) in &mut members.0 {
-                    if !matches!(value, Value::Closure(_)) {
+                for (name, member) in &mut members.0 {
+                    if let Member::Value(value) = member {
                         *value = Value::Path(Name::from(format!("{base}.{name}")));
                     }
                 }
@@ -136,8 +156,23 @@ impl Statics {
         order.into_iter().filter_map(|c| self.facts(c)).flat_map(|c| &c.external)
     }
     pub fn member(&self, class: ClassRef, name: &Name) -> Option<Value> {
-        let facts = self.facts(class)?;
-        facts.members.get(name).cloned()
+        match self.facts(class)?.members.get(name)? {
+            Member::Value(value) => Some(value.clone()),
+            Member::Method(at, closure) => {
+                note_func(*at);
+                Some(closure.get_or_init(|| self.method(*at)).clone())
+            }
+        }
+    }
+    /// A method as its class has it.
+    fn method(&self, func: FuncRef) -> Value {
+        match self.flavour(func) {
+            Some(flavour) => {
+                let defaults = self.defaults(func, &[]);
+                Value::Closure(Arc::new(Closure { func, cells: Vec::new(), defaults, flavour }))
+            }
+            None => Value::Unknown,
+        }
     }
     /// Whether another class derives from it.
     pub fn is_base(&self, class: ClassRef) -> bool {
@@ -347,15 +382,15 @@ fn linearize(class: ClassRef, bases: &FxHashMap<ClassRef, Vec<ClassRef>>, depth:
     out
 }
 
-type Members = (Vec<(Name, Value)>, Vec<(Name, Option<Value>)>);
+type Members = (Vec<(Name, Member)>, Vec<(Name, Option<Value>)>);
 
 /// Methods and constant attributes of a class, and its fields if it is a dataclass.
-fn class_members(project: &Project, statics: &Statics, class: ClassRef) -> Members {
+fn class_members(project: &Project, class: ClassRef) -> Members {
     let module = class.module;
     let definition = project.class(class);
     let body = &project.modules[module].ir.funcs[definition.body];
     let (mut members, mut fields) = (Vec::new(), Vec::new());
-    members_of(body.body(), body, module, statics, &mut members, &mut fields);
+    members_of(body.body(), body, module, &mut members, &mut fields);
     (members, fields)
 }
 
@@ -363,25 +398,14 @@ fn members_of(
     block: &Block,
     body: &Func,
     module: ModuleId,
-    statics: &Statics,
-    members: &mut Vec<(Name, Value)>,
+    members: &mut Vec<(Name, Member)>,
     fields: &mut Vec<(Name, Option<Value>)>,
 ) {
     for node in block {
         match &node.stmt {
             Stmt::Def { dst, func, .. } => {
                 let at = FuncRef { module, func: *func };
-                let name = body.locals[*dst].name.clone();
-                let value = match statics.flavour(at) {
-                    Some(flavour) => Value::Closure(Arc::new(Closure {
-                        func: at,
-                        cells: Vec::new(),
-                        defaults: statics.defaults(at, &[]),
-                        flavour,
-                    })),
-                    None => Value::Unknown,
-                };
-                members.push((name, value));
+                members.push((body.locals[*dst].name.clone(), Member::Method(at, OnceLock::new())));
             }
             Stmt::Assign { dst, value } if body.locals[*dst].kind != crate::ir::LocalKind::Temp => {
                 let name = body.locals[*dst].name.clone();
@@ -390,13 +414,13 @@ fn members_of(
                     _ => Value::Unknown,
                 };
                 fields.push((name.clone(), Some(value.clone())));
-                members.push((name, value));
+                members.push((name, Member::Value(value)));
             }
             Stmt::If { then, orelse, .. } => {
-                members_of(then, body, module, statics, members, fields);
-                members_of(orelse, body, module, statics, members, fields);
+                members_of(then, body, module, members, fields);
+                members_of(orelse, body, module, members, fields);
             }
-            Stmt::Try { body: inner, .. } => members_of(inner, body, module, statics, members, fields),
+            Stmt::Try { body: inner, .. } => members_of(inner, body, module, members, fields),
             _ => {}
         }
     }

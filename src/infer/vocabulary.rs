@@ -87,9 +87,9 @@ fn imports(project: &Project, module: ModuleId) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = project
         .bindings(module)
         .filter_map(|(name, binding)| match binding {
-            Binding::Import { path, level, member, .. } => {
-                let base = project.absolute(module, path, *level);
-                let full = member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}"));
+            Binding::Import(import) => {
+                let base = project.absolute(module, &import.path, import.level);
+                let full = import.member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}"));
                 Some((name.to_string(), full))
             }
             Binding::Func(_) | Binding::Class(_) | Binding::Value => None,

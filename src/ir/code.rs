@@ -31,12 +31,12 @@ struct Aside {
     span: Span,
     /// How many statements it has.
     len: usize,
-    again: OnceLock<Code>,
+    again: OnceLock<Box<Code>>,
 }
 
 impl Aside {
     fn code(&self) -> &Code {
-        self.again.get_or_init(|| (self.lower)(&self.text, self.func, self.span))
+        self.again.get_or_init(|| Box::new((self.lower)(&self.text, self.func, self.span)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Modules of the run and their dotted names. In: files in order and source roots. Out: [`Project`].
 //! Never: reading packages that are not in the run. Next: `resolve.rs`.
 
-use super::resolve::{Binding, bindings};
+use super::resolve::{Binding, Import, bindings};
 use crate::ir::{Class, FileIr, Func};
 use crate::source::reads::{Read, note, number};
 use crate::source::{FileId, Files, Idx, IndexVec, Name};
@@ -241,10 +241,12 @@ fn namespaces(imports: &[Imports<'_>], paths: &[&str]) -> Vec<(String, String)> 
 fn imports_below((names, stars): &Imports<'_>, package: &str) -> bool {
     let below = |path: &str| path.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     names.values().any(|b| match b {
-        Binding::Import { path, level: 0, member, .. } => {
-            below(path) || member.as_ref().is_some_and(|m| below(&format!("{path}.{m}")))
+        Binding::Import(import) => {
+            let Import { path, member, .. } = &**import;
+            let whole = || member.as_ref().is_some_and(|m| below(&format!("{path}.{m}")));
+            import.level == 0 && (below(path) || whole())
         }
-        Binding::Import { .. } | Binding::Func(_) | Binding::Class(_) | Binding::Value => false,
+        Binding::Func(_) | Binding::Class(_) | Binding::Value => false,
     }) || stars.iter().any(|(path, level)| *level == 0 && below(path))
 }
 

@@ -13,16 +13,22 @@ use std::sync::OnceLock;
 pub enum Binding {
     Func(FuncId),
     Class(ClassId),
-    /// `path` with leading dots counted, and the member imported from it.
-    Import {
-        path: Name,
-        level: u32,
-        member: Option<Name>,
-        /// What it leads to, once that was asked, and what was looked at for it.
-        leads: OnceLock<Box<Lead>>,
-    },
+    Import(Box<Import>),
     /// Something that only execution tells.
     Value,
+}
+
+/// What an import statement binds a name to.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// Without leading dots.
+    pub path: Name,
+    /// How many dots lead.
+    pub level: u32,
+    /// The member of that which is imported.
+    pub member: Option<Name>,
+    /// What it leads to, once that was asked, and what was looked at for it.
+    leads: OnceLock<Box<Lead>>,
 }
 
 /// What an import leads to, and what was looked at for it.
@@ -31,8 +37,8 @@ type Lead = (Option<Resolved>, Box<[Read]>);
 impl Binding {
     /// Forgets what an import leads to.
     pub(super) fn forget(&mut self) {
-        if let Binding::Import { leads, .. } = self {
-            *leads = OnceLock::new();
+        if let Binding::Import(import) = self {
+            import.leads = OnceLock::new();
         }
     }
 }
@@ -43,10 +49,7 @@ impl PartialEq for Binding {
         match (self, other) {
             (Binding::Func(a), Binding::Func(b)) => a == b,
             (Binding::Class(a), Binding::Class(b)) => a == b,
-            (
-                Binding::Import { path, level, member, .. },
-                Binding::Import { path: path2, level: level2, member: member2, .. },
-            ) => path == path2 && level == level2 && member == member2,
+            (Binding::Import(a), Binding::Import(b)) => (&a.path, a.level, &a.member) == (&b.path, b.level, &b.member),
             (Binding::Value, Binding::Value) => true,
             _ => false,
         }
@@ -100,13 +103,9 @@ impl Finder<'_> {
                 Stmt::Def { dst, func, .. } => self.bind(*dst, Binding::Func(*func), fallback),
                 Stmt::Class { dst, class, .. } => self.bind(*dst, Binding::Class(*class), fallback),
                 Stmt::Import { dst, path, member, level, .. } => {
-                    let binding = Binding::Import {
-                        path: path.clone(),
-                        level: *level,
-                        member: member.clone(),
-                        leads: OnceLock::new(),
-                    };
-                    self.bind(*dst, binding, fallback);
+                    let (path, member) = (path.clone(), member.clone());
+                    let import = Import { path, level: *level, member, leads: OnceLock::new() };
+                    self.bind(*dst, Binding::Import(Box::new(import)), fallback);
                 }
                 Stmt::ImportStar { path, level } => self.stars.push((path.clone(), *level)),
                 Stmt::Assign { dst, .. } => self.bind(*dst, Binding::Value, true),
@@ -151,8 +150,8 @@ impl Project {
     /// What a name of a module's top level leads to; `None` if the module does not bind it.
     pub fn member(&self, module: ModuleId, name: &str) -> Option<Resolved> {
         match self.modules.quietly(module).bindings.get(name) {
-            Some(Binding::Import { leads, .. }) => {
-                let (found, reads) = &**leads.get_or_init(|| {
+            Some(Binding::Import(import)) => {
+                let (found, reads) = &**import.leads.get_or_init(|| {
                     let run = || self.member_within(module, name, MAX_HOPS);
                     Box::new(if self.watched { watch(run) } else { (run(), Box::default()) })
                 });
@@ -177,9 +176,9 @@ impl Project {
             Some(Binding::Func(func)) => Some(Resolved::Func(FuncRef { module, func: *func })),
             Some(Binding::Class(class)) => Some(Resolved::Class(ClassRef { module, class: *class })),
             Some(Binding::Value) => Some(Resolved::Value(module, Name::from(name))),
-            Some(Binding::Import { path, level, member, .. }) => {
-                let base = self.absolute(module, path, *level);
-                Some(match member {
+            Some(Binding::Import(import)) => {
+                let base = self.absolute(module, &import.path, import.level);
+                Some(match &import.member {
                     Some(member) => self.path_within(&format!("{base}.{member}"), hops),
                     None => self.path_within(&base, hops),
                 })

@@ -213,9 +213,9 @@ fn finalises_elsewhere(lint: &Lint<'_>) -> bool {
     let own = |path: &str| lint.project.module_named(path).is_some();
     lint.project.modules.ids().any(|module| {
         lint.project.bindings(module).any(|(_, binding)| match binding {
-            crate::project::Binding::Import { path, level, member, .. } => {
-                let base = lint.project.absolute(module, path, *level);
-                let full = member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}"));
+            crate::project::Binding::Import(import) => {
+                let base = lint.project.absolute(module, &import.path, import.level);
+                let full = import.member.as_ref().map_or(base.clone(), |m| format!("{base}.{m}"));
                 let framework =
                     lint.rules.protocols().iter().any(|p| p.packages.iter().any(|k| full.starts_with(k.as_str())));
                 framework
