@@ -224,7 +224,7 @@ fn captures_and_globals() {
     ",
     );
     let parsed = parse("def f(a):\n    b = 1\n    return lambda: a\n");
-    let kinds: Vec<_> = parsed.ir.funcs[FuncId(1)].locals.iter().map(|l| l.kind).collect();
+    let kinds: Vec<_> = parsed.ir.funcs[FuncId(1)].locals().iter().map(|l| l.kind).collect();
     assert_eq!(kinds, [LocalKind::Cell, LocalKind::Plain, LocalKind::Temp]);
 }
 

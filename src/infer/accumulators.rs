@@ -16,7 +16,7 @@ impl Machine<'_> {
     pub(super) fn filled(&mut self, blocks: &[&Block], before: &World) -> Vec<ObjId> {
         let mut uses = Uses::default();
         blocks.iter().for_each(|block| uses.block(block));
-        let locals = &self.func().locals;
+        let locals = &self.func().locals();
         let of_kind = |all: &[LocalId], kind: LocalKind| -> Vec<ObjId> {
             all.iter()
                 .filter(|local| locals[**local].kind == kind)

@@ -207,13 +207,13 @@ struct Walk<'a, 'f> {
 impl<'a, 'f> Walk<'a, 'f> {
     fn new(func: &'a Func, words: &'f Words, file: &'f mut PerFile<'a>) -> Walk<'a, 'f> {
         file.temps.clear();
-        file.temps.resize(func.locals.len(), None);
+        file.temps.resize(func.locals().len(), None);
         file.read.clear();
-        file.read.resize(func.locals.len(), false);
+        file.read.resize(func.locals().len(), false);
         file.copied.clear();
-        file.copied.resize(func.locals.len(), false);
+        file.copied.resize(func.locals().len(), false);
         file.used.clear();
-        file.used.resize(func.locals.len(), Used::default());
+        file.used.resize(func.locals().len(), Used::default());
         Walk {
             words,
             file,
@@ -257,7 +257,7 @@ impl<'a, 'f> Walk<'a, 'f> {
         self.gist.calls = u32::try_from(calls.len()).unwrap_or(u32::MAX);
         self.gist.globals = calls.into_iter().chain(reads).cloned().collect();
         for local in &self.calls {
-            let name = &func.locals[*local].name;
+            let name = &func.locals()[*local].name;
             if !name.is_empty() && !self.rare.called.contains(name) {
                 self.rare.called.push(name.clone());
             }
@@ -290,7 +290,7 @@ impl<'a, 'f> Walk<'a, 'f> {
                 }
                 Stmt::SetAttr { base, name, .. } => {
                     *self.file.assigned.entry(name).or_default() += 1;
-                    self.gist.puts |= matches!(base, Operand::Local(l) if self.func.locals[*l].name != "self");
+                    self.gist.puts |= matches!(base, Operand::Local(l) if self.func.locals()[*l].name != "self");
                 }
                 Stmt::SetItem { .. } => self.gist.puts = true,
                 Stmt::For { dst, .. } => self.assigned(*dst, true),
@@ -405,7 +405,7 @@ impl<'a, 'f> Walk<'a, 'f> {
                 if std::mem::replace(&mut self.file.read[local.index()], true) {
                     return;
                 }
-                let name = &self.func.locals[*local].name;
+                let name = &self.func.locals()[*local].name;
                 if !name.is_empty() && self.func.kind == FuncKind::Module {
                     self.rare.bound.push(name.clone());
                 }

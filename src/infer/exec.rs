@@ -562,8 +562,8 @@ impl Machine<'_> {
     /// Stores a value in a variable, and notes the type of a variable of the user.
     pub fn assign(&mut self, id: StmtId, dst: crate::ir::LocalId, value: Value) {
         let func = self.func();
-        let kind = func.locals[dst].kind;
-        let name: Option<Name> = (kind != LocalKind::Temp).then(|| func.locals[dst].name.clone());
+        let kind = func.locals()[dst].kind;
+        let name: Option<Name> = (kind != LocalKind::Temp).then(|| func.locals()[dst].name.clone());
         self.set_local(dst, value.clone());
         match name {
             Some(name) => self.record(id, &name, &value),
@@ -604,7 +604,7 @@ fn is_temporary(node: &Node, func: &Func) -> bool {
     match &node.stmt {
         Stmt::Assign { dst, value } => {
             let calls = matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. });
-            !calls && func.locals[*dst].kind == LocalKind::Temp
+            !calls && func.locals()[*dst].kind == LocalKind::Temp
         }
         _ => false,
     }

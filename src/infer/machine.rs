@@ -149,7 +149,7 @@ impl<'a> Machine<'a> {
 
     pub fn local(&self, local: LocalId) -> Value {
         let value = self.w.frame().get(local);
-        match self.func().locals[local].kind {
+        match self.func().locals()[local].kind {
             LocalKind::Plain | LocalKind::Temp => value.clone(),
             LocalKind::Cell | LocalKind::Captured => match value {
                 Value::Tensor(id) => match self.w.heap.get(*id) {
@@ -161,7 +161,7 @@ impl<'a> Machine<'a> {
         }
     }
     pub fn set_local(&mut self, local: LocalId, value: Value) {
-        match self.func().locals[local].kind {
+        match self.func().locals()[local].kind {
             LocalKind::Plain | LocalKind::Temp => self.w.frame_mut().set(local, value),
             LocalKind::Cell | LocalKind::Captured => {
                 let id = self.cell_of(local);
@@ -428,7 +428,7 @@ impl<'a> Machine<'a> {
         self.w.frame().values().enumerate().for_each(|(at, value)| {
             let Value::Tensor(held) = value else { return };
             let local = LocalId::from_index(at);
-            match func.locals[local].kind {
+            match func.locals()[local].kind {
                 LocalKind::Temp => {}
                 LocalKind::Plain if !ids.contains(held) => {}
                 LocalKind::Plain | LocalKind::Cell | LocalKind::Captured => some.push(local),
@@ -439,7 +439,7 @@ impl<'a> Machine<'a> {
             if let Value::Tensor(held) = &value
                 && ids.contains(held)
             {
-                self.record_at(place, &func.locals[local].name, &value);
+                self.record_at(place, &func.locals()[local].name, &value);
             }
         }
     }

@@ -93,7 +93,7 @@ impl Machine<'_> {
     fn live_global(&mut self, module: ModuleId, name: &Name) -> Option<Value> {
         let at = self.w.frames.iter().position(|f| f.func.module == module && f.func.func.index() == 0)?;
         let func = self.project.func(self.w.frames[at].func);
-        let local = func.locals.iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i)?;
+        let local = func.locals().iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i)?;
         match self.w.frames[at].get(local) {
             Value::Unset => None,
             value => Some(value.clone()),
@@ -106,7 +106,7 @@ impl Machine<'_> {
             return;
         };
         let func = self.project.func(self.w.frames[at].func);
-        if let Some((local, _)) = func.locals.iter_enumerated().find(|(_, l)| l.name == *name) {
+        if let Some((local, _)) = func.locals().iter_enumerated().find(|(_, l)| l.name == *name) {
             self.w.frames[at].set(local, value);
         }
     }

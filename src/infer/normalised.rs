@@ -102,7 +102,7 @@ impl Machine<'_> {
     fn names_last_size(&self, id: StmtId, base: &str, name: &str) -> bool {
         let Some(active) = self.stack.last() else { return false };
         let view = View::new(self.project, self.rules, self.files, active.func);
-        let local = |name: &str| view.func.locals.ids().find(|l| view.local_name(*l) == name);
+        let local = |name: &str| view.func.locals().ids().find(|l| view.local_name(*l) == name);
         let (Some(of), Some(size)) = (local(base), local(name)) else { return false };
         let here = (0..view.steps.len()).rfind(|step| view.steps[*step].id == id);
         let (Some(here), [made]) = (here, view.defs(size)) else { return false };

@@ -343,7 +343,7 @@ impl Machine<'_> {
     fn module_root(mut self, module: ModuleId) -> (Output, Vec<(Name, Value)>) {
         let at = module_body(module);
         let func = self.project.func(at);
-        self.begin(at, func.locals.len(), MAX_STEPS);
+        self.begin(at, func.locals().len(), MAX_STEPS);
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(func.body()) {
             if !self.plans.is_empty() {
@@ -352,7 +352,7 @@ impl Machine<'_> {
             }
             let Some(frame) = path.world.frames.first() else { continue };
             let named: Vec<(Name, Value)> = func
-                .locals
+                .locals()
                 .iter()
                 .zip(frame.values())
                 .filter(|(l, _)| l.kind != LocalKind::Temp)
@@ -414,7 +414,7 @@ impl Machine<'_> {
         let mut waiting = self.assumed_worlds(root.module, worlds).into_iter();
         while let Some(world) = waiting.next() {
             self.w = world;
-            self.begin(root, func.locals.len(), left / (waiting.len() as u64 + 1));
+            self.begin(root, func.locals().len(), left / (waiting.len() as u64 + 1));
             let given = self.give_unknown(func, receiver.as_ref());
             if self.settings.static_flavour(self.project, self.rules, root) == Some(Flavour::NoGrad) {
                 self.w.modes.grad = false;
@@ -591,7 +591,7 @@ impl Machine<'_> {
 
     fn run_init(&mut self, closure: &Arc<Closure>, object: &Value) -> Vec<World> {
         let func = self.project.func(closure.func);
-        self.begin(closure.func, func.locals.len(), MAX_STEPS);
+        self.begin(closure.func, func.locals().len(), MAX_STEPS);
         let given = self.give_unknown(func, Some(object));
         let place = self.place_of(func.name_span);
         let mut worlds: Vec<World> = Vec::new();

@@ -188,11 +188,11 @@ fn bindings<'a>(
     for node in block {
         match &node.stmt {
             Stmt::Assign { dst, value } => {
-                if func.locals[*dst].kind == LocalKind::Temp {
+                if func.locals()[*dst].kind == LocalKind::Temp {
                     temps.insert(*dst, value);
                 } else {
                     let path = path_of(project, module, func, value, temps);
-                    out.entry(func.locals[*dst].name.clone()).or_default().push(path);
+                    out.entry(func.locals()[*dst].name.clone()).or_default().push(path);
                 }
             }
             Stmt::If { then, orelse, .. } => {
@@ -217,10 +217,10 @@ fn path_of(
     temps: &FxHashMap<LocalId, &Rvalue>,
 ) -> Option<Name> {
     let operand = |operand: &Operand| match operand {
-        Operand::Local(local) if func.locals[*local].kind == LocalKind::Temp => {
+        Operand::Local(local) if func.locals()[*local].kind == LocalKind::Temp => {
             path_of(project, module, func, temps.get(local)?, temps)
         }
-        Operand::Local(local) => external(project, module, &func.locals[*local].name),
+        Operand::Local(local) => external(project, module, &func.locals()[*local].name),
         Operand::Global(name) => external(project, module, name),
         Operand::Const(_) => None,
     };

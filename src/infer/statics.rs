@@ -329,7 +329,7 @@ impl Scan<'_> {
                 Some(Rvalue::Call { callee, .. }) => self.path_within(callee, depth),
                 Some(Rvalue::Use(inner)) => self.path_within(inner, depth),
                 Some(_) => None,
-                None => Some(self.global_path(&self.func.locals[*local].name)),
+                None => Some(self.global_path(&self.func.locals()[*local].name)),
             },
             Operand::Const(_) => None,
         }
@@ -405,10 +405,10 @@ fn members_of(
         match &node.stmt {
             Stmt::Def { dst, func, .. } => {
                 let at = FuncRef { module, func: *func };
-                members.push((body.locals[*dst].name.clone(), Member::Method(at, OnceLock::new())));
+                members.push((body.locals()[*dst].name.clone(), Member::Method(at, OnceLock::new())));
             }
-            Stmt::Assign { dst, value } if body.locals[*dst].kind != crate::ir::LocalKind::Temp => {
-                let name = body.locals[*dst].name.clone();
+            Stmt::Assign { dst, value } if body.locals()[*dst].kind != crate::ir::LocalKind::Temp => {
+                let name = body.locals()[*dst].name.clone();
                 let value = match value {
                     Rvalue::Use(Operand::Const(c)) => Value::Const(c.clone()),
                     _ => Value::Unknown,

@@ -1,19 +1,19 @@
-//! The statements of a function: here, or set aside and lowered again when somebody asks. In: what lowering made. Out: a block and its
-//! spans. Never: a difference between the two: the same text is lowered to the same statements. Most functions of a large tree are never
+//! The statements and variables of a function: here, or set aside and lowered again when somebody asks. In: what lowering made. Out: a block, its
+//! spans and variables. Never: a difference between the two: the same text is lowered to the same statements. Most functions of a large tree are never
 //! executed, and their statements would be half of the memory of a run. Next: `tables.rs`.
 
-use super::{Block, FileIr, Func, FuncId, FuncKind, Spans};
+use super::{Block, FileIr, Func, FuncId, FuncKind, Locals, Spans};
 use crate::source::{Idx, Span};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// The statements of a function, and where they are.
+/// The statements of a function, where they are, and its variables.
 #[derive(Clone)]
 pub struct Code(Kept);
 
 #[derive(Clone)]
 enum Kept {
-    Here(Block, Spans),
+    Here(Block, Spans, Locals),
     Aside(Arc<Aside>),
 }
 
@@ -42,19 +42,19 @@ impl Aside {
 
 impl Default for Code {
     fn default() -> Code {
-        Code::new(Block::default(), Spans::default())
+        Code::new(Block::default(), Spans::default(), Locals::default())
     }
 }
 
 impl Code {
-    pub fn new(body: Block, spans: Spans) -> Code {
-        Code(Kept::Here(body, spans))
+    pub fn new(body: Block, spans: Spans, locals: Locals) -> Code {
+        Code(Kept::Here(body, spans, locals))
     }
 
     #[inline]
     pub fn body(&self) -> &Block {
         match &self.0 {
-            Kept::Here(body, _) => body,
+            Kept::Here(body, ..) => body,
             Kept::Aside(aside) => aside.code().body(),
         }
     }
@@ -62,14 +62,22 @@ impl Code {
     #[inline]
     pub fn spans(&self) -> &Spans {
         match &self.0 {
-            Kept::Here(_, spans) => spans,
+            Kept::Here(_, spans, _) => spans,
             Kept::Aside(aside) => aside.code().spans(),
+        }
+    }
+
+    #[inline]
+    pub fn locals(&self) -> &Locals {
+        match &self.0 {
+            Kept::Here(_, _, locals) => locals,
+            Kept::Aside(aside) => aside.code().locals(),
         }
     }
 
     /// The same at a later place of a file.
     pub fn shifted(mut self, by: u32) -> Code {
-        if let Kept::Here(_, spans) = &mut self.0 {
+        if let Kept::Here(_, spans, _) = &mut self.0 {
             spans.shift(by);
         }
         self
@@ -78,7 +86,7 @@ impl Code {
     /// The number of statements, those of inner blocks included.
     pub fn count(&self) -> usize {
         match &self.0 {
-            Kept::Here(_, spans) => spans.len(),
+            Kept::Here(_, spans, _) => spans.len(),
             Kept::Aside(aside) => aside.len,
         }
     }
@@ -118,12 +126,12 @@ impl FileIr {
 
 impl PartialEq for Code {
     fn eq(&self, other: &Code) -> bool {
-        self.body() == other.body() && self.spans() == other.spans()
+        (self.body(), self.spans(), self.locals()) == (other.body(), other.spans(), other.locals())
     }
 }
 
 impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (self.body(), self.spans()).fmt(f)
+        (self.body(), self.spans(), self.locals()).fmt(f)
     }
 }

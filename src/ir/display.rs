@@ -303,12 +303,12 @@ impl Dump<'_> {
     }
 
     fn local(&self, id: LocalId) -> String {
-        let local = &self.func.locals[id];
+        let local = &self.func.locals()[id];
         match local.kind {
             LocalKind::Temp => format!("%{}", id.0),
             LocalKind::Plain | LocalKind::Cell | LocalKind::Captured => {
                 let same = |name: &Name| *name == local.name;
-                let first = self.func.locals.iter().position(|l| l.kind != LocalKind::Temp && same(&l.name));
+                let first = self.func.locals().iter().position(|l| l.kind != LocalKind::Temp && same(&l.name));
                 if first == Some(id.index()) { local.name.to_string() } else { format!("{}'{}", local.name, id.0) }
             }
         }

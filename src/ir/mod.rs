@@ -77,7 +77,6 @@ pub struct Func {
     pub class: Option<ClassId>,
     pub parent: Option<FuncId>,
     pub params: Box<[Param]>,
-    pub locals: Locals,
     /// Variables of enclosing functions that this one reads or writes: (the enclosing function's local, this function's local).
     pub captures: Box<[(LocalId, LocalId)]>,
     pub code: Code,
@@ -108,6 +107,11 @@ impl Func {
     #[inline]
     pub fn spans(&self) -> &Spans {
         self.code.spans()
+    }
+    /// Its variables.
+    #[inline]
+    pub fn locals(&self) -> &Locals {
+        self.code.locals()
     }
     /// The docstring as it stands in the file, without quotes.
     pub fn documented<'t>(&self, file: &'t File) -> Option<&'t str> {

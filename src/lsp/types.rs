@@ -65,7 +65,7 @@ impl FileTypes {
 
     /// The type that a variable has where it is named: the last one noted up to there, else the first after it.
     fn of_name(&self, at: FuncRef, func: &Func, named: &Named<'_>) -> Option<&Row> {
-        let local = func.locals.iter().any(|l| l.name == named.text) || named.text.contains('.');
+        let local = func.locals().iter().any(|l| l.name == named.text) || named.text.contains('.');
         let rows = || self.rows.iter().filter(|row| row.func == at && row.variable == named.text);
         if !local {
             return None;

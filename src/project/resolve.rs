@@ -89,7 +89,7 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn bind(&mut self, local: LocalId, binding: Binding, fallback: bool) {
         let module = &self.ir.funcs[FuncId::from_index(0)];
-        let name = module.locals[local].name.clone();
+        let name = module.locals()[local].name.clone();
         if fallback {
             self.names.entry(name).or_insert(binding);
         } else {

@@ -12,9 +12,9 @@ const SAVED: &str = "saved_tensors";
 /// gradients are the same however many dims the tensors have. `stores`: the method that is given the context beside the backward.
 pub fn is_blind(stores: &Func, backward: &Func) -> bool {
     let (Some(context), Some(own)) = (stores.params.first(), backward.params.first()) else { return false };
-    let plain = |f: &Func| f.locals.iter().all(|l| matches!(l.kind, LocalKind::Plain | LocalKind::Temp));
+    let plain = |f: &Func| f.locals().iter().all(|l| matches!(l.kind, LocalKind::Plain | LocalKind::Temp));
     let Some(stored) = stored(stores, context.local).filter(|_| plain(backward)) else { return false };
-    let mut follow = Follow { context: own.local, stored, made: vec![false; backward.locals.len()], grew: true };
+    let mut follow = Follow { context: own.local, stored, made: vec![false; backward.locals().len()], grew: true };
     for param in backward.params.iter().skip(1) {
         follow.made[param.local.index()] = true;
     }

@@ -28,7 +28,7 @@ impl Machine<'_> {
             }
             self.w = known.clone();
             self.w.facts = case.facts.clone();
-            self.w.frames = vec![Frame::new(methods.forward, func.locals.len())];
+            self.w.frames = vec![Frame::new(methods.forward, func.locals().len())];
             for param in &func.params {
                 let value = match self.settings.group_named(&param.name) {
                     Some(axes) => Value::Group(axes),

@@ -415,7 +415,7 @@ impl Machine<'_> {
         let func = self.project.func(at);
         let call = self.stack.last().and_then(|a| a.call);
         self.stack.push(Activation { func: at, call });
-        self.w.frames.push(Frame::new(at, func.locals.len()));
+        self.w.frames.push(Frame::new(at, func.locals().len()));
         let mut next = 0;
         for param in &func.params {
             let value = match param.kind {

@@ -65,7 +65,7 @@ pub fn around(view: &View<'_>, out: &mut Found) {
 /// The variable of this function alone that a call is given to.
 fn variable(view: &View<'_>, call: usize) -> Option<LocalId> {
     let Stmt::Assign { dst, .. } = view.steps[call].stmt else { return None };
-    let plain = |local: LocalId| view.func.locals[local].kind == LocalKind::Plain;
+    let plain = |local: LocalId| view.func.locals()[local].kind == LocalKind::Plain;
     if plain(*dst) {
         return Some(*dst);
     }

@@ -372,7 +372,7 @@ fn conditional_mean(view: &View<'_>) -> Option<(Name, Place)> {
     };
     let size = |e: &Expr| e.clone().any(&mut |x| x.last_name().is_some_and(|n| n.contains("size")));
     let inverse = |e: &Expr| matches!(e, Expr::Binary(BinOp::Div, n, d) if one(n) && size(d));
-    for local in view.func.locals.ids() {
+    for local in view.func.locals().ids() {
         let [first, second] = view.defs(local) else { continue };
         let (Some(x), Some(y)) = (view.steps[*first].guards.last(), view.steps[*second].guards.last()) else {
             continue;

@@ -62,7 +62,7 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
         let Some(call) = raw(view, value).filter(|c| c.is_async() && c.sort != Sort::Send) else { continue };
         let Some(buffer) = call.buffer.and_then(|b| root(view, b)) else { continue };
-        let plain = |l: LocalId| matches!(view.func.locals[l].kind, LocalKind::Plain | LocalKind::Temp);
+        let plain = |l: LocalId| matches!(view.func.locals()[l].kind, LocalKind::Plain | LocalKind::Temp);
         // A handle that is dropped at once is waited for by nobody, wherever the buffer is kept.
         let dropped = view.is_temp(*dst) && view.readers(*dst).is_empty();
         if !plain(*dst) || !plain(buffer) && !dropped || !step.contexts.is_empty() && !view.without_gradient(i) {

@@ -137,7 +137,7 @@ fn hint(view: &View<'_>, code: &str, at: Span, comment: &str, place: Place) -> O
 /// the only parameter.
 fn named(view: &View<'_>, comment: &str) -> Vec<LocalId> {
     let find = |word: &str| {
-        let all = view.func.locals.iter_enumerated();
+        let all = view.func.locals().iter_enumerated();
         all.filter(|(id, l)| l.name == word && !view.is_temp(*id)).map(|(id, _)| id).next()
     };
     if let Some((head, _)) = comment.split_once(':') {

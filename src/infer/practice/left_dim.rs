@@ -83,7 +83,7 @@ fn left_out(view: &View<'_>, dims: &[Name], used: &Name) -> Option<Name> {
 
 /// Whether a mesh is only ever cut to one dim.
 fn only_sliced(view: &View<'_>, local: LocalId, used: &Name) -> bool {
-    let captured = view.func.locals[local].kind == crate::ir::LocalKind::Cell;
+    let captured = view.func.locals()[local].kind == crate::ir::LocalKind::Cell;
     let slices = |i: &usize| match view.value(*i) {
         Some(Rvalue::Item { base: Operand::Local(l), index }) => *l == local && view.expr(index).string() == Some(used),
         _ => matches!(view.steps[*i].stmt, Stmt::If { .. }),

@@ -46,7 +46,7 @@ fn copy(view: &View<'_>, operand: &Operand) -> Option<(usize, Name, Expr)> {
 /// The temporary that holds a copy, where it is made, of what, and by which method.
 fn is_copy<'a>(view: &View<'a>, operand: &Operand) -> Option<(LocalId, usize, &'a Operand, &'a Name)> {
     let Operand::Local(temp) = operand else { return None };
-    let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals[*temp].kind) else { return None };
+    let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals()[*temp].kind) else { return None };
     let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { return None };
     COPIES.contains(&name.as_str()).then_some((*temp, *made, base, name))
 }
@@ -56,7 +56,7 @@ pub fn copies_for_calls(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value: Rvalue::Call { callee, args } } = step.stmt else { continue };
         let copied = args.iter().any(|a| is_copy(view, &a.value).is_some());
-        if !copied || view.func.locals[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
+        if !copied || view.func.locals()[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
             continue;
         }
         let Some(at) = function(view, &view.through(callee)) else { continue };
@@ -94,7 +94,7 @@ pub fn results(view: &View<'_>, out: &mut Found) {
         let step = &view.steps[*i];
         let Stmt::Assign { dst, .. } = step.stmt else { continue };
         let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer";
-        let unused = view.func.locals[*dst].kind == LocalKind::Temp && view.readers(*dst).is_empty();
+        let unused = view.func.locals()[*dst].kind == LocalKind::Temp && view.readers(*dst).is_empty();
         let fresh = call.input.is_none_or(|o| is_fresh(&view.expr(o)) || is_factory(&view.through(o)));
         if pure && unused && !fresh && view.defs(*dst) == [*i] {
             let practice = Practice::UnusedResult { collective: last(&call.rule.name) };

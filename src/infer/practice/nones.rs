@@ -86,7 +86,7 @@ fn none_if(test: &Expr, holds: bool) -> Option<Expr> {
 /// A variable of this function alone, or an attribute of one.
 fn is_plain(view: &View<'_>, e: &Expr) -> bool {
     match e {
-        Expr::Local(l) => view.func.locals[*l].kind == LocalKind::Plain,
+        Expr::Local(l) => view.func.locals()[*l].kind == LocalKind::Plain,
         Expr::Attr(base, _) => is_plain(view, base),
         _ => false,
     }

@@ -350,7 +350,7 @@ fn sites<'a>(view: &View<'a>, step: usize, model: &Expr) -> Vec<(View<'a>, usize
 /// The wrapper that a model went through before a step of the same function.
 fn wrapped_before<'a>(view: &View<'a>, model: &Expr, step: usize) -> Option<Wrapped<'a>> {
     match model {
-        Expr::Local(local) if view.func.locals[*local].kind != LocalKind::Captured => {
+        Expr::Local(local) if view.func.locals()[*local].kind != LocalKind::Captured => {
             wrappers(view, model, step).into_iter().next()
         }
         Expr::Attr(..) => {

@@ -16,7 +16,7 @@ use crate::rules::Entry;
 const MOST_DEPTH: usize = 4;
 
 pub fn arrivals(view: &View<'_>, out: &mut Found) {
-    for (local, info) in view.func.locals.iter_enumerated() {
+    for (local, info) in view.func.locals().iter_enumerated() {
         if info.kind != LocalKind::Plain || view.defs(local).len() < 2 || view.is_param(local) {
             continue;
         }

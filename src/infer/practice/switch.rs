@@ -164,7 +164,7 @@ fn is_handed_through(view: &View<'_>, value: &Operand) -> bool {
                 .flat_map(|s| view.reads(s))
                 .filter(|o| matches!(o, Operand::Local(l) if *l == local));
             // Tuples of targets read it twice: once into the tuple.
-            uses.count() <= 1 && view.func.locals[local].kind == LocalKind::Plain
+            uses.count() <= 1 && view.func.locals()[local].kind == LocalKind::Plain
         }
         Expr::Attr(base, _) => {
             base.last_name().is_some_and(|n| CONFIGS.contains(&n))

@@ -80,7 +80,7 @@ impl<'a> View<'a> {
             at,
             func,
             steps: Vec::with_capacity(func.code.count()),
-            defs: vec![SmallVec::new(); func.locals.len()],
+            defs: vec![SmallVec::new(); func.locals().len()],
             collectives: OnceCell::new(),
             callees: RefCell::default(),
             code: OnceCell::new(),
@@ -212,11 +212,11 @@ impl<'a> View<'a> {
     }
 
     pub fn is_temp(&self, local: LocalId) -> bool {
-        self.func.locals[local].kind == LocalKind::Temp
+        self.func.locals()[local].kind == LocalKind::Temp
     }
 
     pub fn local_name(&self, local: LocalId) -> &'a Name {
-        &self.func.locals[local].name
+        &self.func.locals()[local].name
     }
 
     pub fn is_param(&self, local: LocalId) -> bool {
@@ -487,7 +487,7 @@ impl<'a> View<'a> {
     /// The steps that read a local, in order; one that reads it twice is there twice.
     pub fn readers(&self, local: LocalId) -> &[usize] {
         let all = self.readers.get_or_init(|| {
-            let mut all = vec![SmallVec::new(); self.func.locals.len()];
+            let mut all = vec![SmallVec::new(); self.func.locals().len()];
             for step in 0..self.steps.len() {
                 for operand in self.reads(step) {
                     if let Operand::Local(local) = operand {
@@ -502,7 +502,7 @@ impl<'a> View<'a> {
 
     /// Whether any step reads a local.
     pub fn is_read(&self, local: LocalId) -> bool {
-        self.func.locals[local].kind == LocalKind::Cell || !self.readers(local).is_empty()
+        self.func.locals()[local].kind == LocalKind::Cell || !self.readers(local).is_empty()
     }
 
     /// Whether a step runs without gradients: inside `no_grad` or `inference_mode`.

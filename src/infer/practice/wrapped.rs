@@ -66,7 +66,7 @@ fn model_of<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out:
         Expr::Path(path) => {
             let Resolved::Value(module, name) = view.project.path(path) else { return };
             let body = near::other(view, FuncRef { module, func: crate::ir::FuncId::from_index(0) });
-            let local = body.func.locals.iter_enumerated().find(|(id, l)| l.name == name && !body.is_temp(*id));
+            let local = body.func.locals().iter_enumerated().find(|(id, l)| l.name == name && !body.is_temp(*id));
             if let Some((local, _)) = local {
                 model_of(&body, &Expr::Local(local), body.steps.len(), depth, out);
             }
@@ -87,7 +87,7 @@ fn variable<'a>(view: &View<'a>, local: LocalId, before: usize, depth: usize, ou
             return;
         }
     }
-    if view.func.locals[local].kind == LocalKind::Captured {
+    if view.func.locals()[local].kind == LocalKind::Captured {
         let outer = view.func.captures.iter().find(|(_, inner)| *inner == local);
         if let (Some((outer, _)), Some(parent)) = (outer, view.func.parent) {
             let around = near::other(view, FuncRef { module: view.at.module, func: parent });

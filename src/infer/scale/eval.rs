@@ -58,7 +58,7 @@ impl<'a> Run<'a> {
                 }
                 Some(value) => self.sized(value.clone()),
                 None => {
-                    let name = state.frames.last().map(|f| self.project.func(f.at).locals[*local].name.clone());
+                    let name = state.frames.last().map(|f| self.project.func(f.at).locals()[*local].name.clone());
                     self.sized(Val::Named(name.unwrap_or_default()))
                 }
             },

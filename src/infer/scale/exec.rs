@@ -61,7 +61,7 @@ impl<'a> Run<'a> {
     fn frames_alike(&self, a: &State, b: &State) -> bool {
         let same = |x: &Frame, y: &Frame| {
             let func = self.project.func(x.at);
-            let temporary = |l| func.locals[LocalId::from_index(l)].kind == LocalKind::Temp;
+            let temporary = |l| func.locals()[LocalId::from_index(l)].kind == LocalKind::Temp;
             x.at == y.at && x.locals.alike(&y.locals, temporary)
         };
         a.frames.is(&b.frames)
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
             return None;
         }
         let frame = state.frames.last()?;
-        let local = &self.project.func(frame.at).locals[dst];
+        let local = &self.project.func(frame.at).locals()[dst];
         if local.kind == LocalKind::Temp {
             return None;
         }
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         };
         let Some(at) = state.frames.last().map(|f| f.at) else { return };
         for (i, local) in before.iter().chain(star).chain(after).enumerate() {
-            let name = self.project.func(at).locals[*local].name.clone();
+            let name = self.project.func(at).locals()[*local].name.clone();
             let one = items.as_ref().and_then(|v| v.get(i)).cloned().unwrap_or(Val::Named(name));
             let one = self.christened(state, *local, &one).unwrap_or(one);
             state.set(*local, one);
@@ -331,9 +331,9 @@ impl<'a> Run<'a> {
             Elements::Rounds(scale, item) => {
                 let item = match (&*item, state.frames.last().map(|f| f.at)) {
                     (Val::Named(text), Some(at))
-                        if !text.contains('.') && self.project.func(at).locals[dst].kind != LocalKind::Temp =>
+                        if !text.contains('.') && self.project.func(at).locals()[dst].kind != LocalKind::Temp =>
                     {
-                        Val::Named(self.project.func(at).locals[dst].name.clone())
+                        Val::Named(self.project.func(at).locals()[dst].name.clone())
                     }
                     _ => *item,
                 };

@@ -584,5 +584,5 @@ fn spell(text: &Name, out: &mut Mentions) {
 
 /// Whether functions inside a function, or around it, see a variable too.
 fn is_shared(view: &View<'_>, local: LocalId) -> bool {
-    matches!(view.func.locals[local].kind, LocalKind::Cell | LocalKind::Captured)
+    matches!(view.func.locals()[local].kind, LocalKind::Cell | LocalKind::Captured)
 }

@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         let mut all = self.known.locals.borrow_mut();
         let names = all.entry(module).or_insert_with(|| {
             let mut names = FxHashMap::default();
-            for (id, local) in self.project.func(body).locals.iter_enumerated() {
+            for (id, local) in self.project.func(body).locals().iter_enumerated() {
                 names.entry(local.name.clone()).or_insert(id);
             }
             Rc::new(names)

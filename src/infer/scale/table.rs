@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
             return;
         }
         let Some(func) = state.frames.last().map(|f| f.at) else { return };
-        let local = &self.project.func(func).locals[dst];
+        let local = &self.project.func(func).locals()[dst];
         if local.kind == LocalKind::Temp {
             return;
         }

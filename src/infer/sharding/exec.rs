@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
 
     /// A function inside may use a mesh that a variable holds.
     fn kept(&mut self, local: LocalId, value: &Val) {
-        let cell = |at| self.project.func(at).locals.get(local).is_some_and(|l| l.kind == LocalKind::Cell);
+        let cell = |at| self.project.func(at).locals().get(local).is_some_and(|l| l.kind == LocalKind::Cell);
         if matches!(value, Val::Mesh(_)) && self.at().is_some_and(cell) {
             self.escape(value, 0);
         }
@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
     fn set_global(&mut self, name: &Name, value: Val) {
         let Some(at) = self.at() else { return };
         let top = body(at.module);
-        let found = self.project.func(top).locals.iter_enumerated();
+        let found = self.project.func(top).locals().iter_enumerated();
         let local = found.filter(|(_, l)| l.kind != LocalKind::Temp).find(|(_, l)| l.name == *name).map(|(id, _)| id);
         match (local, self.st.frames.iter_mut().find(|f| f.at == top)) {
             (Some(local), Some(frame)) => {

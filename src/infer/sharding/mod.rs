@@ -178,7 +178,7 @@ fn exports(run: &mut Run<'_>, module: ModuleId) {
     let func = project.func(body(module));
     let Some(frame) = run.st.frames.first() else { return };
     let mut all = run::Exports::default();
-    for (local, l) in func.locals.iter_enumerated().filter(|(_, l)| l.kind != LocalKind::Temp) {
+    for (local, l) in func.locals().iter_enumerated().filter(|(_, l)| l.kind != LocalKind::Temp) {
         if let Some(value @ (Val::Const(_) | Val::Devices(_) | Val::Tuple(_) | Val::Ids(_) | Val::Mesh(_))) =
             frame.locals.get(&local)
             && exec::times_bound(func.body(), local) == 1

@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
     fn top_level(&self, module: ModuleId, name: &str) -> Option<Val> {
         let frame = self.st.frames.iter().find(|f| f.at == body(module))?;
         let func = self.project.func(frame.at);
-        let (local, _) = func.locals.iter_enumerated().find(|(_, l)| l.name == name && l.kind != LocalKind::Temp)?;
+        let (local, _) = func.locals().iter_enumerated().find(|(_, l)| l.name == name && l.kind != LocalKind::Temp)?;
         frame.locals.get(&local).cloned()
     }
 

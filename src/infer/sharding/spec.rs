@@ -67,7 +67,7 @@ impl Run<'_> {
     fn named(&mut self, annotation: &Annotation) {
         if let (Val::Unknown, Some(local)) = (&annotation.tensor, annotation.local)
             && let Some(at) = self.at()
-            && self.project.func(at).locals[local].kind == crate::ir::LocalKind::Plain
+            && self.project.func(at).locals()[local].kind == crate::ir::LocalKind::Plain
         {
             let made = Place { file: self.project.file(at.module), span: self.project.func(at).name_span };
             let tensor = self.tensor(made, None, Note::Unknown, Manual::Unknown);
