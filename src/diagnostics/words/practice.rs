@@ -68,6 +68,8 @@ impl Words<'_> {
             Practice::InvertedGuard { .. }
             | Practice::ReadInFlight { .. }
             | Practice::SomeRanks { .. }
+            | Practice::SomeOfGroup { .. }
+            | Practice::UnusedApply { .. }
             | Practice::LocalCount { .. }
             | Practice::OfThisRank(_)
             | Practice::LateReduction { .. }

@@ -96,6 +96,16 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.help.push("`output_layouts=Shard(1)`".to_string());
             draft
         }
+        Membership::WholeOutput { module, other, parts } => {
+            let title = format!(
+                "`{module}` leaves the whole sequence on every rank, and `{other}` leaves parts of it: both are added to one stream"
+            );
+            let mut draft = Draft::new(&codes::WHOLE_INPUT, title);
+            draft.primary = "gives the whole result".to_string();
+            draft.labels.push(label(*parts, "gives parts of the sequence".to_string()));
+            draft.help.push("`output_layouts=Shard(1)`".to_string());
+            draft
+        }
         Membership::ScaledEachRound { round, reduced } => {
             let title = "accumulated gradients are divided in every round, and reduced in some: earlier rounds are divided again";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());

@@ -11,6 +11,8 @@ pub enum Practice {
     LostCopy { collective: Name, method: Name, original: Place },
     /// The result of a collective that returns it is not used.
     UnusedResult { collective: Name },
+    /// The result of an autograd function is not used, and its argument goes on as it was.
+    UnusedApply { function: Name, value: Name },
     /// A buffer of a pool that is kept beyond the call.
     SharedBuffer { owner: Name, buffer: Name, kept: Place },
     /// A switch that nothing looks at; what communicates whatever it says, and what decides instead.
@@ -48,6 +50,8 @@ pub enum Practice {
     ReadInFlight { collective: Name, launched: Place, waited: Option<Place>, buffer: Name },
     /// A collective over all ranks that only some reach; `exit`: because the others have left.
     SomeRanks { collective: Name, condition: Place, exit: bool },
+    /// A collective over the ranks of a group that only some of them reach.
+    SomeOfGroup { collective: Name, condition: Place, exit: bool },
     /// A sum over the ranks of a group of what each cuts out at its own place.
     OtherPositions { collective: Name, sliced: Place },
     /// A sum is divided by a count of one rank: a sum that was reduced, or a loss whose gradients a comment says are averaged.
@@ -76,6 +80,8 @@ impl Practice {
 pub enum Placements {
     /// `to_local()` or `full_tensor()` of a weight that meets values of one rank, without gradient placements.
     BareLocal { method: Name, weight: Name, meets: Place, evidence: Option<Place> },
+    /// The local part of a trained parameter that autograd does not see; how it is taken, and what it meets.
+    CutLocal { weight: Name, how: Name, made: Place, meets: Place },
     /// The same of a value that is whole, and from which something is made that is wrapped as a part of a sum.
     PartOut { method: Name, value: Name, out: Place },
     /// `local_map` whose input gradients are partial, without gradient placements, always or under a condition.
@@ -122,6 +128,8 @@ pub enum Scales {
     NarrowWrapper { axis: Name, sliced: Place },
     /// The default group, where the object or the caller gives one for the same axis.
     GroupLeftOut { collective: Name, own: Name, stored: Place },
+    /// All ranks, where the output is made for those of a group.
+    BufferOfGroup { collective: Name, size: Name, made: Place },
     /// A call leaves out the group over which the function would communicate; what the caller has for it and nothing reads.
     GroupNotGiven { function: Name, parameter: Name, own: Name, stored: Place },
     /// A collective over other ranks, where a loop or a function names a group that nothing reads.

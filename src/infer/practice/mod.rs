@@ -18,6 +18,7 @@ pub mod concerned;
 mod copies;
 mod counts;
 mod cut;
+mod cut_local;
 mod cut_loss;
 mod cut_parts;
 mod data_sum;
@@ -31,6 +32,8 @@ mod gate;
 mod glance;
 mod gradient;
 mod group_argument;
+mod group_buffers;
+mod group_ranks;
 mod handles;
 pub mod hints;
 mod left_dim;
@@ -100,7 +103,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
-pub(super) use {glance::may_be_path, lost::COPIES, stale::SAME, switch::is_switch};
+pub(super) use {glance::may_be_path, lost::COPIES, stale::JOINS, stale::SAME, switch::is_switch};
 
 /// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;
@@ -181,8 +184,10 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
     of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
     of_collectives(lost::results),
+    of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
+    of_words(cut_local::WORDS, cut_local::cut_off).with(&[cut_local::WORDS]),
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["local_map"], local_map::regions),
@@ -194,6 +199,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
     of_collectives(own_group::left_out),
+    of_collectives(group_buffers::made_for_group),
     of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
@@ -210,6 +216,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),
     of_names(&["sequenceparallel"], whole_input::embeddings),
+    of_names(&["sequenceparallel"], whole_input::residuals),
     of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh).with(&[&["fully_shard"]]),
     of_words(&["reduction="], factor::mean_not_undone).with(&[&["reduction="]]),
@@ -239,6 +246,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
+    of_collectives(group_ranks::some_of_group),
 ];
 
 /// The checks of single classes, which look at the whole project.
