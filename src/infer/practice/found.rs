@@ -38,6 +38,8 @@ pub enum Practice {
     Backwards(super::backwards::Backwards),
     /// Of who takes part in a sum.
     Membership(super::membership::Membership),
+    /// Of collectives that are taken for what they are not.
+    Unlike(Unlike),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.
@@ -158,6 +160,17 @@ pub enum Scales {
     WhateverFlag { flag: Name, mean: Place },
     /// Gradients that reach the optimizer with another factor than the mean that the loss is, or than others.
     Factor(Box<super::super::scale::verdict::Mistake>),
+}
+
+/// What a collective does otherwise than its caller takes it to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unlike {
+    /// It works in place and returns nothing that is a tensor.
+    InPlace { collective: Name, used: Place },
+    /// It writes to what indexing has copied.
+    Indexed { collective: Name, indexed: Place },
+    /// It puts the parts of ranks one after the other along dim 0; the output is longer along another dim.
+    Dim { collective: Name, dim: i64, grown: Place },
 }
 
 /// What comes before a reduction and should come after it.

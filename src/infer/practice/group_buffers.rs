@@ -1,14 +1,15 @@
 //! Buffers that are made for the ranks of one group, in a collective over all ranks. In: a function. Out: a collective without a group, of
 //! which the output is as long as the size of a group says. Never: where the group may be left out on purpose: a test asks for it, or the
-//! same collective is given it elsewhere in the function. Next: `own_group.rs`.
+//! same collective is given it elsewhere in the function. And an output that is longer along another dim than the one along which the
+//! collective puts the parts. Next: `own_group.rs`.
 
 use super::Found;
 use super::expr::Expr;
-use super::found::{Practice, Scales};
+use super::found::{Practice, Scales, Unlike};
 use super::near;
 use super::view::View;
-use crate::ir::{LocalId, Operand, Rvalue, Stmt};
-use crate::rules::{Entry, Gives};
+use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::rules::{Entry, Form, Gives};
 use crate::source::{Name, Place};
 
 /// How many steps an output is followed back.
@@ -36,6 +37,77 @@ pub fn made_for_group(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
         }
     }
+}
+
+/// Methods and functions that put the parts of a gathered buffer in their places.
+const SORTS: &[&str] = &[
+    "view",
+    "reshape",
+    "chunk",
+    "split",
+    "tensor_split",
+    "unbind",
+    "movedim",
+    "permute",
+    "transpose",
+    "unflatten",
+    "cat",
+    "rearrange",
+    "view_as",
+    "flatten",
+    "swapaxes",
+    "t",
+];
+
+/// `shape[-1] *= world_size`, and `all_gather_into_tensor` into a buffer of this shape that is used as it is.
+pub fn other_dim(view: &View<'_>, out: &mut Found) {
+    for (i, call) in view.collectives() {
+        if call.rule.op != "all_gather" || call.rule.form != Form::IntoOutput {
+            continue;
+        }
+        let Some(buffer) = call.output.and_then(near::local) else { continue };
+        let [made] = view.defs(buffer) else { continue };
+        let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(*made) else { continue };
+        let Some(shape) = args.first().and_then(|a| near::local(&a.value)) else { continue };
+        let Some((dim, grown)) = grown_dim(view, shape, *made) else { continue };
+        if view.readers(buffer).iter().all(|s| *s <= *i || !sorts(view, *s)) {
+            let collective = super::lost::last(&call.rule.name);
+            let unlike = Unlike::Dim { collective, dim, grown };
+            out.push((view.place(view.steps[*i].id), Practice::Unlike(unlike)));
+        }
+    }
+}
+
+/// The one dim of a list of sizes that is multiplied, unless it is the first, and where.
+fn grown_dim(view: &View<'_>, shape: LocalId, before: usize) -> Option<(i64, Place)> {
+    let mut all = view.steps[..before].iter().filter_map(|s| match s.stmt {
+        Stmt::SetItem { base: Operand::Local(base), index, value } if *base == shape => {
+            Some((view.expr(index), view.source(value), s))
+        }
+        _ => None,
+    });
+    let (index, source, step) = all.next().filter(|_| all.next().is_none())?;
+    let (_, value) = source?;
+    let multiplies = matches!(value, Rvalue::InPlace { op: BinOp::Mul, .. } | Rvalue::Binary { op: BinOp::Mul, .. });
+    let dim = match index {
+        Expr::Const(Const::Int(n)) => n,
+        Expr::Unary(UnOp::Neg, inner) => match *inner {
+            Expr::Const(Const::Int(n)) => -n,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    (multiplies && dim != 0).then(|| (dim, view.place(step.id)))
+}
+
+/// Whether a step puts what it reads into another order or shape.
+fn sorts(view: &View<'_>, step: usize) -> bool {
+    let name = match view.value(step) {
+        Some(Rvalue::CallMethod { name, .. }) => Some(name.to_string()),
+        Some(Rvalue::Call { callee, .. }) => view.through(callee).last_name().map(str::to_string),
+        _ => None,
+    };
+    name.is_some_and(|n| SORTS.contains(&n.as_str()))
 }
 
 /// The sizes of groups that a buffer is made with.

@@ -80,7 +80,7 @@ fn written_by(inner: &View<'_>, n: usize) -> Option<Name> {
 }
 
 /// Whether what was copied is read after a step: a copy that is reduced for its own sake is a barrier or a warm-up.
-fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
+pub(super) fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
     (step + 1..view.steps.len()).any(|s| {
         view.reads(s).iter().any(|o| {
             let read = view.expr(o);

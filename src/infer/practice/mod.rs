@@ -47,6 +47,7 @@ pub mod membership;
 mod mesh_dims;
 mod named_axes;
 pub mod near;
+mod no_result;
 mod no_sync;
 mod nones;
 mod order;
@@ -184,6 +185,10 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
     of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
     of_collectives(lost::results),
+    of_collectives(no_result::used),
+    of_collectives(no_result::indexed),
+    of_collectives(no_result::received),
+    of_words(&["all_reduce(xm.", "all_reduce("], no_result::returned).with(&[&["all_reduce(xm.", "reduce_sum"]]),
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
@@ -200,6 +205,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),
+    of_collectives(group_buffers::other_dim),
     of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
@@ -212,6 +218,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(asked_group::ratios),
     of_collectives(asked_group::reports),
     of_collectives(each_round::scaled),
+    of_collectives(each_round::apart),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),
@@ -234,8 +241,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     OF_COUNTS,
-    of_words(&["context_parallel_rank", "sequence_parallel_rank"], cut_parts::means)
-        .with(&[&["context_parallel_rank", "sequence_parallel_rank"], &["data_parallel_group"]]),
+    of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(this_rank::sizes).with(&[
         &["len(", "size(", "shape", "numel"],
@@ -264,6 +270,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::same_sizes,
     unused_group::stored,
     tied::weights,
+    unused_group::replicas,
 ];
 
 /// The checks of single functions that look at the whole project.
