@@ -23,6 +23,17 @@ pub fn unlike(mistake: &Unlike) -> Draft {
             draft.help.push("bind the rows to a name, and assign them back afterwards".to_string());
             draft
         }
+        Unlike::OthersRows { mask, masked, lookup } => {
+            let title = format!(
+                "the sum over ranks holds rows that are not meant: those where `{mask}` holds were looked up at position 0"
+            );
+            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+            draft.primary = "every rank adds a row for each position of another".to_string();
+            draft.labels.push(label(*masked, "positions of other ranks become 0"));
+            draft.labels.push(label(*lookup, "and are looked up as such"));
+            draft.help.push(format!("set the rows where `{mask}` holds to zero before the sum"));
+            draft
+        }
         Unlike::Dim { collective, dim, grown } => {
             let title = format!(
                 "`{collective}` puts the parts of the ranks one after the other along dim 0, and its output is made longer along dim {dim}"

@@ -169,6 +169,8 @@ pub enum Unlike {
     InPlace { collective: Name, used: Place },
     /// It writes to what indexing has copied.
     Indexed { collective: Name, indexed: Place },
+    /// Rows of positions that a mask says are those of other ranks are in the sum.
+    OthersRows { mask: Name, masked: Place, lookup: Place },
     /// It puts the parts of ranks one after the other along dim 0; the output is longer along another dim.
     Dim { collective: Name, dim: i64, grown: Place },
 }

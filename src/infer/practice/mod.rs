@@ -43,6 +43,7 @@ mod local_norm;
 mod lost;
 pub mod marking;
 mod marks;
+mod masked_rows;
 pub mod membership;
 mod mesh_dims;
 mod named_axes;
@@ -206,11 +207,15 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),
     of_collectives(group_buffers::other_dim),
+    of_words(&["mask"], masked_rows::summed)
+        .with(&[&["mask"], &["embedding(", "index_select(", "gather("]])
+        .where_seen(|seen| seen.communicates),
     of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
     of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
+    of_names(&["local_rank", "rank"], world_rank::of_other_group).with(&[&["environ", "getenv"], &["group"]]),
     of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
@@ -231,6 +236,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag).with(&[factor::RESULTS]),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
+    of_collectives(handles::written).with(&[&["async_op"]]),
     of_words(&["grad_norm"], shard_norm::clipped),
     of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
@@ -249,6 +255,7 @@ const OF_FUNCTIONS: &[Check] = &[
         &["sum(", "matmul", "einsum", "mm(", "bincount", "_add_", " @ "],
     ]),
     of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
+    of_collectives(this_rank::kept_given).with(&[&["_("], &["decay", "momentum"]]),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
