@@ -3,7 +3,7 @@
 //! a name denotes, which other files decide. Next: `relevance.rs`, `specs.rs`, `callers.rs`.
 
 use super::memo::{Memo, constant};
-use super::practice::{COPIES, SAME, Stands, is_known, is_switch};
+use super::practice::{COPIES, JOINS, SAME, Stands, is_known, is_switch};
 use super::relevance::{planning_names, telling_names};
 use crate::ir::{Arg, ArgKind, Block, BuildKind, Const, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{ModuleId, Project};
@@ -458,7 +458,7 @@ impl<'a, 'f> Walk<'a, 'f> {
 fn may_be_other(value: &Rvalue) -> bool {
     match value {
         Rvalue::Use(operand) | Rvalue::Await(operand) => matches!(operand, Operand::Local(_)),
-        Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()),
+        Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()) || JOINS.contains(&name.as_str()),
         _ => false,
     }
 }

@@ -526,7 +526,26 @@ impl Machine<'_> {
         Err(())
     }
 
+    /// Whether the line takes away, outside of the gradient, what it adds: `out + bias + (bias / n - bias).detach()`. The forward is that of
+    /// one term, and the gradient that of the whole.
+    fn is_straight_through(&self, id: StmtId, axis: &Axis, operands: &[Operand]) -> bool {
+        let place = self.place(id);
+        let text = self.files[place.file].whole();
+        let (start, end) = (place.span.start as usize, place.span.end as usize);
+        let rest = text[end..].lines().next().unwrap_or_default();
+        let is_param = |o: &&Operand| o.ty.get(axis).is_unmarked();
+        rest.contains(").detach()")
+            && operands.iter().filter(is_param).any(|o| {
+                let span = self.part(id, o.part).span;
+                let name = &text[span.start as usize..span.end as usize];
+                (start..end).contains(&(span.start as usize)) && rest.contains(&format!("- {name})"))
+            })
+    }
+
     fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
+        if self.is_straight_through(id, axis, operands) {
+            return;
+        }
         let mut at: Vec<OperandAt> = operands.iter().map(|o| self.operand_at(id, o, axis)).collect();
         for (i, operand) in at.iter_mut().enumerate() {
             operand.place = Some(self.operand_place(id, operands, i));
@@ -587,6 +606,15 @@ impl Machine<'_> {
                 decided: Some(known),
                 from: decider.and_then(|s| s.origin.clone()),
             }));
+        } else if !applied.result.is_unknown() && !applied.result.is_empty() {
+            // What is left was decided by an operand of which something is known.
+            let telling =
+                |s: &&AxisState| !s.set.is_unknown() && s.origin.as_ref().is_some_and(|o| o.unmarked().is_none());
+            let from = states.iter().find(telling).and_then(|s| s.origin.clone());
+            if from.is_some() {
+                state.origin =
+                    Some(Arc::new(Origin { place: self.place(id), reason: Why::Computed, decided: None, from }));
+            }
         }
         if applied.result == AxisType::V {
             // Elementwise on values split alike: the split survives when every varying operand agrees.

@@ -5,6 +5,7 @@ use super::autograd::{Case, Gap};
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
 use crate::project::{ClassRef, FuncRef};
+use crate::rules::Violation;
 use crate::source::{Name, Place};
 use crate::types::{LocalType, TensorType};
 use rustc_hash::FxHashMap;
@@ -127,6 +128,18 @@ pub struct Output {
 }
 
 impl Output {
+    /// Adds what another execution of the same function has found of gradients that nothing sums.
+    pub fn adopt_missing_sums(&mut self, other: Output) {
+        for finding in other.findings {
+            let mixed = matches!(&finding.kind, FindingKind::Operator { violation: Violation::InvariantMixed, .. });
+            let key = (finding.place, std::mem::discriminant(&finding.kind));
+            if mixed && !self.index.contains_key(&key) {
+                self.index.insert(key, self.findings.len());
+                self.findings.push(finding);
+            }
+        }
+    }
+
     /// Records a finding; the same kind at the same place is one finding that holds in several worlds.
     pub fn report(&mut self, finding: Finding) {
         let key = (finding.place, std::mem::discriminant(&finding.kind));

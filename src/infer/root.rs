@@ -368,7 +368,9 @@ impl Machine<'_> {
         (self.out, exports.unwrap_or_default())
     }
 
-    /// Executes a function whose caller is not known; if it has whole parameters, a second time with what it needs of its arguments.
+    /// Executes a function whose caller is not known; a second time with what it needs of its arguments, where it says so: what was made
+    /// of them before the use that tells is known then. Without whole parameters only sums that are missing are taken from there: a value
+    /// that is cut or divided by what is not known may be meant as a part.
     fn function_root(mut self, root: FuncRef, class: Option<ClassRef>, shared: Option<&Built>) -> Output {
         let (project, rules, files, settings, quiet) =
             (self.project, self.rules, self.files, self.settings, self.quiet);
@@ -381,7 +383,13 @@ impl Machine<'_> {
         }
         let mut again = Machine::new(project, rules, files, settings);
         again.quiet = quiet;
-        again.executed(root, class, shared, &needed).0
+        let second = again.executed(root, class, shared, &needed).0;
+        if shared.is_some_and(|b| b.has_whole) {
+            return second;
+        }
+        let mut output = output;
+        output.adopt_missing_sums(second);
+        output
     }
 
     /// Executes a function whose caller is not known. A method gets the object that the constructor of its class leaves.
@@ -420,11 +428,8 @@ impl Machine<'_> {
                 self.w.modes.grad = false;
             }
             self.data = self.data_beside(root, &given);
-            let twice = shared.is_some_and(|b| b.has_whole);
-            let named: Vec<(Name, Value)> = match twice {
-                true => func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect(),
-                false => Vec::new(),
-            };
+            let named: Vec<(Name, Value)> =
+                func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect();
             self.give_needed(known, &named);
             self.entered(root);
             let place = self.place_of(func.name_span);
@@ -441,7 +446,7 @@ impl Machine<'_> {
                 }
                 if !matches!(path.flow, Flow::Raise) {
                     self.run_plans();
-                    needed = if twice { both_need(needed, self.needs(&named)) } else { None };
+                    needed = both_need(needed, self.needs(&named));
                 }
                 match path.flow {
                     Flow::Return(value) => {

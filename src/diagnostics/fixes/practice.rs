@@ -148,7 +148,9 @@ impl<'a> At<'a> {
                 Some(Planned::certain(edits))
             }
             Placements::ShardDim { dim, sequence, .. } => self.other_number(*dim, *sequence).map(Planned::certain),
-            Placements::RegionGradient { conditional: false } | Placements::Count { .. } => None,
+            Placements::RegionGradient { conditional: false }
+            | Placements::Count { .. }
+            | Placements::CutLocal { .. } => None,
         }
     }
 

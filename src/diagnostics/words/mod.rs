@@ -19,6 +19,7 @@ mod practice_groups;
 mod practice_placements;
 mod practice_scales;
 mod practice_training;
+mod practice_unlike;
 mod scale;
 mod sharding;
 

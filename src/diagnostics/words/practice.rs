@@ -64,10 +64,13 @@ impl Words<'_> {
             Practice::Scales(mistake) => scales(mistake),
             Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
             Practice::Membership(mistake) => super::practice_groups::membership(mistake),
+            Practice::Unlike(mistake) => super::practice_unlike::unlike(mistake),
             Practice::Training(mistake) => super::practice_training::training(mistake),
             Practice::InvertedGuard { .. }
             | Practice::ReadInFlight { .. }
             | Practice::SomeRanks { .. }
+            | Practice::SomeOfGroup { .. }
+            | Practice::UnusedApply { .. }
             | Practice::LocalCount { .. }
             | Practice::OfThisRank(_)
             | Practice::LateReduction { .. }

@@ -61,12 +61,16 @@ impl Words<'_> {
                 draft
             }
             Practice::SomeRanks { collective, condition, exit } => {
-                let title = format!("only some ranks reach `{collective}`: they wait for the others forever");
-                let mut draft = Draft::new(&codes::SOME_RANKS, title);
-                draft.primary = "over all ranks".to_string();
-                let message = if *exit { "the other ranks leave here" } else { "the other ranks do not come here" };
-                label(&mut draft, *condition, message.to_string());
-                draft.help.push("call it on every rank, or over a group of those that reach it".to_string());
+                Self::some_ranks(collective, *condition, *exit, false)
+            }
+            Practice::SomeOfGroup { collective, condition, exit } => {
+                Self::some_ranks(collective, *condition, *exit, true)
+            }
+            Practice::UnusedApply { function, value } => {
+                let title = format!("the result of `{function}` is not used: its backward never runs");
+                let mut draft = Draft::new(&codes::LOST_RESULT, title);
+                draft.primary = "thrown away".to_string();
+                draft.help.push(format!("go on with the result: `{value} = {function}(...)`"));
                 draft
             }
             Practice::LocalCount { divided, reduced, comment } => Self::count(*divided, *reduced, *comment),
@@ -74,6 +78,21 @@ impl Words<'_> {
             Practice::LateReduction { why, gradients, before } => Self::late(why, *gradients, *before),
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
+    }
+
+    /// `of_group`: of those of a group, and not of all.
+    fn some_ranks(collective: &str, condition: Place, exit: bool, of_group: bool) -> Draft {
+        let (who, over) = match of_group {
+            true => ("some ranks of the group", "over all ranks of the group"),
+            false => ("some ranks", "over all ranks"),
+        };
+        let title = format!("only {who} reach `{collective}`: they wait for the others forever");
+        let mut draft = Draft::new(&codes::SOME_RANKS, title);
+        draft.primary = over.to_string();
+        let message = if exit { "the other ranks leave here" } else { "the other ranks do not come here" };
+        label(&mut draft, condition, message.to_string());
+        draft.help.push("call it on every rank, or over a group of those that reach it".to_string());
+        draft
     }
 
     fn count(divided: Place, reduced: Option<Place>, comment: Option<Place>) -> Draft {

@@ -96,6 +96,16 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.help.push("`output_layouts=Shard(1)`".to_string());
             draft
         }
+        Membership::WholeOutput { module, other, parts } => {
+            let title = format!(
+                "`{module}` leaves the whole sequence on every rank, and `{other}` leaves parts of it: both are added to one stream"
+            );
+            let mut draft = Draft::new(&codes::WHOLE_INPUT, title);
+            draft.primary = "gives the whole result".to_string();
+            draft.labels.push(label(*parts, "gives parts of the sequence".to_string()));
+            draft.help.push("`output_layouts=Shard(1)`".to_string());
+            draft
+        }
         Membership::ScaledEachRound { round, reduced } => {
             let title = "accumulated gradients are divided in every round, and reduced in some: earlier rounds are divided again";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
@@ -133,6 +143,25 @@ fn of_gradients(mistake: &Membership) -> Draft {
 /// Parts of a sequence, and of gradients, that are taken for the whole.
 fn of_parts(mistake: &Membership) -> Draft {
     match mistake {
+        Membership::OtherRound { round, step, stepped } => {
+            let title =
+                "gradients are reduced in another round of accumulation than the one in which the optimizer steps";
+            let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
+            draft.primary = "sums what has been added up to here".to_string();
+            draft.labels.push(label(*round, "in this round".to_string()));
+            draft.labels.push(label(*step, "steps with what each rank has added since".to_string()));
+            draft.labels.push(label(*stepped, "in this round".to_string()));
+            draft.help.push("reduce under the condition of the step".to_string());
+            draft
+        }
+        Membership::ReplicasApart { group, stored } => {
+            let title = format!("gradients are never summed over `{group}`: its ranks have replicas of the same shard");
+            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+            draft.primary = "among the ranks that share the shards alone".to_string();
+            draft.labels.push(label(*stored, "kept here, and never read".to_string()));
+            draft.help.push(format!("reduce the shard over `{group}` as well"));
+            draft
+        }
         Membership::ShiftedPart { cut } => {
             let title =
                 "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";

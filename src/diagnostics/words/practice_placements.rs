@@ -20,6 +20,15 @@ impl Words<'_> {
                 }
                 draft
             }
+            Placements::CutLocal { weight, how, made, meets } => {
+                let title = format!("no gradient reaches `{weight}`: `{how}` leaves autograd behind");
+                let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+                draft.primary = "its local part, without a way back".to_string();
+                draft.labels.push(Label { place: *made, message: "a parameter".to_string() });
+                draft.labels.push(Label { place: *meets, message: "meets activations here".to_string() });
+                draft.help.push(format!("`{weight}.to_local()`, which passes gradients on"));
+                draft
+            }
             Placements::RegionGradient { conditional } => region_gradient(*conditional),
             Placements::StyleGradient { style, module, parameter, returns } => {
                 let title = format!(

@@ -30,15 +30,9 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push(format!("use the group of data-parallel and `{axis}` ranks together"));
             draft
         }
-        Scales::GroupLeftOut { collective, own, stored } => {
-            let title = format!("`{collective}` runs over the default group, and `{own}` is the group here");
-            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
-            draft.primary = "no group is given".to_string();
-            draft.labels.push(label(*stored, "the group of the same axis".to_string()));
-            draft.help.push(format!("pass `group={own}`"));
-            draft
-        }
-        Scales::GroupNotGiven { .. }
+        Scales::GroupLeftOut { .. }
+        | Scales::GroupNotGiven { .. }
+        | Scales::BufferOfGroup { .. }
         | Scales::UnreadGroup { .. }
         | Scales::FixedRoot { .. }
         | Scales::SplitOverModel { .. } => other_ranks(mistake),
@@ -99,6 +93,22 @@ fn other_ranks(mistake: &Scales) -> Draft {
             draft.primary = format!("without `{parameter}`");
             draft.labels.push(label(*stored, "kept here, and never read".to_string()));
             draft.help.push(format!("pass `{parameter}={own}`"));
+            draft
+        }
+        Scales::GroupLeftOut { collective, own, stored } => {
+            let title = format!("`{collective}` runs over the default group, and `{own}` is the group here");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "no group is given".to_string();
+            draft.labels.push(label(*stored, "the group of the same axis".to_string()));
+            draft.help.push(format!("pass `group={own}`"));
+            draft
+        }
+        Scales::BufferOfGroup { collective, size, made } => {
+            let title = format!("`{collective}` runs over all ranks, and its output is made for `{size}` of them");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "no group is given".to_string();
+            draft.labels.push(label(*made, "the number of ranks of a group".to_string()));
+            draft.help.push("pass the group of this size".to_string());
             draft
         }
         Scales::UnreadGroup { collective, unread, given } => {

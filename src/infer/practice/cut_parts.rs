@@ -7,6 +7,7 @@ use super::Found;
 use super::counts::{quotient, slice, slice_until};
 use super::expr::Expr;
 use super::found::Practice;
+use super::hints::{Says, hints};
 use super::membership::Membership;
 use super::near;
 use super::own_group;
@@ -19,12 +20,15 @@ use rustc_hash::FxHashSet;
 
 const PARTS: &[&str] = &["cp", "sp"];
 
+pub const WORDS: &[&str] =
+    &["context_parallel_rank", "sequence_parallel_rank", "context-parallel rank", "context parallel rank"];
+
 /// `whiten(torch.cat(parts), group=get_data_parallel_group())`, where the parts were cut with `get_context_parallel_rank()`.
 pub fn means(view: &View<'_>, out: &mut Found) {
     let cuts: Vec<(usize, Name)> =
         (0..view.steps.len()).filter_map(|i| cut_by(view, i).map(|axis| (i, axis))).collect();
     if cuts.is_empty() {
-        return;
+        return noted(view, out);
     }
     let groups: Vec<Vec<Name>> = (0..view.steps.len()).flat_map(|i| groups_of(view, i)).map(|(_, g)| g).collect();
     for (i, step) in view.steps.iter().enumerate() {
@@ -48,6 +52,36 @@ pub fn means(view: &View<'_>, out: &mut Found) {
         let found = Membership::MeanOfParts { axis: axis.clone(), cut, taken };
         out.push((got, Practice::Membership(found)));
         return;
+    }
+}
+
+/// The same of what a comment says to be this rank's part: `# mask: this context-parallel rank's part of each response`.
+fn noted(view: &View<'_>, out: &mut Found) {
+    let all = hints(view);
+    let parts = all.iter().find(|h| h.says == Says::Varies && matches!(h.axes.as_slice(), ["cp"] | ["sp"]));
+    let Some(hint) = parts.filter(|h| !h.locals.is_empty()) else { return };
+    let axis = Name::from(hint.axes[0]);
+    let groups: Vec<Vec<Name>> = (0..view.steps.len()).flat_map(|i| groups_of(view, i)).map(|(_, g)| g).collect();
+    // Anything else that runs over the other ranks may have put the parts together.
+    if view.collectives().len() != 1 || groups.iter().any(|g| g.contains(&axis)) {
+        return;
+    }
+    for (i, call) in view.collectives() {
+        let over = call.group.and_then(|g| own_group::axes(view, &view.expr(g), Gives::Group, 0));
+        let (Some(over), Some(group), Some(input)) = (over, call.group, call.input) else { continue };
+        let made = near::roots(view, input);
+        let of_parts = hint.locals.iter().any(|l| made.contains(l));
+        let divided = (0..view.steps.len()).any(|s| s > *i && quotient(view, s).is_some());
+        if call.rule.op != "all_reduce" || over.as_slice() != [Name::from("dp")] || !of_parts || !divided {
+            continue;
+        }
+        let taken = view.place(view.steps[*i].id);
+        let got = match view.expr(group) {
+            Expr::Local(local) => view.defs(local).first().map_or(taken, |d| view.place(view.steps[*d].id)),
+            _ => taken,
+        };
+        let found = Membership::MeanOfParts { axis: axis.clone(), cut: hint.place, taken };
+        out.push((got, Practice::Membership(found)));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Gradients that are scaled in every round and reduced in the last. In: a function. Out: a factor of the accumulated gradients that runs
 //! in each round of accumulation, beside a reduction of them that runs in some. Never: a factor under the same condition.
+//! And gradients that are reduced in another round than the one in which the optimizer steps.
 //! Next: `reducers.rs`.
 
 use super::Found;
@@ -8,8 +9,8 @@ use super::found::Practice;
 use super::membership::Membership;
 use super::near;
 use super::reducers::{is_gradient, parameter_loop};
-use super::view::View;
-use crate::ir::{BinOp, Operand, Rvalue};
+use super::view::{CollectiveCall, Guard, View};
+use crate::ir::{BinOp, CmpOp, Const, Operand, Rvalue};
 
 /// Words of conditions that hold in some rounds only.
 const ROUNDS: &[&str] =
@@ -43,6 +44,79 @@ pub fn scaled(view: &View<'_>, out: &mut Found) {
                 return;
             }
         }
+    }
+}
+
+/// `if step % n == 0: all_reduce(p.grad)` and `if (step + 1) % n == 0: optimizer.step()`
+pub fn apart(view: &View<'_>, out: &mut Found) {
+    let sums = |i: &usize, call: &CollectiveCall<'_>| {
+        call.rule.op == "all_reduce"
+            && call.input.is_some_and(|o| is_gradient(&view.through(o)))
+            && parameter_loop(view, *i).is_some()
+    };
+    let all: Vec<(usize, &Guard<'_>, Phase)> = view
+        .collectives()
+        .iter()
+        .filter(|(i, call)| sums(i, call))
+        .map(|(i, _)| phase(view, *i).map(|(guard, phase)| (*i, guard, phase)))
+        .collect::<Option<Vec<_>>>()
+        .unwrap_or_default();
+    let Some((at, guard, reduced)) = all.first() else { return };
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(i) else { continue };
+        let named = match view.expr(base) {
+            Expr::Local(l) => view.local_name(l).contains("optim") || view.local_name(l) == "opt",
+            other => other.last_name().is_some_and(|n| n.contains("optim")),
+        };
+        let Some((when, used)) = phase(view, i).filter(|_| name == "step" && named) else { continue };
+        let other =
+            when.at != guard.at && used.of == reduced.of && used.rounds == reduced.rounds && used.rest != reduced.rest;
+        if other && all.iter().all(|(_, g, _)| g.at == guard.at) {
+            let found = Membership::OtherRound {
+                round: view.part(guard.at, 0),
+                step: view.place(step.id),
+                stepped: view.part(when.at, 0),
+            };
+            out.push((view.place(view.steps[*at].id), Practice::Membership(found)));
+            return;
+        }
+    }
+}
+
+/// A round of accumulation: of which counter, of how many, and which one.
+#[derive(PartialEq)]
+struct Phase {
+    of: Expr,
+    rounds: Expr,
+    /// The round, less what is added to the counter.
+    rest: i64,
+}
+
+/// `(step + 1) % n == 0` around a step.
+fn phase<'v>(view: &'v View<'_>, step: usize) -> Option<(&'v Guard<'v>, Phase)> {
+    view.steps[step].guards.iter().rev().find_map(|guard| {
+        let Expr::Compare(CmpOp::Eq, left, right) = view.expr(guard.test) else { return None };
+        let Expr::Binary(BinOp::Mod, counter, rounds) = *left else { return None };
+        let (of, added) = plus(&counter);
+        let whole = (*rounds).clone();
+        let (base, wanted) = plus(&right);
+        // The last round is `n - 1`.
+        if base.is_some_and(|base| base != whole) {
+            return None;
+        }
+        guard.holds.then_some((guard, Phase { of: of?, rounds: whole, rest: wanted - added }))
+    })
+}
+
+/// What a number is added to.
+fn plus(expr: &Expr) -> (Option<Expr>, i64) {
+    match expr {
+        Expr::Const(Const::Int(n)) => (None, *n),
+        Expr::Binary(op @ (BinOp::Add | BinOp::Sub), a, b) => match **b {
+            Expr::Const(Const::Int(n)) => (Some((**a).clone()), if *op == BinOp::Add { n } else { -n }),
+            _ => (Some(expr.clone()), 0),
+        },
+        other => (Some(other.clone()), 0),
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Practice {
     LostCopy { collective: Name, method: Name, original: Place },
     /// The result of a collective that returns it is not used.
     UnusedResult { collective: Name },
+    /// The result of an autograd function is not used, and its argument goes on as it was.
+    UnusedApply { function: Name, value: Name },
     /// A buffer of a pool that is kept beyond the call.
     SharedBuffer { owner: Name, buffer: Name, kept: Place },
     /// A switch that nothing looks at; what communicates whatever it says, and what decides instead.
@@ -36,6 +38,8 @@ pub enum Practice {
     Backwards(super::backwards::Backwards),
     /// Of who takes part in a sum.
     Membership(super::membership::Membership),
+    /// Of collectives that are taken for what they are not.
+    Unlike(Unlike),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.
@@ -48,6 +52,8 @@ pub enum Practice {
     ReadInFlight { collective: Name, launched: Place, waited: Option<Place>, buffer: Name },
     /// A collective over all ranks that only some reach; `exit`: because the others have left.
     SomeRanks { collective: Name, condition: Place, exit: bool },
+    /// A collective over the ranks of a group that only some of them reach.
+    SomeOfGroup { collective: Name, condition: Place, exit: bool },
     /// A sum over the ranks of a group of what each cuts out at its own place.
     OtherPositions { collective: Name, sliced: Place },
     /// A sum is divided by a count of one rank: a sum that was reduced, or a loss whose gradients a comment says are averaged.
@@ -76,6 +82,8 @@ impl Practice {
 pub enum Placements {
     /// `to_local()` or `full_tensor()` of a weight that meets values of one rank, without gradient placements.
     BareLocal { method: Name, weight: Name, meets: Place, evidence: Option<Place> },
+    /// The local part of a trained parameter that autograd does not see; how it is taken, and what it meets.
+    CutLocal { weight: Name, how: Name, made: Place, meets: Place },
     /// The same of a value that is whole, and from which something is made that is wrapped as a part of a sum.
     PartOut { method: Name, value: Name, out: Place },
     /// `local_map` whose input gradients are partial, without gradient placements, always or under a condition.
@@ -122,6 +130,8 @@ pub enum Scales {
     NarrowWrapper { axis: Name, sliced: Place },
     /// The default group, where the object or the caller gives one for the same axis.
     GroupLeftOut { collective: Name, own: Name, stored: Place },
+    /// All ranks, where the output is made for those of a group.
+    BufferOfGroup { collective: Name, size: Name, made: Place },
     /// A call leaves out the group over which the function would communicate; what the caller has for it and nothing reads.
     GroupNotGiven { function: Name, parameter: Name, own: Name, stored: Place },
     /// A collective over other ranks, where a loop or a function names a group that nothing reads.
@@ -150,6 +160,19 @@ pub enum Scales {
     WhateverFlag { flag: Name, mean: Place },
     /// Gradients that reach the optimizer with another factor than the mean that the loss is, or than others.
     Factor(Box<super::super::scale::verdict::Mistake>),
+}
+
+/// What a collective does otherwise than its caller takes it to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unlike {
+    /// It works in place and returns nothing that is a tensor.
+    InPlace { collective: Name, used: Place },
+    /// It writes to what indexing has copied.
+    Indexed { collective: Name, indexed: Place },
+    /// Rows of positions that a mask says are those of other ranks are in the sum.
+    OthersRows { mask: Name, masked: Place, lookup: Place },
+    /// It puts the parts of ranks one after the other along dim 0; the output is longer along another dim.
+    Dim { collective: Name, dim: i64, grown: Place },
 }
 
 /// What comes before a reduction and should come after it.

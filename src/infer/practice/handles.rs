@@ -2,12 +2,14 @@
 //! the wait, or with no wait at all. Never: handles that are kept, returned or passed on, and streams. Next: `raw.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::gradient::root;
 use super::raw::{Sort, raw};
 use super::view::{Step, View};
 use crate::ir::{CmpOp, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::rules::OpClass;
+use crate::source::Name;
 
 /// Methods that look at no element, or give a view.
 const HARMLESS: &[&str] = &[
@@ -97,6 +99,54 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             }
         }
     }
+}
+
+/// `self.work = dist.all_reduce(self.buffer, async_op=True)` and `self.buffer.div_(n)`: the handle is kept, and nothing here waits.
+pub fn written(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        let Some(call) = raw(view, value).filter(|c| c.is_async() && c.sort == Sort::Everyone) else { continue };
+        let kept = view.readers(*dst).iter().any(|s| matches!(view.steps[*s].stmt, Stmt::SetAttr { .. }));
+        let Some(buffer) = call.buffer.map(|b| view.expr(b)).filter(|_| kept && step.contexts.is_empty()) else {
+            continue;
+        };
+        if !matches!(buffer, Expr::Attr(..)) {
+            continue;
+        }
+        for j in i + 1..view.steps.len() {
+            let later = &view.steps[j];
+            let on = match view.value(j) {
+                Some(Rvalue::InPlace { left, .. }) => Some(left),
+                Some(Rvalue::CallMethod { base, name, .. }) if name.ends_with('_') && name != "requires_grad_" => {
+                    Some(base)
+                }
+                _ => None,
+            };
+            if calls_wait(view, j) {
+                break;
+            }
+            if on.is_some_and(|o| view.expr(o) == buffer) && under(step, later) && later.loops == step.loops {
+                let practice = Practice::ReadInFlight {
+                    collective: call.name.clone(),
+                    launched: view.place(step.id),
+                    waited: None,
+                    buffer: Name::from(buffer.last_name().unwrap_or_default()),
+                };
+                out.push((view.place(later.id), practice));
+                break;
+            }
+        }
+    }
+}
+
+/// Whether a step calls what may wait.
+fn calls_wait(view: &View<'_>, step: usize) -> bool {
+    let name = match view.value(step) {
+        Some(Rvalue::CallMethod { name, .. }) => name.to_lowercase(),
+        Some(value @ Rvalue::Call { .. }) => view.callee(value).map_or_else(Default::default, |p| p.to_lowercase()),
+        _ => return false,
+    };
+    ["synchron", "wait", "barrier", "finish", "flush"].iter().any(|w| name.contains(w))
 }
 
 enum Waited {

@@ -173,7 +173,7 @@ fn is_parameter(view: &View<'_>, receiver: &Expr) -> bool {
 }
 
 /// Where the value that a step makes meets activations, and these.
-fn meeting(view: &View<'_>, step: usize) -> Option<(Place, FxHashSet<LocalId>)> {
+pub(super) fn meeting(view: &View<'_>, step: usize) -> Option<(Place, FxHashSet<LocalId>)> {
     let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return None };
     let mut held: FxHashSet<LocalId> = [*dst].into_iter().collect();
     for later in step + 1..view.steps.len() {

@@ -8,7 +8,8 @@ use super::near;
 use super::view::{CollectiveCall, View};
 use super::wrapped::function;
 use crate::ir::{ArgKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
-use crate::rules::Form;
+use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::rules::{Entry, Form};
 use crate::source::Name;
 
 /// Methods that return a copy, always or where the tensor is not as asked.
@@ -79,7 +80,7 @@ fn written_by(inner: &View<'_>, n: usize) -> Option<Name> {
 }
 
 /// Whether what was copied is read after a step: a copy that is reduced for its own sake is a barrier or a warm-up.
-fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
+pub(super) fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
     (step + 1..view.steps.len()).any(|s| {
         view.reads(s).iter().any(|o| {
             let read = view.expr(o);
@@ -101,6 +102,59 @@ pub fn results(view: &View<'_>, out: &mut Found) {
             out.push((view.place(step.id), practice));
         }
     }
+}
+
+/// `Carry.apply(x, loss)` as a statement: what is used afterwards is `x` itself, and the backward never runs.
+pub fn applied(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
+            step.stmt
+        else {
+            continue;
+        };
+        if view.func.locals()[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
+            continue;
+        }
+        let Some(Operand::Local(first)) = args.first().map(|a| &a.value) else { continue };
+        let given = Expr::Local(*first);
+        if view.is_temp(*first) || view.without_gradient(i) || !is_read_later(view, &given, i) {
+            continue;
+        }
+        let Some((path, rule)) = view.ruled(value) else { continue };
+        let Some(class) = path.strip_suffix(".apply") else { continue };
+        let carries = match view.project.path(class) {
+            Resolved::Class(at) => is_carrier(view, at),
+            // Of a library: one that returns what it is given.
+            _ => matches!(rule, Some(Entry::Intrinsic(rule)) if rule.does == "identity"),
+        };
+        if carries {
+            let (function, value) = (last(&Name::from(class)), view.local_name(*first).clone());
+            let function = Name::from(format!("{function}.apply"));
+            out.push((view.place(step.id), Practice::UnusedApply { function, value }));
+        }
+    }
+}
+
+/// Whether a class is an autograd function whose forward gives back what it was given, so that it is there for its backward alone.
+fn is_carrier(view: &View<'_>, at: ClassRef) -> bool {
+    let class = view.project.class(at);
+    let text = view.files[view.project.file(at.module)].slice(class.span);
+    let bases = text.split_once(':').map_or("", |(head, _)| head);
+    let method = |name: &str| class.methods.iter().find(|(n, _)| n == name).map(|(_, func)| *func);
+    let (true, Some(func), Some(_)) =
+        (bases.trim_end_matches(')').ends_with("Function"), method("forward"), method("backward"))
+    else {
+        return false;
+    };
+    let forward = near::other(view, FuncRef { module: at.module, func });
+    let Some(given) = forward.func.params.get(1).map(|p| p.local).filter(|l| forward.defs(*l).is_empty()) else {
+        return false;
+    };
+    let mut returned = forward.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::Return { value } => Some(*value == Operand::Local(given)),
+        _ => None,
+    });
+    returned.next() == Some(true) && returned.all(|same| same) && !text.contains("mark_dirty")
 }
 
 /// Whether a value is made on the spot, by a function.

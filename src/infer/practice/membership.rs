@@ -26,6 +26,12 @@ pub enum Membership {
     Swapped { mark: Name, group: Name, test: Place },
     /// A plan makes an embedding whole on every rank, and its norms take what they get for parts of the sequence.
     WholeInput { module: Name, norm: Name, taken: Place },
+    /// A plan leaves the result of one block whole on every rank, and that of another as parts of the sequence.
+    WholeOutput { module: Name, other: Name, parts: Place },
+    /// Accumulated gradients are reduced in another round than that of the step.
+    OtherRound { round: Place, step: Place, stepped: Place },
+    /// Ranks with replicas of a shard have a group, and nothing reduces gradients over it.
+    ReplicasApart { group: Name, stored: Place },
     /// Accumulated gradients are scaled in every round and reduced in some.
     ScaledEachRound { round: Place, reduced: Place },
     /// A weight is made equal over a group, and its gradient is never summed over it.

@@ -18,6 +18,7 @@ pub mod concerned;
 mod copies;
 mod counts;
 mod cut;
+mod cut_local;
 mod cut_loss;
 mod cut_parts;
 mod data_sum;
@@ -31,6 +32,8 @@ mod gate;
 mod glance;
 mod gradient;
 mod group_argument;
+mod group_buffers;
+mod group_ranks;
 mod handles;
 pub mod hints;
 mod left_dim;
@@ -40,10 +43,12 @@ mod local_norm;
 mod lost;
 pub mod marking;
 mod marks;
+mod masked_rows;
 pub mod membership;
 mod mesh_dims;
 mod named_axes;
 pub mod near;
+mod no_result;
 mod no_sync;
 mod nones;
 mod order;
@@ -100,7 +105,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
-pub(super) use {glance::Stands, glance::is_known, lost::COPIES, stale::SAME, switch::is_switch};
+pub(super) use {glance::Stands, glance::is_known, lost::COPIES, stale::JOINS, stale::SAME, switch::is_switch};
 
 /// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;
@@ -181,8 +186,14 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
     of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
     of_collectives(lost::results),
+    of_collectives(no_result::used),
+    of_collectives(no_result::indexed),
+    of_collectives(no_result::received),
+    of_words(&["all_reduce(xm.", "all_reduce("], no_result::returned).with(&[&["all_reduce(xm.", "reduce_sum"]]),
+    of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
+    of_words(cut_local::WORDS, cut_local::cut_off).with(&[cut_local::WORDS]),
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["local_map"], local_map::regions),
@@ -194,11 +205,17 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
     of_collectives(own_group::left_out),
+    of_collectives(group_buffers::made_for_group),
+    of_collectives(group_buffers::other_dim),
+    of_words(&["mask"], masked_rows::summed)
+        .with(&[&["mask"], &["embedding(", "index_select(", "gather("]])
+        .where_seen(|seen| seen.communicates),
     of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
     of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
+    of_names(&["local_rank", "rank"], world_rank::of_other_group).with(&[&["environ", "getenv"], &["group"]]),
     of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
@@ -206,10 +223,12 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(asked_group::ratios),
     of_collectives(asked_group::reports),
     of_collectives(each_round::scaled),
+    of_collectives(each_round::apart),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),
     of_names(&["sequenceparallel"], whole_input::embeddings),
+    of_names(&["sequenceparallel"], whole_input::residuals),
     of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh).with(&[&["fully_shard"]]),
     of_words(&["reduction="], factor::mean_not_undone).with(&[&["reduction="]]),
@@ -217,6 +236,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag).with(&[factor::RESULTS]),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
+    of_collectives(handles::written).with(&[&["async_op"]]),
     of_words(&["grad_norm"], shard_norm::clipped),
     of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
@@ -227,8 +247,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     OF_COUNTS,
-    of_words(&["context_parallel_rank", "sequence_parallel_rank"], cut_parts::means)
-        .with(&[&["context_parallel_rank", "sequence_parallel_rank"], &["data_parallel_group"]]),
+    of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(this_rank::sizes).with(&[
         &["len(", "size(", "shape", "numel"],
@@ -236,9 +255,11 @@ const OF_FUNCTIONS: &[Check] = &[
         &["sum(", "matmul", "einsum", "mm(", "bincount", "_add_", " @ "],
     ]),
     of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
+    of_collectives(this_rank::kept_given).with(&[&["_("], &["decay", "momentum"]]),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
+    of_collectives(group_ranks::some_of_group),
 ];
 
 /// The checks of single classes, which look at the whole project.
@@ -256,6 +277,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::same_sizes,
     unused_group::stored,
     tied::weights,
+    unused_group::replicas,
 ];
 
 /// The checks of single functions that look at the whole project.

@@ -93,7 +93,7 @@ fn mentions(view: &View<'_>, guard: &Guard<'_>, words: &[&str]) -> bool {
 }
 
 /// Whether the condition holds because the other ranks have left.
-fn is_exit(view: &View<'_>, guard: &Guard<'_>) -> bool {
+pub(super) fn is_exit(view: &View<'_>, guard: &Guard<'_>) -> bool {
     view.steps.iter().any(|s| {
         matches!(s.stmt, Stmt::Return { .. })
             && s.guards.last().is_some_and(|g| g.at == guard.at && g.holds != guard.holds)
@@ -101,7 +101,7 @@ fn is_exit(view: &View<'_>, guard: &Guard<'_>) -> bool {
 }
 
 /// Whether the ranks of the other branch call something that may communicate.
-fn other_branch_calls(view: &View<'_>, guard: &Guard<'_>) -> bool {
+pub(super) fn other_branch_calls(view: &View<'_>, guard: &Guard<'_>) -> bool {
     (0..view.steps.len()).any(|i| {
         let there = view.steps[i].guards.iter().any(|g| g.at == guard.at && g.holds != guard.holds);
         there

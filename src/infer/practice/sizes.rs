@@ -45,9 +45,13 @@ const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_co
 
 /// The sizes in the arguments of a call that makes a parameter or a module.
 pub fn made_of(view: &View<'_>, step: usize, depth: usize) -> Size {
-    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return Size::Part };
+    let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
+        return Size::Part;
+    };
+    // What a module of torch is made with are sizes, whatever their names.
+    let outer = !matches!(view.ruled(value), Some((_, Some(Entry::Module(_)))));
     let sizes = args.iter().filter(|a| !is_option(&a.kind));
-    sizes.map(|a| size_of(view, &view.through(&a.value), true, depth)).max().unwrap_or(Size::Part)
+    sizes.map(|a| size_of(view, &view.through(&a.value), outer, depth)).max().unwrap_or(Size::Part)
 }
 
 /// Arguments that are no sizes.

@@ -225,11 +225,20 @@ fn reduces(view: &View<'_>, step: usize) -> bool {
 pub fn kept(view: &View<'_>, out: &mut Found) {
     let Some(class) = near::class_of(view) else { return };
     let text = view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span));
-    let registered = |name: &str| text.contains(&format!("register_buffer(\"{name}\""));
-    let mut writes: Vec<(usize, String, LocalId)> = Vec::new();
-    if text.contains("buffers()") {
-        return;
+    if !text.contains("buffers()") {
+        kept_in(view, &|name| text.contains(&format!("register_buffer(\"{name}\"")), Some(class), out);
     }
+}
+
+/// The same of tensors that a function is given to keep them up to date.
+pub fn kept_given(view: &View<'_>, out: &mut Found) {
+    if near::class_of(view).is_none() {
+        kept_in(view, &|name| view.func.params.iter().any(|p| p.name == name), None, out);
+    }
+}
+
+fn kept_in(view: &View<'_>, registered: &dyn Fn(&str) -> bool, class: Option<crate::ir::ClassId>, out: &mut Found) {
+    let mut writes: Vec<(usize, String, LocalId)> = Vec::new();
     for i in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { base, name, args }) = view.value(i) else { continue };
         let Some(buffer) = buffer(view, &view.expr(base)).filter(|b| WRITES.contains(&name.as_str()) && registered(b))
@@ -249,7 +258,7 @@ pub fn kept(view: &View<'_>, out: &mut Found) {
             && view.defs(*local).len() == 1
             && view.readers(*local).len() == 1;
         if !computed
-            || handed_on(view, class, buffer)
+            || class.is_some_and(|class| handed_on(view, class, buffer))
             || !own.collectives.is_empty()
             || own.locals.iter().any(|l| summed(*i, *l).is_some())
         {
@@ -303,6 +312,9 @@ fn buffer(view: &View<'_>, expr: &Expr) -> Option<String> {
             Expr::Attr(base, name) if name.ends_with('_') => buffer(view, base),
             _ => None,
         },
+        Expr::Local(local) if view.is_param(*local) && near::class_of(view).is_none() => {
+            Some(view.local_name(*local).to_string())
+        }
         other => near::own_attribute(view, other).map(ToString::to_string),
     }
 }

@@ -1,6 +1,7 @@
 //! Plans whose first module leaves the whole sequence to modules that take parts. In: a function. Out: an embedding that a plan makes whole
 //! on every rank, beside norms that take what they get for their part of the sequence, and projections that give parts. Never: a plan
-//! that cuts the sequence at a module's boundary. Next: `plan.rs`.
+//! that cuts the sequence at a module's boundary. And two blocks of one plan that take parts of the sequence, of which one gives parts
+//! and the other the whole. Next: `plan.rs`.
 
 use super::Found;
 use super::expr::Expr;
@@ -71,6 +72,38 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
             let found =
                 Membership::WholeInput { module: entry.name.clone(), norm: parts.name.clone(), taken: parts.place };
             out.push((entry.place, Practice::Membership(found)));
+        }
+    }
+}
+
+/// `"mlp.w2": RowwiseParallel()` beside `"attention.wo": RowwiseParallel(output_layouts=Shard(1))`, where a plan makes both blocks from
+/// parts of the sequence.
+pub fn residuals(view: &View<'_>, out: &mut Found) {
+    for step in 0..view.steps.len() {
+        let entries = plan(view, step);
+        let from_parts = |e: &&Entry| {
+            e.style == "PrepareModuleInput"
+                && e.says("input_layouts", "Shard")
+                && e.says("desired_input_layouts", "Replicate")
+                && e.guards.is_empty()
+        };
+        if !entries.iter().any(|e| e.style == "SequenceParallel") {
+            continue;
+        }
+        // The one projection of a block that leaves the split dim.
+        let closer = |block: &Entry| {
+            let inside = |e: &&Entry| e.name.strip_prefix(block.name.as_str()).is_some_and(|r| r.starts_with('.'));
+            let mut rowwise = entries.iter().filter(inside).filter(|e| e.style == "RowwiseParallel");
+            rowwise.next().filter(|_| rowwise.next().is_none())
+        };
+        let closers: Vec<&Entry> = entries.iter().filter(from_parts).filter_map(closer).collect();
+        let Some(parts) = closers.iter().find(|e| e.says("output_layouts", "Shard")) else { continue };
+        for whole in
+            closers.iter().filter(|e| e.given("output_layouts").is_none() || e.says("output_layouts", "Replicate"))
+        {
+            let found =
+                Membership::WholeOutput { module: whole.name.clone(), other: parts.name.clone(), parts: parts.place };
+            out.push((whole.place, Practice::Membership(found)));
         }
     }
 }

@@ -23,8 +23,10 @@ pub fn of_other_group(view: &View<'_>, out: &mut Found) {
         if !asks_world_rank(view, value) {
             continue;
         }
-        if let Some(group) = picked(view, *dst, i) {
-            out.push((view.place(step.id), Practice::Scales(Scales::WorldRank { group })));
+        let place = view.place(step.id);
+        let told = out.iter().any(|(at, _)| *at == place);
+        if let Some(group) = picked(view, *dst, i).filter(|_| !told) {
+            out.push((place, Practice::Scales(Scales::WorldRank { group })));
         }
     }
 }
@@ -32,6 +34,7 @@ pub fn of_other_group(view: &View<'_>, out: &mut Found) {
 /// Where the other group is named, if the rank picks a part of what belongs to that.
 fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
     let mut held: FxHashSet<LocalId> = [rank].into_iter().collect();
+    let mut scaled = None;
     for later in from + 1..view.steps.len() {
         let uses = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
         match view.steps[later].stmt {
@@ -41,7 +44,7 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
                 }
             }
             Stmt::Assign { dst, value } => match value {
-                Rvalue::Item { base, index } if uses(index) => return group_of(view, base, later),
+                Rvalue::Item { base, index } if uses(index) => return group_of(view, base, later).or(scaled),
                 Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
                     if let Some(place) = handed_on(view, value, args, &uses) {
                         return Some(place);
@@ -53,6 +56,9 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
                 | Rvalue::Binary { op: BinOp::Mul | BinOp::Add | BinOp::Sub, .. }
                     if value.operands().into_iter().any(uses) =>
                 {
+                    if let Rvalue::Binary { op: BinOp::Mul, left, right } = value {
+                        scaled = scaled.or_else(|| [left, right].into_iter().find_map(|o| share_of_group(view, o)));
+                    }
                     held.insert(*dst);
                 }
                 _ => {}
@@ -61,6 +67,16 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
         }
     }
     None
+}
+
+/// Where the size of a group that the caller has to give divides something, of which this is the share of each rank.
+fn share_of_group(view: &View<'_>, share: &Operand) -> Option<Place> {
+    let Expr::Binary(BinOp::FloorDiv, _, by) = view.through(share) else { return None };
+    let Expr::Call { callee, args, step } = near::deep(view, &by) else { return None };
+    let Expr::Local(group) = &args.first()?.1 else { return None };
+    let given = view.func.params.iter().any(|p| p.local == *group && !p.has_default) && view.defs(*group).is_empty();
+    let sized = callee.path().is_some_and(|p| p == "torch.distributed.get_world_size");
+    (given && sized).then(|| view.place(view.steps[step].id))
 }
 
 /// A group that the caller has to give; one that may be left out is all ranks by default.

@@ -196,7 +196,7 @@ impl Run<'_> {
         let rank = known.shape.as_ref().and_then(|s| i64::try_from(s.len()).ok());
         match name.as_str() {
             "dim" | "ndimension" => rank.map_or(Val::Unknown, Val::number),
-            "size" if args.all.is_empty() => known.shape.map_or(Val::Unknown, |s| sizes(&s)),
+            "size" if args.all.is_empty() => known.shape.map_or(Val::Sizes(tensor), |s| sizes(&s)),
             n if n.ends_with('_') => {
                 if RESHAPES.contains(&n)
                     && let Some(known) = self.st.tensors.get_mut(&tensor)

@@ -14,6 +14,9 @@ impl Run<'_> {
         match value {
             Rvalue::Use(o) => self.operand(o),
             Rvalue::Attr { base, name } => {
+                if name == "shape" {
+                    self.is_tensor(base);
+                }
                 let base = self.operand(base);
                 self.attribute(&base, name)
             }
@@ -27,6 +30,9 @@ impl Run<'_> {
                 self.call(id, &callee, &args)
             }
             Rvalue::CallMethod { base, name, args } => {
+                if name == "size" && args.is_empty() {
+                    self.is_tensor(base);
+                }
                 let base = self.operand(base);
                 let args = self.given(args);
                 self.method(id, &base, name, &args)
@@ -132,6 +138,7 @@ impl Run<'_> {
                 let shape = self.st.tensors.get(tensor).and_then(|t| t.shape.clone());
                 match (name.as_str(), shape) {
                     ("shape", Some(dims)) => sizes(&dims),
+                    ("shape", None) => Val::Sizes(*tensor),
                     ("ndim", Some(dims)) => i64::try_from(dims.len()).map_or(Val::Unknown, Val::number),
                     _ => Val::Unknown,
                 }

@@ -48,17 +48,7 @@ impl<'a> Run<'a> {
                     self.st.forget_list(&base);
                 }
             }
-            Stmt::Unpack { value, before, star, after } => {
-                let items = self.operand(value).items();
-                let known = items.filter(|i| star.is_none() && after.is_empty() && i.len() == before.len());
-                for (i, local) in before.iter().enumerate() {
-                    let item = known.as_ref().and_then(|k| k.get(i)).cloned().unwrap_or(Val::Unknown);
-                    self.st.set(*local, item);
-                }
-                for local in star.iter().chain(after) {
-                    self.st.set(*local, Val::Unknown);
-                }
-            }
+            Stmt::Unpack { value, before, star, after } => self.unpack(value, before, *star, after),
             Stmt::If { test, then, orelse } => return self.branch(test, then, orelse),
             Stmt::For { dst, iter, body, orelse } => {
                 let items = self.operand(iter).items().filter(|i| i.len() <= MAX_UNROLLED);
@@ -101,6 +91,26 @@ impl<'a> Run<'a> {
             Stmt::Assert { .. } | Stmt::ImportStar { .. } => {}
         }
         Flow::Next
+    }
+
+    fn unpack(&mut self, value: &Operand, before: &[LocalId], star: Option<LocalId>, after: &[LocalId]) {
+        let value = self.operand(value);
+        // As many targets as the tensor has dims.
+        if let (Val::Sizes(tensor), None, true) = (&value, star, after.is_empty())
+            && let Some(known) = self.st.tensors.get_mut(tensor)
+            && known.shape.is_none()
+        {
+            known.shape = Some(vec![None; before.len()]);
+        }
+        let items = value.items();
+        let known = items.filter(|i| star.is_none() && after.is_empty() && i.len() == before.len());
+        for (i, local) in before.iter().enumerate() {
+            let item = known.as_ref().and_then(|k| k.get(i)).cloned().unwrap_or(Val::Unknown);
+            self.st.set(*local, item);
+        }
+        for local in star.iter().chain(after) {
+            self.st.set(*local, Val::Unknown);
+        }
     }
 
     /// A function inside may use a mesh that a variable holds.

@@ -6,7 +6,7 @@ use super::found::{Entry, Sharding};
 use super::library::{Annotation, Effect};
 use super::run::Run;
 use super::value::{AxisNames, Manual, Mesh, Note, Val};
-use crate::ir::Const;
+use crate::ir::{Const, LocalId, Operand};
 use crate::source::{Name, Place};
 use std::sync::Arc;
 
@@ -65,8 +65,22 @@ impl Run<'_> {
 
     /// A variable that is annotated holds a tensor from now on.
     fn named(&mut self, annotation: &Annotation) {
-        if let (Val::Unknown, Some(local)) = (&annotation.tensor, annotation.local)
-            && let Some(at) = self.at()
+        if let (Val::Unknown, Some(local)) = (&annotation.tensor, annotation.local) {
+            self.holds_tensor(local);
+        }
+    }
+
+    /// A variable whose `shape` is read holds a tensor from now on.
+    pub fn is_tensor(&mut self, base: &Operand) {
+        if let Operand::Local(local) = base
+            && self.operand(base) == Val::Unknown
+        {
+            self.holds_tensor(*local);
+        }
+    }
+
+    fn holds_tensor(&mut self, local: LocalId) {
+        if let Some(at) = self.at()
             && self.project.func(at).locals()[local].kind == crate::ir::LocalKind::Plain
         {
             let made = Place { file: self.project.file(at.module), span: self.project.func(at).name_span };

@@ -28,6 +28,8 @@ pub enum Val {
     Bound(Id, FuncRef),
     Mesh(Arc<Mesh>),
     Tensor(Id),
+    /// The sizes of a tensor of which the rank is not known.
+    Sizes(Id),
     /// A module of torch, by its constructor.
     Layer(Id),
     /// An instance of a class of the project.
