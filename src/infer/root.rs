@@ -57,6 +57,10 @@ pub fn infer(
         }
     }
     for body in &bodies {
+        if settings.wants_types {
+            // A shared result is taken over without its counts.
+            out.coverage.add(&body.0.coverage);
+        }
         out.merge_shared(body.0.clone());
     }
     // What module bodies declare is not followed.
