@@ -79,7 +79,8 @@ impl Machine<'_> {
                 let callee = self.operand(callee);
                 let args = self.arguments(args);
                 if self.deriving.is_none() {
-                    return self.call(id, &callee, &args);
+                    let eval = self.call(id, &callee, &args);
+                    return self.asked_group(eval, None, &callee, None, &args);
                 }
                 let before = self.w.clone();
                 let name = match &callee {
@@ -93,7 +94,8 @@ impl Machine<'_> {
                 let base = self.operand(base);
                 let args = self.arguments(args);
                 if self.deriving.is_none() {
-                    return self.call_method(id, &base, name, &args);
+                    let eval = self.call_method(id, &base, name, &args);
+                    return self.asked_group(eval, Some(&base), &Value::Unknown, Some(name), &args);
                 }
                 let before = self.w.clone();
                 let eval = self.call_method(id, &base, name, &args);

@@ -14,7 +14,7 @@ use super::memo::{Memo, Task, combined, kept, kept_each, kept_long, kept_told};
 use super::output::{Exit, Output};
 use super::practice::asked::Taken;
 use super::settings::{Allowances, Settings};
-use super::statics::module_body;
+use super::statics::{globals_set, module_body};
 use super::value::{Closure, Flavour, Method, Value};
 use super::whole::{Needed, both_need};
 use super::world::{Flow, Frame, World};
@@ -24,7 +24,7 @@ use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -348,6 +348,7 @@ impl Machine<'_> {
         let at = module_body(module);
         let func = self.project.func(at);
         self.begin(at, func.locals.len(), MAX_STEPS);
+        let later = self.set_later(module);
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(func.body()) {
             if !self.plans.is_empty() {
@@ -362,6 +363,7 @@ impl Machine<'_> {
                 .filter(|(l, _)| l.kind != LocalKind::Temp)
                 .map(|(l, v)| (l.name.clone(), portable(v)))
                 .filter(|(_, v)| is_portable(v))
+                .filter(|(name, v)| *v != Value::NONE || !later.contains(name))
                 .collect();
             exports = Some(match exports {
                 None => named,
@@ -370,6 +372,19 @@ impl Machine<'_> {
         }
         self.out.finish();
         (self.out, exports.unwrap_or_default())
+    }
+
+    /// Names of a module that its functions set: `None` in the module body only holds their place.
+    fn set_later(&self, module: ModuleId) -> FxHashSet<Name> {
+        const WORD: &str = "global ";
+        let mut out = FxHashSet::default();
+        let m = &self.project.modules[module];
+        let file = &self.files[m.file];
+        if file.whole().contains(WORD) {
+            let functions = m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function);
+            functions.filter(|f| file.slice(f.span).contains(WORD)).for_each(|f| globals_set(f.body(), &mut out));
+        }
+        out
     }
 
     /// Executes a function whose caller is not known; if it has whole parameters, a second time with what it needs of its arguments.
@@ -566,6 +581,7 @@ impl Machine<'_> {
         }
         for world in &mut worlds {
             world.heap.forget_state();
+            self.name_groups(&object, world);
         }
         self.split_by_reducers(&object, &mut worlds);
         self.settle(class, &object, &mut worlds);
