@@ -427,7 +427,7 @@ impl Machine<'_> {
                 }
                 (ParamKind::VarArgs, _) => Value::tuple(std::mem::take(&mut rest)),
                 (ParamKind::KwArgs, _) => Value::Dict(self.fresh(Cell::Dict(extra.clone()))),
-                (_, Some(value)) => value,
+                (_, Some(value)) => self.named_group(&param.name, value),
                 (_, None) if args.open => Value::Unknown,
                 (_, None) => default().unwrap_or(Value::Unknown),
             };

@@ -70,7 +70,8 @@ pub fn infer(
     let roots = functions(project, (&settings.relevance, &settings.called), &out, memo);
     let changed =
         |a: &Allowances, b: &Allowances| super::memo::differing(a, b).map(|module| Read::Allowance(module.0)).collect();
-    let table = Arc::new(allowances(roots.0.iter().chain(&roots.1)));
+    let alone = |f: &&FuncRef| project.func(**f).captures.is_empty();
+    let table = Arc::new(allowances(roots.0.iter().chain(&roots.1).filter(alone)));
     settings.allowances = combined(memo, "allowances", vec![table], only, changed);
     derivations(&Run::new(project, rules, files, settings, memo), &modules, &mut out);
     let claims = super::autograd::claims(project, files, &out.derived, memo);
@@ -101,8 +102,12 @@ pub fn infer(
 /// Executes functions: the first ones, and of the others those that none of these has executed.
 pub(super) fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
     run.roots(&first, out);
+    let captures = |f: &FuncRef| !run.project.func(*f).captures.is_empty();
+    let (mut nested, others): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(captures);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
     run.roots(&left, out);
+    nested.retain(|f| !out.executed.contains(f));
+    run.roots(&nested, out);
     if run.settings.wants_types {
         run.signatures(&called, out);
     }
@@ -487,6 +492,10 @@ impl Machine<'_> {
             given.push(value.clone());
             self.set_local(param.local, value);
         }
+        for (_, inner) in &func.captures {
+            let name = func.locals[*inner].name.clone();
+            self.set_local(*inner, Value::Sym(name));
+        }
         given
     }
 
@@ -581,7 +590,7 @@ impl Machine<'_> {
         }
         for world in &mut worlds {
             world.heap.forget_state();
-            self.name_groups(&object, world);
+            self.begun(class, &object, world);
         }
         self.split_by_reducers(&object, &mut worlds);
         self.settle(class, &object, &mut worlds);
