@@ -66,7 +66,8 @@ fn candidates(project: &Project, relevance: &Relevance, module: ModuleId) -> Vec
             continue;
         }
         let asked = match f.name.as_str() {
-            _ if !f.captures.is_empty() => Asked::Nested,
+            _ if !f.captures.is_empty() && relevance.tells(at) => Asked::Nested,
+            _ if !f.captures.is_empty() => continue,
             _ if !f.signature.is_empty() => Asked::Always,
             "forward" => Asked::Forward,
             _ => Asked::Uncalled(f.name.clone()),

@@ -53,9 +53,12 @@ impl Machine<'_> {
         if lines.nth(1).is_none() {
             return false;
         }
-        let functions = m.ir.funcs.iter().filter(|f| f.kind != FuncKind::ClassBody && f.name != "__init__");
-        let speaks = |f: &crate::ir::Func| f.kind == FuncKind::Module || file.slice(f.span).contains(&written);
-        functions.filter(|f| speaks(f)).any(|f| sets(f.body(), name))
+        // The text tells enough of a function; that of a module has all others in it.
+        m.ir.funcs.iter().any(|f| match f.kind {
+            FuncKind::Module => sets(f.body(), name),
+            FuncKind::Function => f.name != "__init__" && file.slice(f.span).contains(&written),
+            FuncKind::ClassBody | FuncKind::Lambda => false,
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use super::memo::{Memo, Task, combined, kept, kept_each, kept_long, kept_told};
 use super::output::{Exit, Output};
 use super::practice::asked::Taken;
 use super::settings::{Allowances, Settings};
-use super::statics::{globals_set, module_body};
+use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
 use super::whole::{Needed, both_need};
 use super::world::{Flow, Frame, World};
@@ -382,14 +382,14 @@ impl Machine<'_> {
     /// Names of a module that its functions set: `None` in the module body only holds their place.
     fn set_later(&self, module: ModuleId) -> FxHashSet<Name> {
         const WORD: &str = "global ";
-        let mut out = FxHashSet::default();
-        let m = &self.project.modules[module];
-        let file = &self.files[m.file];
-        if file.whole().contains(WORD) {
-            let functions = m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function);
-            functions.filter(|f| file.slice(f.span).contains(WORD)).for_each(|f| globals_set(f.body(), &mut out));
+        let text = self.files[self.project.modules[module].file].whole();
+        if !text.contains(WORD) {
+            return FxHashSet::default();
         }
-        out
+        let names =
+            text.lines().filter_map(|line| line.trim_start().strip_prefix(WORD)).flat_map(|names| names.split(','));
+        let names = names.map(|name| name.trim());
+        names.filter(|name| self.settings.is_group_name(&name.to_lowercase())).map(Name::from).collect()
     }
 
     /// Executes a function whose caller is not known; if it has whole parameters, a second time with what it needs of its arguments.

@@ -10,7 +10,7 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
 use crate::source::{Idx, Name};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -45,16 +45,6 @@ struct ClassFacts {
     /// Whether another class derives from it.
     is_base: bool,
     fields: Vec<(Name, Option<Value>)>,
-}
-
-/// Adds the names of the module that a block of one of its functions sets.
-pub fn globals_set(block: &Block, out: &mut FxHashSet<Name>) {
-    for node in block {
-        if let Stmt::SetGlobal { name, .. } = &node.stmt {
-            out.insert(name.clone());
-        }
-        node.stmt.blocks().for_each(|inner| globals_set(inner, out));
-    }
 }
 
 impl Statics {
