@@ -82,7 +82,7 @@ impl Machine<'_> {
     /// A value that is a group by the name it is given, if nothing else is known of it: one that is equal only to itself. What is read
     /// from the same name later may be another group, so each value has an identity of its own.
     pub fn named_group(&mut self, name: &str, value: Value) -> Value {
-        if !matches!(value, Value::Unknown) || self.deriving.is_some() || !self.settings.is_group_name(name) {
+        if !matches!(value, Value::Unknown) || !self.settings.is_group_name(name) || self.deriving.is_some() {
             return value;
         }
         self.next_id += 1;
@@ -91,8 +91,11 @@ impl Machine<'_> {
 
     /// The same, of a variable.
     pub fn named_group_in(&mut self, local: LocalId, value: Value) -> Value {
-        match (&value, &self.func().locals[local]) {
-            (Value::Unknown, local) if local.kind != LocalKind::Temp => self.named_group(&local.name, value),
+        if !matches!(value, Value::Unknown) {
+            return value;
+        }
+        match &self.func().locals[local] {
+            local if local.kind != LocalKind::Temp => self.named_group(&local.name, value),
             _ => value,
         }
     }
@@ -109,7 +112,7 @@ impl Machine<'_> {
                 let path = format!("{}.{name}", cell.path);
                 let declared = self.settings.group_named(&path).or_else(|| self.settings.group_named(name));
                 let known = declared.map(Value::Group).or_else(|| self.group_rule(&path, name));
-                *value = known.unwrap_or_else(|| Value::Sym(Name::from(path)));
+                *value = known.unwrap_or_else(|| Value::Sym(Name::from(format!("?{path}"))));
             }
         }
         world.heap.insert(*id, Cell::Object(cell));
@@ -169,7 +172,7 @@ impl Machine<'_> {
             let Value::Const(constant) = &arg.value else { return None };
             given.push_str(&format!("{:?}={constant:?},", arg.keyword));
         }
-        Some(Name::from(format!("{path}({given})")))
+        Some(Name::from(format!("?{path}({given})")))
     }
 
     /// The axes of a slice of a mesh that nothing else is known of: `mesh["tp"].get_group()`, `mesh.get_group("tp")`.

@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::value::Value;
 use super::world::World;
 use crate::ir::{Block, Const, FuncKind, Stmt};
-use crate::project::ClassRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 
 impl Machine<'_> {
@@ -23,6 +23,12 @@ impl Machine<'_> {
                 Value::List(at) | Value::Dict(at) => containers.push(*at),
                 _ => {}
             }
+        }
+        // Where no method communicates, few flags decide whether anything does.
+        let methods = &self.project.class(class).methods;
+        let communicates = |func| self.settings.relevance.tells(FuncRef { module: class.module, func });
+        if !flags.is_empty() && !methods.iter().any(|(_, func)| communicates(*func)) {
+            flags.clear();
         }
         flags.retain(|name| self.sets_elsewhere(class, name));
         if !flags.is_empty() {

@@ -379,17 +379,22 @@ impl Machine<'_> {
         (self.out, exports.unwrap_or_default())
     }
 
-    /// Names of a module that its functions set: `None` in the module body only holds their place.
+    /// Names of groups of a module that its functions set: `None` in the module body only holds their place.
     fn set_later(&self, module: ModuleId) -> FxHashSet<Name> {
         const WORD: &str = "global ";
         let text = self.files[self.project.modules[module].file].whole();
-        if !text.contains(WORD) {
-            return FxHashSet::default();
+        let mut out = FxHashSet::default();
+        for (at, _) in text.match_indices(WORD) {
+            // A statement of its own: nothing but spaces before it on its line.
+            let before = text[..at].trim_end_matches([' ', '\t']);
+            if !before.is_empty() && !before.ends_with('\n') {
+                continue;
+            }
+            let names = text[at + WORD.len()..].lines().next().unwrap_or_default().split(',').map(str::trim);
+            let names = names.filter(|name| self.settings.is_group_name(&name.to_lowercase()));
+            out.extend(names.map(Name::from));
         }
-        let names =
-            text.lines().filter_map(|line| line.trim_start().strip_prefix(WORD)).flat_map(|names| names.split(','));
-        let names = names.map(|name| name.trim());
-        names.filter(|name| self.settings.is_group_name(&name.to_lowercase())).map(Name::from).collect()
+        out
     }
 
     /// Executes a function whose caller is not known; if it has whole parameters, a second time with what it needs of its arguments.
