@@ -145,10 +145,7 @@ impl Machine<'_> {
         match &node.stmt {
             Stmt::Assign { dst, value } => {
                 let eval = self.rvalue(node.id, value);
-                self.bind_eval(eval, |m, v| {
-                    let v = m.named_group_in(*dst, v);
-                    m.assign(node.id, *dst, v);
-                })
+                self.bind_eval(eval, |m, v| m.assign_named(node.id, *dst, v))
             }
             Stmt::If { test, then, orelse } => Step::Paths(self.branch(node.id, test, then, orelse)),
             Stmt::For { dst, iter, body, orelse } => {
@@ -192,13 +189,7 @@ impl Machine<'_> {
             }
             Stmt::Unpack { value, before, star, after } => {
                 let value = self.operand(value);
-                self.unpack(node.id, &value, before, *star, after);
-                for local in before.iter().chain(after) {
-                    if matches!(self.w.frame().get(*local), Value::Unknown) {
-                        let value = self.named_group_in(*local, Value::Unknown);
-                        self.set_local(*local, value);
-                    }
-                }
+                self.unpack_named(node.id, &value, before, *star, after);
                 Step::Here
             }
             Stmt::Def { dst, func, defaults, decorators } => {

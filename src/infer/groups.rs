@@ -7,7 +7,7 @@ use super::items::mesh_group;
 use super::machine::{Eval, Machine};
 use super::value::Value;
 use super::world::World;
-use crate::ir::{Const, LocalId, LocalKind};
+use crate::ir::{Const, LocalId, LocalKind, StmtId};
 use crate::rules::{CollectiveRule, Entry};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, Mesh};
@@ -89,8 +89,31 @@ impl Machine<'_> {
         Value::Sym(Name::from(format!("?{name}#{}", self.next_id)))
     }
 
-    /// The same, of a variable.
-    pub fn named_group_in(&mut self, local: LocalId, value: Value) -> Value {
+    /// Stores a value in a variable, which may name it a group.
+    pub fn assign_named(&mut self, id: StmtId, dst: LocalId, value: Value) {
+        let value = self.named_group_in(dst, value);
+        self.assign(id, dst, value);
+    }
+
+    /// The same for each target of `a, b, *c = value`.
+    pub fn unpack_named(
+        &mut self,
+        id: StmtId,
+        value: &Value,
+        before: &[LocalId],
+        star: Option<LocalId>,
+        after: &[LocalId],
+    ) {
+        self.unpack(id, value, before, star, after);
+        for local in before.iter().chain(after) {
+            if matches!(self.w.frame().get(*local), Value::Unknown) {
+                let value = self.named_group_in(*local, Value::Unknown);
+                self.set_local(*local, value);
+            }
+        }
+    }
+
+    fn named_group_in(&mut self, local: LocalId, value: Value) -> Value {
         if !matches!(value, Value::Unknown) {
             return value;
         }

@@ -353,7 +353,7 @@ impl Machine<'_> {
         let at = module_body(module);
         let func = self.project.func(at);
         self.begin(at, func.locals.len(), MAX_STEPS);
-        let later = self.set_later(module);
+        let later = std::cell::OnceCell::new();
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(func.body()) {
             if !self.plans.is_empty() {
@@ -368,7 +368,10 @@ impl Machine<'_> {
                 .filter(|(l, _)| l.kind != LocalKind::Temp)
                 .map(|(l, v)| (l.name.clone(), portable(v)))
                 .filter(|(_, v)| is_portable(v))
-                .filter(|(name, v)| *v != Value::NONE || !later.contains(name))
+                .filter(|(name, v)| {
+                    let is_group = *v == Value::NONE && self.settings.is_group_name(&name.to_lowercase());
+                    !is_group || !later.get_or_init(|| self.set_later(module)).contains(name)
+                })
                 .collect();
             exports = Some(match exports {
                 None => named,
