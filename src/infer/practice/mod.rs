@@ -42,6 +42,7 @@ pub mod marking;
 mod marks;
 pub mod membership;
 mod mesh_dims;
+mod mixed_mean;
 mod named_axes;
 pub mod near;
 mod no_sync;
@@ -206,6 +207,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(asked_group::ratios),
     of_collectives(asked_group::reports),
     of_collectives(each_round::scaled),
+    of_collectives(mixed_mean::branches).with(&[&["avg"], &["grad"]]),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),
