@@ -1,11 +1,12 @@
-//! Gradients that are averaged over ranks on one branch and summed over the same ranks on the other. In: a function. Out: the sum. Never: code
-//! that divides by a number of ranks anywhere in its file, or scales what was reduced. Next: `each_round.rs`.
+//! Gradients that are averaged over ranks on one branch and summed over the same ranks on the other. In: a function. Out: the sum. Never: a
+//! class, or a file of functions, that divides by a number of ranks anywhere. Next: `each_round.rs`.
 
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::view::{CollectiveCall, Step, View};
 use super::{Found, near};
 use crate::ir::{BinOp, Operand, Rvalue};
+use crate::project::FuncRef;
 
 /// `if small: all_reduce(grad, op=AVG)`, `else: reduce_scatter_tensor(out, grad)`
 pub fn branches<'a>(view: &View<'a>, out: &mut Found) {
@@ -54,9 +55,10 @@ fn exclude(a: &Step<'_>, b: &Step<'_>) -> bool {
     a.guards.iter().any(|x| b.guards.iter().any(|y| x.at == y.at && x.holds != y.holds))
 }
 
-/// Whether the file divides by something that may be a number of ranks, or scales anything in place.
+/// Whether the class, or a file without one, divides by something that may be a number of ranks, or scales anything in place.
 fn scales_somewhere(view: &View<'_>) -> bool {
-    near::functions(view, view.at.module).into_iter().any(|at| {
+    let concerned = |at: &FuncRef| view.func.class.is_none() || view.project.func(*at).class == view.func.class;
+    near::functions(view, view.at.module).into_iter().filter(concerned).any(|at| {
         let other = near::other(view, at);
         (0..other.steps.len()).any(|i| match other.value(i) {
             Some(
