@@ -427,7 +427,7 @@ impl Machine<'_> {
                 }
                 (ParamKind::VarArgs, _) => Value::tuple(std::mem::take(&mut rest)),
                 (ParamKind::KwArgs, _) => Value::Dict(self.fresh(Cell::Dict(extra.clone()))),
-                (_, Some(value)) => value,
+                (_, Some(value)) => self.named_group(&param.name, value),
                 (_, None) if args.open => Value::Unknown,
                 (_, None) => default().unwrap_or(Value::Unknown),
             };
@@ -474,15 +474,17 @@ impl Machine<'_> {
         let whole = !self.stack.iter().any(|a| self.project.func(a.func).name == "__init__");
         match done {
             Eval::One(_) => {
+                let mut world = std::mem::take(&mut self.w);
+                self.name_groups(&object, &mut world);
                 if whole {
-                    let mut world = std::mem::take(&mut self.w);
                     self.settle(class, &object, std::slice::from_mut(&mut world));
-                    self.w = world;
                 }
+                self.w = world;
                 Eval::One(object)
             }
             Eval::Many(outcomes) => {
                 let (mut worlds, _): (Vec<World>, Vec<Value>) = outcomes.into_iter().unzip();
+                worlds.iter_mut().for_each(|world| self.name_groups(&object, world));
                 if whole {
                     self.settle(class, &object, &mut worlds);
                 }

@@ -38,6 +38,7 @@ pub fn functions(
             Asked::Always => first.push(*at),
             _ if done.executed.contains(at) => {}
             Asked::Uncalled(name) if called.contains(name) => rest.push(*at),
+            Asked::Nested => rest.push(*at),
             Asked::Forward | Asked::Uncalled(_) => first.push(*at),
         }
     }
@@ -51,6 +52,8 @@ enum Asked {
     Forward,
     /// Nothing calls its name.
     Uncalled(Name),
+    /// It reads variables of the function around it, which is what gives it a meaning: only if nothing executes it otherwise.
+    Nested,
 }
 
 /// The functions of a module that may be executed for themselves.
@@ -58,11 +61,13 @@ fn candidates(project: &Project, relevance: &Relevance, module: ModuleId) -> Vec
     let mut out = Vec::new();
     for (func, f) in project.modules[module].ir.funcs.iter_enumerated() {
         let at = FuncRef { module, func };
-        // Nested functions run where they are defined; lambdas and class bodies have no callers of their own.
-        if f.kind != FuncKind::Function || !relevance.contains(at) || !f.captures.is_empty() {
+        // Lambdas and class bodies have no callers of their own.
+        if f.kind != FuncKind::Function || !relevance.contains(at) {
             continue;
         }
         let asked = match f.name.as_str() {
+            _ if !f.captures.is_empty() && relevance.tells(at) => Asked::Nested,
+            _ if !f.captures.is_empty() => continue,
             _ if !f.signature.is_empty() => Asked::Always,
             "forward" => Asked::Forward,
             _ => Asked::Uncalled(f.name.clone()),

@@ -118,10 +118,13 @@ impl Machine<'_> {
     /// The tensor that a collective is given; a value that nothing follows is a tensor of its own here.
     fn tensor_of_input(&mut self, value: &Value) -> Option<ObjId> {
         match value {
-            Value::Unknown => match self.new_tensor(TensorType { untracked: true, ..TensorType::unknown() }) {
-                Value::Tensor(id) => Some(id),
-                _ => None,
-            },
+            // What a list holds is looked at where it is made; what becomes of it is another list.
+            Value::Unknown | Value::List(_) | Value::Tuple(_) => {
+                match self.new_tensor(TensorType { untracked: true, ..TensorType::unknown() }) {
+                    Value::Tensor(id) => Some(id),
+                    _ => None,
+                }
+            }
             value => self.as_tensor(value),
         }
     }
@@ -373,6 +376,14 @@ impl Machine<'_> {
             && self.w.modes.typecheck.is_none()
             && state.set.leq(AxisType::EQUAL)
             && self.reads_number_of_ranks(&call.axes)
+        {
+            return Ok(());
+        }
+        if call.rule.form == Form::InPlace
+            && input.grad != Tri::Yes
+            && state.set.leq(AxisType::EQUAL)
+            && self.loop_depth > 0
+            && super::repeated::only_repeats(self.func(), id)
         {
             return Ok(());
         }

@@ -145,7 +145,7 @@ impl Machine<'_> {
         match &node.stmt {
             Stmt::Assign { dst, value } => {
                 let eval = self.rvalue(node.id, value);
-                self.bind_eval(eval, |m, v| m.assign(node.id, *dst, v))
+                self.bind_eval(eval, |m, v| m.assign_named(node.id, *dst, v))
             }
             Stmt::If { test, then, orelse } => Step::Paths(self.branch(node.id, test, then, orelse)),
             Stmt::For { dst, iter, body, orelse } => {
@@ -189,7 +189,7 @@ impl Machine<'_> {
             }
             Stmt::Unpack { value, before, star, after } => {
                 let value = self.operand(value);
-                self.unpack(node.id, &value, before, *star, after);
+                self.unpack_named(node.id, &value, before, *star, after);
                 Step::Here
             }
             Stmt::Def { dst, func, defaults, decorators } => {
@@ -613,7 +613,7 @@ fn is_temporary(node: &Node, func: &Func) -> bool {
 /// A test that no other test can repeat: keeping its outcome apart would split for nothing.
 pub fn is_opaque(formula: &Formula) -> bool {
     match formula {
-        Formula::Atom(super::formula::Atom::True(name)) => name.starts_with('?'),
+        Formula::Atom(super::formula::Atom::True(name) | super::formula::Atom::IsNone(name)) => name.starts_with('?'),
         Formula::Not(f) => is_opaque(f),
         Formula::And(items) | Formula::Or(items) => items.iter().any(is_opaque),
         Formula::Atom(_) | Formula::Const(_) => false,

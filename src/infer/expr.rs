@@ -9,7 +9,7 @@ use super::value::{Closure, Flavour, Method, Value};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
-use crate::types::{AxisSet, AxisState, AxisType, LocalType};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType};
 use std::sync::Arc;
 
 /// An argument of a call, evaluated, with the index of its place among the parts of the statement.
@@ -79,7 +79,8 @@ impl Machine<'_> {
                 let callee = self.operand(callee);
                 let args = self.arguments(args);
                 if self.deriving.is_none() {
-                    return self.call(id, &callee, &args);
+                    let eval = self.call(id, &callee, &args);
+                    return self.asked_group(eval, None, &callee, None, &args);
                 }
                 let before = self.w.clone();
                 let name = match &callee {
@@ -93,7 +94,8 @@ impl Machine<'_> {
                 let base = self.operand(base);
                 let args = self.arguments(args);
                 if self.deriving.is_none() {
-                    return self.call_method(id, &base, name, &args);
+                    let eval = self.call_method(id, &base, name, &args);
+                    return self.asked_group(eval, Some(&base), &Value::Unknown, Some(name), &args);
                 }
                 let before = self.w.clone();
                 let eval = self.call_method(id, &base, name, &args);
@@ -590,7 +592,10 @@ fn same_parent(a: &str, b: &str) -> bool {
 /// What a number is on the ranks, where it is not the same on all of them.
 pub fn number_type(v: &Value) -> Option<LocalType> {
     let on = |axes: &AxisSet, set: AxisType| {
-        let mut t = LocalType::everywhere(AxisState::new(AxisType::R));
+        // The ranks of a group that nothing resolves may be those of any other one.
+        let any = axes.iter().any(Axis::is_variable);
+        let elsewhere = if any { AxisState::UNKNOWN } else { AxisState::new(AxisType::R) };
+        let mut t = LocalType::everywhere(elsewhere);
         for axis in axes.iter() {
             t.set(axis, AxisState::new(set));
         }

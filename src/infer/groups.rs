@@ -2,11 +2,13 @@
 //! a variable of its own, equal only to itself. Source: DESIGN.md section 5, order of resolution. Next: `intrinsics.rs`.
 
 use super::expr::CallArgs;
+use super::heap::Cell;
 use super::items::mesh_group;
-use super::machine::Machine;
+use super::machine::{Eval, Machine};
 use super::value::Value;
-use crate::ir::Const;
-use crate::rules::CollectiveRule;
+use super::world::World;
+use crate::ir::{Const, LocalId, LocalKind, StmtId};
+use crate::rules::{CollectiveRule, Entry};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, Mesh};
 use std::sync::Arc;
@@ -47,6 +49,7 @@ impl Machine<'_> {
         match value {
             Value::Group(axes) => Some(axes.clone()),
             Value::Mesh(mesh) => Some(mesh_group(mesh)).filter(|_| mesh.is_named()),
+            Value::Path(path) if self.is_everyone(path) => self.default_axes(&[]),
             Value::Const(Const::Str(name)) => {
                 Some(self.settings.axes_named(name).unwrap_or_else(|| AxisSet::one(Axis::new(name.clone()))))
             }
@@ -63,10 +66,136 @@ impl Machine<'_> {
                 None if self.deriving.is_some() => {
                     AxisSet::one(Axis::variable(path.strip_suffix("_name").unwrap_or(path)))
                 }
-                None => self.unknown_mesh_group(path).unwrap_or_else(|| AxisSet::one(Axis::variable(path))),
+                None => self
+                    .unknown_mesh_group(path)
+                    .unwrap_or_else(|| AxisSet::one(Axis::variable(path.strip_prefix('?').unwrap_or(path)))),
             }),
             _ => None,
         }
+    }
+
+    /// Whether a path is the constant that stands for the group of all ranks.
+    fn is_everyone(&self, path: &str) -> bool {
+        matches!(self.rules.get(path), Some(Entry::Intrinsic(rule)) if rule.does == "world-group")
+    }
+
+    /// A value that is a group by the name it is given, if nothing else is known of it: one that is equal only to itself. What is read
+    /// from the same name later may be another group, so each value has an identity of its own.
+    pub fn named_group(&mut self, name: &str, value: Value) -> Value {
+        if !matches!(value, Value::Unknown) || !self.settings.is_group_name(name) || self.deriving.is_some() {
+            return value;
+        }
+        self.next_id += 1;
+        Value::Sym(Name::from(format!("?{name}#{}", self.next_id)))
+    }
+
+    /// Stores a value in a variable, which may name it a group.
+    pub fn assign_named(&mut self, id: StmtId, dst: LocalId, value: Value) {
+        let value = self.named_group_in(dst, value);
+        self.assign(id, dst, value);
+    }
+
+    /// The same for each target of `a, b, *c = value`.
+    pub fn unpack_named(
+        &mut self,
+        id: StmtId,
+        value: &Value,
+        before: &[LocalId],
+        star: Option<LocalId>,
+        after: &[LocalId],
+    ) {
+        self.unpack(id, value, before, star, after);
+        for local in before.iter().chain(after) {
+            if matches!(self.w.frame().get(*local), Value::Unknown) {
+                let value = self.named_group_in(*local, Value::Unknown);
+                self.set_local(*local, value);
+            }
+        }
+    }
+
+    fn named_group_in(&mut self, local: LocalId, value: Value) -> Value {
+        if !matches!(value, Value::Unknown) {
+            return value;
+        }
+        match &self.func().locals()[local] {
+            local if local.kind != LocalKind::Temp => self.named_group(&local.name, value),
+            _ => value,
+        }
+    }
+
+    /// The groups that the attributes of an object hold once its constructor has run, where nothing else is known of them.
+    pub fn name_groups(&self, object: &Value, world: &mut World) {
+        let Value::Object(id) = object else { return };
+        let unknown =
+            |(name, value): &(Name, Value)| matches!(value, Value::Unknown) && self.settings.is_group_name(name);
+        let Some(cell) = world.heap.object(*id).filter(|cell| cell.attrs.iter().any(unknown)) else { return };
+        let mut cell = cell.clone();
+        for (name, value) in &mut cell.attrs {
+            if matches!(value, Value::Unknown) && self.settings.is_group_name(name) {
+                let path = format!("{}.{name}", cell.path);
+                let declared = self.settings.group_named(&path).or_else(|| self.settings.group_named(name));
+                let known = declared.map(Value::Group).or_else(|| self.group_rule(&path, name));
+                *value = known.unwrap_or_else(|| Value::Sym(Name::from(format!("?{path}"))));
+            }
+        }
+        world.heap.insert(*id, Cell::Object(cell));
+    }
+
+    /// What a getter of a group returns, if nothing else is known of it: the same group whenever it is asked with the same constants.
+    pub fn asked_group(
+        &mut self,
+        eval: Eval,
+        base: Option<&Value>,
+        callee: &Value,
+        name: Option<&Name>,
+        args: &CallArgs,
+    ) -> Eval {
+        let unknown = |value: &Value| matches!(value, Value::Unknown);
+        let any = match &eval {
+            Eval::One(value) => unknown(value),
+            Eval::Many(outcomes) => outcomes.iter().any(|(_, value)| unknown(value)),
+        };
+        if !any || self.deriving.is_some() || args.open {
+            return eval;
+        }
+        let last = match (name, callee) {
+            (Some(name), _) => name.clone(),
+            (None, Value::Closure(closure)) => self.project.func(closure.func).name.clone(),
+            (None, Value::Path(path) | Value::Sym(path)) => super::collective::short(path),
+            _ => return eval,
+        };
+        let Some(path) = self.getter(&last, base, callee, args) else { return eval };
+        match eval {
+            Eval::One(_) => Eval::One(Value::Sym(path)),
+            Eval::Many(outcomes) => {
+                let named = |value: Value| if unknown(&value) { Value::Sym(path.clone()) } else { value };
+                Eval::Many(outcomes.into_iter().map(|(world, value)| (world, named(value))).collect())
+            }
+        }
+    }
+
+    /// The identity of a call that asks for a group: `parallel.get_group()`.
+    fn getter(&mut self, name: &Name, base: Option<&Value>, callee: &Value, args: &CallArgs) -> Option<Name> {
+        let asks = name.trim_start_matches('_').starts_with("get_");
+        if !asks || !self.settings.is_group_name(name) {
+            return None;
+        }
+        let found = match base {
+            Some(base) => self.attr_quietly(base, name),
+            None => callee.clone(),
+        };
+        let path = match (&found, base) {
+            (Value::Closure(closure), _) => self.project.qualified(closure.func).to_string(),
+            (Value::Path(path) | Value::Sym(path), _) => path.to_string(),
+            (Value::Bound(_), Some(Value::Object(id))) => format!("{}.{name}", self.w.heap.object(*id)?.path),
+            _ => return None,
+        };
+        let mut given = String::new();
+        for arg in &args.args {
+            let Value::Const(constant) = &arg.value else { return None };
+            given.push_str(&format!("{:?}={constant:?},", arg.keyword));
+        }
+        Some(Name::from(format!("?{path}({given})")))
     }
 
     /// The axes of a slice of a mesh that nothing else is known of: `mesh["tp"].get_group()`, `mesh.get_group("tp")`.

@@ -76,7 +76,8 @@ impl Machine<'_> {
             }
             "pure" | "checkpoint-axes" => Value::Unknown,
             "barrier" | "init-process-group" => Value::NONE,
-            "new-group" => Value::Unknown,
+            "state-object" => rule.role("object").map_or(Value::Unknown, |object| Value::Sym(object.clone())),
+            "new-group" => self.named_group("new_group", Value::Unknown),
             "rooted-collective" if self.deriving.is_some() && rule.name.ends_with("broadcast") => {
                 self.broadcast_term(rule, args)
             }
@@ -129,7 +130,7 @@ impl Machine<'_> {
         Some(match does {
             "init-device-mesh" => self.device_mesh(id, arg("mesh_shape"), arg("mesh_dim_names")),
             "device-mesh" => self.device_mesh(id, None, arg("mesh_dim_names")),
-            "world-group" => self.whole_mesh().map_or(Value::Unknown, Value::Group),
+            "world-group" => self.default_axes(&[]).map_or(Value::Unknown, Value::Group),
             "get-rank" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
                 Some(axes) => Value::Rank(axes),
                 None => Value::Rank(crate::types::AxisSet::one(Axis::variable("world"))),

@@ -134,6 +134,9 @@ impl<'a> Joiner<'a> {
             (Some(a), Some(b)) => a.join(b),
         };
         if let Some(ranks) = &self.ranks {
+            if ranks.iter().any(crate::types::Axis::is_variable) {
+                t.rest.set = t.rest.set.join(AxisType::V);
+            }
             for axis in ranks.iter() {
                 t.set(axis, AxisState::new(AxisType::V.join(AxisType::P)));
             }
@@ -197,6 +200,7 @@ impl<'a> Joiner<'a> {
                 let set = out.local.get(&axis).set.join(AxisType::V);
                 out.local.set(&axis, AxisState { set, shard: None, nest: 0, origin: None });
             }
+            out.local.rest.set = out.local.rest.set.join(AxisType::V);
         }
         for axis in ranks.iter() {
             let (a, b) = (x.local.get(axis), y.local.get(axis));

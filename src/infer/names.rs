@@ -179,6 +179,12 @@ impl Machine<'_> {
             && let Method::Closure(closure) = &bound.method
             && closure.flavour == Flavour::Property
         {
+            if self.rules.may_name(name)
+                && let Some(Entry::Group(rule)) = self.rules.get(&self.project.qualified(closure.func))
+            {
+                let axes: AxisSet = rule.axes.iter().map(|a| self.settings.canonical(a)).collect();
+                return Eval::One(given(rule.gives, axes));
+            }
             let args = super::expr::CallArgs::of(vec![bound.receiver.clone()]);
             let closure = closure.clone();
             return self.call_closure(id, &closure, &args);
@@ -207,8 +213,13 @@ impl Machine<'_> {
                 }
                 None => {
                     let path = format!("{}.{name}", self.project.name(*module));
-                    let resolved = self.project.path(&path);
-                    self.resolved(resolved)
+                    match self.project.path(&path) {
+                        // Nothing at the top level of a module of the project binds it: a function does.
+                        Resolved::External(path) if self.rules.get(&path).is_none() => {
+                            self.live_global(*module, name).unwrap_or_else(|| self.unknown_global(*module, name))
+                        }
+                        resolved => self.resolved(resolved),
+                    }
                 }
             },
             Value::Package(package) => {

@@ -53,8 +53,9 @@ impl Machine<'_> {
         let grad = self.result_grad(call, args);
         let untracked = rule.class == OpClass::Opaque || call.lost;
         let shapes = self.shapes(call, args);
-        let zero = rule.zero || (rule.identity && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
         let view_of = self.shared_memory(rule, args);
+        let same = rule.identity || view_of.is_some();
+        let zero = rule.zero || (same && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
         let reduced = self.in_16_bits(call, args);
         let divided = self.divided(call, args);
         let least = self.least_rank(call, args);
@@ -291,8 +292,10 @@ impl Machine<'_> {
             let (was, now) = (old.local.get(&axis).clone(), ty.get(&axis).clone());
             let differs = !now.set.is_empty() && now.set.leq(AxisType::V.join(AxisType::P));
             let differs = differs && self.w.modes.typecheck.is_none();
+            // Zeros are a buffer that is filled, part by part.
+            let blank = old.zero && self.w.modes.typecheck.is_none();
             let becomes_varying = old.grad != Tri::Yes
-                && was.set.leq(AxisType::EQUAL)
+                && (was.set.leq(AxisType::EQUAL) || blank)
                 && (now.set == AxisType::V || differs && old.grad == Tri::No);
             if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {
                 let place = Some(self.part(id, part));

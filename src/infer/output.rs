@@ -91,6 +91,19 @@ impl Coverage {
         let site = self.collectives.entry(place).or_default();
         *site = known.max(*site);
     }
+
+    /// Adds what another root counted.
+    pub fn add(&mut self, other: &Coverage) {
+        for (place, known) in &other.collectives {
+            self.site(*place, *known);
+        }
+        for ((reason, what), n) in &other.reasons {
+            *self.reasons.entry((*reason, what.clone())).or_default() += n;
+        }
+        for (place, read) in &other.declarations {
+            *self.declarations.entry(*place).or_default() |= read;
+        }
+    }
 }
 
 /// How a world passed a place where a finding was possible.
@@ -263,15 +276,7 @@ impl Output {
         }
         self.exits.extend(other.exits);
         self.derived.extend(other.derived);
-        for (place, known) in other.coverage.collectives {
-            self.coverage.site(place, known);
-        }
-        for (reason, n) in other.coverage.reasons {
-            *self.coverage.reasons.entry(reason).or_default() += n;
-        }
-        for (place, read) in other.coverage.declarations {
-            *self.coverage.declarations.entry(place).or_default() |= read;
-        }
+        self.coverage.add(&other.coverage);
         for one in other.sharded {
             if !self.sharded.contains(&one) {
                 self.sharded.push(one);

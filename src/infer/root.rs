@@ -24,7 +24,7 @@ use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -57,6 +57,10 @@ pub fn infer(
         }
     }
     for body in &bodies {
+        if settings.wants_types {
+            // A shared result is taken over without its counts.
+            out.coverage.add(&body.0.coverage);
+        }
         out.merge_shared(body.0.clone());
     }
     // What module bodies declare is not followed.
@@ -66,7 +70,8 @@ pub fn infer(
     let roots = functions(project, (&settings.relevance, &settings.called), &out, memo);
     let changed =
         |a: &Allowances, b: &Allowances| super::memo::differing(a, b).map(|module| Read::Allowance(module.0)).collect();
-    let table = Arc::new(allowances(roots.0.iter().chain(&roots.1)));
+    let alone = |f: &&FuncRef| project.func(**f).captures.is_empty();
+    let table = Arc::new(allowances(roots.0.iter().chain(&roots.1).filter(alone)));
     settings.allowances = combined(memo, "allowances", vec![table], only, changed);
     derivations(&Run::new(project, rules, files, settings, memo), &modules, &mut out);
     let claims = super::autograd::claims(project, files, &out.derived, memo);
@@ -97,8 +102,12 @@ pub fn infer(
 /// Executes functions: the first ones, and of the others those that none of these has executed.
 pub(super) fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
     run.roots(&first, out);
+    let captures = |f: &FuncRef| !run.project.func(*f).captures.is_empty();
+    let (mut nested, others): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(captures);
     let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
     run.roots(&left, out);
+    nested.retain(|f| !out.executed.contains(f));
+    run.roots(&nested, out);
     if run.settings.wants_types {
         run.signatures(&called, out);
     }
@@ -344,6 +353,7 @@ impl Machine<'_> {
         let at = module_body(module);
         let func = self.project.func(at);
         self.begin(at, func.locals().len(), MAX_STEPS);
+        let later = std::cell::OnceCell::new();
         let mut exports: Option<Vec<(Name, Value)>> = None;
         for path in self.block(func.body()) {
             if !self.plans.is_empty() {
@@ -358,6 +368,10 @@ impl Machine<'_> {
                 .filter(|(l, _)| l.kind != LocalKind::Temp)
                 .map(|(l, v)| (l.name.clone(), portable(v)))
                 .filter(|(_, v)| is_portable(v))
+                .filter(|(name, v)| {
+                    let is_group = *v == Value::NONE && self.settings.is_group_name(&name.to_lowercase());
+                    !is_group || !later.get_or_init(|| self.set_later(module)).contains(name)
+                })
                 .collect();
             exports = Some(match exports {
                 None => named,
@@ -366,6 +380,24 @@ impl Machine<'_> {
         }
         self.out.finish();
         (self.out, exports.unwrap_or_default())
+    }
+
+    /// Names of groups of a module that its functions set: `None` in the module body only holds their place.
+    fn set_later(&self, module: ModuleId) -> FxHashSet<Name> {
+        const WORD: &str = "global ";
+        let text = self.files[self.project.modules[module].file].whole();
+        let mut out = FxHashSet::default();
+        for (at, _) in text.match_indices(WORD) {
+            // A statement of its own: nothing but spaces before it on its line.
+            let before = text[..at].trim_end_matches([' ', '\t']);
+            if !before.is_empty() && !before.ends_with('\n') {
+                continue;
+            }
+            let names = text[at + WORD.len()..].lines().next().unwrap_or_default().split(',').map(str::trim);
+            let names = names.filter(|name| self.settings.is_group_name(&name.to_lowercase()));
+            out.extend(names.map(Name::from));
+        }
+        out
     }
 
     /// Executes a function whose caller is not known; a second time with what it needs of its arguments, where it says so: what was made
@@ -473,6 +505,10 @@ impl Machine<'_> {
             given.push(value.clone());
             self.set_local(param.local, value);
         }
+        for (_, inner) in &func.captures {
+            let name = func.locals()[*inner].name.clone();
+            self.set_local(*inner, Value::Sym(name));
+        }
         given
     }
 
@@ -567,6 +603,7 @@ impl Machine<'_> {
         }
         for world in &mut worlds {
             world.heap.forget_state();
+            self.begun(class, &object, world);
         }
         self.split_by_reducers(&object, &mut worlds);
         self.settle(class, &object, &mut worlds);

@@ -71,3 +71,20 @@ fn a_file_without_known_types_says_so_aside() {
     assert_eq!(session.run(&["types", "--quiet", "plain.py"]).err, "");
     assert_eq!(session.run(&["types", "--output-format", "json", "plain.py"]).err, "");
 }
+
+#[test]
+fn coverage_counts_what_the_body_of_a_script_reaches() {
+    let session = Session::new();
+    let script = "import torch\nimport torch.distributed as dist\n\n\ndef main():\n    x = torch.ones(2)\n    dist.all_reduce(x)\n\n\n\
+                  if __name__ == \"__main__\":\n    main()\n";
+    session.write("train.py", script);
+    let ran = session.run(&["check", "--coverage", "."]);
+    let said = format!("{}{}", ran.out, ran.err);
+    for line in [
+        "1  collective calls\n",
+        "1  collective calls with a known source or result type\n",
+        "0  collective calls: not reached\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+}

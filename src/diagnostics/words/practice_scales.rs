@@ -357,6 +357,14 @@ fn factor(mistake: &Scales) -> Draft {
             draft.help.push(format!("`{module}.set_gradient_divide_factor(...)` with the size of `{whole}`"));
             draft
         }
+        Scales::MixedMean { averaged } => {
+            let title = "gradients are summed over ranks here, and averaged over them on the other branch";
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
+            draft.primary = "takes the sum".to_string();
+            draft.labels.push(label(*averaged, "takes the mean".to_string()));
+            draft.help.push("take the mean in both".to_string());
+            draft
+        }
         Scales::MeanTwice { wrapped } => {
             let title = "gradients are divided by the number of ranks and by the number of tokens of all ranks";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());

@@ -152,6 +152,8 @@ pub enum Scales {
     CountedAgain { summed: Place, evidence: Option<Place> },
     /// An inner module divides its gradients by the size of its own mesh.
     InnerDivisor { module: Name, mesh: Name, whole: Name, outer: Place },
+    /// Gradients are summed, and averaged over the same ranks on the other side of a test.
+    MixedMean { averaged: Place },
     /// Divided by the number of all tokens, and averaged by the wrapper before.
     MeanTwice { wrapped: Place },
     /// An auxiliary loss without the factor of the main one.

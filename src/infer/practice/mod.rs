@@ -46,6 +46,7 @@ mod marks;
 mod masked_rows;
 pub mod membership;
 mod mesh_dims;
+mod mixed_mean;
 mod named_axes;
 pub mod near;
 mod no_result;
@@ -224,6 +225,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(asked_group::reports),
     of_collectives(each_round::scaled),
     of_collectives(each_round::apart),
+    of_collectives(mixed_mean::branches).with(&[&["avg"], &["grad"]]),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),

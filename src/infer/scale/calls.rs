@@ -505,7 +505,7 @@ impl<'a> Run<'a> {
         let list = match args.get(0, "tensors") {
             Some(Val::List(l)) => (*state.lists[*l]).clone(),
             Some(Val::Tuple(items) | Val::Pack(items)) => List { items: items.clone(), length: None },
-            Some(grad @ Val::Grad(_)) => return grad.clone(),
+            Some(grad @ Val::Grad(_)) if !self.is_measured(id, state) => return grad.clone(),
             _ => return Val::Named(self.text(state, id)),
         };
         let grads: Vec<usize> = list
@@ -515,6 +515,9 @@ impl<'a> Run<'a> {
             .flatten()
             .collect();
         if !grads.is_empty() && list.items.iter().all(|v| matches!(v, Val::Grad(_))) {
+            if self.is_measured(id, state) {
+                return Val::Named(self.text(state, id));
+            }
             return Val::Grad(Grad { of: grads, by: Scale::one(), events: Vec::new(), local: false });
         }
         let first = list.items.first().cloned();

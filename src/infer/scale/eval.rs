@@ -359,9 +359,15 @@ impl<'a> Run<'a> {
         t.added = false;
         let place = self.place(state, id);
         let told = by.known().is_none_or(|m| !m.is_number()) || super::verdict::accumulates(&self.text(state, id));
+        let unrecorded = self.is_unrecorded(id, state);
         for part in &mut t.parts {
             let apply = |s: &Scale| if times { s.times(by) } else { s.over(by) };
-            (part.grad, part.value) = (apply(&part.grad), apply(&part.value));
+            part.value = apply(&part.value);
+            // The backward pass knows nothing of it.
+            if unrecorded {
+                continue;
+            }
+            part.grad = apply(&part.grad);
             if told {
                 part.events.push(state.event(what(times, by), place));
             }

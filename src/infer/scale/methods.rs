@@ -746,6 +746,9 @@ impl<'a> Run<'a> {
                     .iter()
                     .filter_map(|v| if let Val::Grad(g) = v { Some(g.of.clone()) } else { None });
                 let of: Vec<usize> = of.flatten().collect();
+                if self.is_measured(id, state) {
+                    return None;
+                }
                 (!of.is_empty()).then_some(Val::Grad(Grad { of, by: Scale::one(), events: Vec::new(), local: false }))
             }
             "_unflatten_dense_tensors" => Some(Val::Named(self.text(state, id))),

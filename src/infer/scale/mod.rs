@@ -15,6 +15,7 @@ mod grads;
 pub mod groups;
 mod inert;
 mod known;
+mod measured;
 mod methods;
 mod norms;
 mod objects;
