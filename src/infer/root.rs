@@ -16,7 +16,7 @@ use super::practice::asked::Taken;
 use super::settings::{Allowances, Settings};
 use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
-use super::whole::{Needed, both_need};
+use super::whole::{Needed, both_need, is_used_before};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -410,13 +410,15 @@ impl Machine<'_> {
             return vain;
         }
         let (output, needed) = self.executed(root, class, shared, &Needed::new());
-        if needed.is_empty() {
+        let has_whole = shared.is_some_and(|b| b.has_whole);
+        let tells_more = || has_whole || is_used_before(project.func(root), project.file(root.module), &needed);
+        if needed.is_empty() || !tells_more() {
             return output;
         }
         let mut again = Machine::new(project, rules, files, settings);
         again.quiet = quiet;
         let second = again.executed(root, class, shared, &needed).0;
-        if shared.is_some_and(|b| b.has_whole) {
+        if has_whole {
             return second;
         }
         let mut output = output;

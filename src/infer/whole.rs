@@ -4,15 +4,16 @@
 //! of an expert, or whose size is not followed. Source: DESIGN.md section 7. Next: `share.rs`, the split ones.
 
 use super::machine::Machine;
-use super::ops::Operand;
+use super::ops;
 use super::practice::reducers::Covered;
 use super::practice::sizes::{says_part, whole_for};
 use super::practice::view::View;
 use super::value::{ObjId, Value};
 use super::world::World;
+use crate::ir::{Block, Func, LocalId, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, ModuleId};
 use crate::rules::Role;
-use crate::source::{Name, Place};
+use crate::source::{FileId, Name, Place};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
 
 /// Words for parameters of which each rank may have others, and for those that are no activations' business.
@@ -91,13 +92,13 @@ impl Machine<'_> {
     }
 
     /// The operands with those whole parameters as Invariant whose gradient nothing sums, where they meet what differs by rank.
-    pub fn without_sum(&self, axis: &Axis, operands: &[Operand]) -> Option<Vec<Operand>> {
-        let whole = |o: &&Operand| o.grad == Tri::Yes && o.ty.get(axis).is_whole();
+    pub fn without_sum(&self, axis: &Axis, operands: &[ops::Operand]) -> Option<Vec<ops::Operand>> {
+        let whole = |o: &&ops::Operand| o.grad == Tri::Yes && o.ty.get(axis).is_whole();
         if !self.invariant_on.contains(axis) || !operands.iter().any(|o| whole(&o)) {
             return None;
         }
         // The gradient that a converted value asks for is a term of a sum as well.
-        let differs = |o: &Operand| {
+        let differs = |o: &ops::Operand| {
             let state = o.ty.get(axis);
             let apart = state.set == AxisType::V || state.set == AxisType::R && is_converted(state);
             o.role == Role::Term && o.grad != Tri::No && apart
@@ -194,4 +195,38 @@ pub fn both_need(a: Option<Needed>, b: Needed) -> Option<Needed> {
         None => b,
         Some(a) => a.into_iter().filter(|(n, x, _)| b.iter().any(|(m, y, _)| n == m && x == y)).collect(),
     })
+}
+
+/// What of a tensor is no tensor.
+const MEASURES: &[&str] = &["shape", "dtype", "device", "ndim", "size", "dim", "numel", "requires_grad", "is_cuda"];
+
+/// Whether a function makes anything of what it needs before the use that tells so: only then a second execution tells more.
+pub fn is_used_before(func: &Func, file: FileId, needed: &Needed) -> bool {
+    needed.iter().any(|(name, _, state)| {
+        let Some(param) = func.params.iter().find(|p| p.name == *name) else { return true };
+        let mut reads = Vec::new();
+        readers(func.body(), param.local, &mut reads);
+        let told = state.origin.as_ref().map(|o| o.place);
+        match told.filter(|place| place.file == file && func.span.contains(place.span.start)) {
+            Some(place) => reads.iter().any(|id| func.spans().of(*id).end <= place.span.start),
+            // Inside something that is called: whichever of them calls it.
+            None => reads.len() > 1,
+        }
+    })
+}
+
+/// The statements that read more of a variable than its measures.
+fn readers(block: &Block, local: LocalId, out: &mut Vec<StmtId>) {
+    for node in block {
+        let measures = match &node.stmt {
+            Stmt::Assign { value: Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }, .. } => {
+                MEASURES.contains(&name.as_str())
+            }
+            _ => false,
+        };
+        if !measures && node.stmt.operands().into_iter().any(|operand| *operand == Operand::Local(local)) {
+            out.push(node.id);
+        }
+        node.stmt.blocks().for_each(|inner| readers(inner, local, out));
+    }
 }
