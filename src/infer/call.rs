@@ -551,6 +551,10 @@ impl Machine<'_> {
                 for (_, value) in attrs.iter().filter(|(_, v)| matches!(v, Value::Tensor(_))) {
                     self.forget_value(value, depth - 1);
                 }
+                let groups = attrs.iter().filter(|(_, v)| super::groups::is_unnamed(v));
+                if let Some(Cell::Object(cell)) = self.w.heap.get_mut(*id) {
+                    groups.for_each(|(name, _)| cell.set(name, Value::Unknown));
+                }
             }
             Value::List(id) => {
                 if let Some(cell) = self.list_cell(*id) {

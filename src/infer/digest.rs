@@ -3,7 +3,7 @@
 //! a name denotes, which other files decide. Next: `relevance.rs`, `specs.rs`, `callers.rs`.
 
 use super::memo::{Memo, constant};
-use super::practice::{COPIES, JOINS, SAME, Stands, is_known, is_switch};
+use super::practice::{COPIES, SAME, Stands, are_known, is_switch};
 use super::relevance::{planning_names, telling_names};
 use crate::ir::{Arg, ArgKind, Block, BuildKind, Const, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{ModuleId, Project};
@@ -244,8 +244,10 @@ impl<'a, 'f> Walk<'a, 'f> {
         let passed_on = |used: &Used| used.assigned > 1 && used.from_other && used.passed_in_loop;
         self.gist.passes_on = self.file.used.iter().any(passed_on);
         self.gist.gives_copies = self.given_copies.iter().any(|dst| !self.file.read[dst.index()]);
-        let is_unknown = |local: &LocalId| !is_known(func.body(), *local, &mut self.rare.stands);
-        self.gist.calls_variable = self.calls.iter().any(is_unknown);
+        if !self.calls.is_empty() {
+            let called: FxHashSet<LocalId> = self.calls.iter().copied().collect();
+            self.gist.calls_variable = !are_known(func.body(), &called, &mut self.rare.stands);
+        }
         self.rare.calls = self.calls.iter().copied().filter(|c| func.params.iter().any(|p| p.local == *c)).collect();
         // Of anything inside a project once is of anything for good.
         let anywhere: FxHashSet<&Name> =
@@ -458,7 +460,7 @@ impl<'a, 'f> Walk<'a, 'f> {
 fn may_be_other(value: &Rvalue) -> bool {
     match value {
         Rvalue::Use(operand) | Rvalue::Await(operand) => matches!(operand, Operand::Local(_)),
-        Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()) || JOINS.contains(&name.as_str()),
+        Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()),
         _ => false,
     }
 }

@@ -594,7 +594,7 @@ pub fn number_type(v: &Value) -> Option<LocalType> {
     let on = |axes: &AxisSet, set: AxisType| {
         // The ranks of a group that nothing resolves may be those of any other one.
         let any = axes.iter().any(Axis::is_variable);
-        let elsewhere = if any { AxisState::UNKNOWN } else { AxisState::new(AxisType::R) };
+        let elsewhere = AxisState::new(if any { AxisType::R.join(AxisType::V) } else { AxisType::R });
         let mut t = LocalType::everywhere(elsewhere);
         for axis in axes.iter() {
             t.set(axis, AxisState::new(set));

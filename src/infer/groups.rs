@@ -2,12 +2,15 @@
 //! a variable of its own, equal only to itself. Source: DESIGN.md section 5, order of resolution. Next: `intrinsics.rs`.
 
 use super::expr::CallArgs;
-use super::heap::Cell;
+use super::heap::{Cell, ObjectClass};
 use super::items::mesh_group;
+use super::limits::MAX_UNNAMED_GROUPS;
 use super::machine::{Eval, Machine};
+use super::output::Reason as Lost;
 use super::value::Value;
 use super::world::World;
 use crate::ir::{Const, LocalId, LocalKind, StmtId};
+use crate::project::ClassRef;
 use crate::rules::{CollectiveRule, Entry};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, Mesh};
@@ -19,6 +22,11 @@ const WORLD: &str = "world";
 /// Whether a group is that of all ranks without a mesh.
 pub fn is_world(axes: &AxisSet) -> bool {
     axes.single().is_some_and(|a| a.is_variable() && a.name() == WORLD)
+}
+
+/// Whether a value is a group of which nothing is known but its identity.
+pub fn is_unnamed(value: &Value) -> bool {
+    matches!(value, Value::Sym(path) if path.starts_with('?'))
 }
 
 impl Machine<'_> {
@@ -85,8 +93,7 @@ impl Machine<'_> {
         if !matches!(value, Value::Unknown) || !self.settings.is_group_name(name) || self.deriving.is_some() {
             return value;
         }
-        self.next_id += 1;
-        Value::Sym(Name::from(format!("?{name}#{}", self.next_id)))
+        self.fresh_group(name).map_or(Value::Unknown, Value::Sym)
     }
 
     /// Stores a value in a variable, which may name it a group.
@@ -126,22 +133,39 @@ impl Machine<'_> {
     /// The groups that the attributes of an object hold once its constructor has run, where nothing else is known of them.
     pub fn name_groups(&self, object: &Value, world: &mut World) {
         let Value::Object(id) = object else { return };
-        let unknown =
-            |(name, value): &(Name, Value)| matches!(value, Value::Unknown) && self.settings.is_group_name(name);
-        let Some(cell) = world.heap.object(*id).filter(|cell| cell.attrs.iter().any(unknown)) else { return };
+        let is_open = |(name, value): &(Name, Value)| {
+            self.settings.is_group_name(name) && (matches!(value, Value::Unknown) || is_unnamed(value))
+        };
+        let Some(cell) = world.heap.object(*id).filter(|cell| cell.attrs.iter().any(is_open)) else { return };
         let mut cell = cell.clone();
-        for (name, value) in &mut cell.attrs {
-            if matches!(value, Value::Unknown) && self.settings.is_group_name(name) {
-                let path = format!("{}.{name}", cell.path);
+        let class = match cell.class {
+            ObjectClass::Project(class) => Some(class),
+            ObjectClass::External(_) => None,
+        };
+        for entry in cell.attrs.iter_mut().filter(|entry| is_open(entry)) {
+            // One that other functions set may be another one when they were called.
+            if class.is_none_or(|class| self.may_change(class, &entry.0)) {
+                entry.1 = Value::Unknown;
+            } else if matches!(entry.1, Value::Unknown) {
+                let (name, path) = (&entry.0, format!("{}.{}", cell.path, entry.0));
                 let declared = self.settings.group_named(&path).or_else(|| self.settings.group_named(name));
                 let known = declared.map(Value::Group).or_else(|| self.group_rule(&path, name));
-                *value = known.unwrap_or_else(|| Value::Sym(Name::from(format!("?{path}"))));
+                entry.1 = known.unwrap_or_else(|| Value::Sym(Name::from(format!("?{path}"))));
             }
         }
         world.heap.insert(*id, Cell::Object(cell));
     }
 
-    /// What a getter of a group returns, if nothing else is known of it: the same group whenever it is asked with the same constants.
+    /// Whether anything but the constructor of a class may set an attribute: a function of its module, one that sets attributes by names
+    /// in variables, or a base that is not in sight.
+    fn may_change(&self, class: ClassRef, name: &Name) -> bool {
+        let text = self.files[self.project.file(class.module)].whole();
+        self.sets_elsewhere(class, name)
+            || ["setattr(", "__dict__"].iter().any(|word| text.contains(word))
+            || self.settings.statics.external_bases(class).any(|base| !base.starts_with("torch."))
+    }
+
+    /// What a getter of a group returns, if nothing else is known of it: a group that is equal only to itself.
     pub fn asked_group(
         &mut self,
         eval: Eval,
@@ -164,7 +188,7 @@ impl Machine<'_> {
             (None, Value::Path(path) | Value::Sym(path)) => super::collective::short(path),
             _ => return eval,
         };
-        let Some(path) = self.getter(&last, base, callee, args) else { return eval };
+        let Some(path) = self.getter(&last, base, callee) else { return eval };
         match eval {
             Eval::One(_) => Eval::One(Value::Sym(path)),
             Eval::Many(outcomes) => {
@@ -175,7 +199,7 @@ impl Machine<'_> {
     }
 
     /// The identity of a call that asks for a group: `parallel.get_group()`.
-    fn getter(&mut self, name: &Name, base: Option<&Value>, callee: &Value, args: &CallArgs) -> Option<Name> {
+    fn getter(&mut self, name: &Name, base: Option<&Value>, callee: &Value) -> Option<Name> {
         let asks = name.trim_start_matches('_').starts_with("get_");
         if !asks || !self.settings.is_group_name(name) {
             return None;
@@ -190,12 +214,19 @@ impl Machine<'_> {
             (Value::Bound(_), Some(Value::Object(id))) => format!("{}.{name}", self.w.heap.object(*id)?.path),
             _ => return None,
         };
-        let mut given = String::new();
-        for arg in &args.args {
-            let Value::Const(constant) = &arg.value else { return None };
-            given.push_str(&format!("{:?}={constant:?},", arg.keyword));
+        // What it returns may be set between two calls, and chosen by its arguments: each call has an identity of its own.
+        self.fresh_group(&format!("{path}()"))
+    }
+
+    /// An identity that no other group has; nothing if there are too many already.
+    fn fresh_group(&mut self, name: &str) -> Option<Name> {
+        if self.unnamed_groups >= MAX_UNNAMED_GROUPS {
+            self.lose(Lost::Budget, "groups");
+            return None;
         }
-        Some(Name::from(format!("?{path}({given})")))
+        self.unnamed_groups += 1;
+        self.next_id += 1;
+        Some(Name::from(format!("?{name}#{}", self.next_id)))
     }
 
     /// The axes of a slice of a mesh that nothing else is known of: `mesh["tp"].get_group()`, `mesh.get_group("tp")`.

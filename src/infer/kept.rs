@@ -2,10 +2,11 @@
 //! constructor only begins: flags that other functions set, empty containers that they fill. Never: tensors, see `heap.rs`. Next: `root.rs`.
 
 use super::heap::Cell;
+use super::limits::MAX_SET_FLAGS;
 use super::machine::Machine;
 use super::value::Value;
 use super::world::World;
-use crate::ir::{Block, Const, FuncKind, Stmt};
+use crate::ir::{Const, Func, FuncKind};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 
@@ -30,12 +31,21 @@ impl Machine<'_> {
         if !flags.is_empty() && !methods.iter().any(|(_, func)| communicates(*func)) {
             flags.clear();
         }
+        if flags.len() > MAX_SET_FLAGS {
+            flags.clear();
+        }
         flags.retain(|name| self.sets_elsewhere(class, name));
+        // What sets one of several flags may set another as well: their values hang together.
+        let is_bool = |name: &Name| matches!(cell.get(name), Some(Value::Const(Const::Bool(_))));
+        if flags.iter().filter(|name| is_bool(name)).count() > 1 {
+            flags.retain(|name| !is_bool(name));
+        }
         if !flags.is_empty() {
             let mut cell = cell.clone();
             for name in flags {
+                let is_flag = matches!(cell.get(&name), Some(Value::Const(Const::Bool(_))));
                 let path = Name::from(format!("{}.{name}", cell.path));
-                cell.set(&name, Value::Sym(path));
+                cell.set(&name, if is_flag { Value::Sym(path) } else { Value::Unknown });
             }
             world.heap.insert(*id, Cell::Object(cell));
         }
@@ -51,26 +61,15 @@ impl Machine<'_> {
     }
 
     /// Whether a function of the module of a class, no constructor, sets an attribute of this name.
-    fn sets_elsewhere(&self, class: ClassRef, name: &Name) -> bool {
+    pub(super) fn sets_elsewhere(&self, class: ClassRef, name: &Name) -> bool {
         let m = &self.project.modules[class.module];
         let file = &self.files[m.file];
         let written = format!(".{name} = ");
-        let mut lines = file.whole().match_indices(&written).map(|(at, _)| at);
-        if lines.nth(1).is_none() {
-            return false;
-        }
-        // The text tells enough of a function; that of a module has all others in it.
-        m.ir.funcs.iter().any(|f| match f.kind {
-            FuncKind::Module => sets(f.body(), name),
-            FuncKind::Function => f.name != "__init__" && file.slice(f.span).contains(&written),
-            FuncKind::ClassBody | FuncKind::Lambda => false,
+        file.whole().match_indices(&written).any(|(at, _)| {
+            let covers =
+                |f: &&Func| f.kind == FuncKind::Function && u32::try_from(at).is_ok_and(|at| f.span.contains(at));
+            let mut around = m.ir.funcs.iter().filter(covers).peekable();
+            around.peek().is_none() || around.any(|f| f.name != "__init__")
         })
     }
-}
-
-fn sets(block: &Block, attribute: &Name) -> bool {
-    block.iter().any(|node| {
-        matches!(&node.stmt, Stmt::SetAttr { name, .. } if name == attribute)
-            || node.stmt.blocks().any(|inner| sets(inner, attribute))
-    })
 }

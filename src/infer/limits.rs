@@ -60,3 +60,7 @@ pub const MAX_EXPR_DEPTH: usize = 24;
 pub const MAX_REDUCERS_SHOWN: usize = 3;
 /// Functions of one name above which a method of an unknown value says nothing about which of them is called.
 pub const MAX_NAMESAKES: usize = 4;
+/// Groups of one root of which nothing but an identity is known: each is an axis of every type that it meets. Further ones are unknown.
+pub const MAX_UNNAMED_GROUPS: usize = 48;
+/// Flags of one object that other functions may set; more are left as the constructor leaves them.
+pub const MAX_SET_FLAGS: usize = 64;

@@ -39,6 +39,8 @@ pub struct Machine<'a> {
     pub settings: &'a Settings,
     pub w: World,
     pub next_id: u32,
+    /// Groups that were given an identity because nothing else is known of them.
+    pub unnamed_groups: usize,
     pub budget: Budget,
     /// Steps after which a root is given up that has met nothing worth executing; `None`: it has, or it is no root.
     pub vain_after: Option<u64>,
@@ -89,6 +91,7 @@ impl<'a> Machine<'a> {
             settings,
             w: World::default(),
             next_id: 0,
+            unnamed_groups: 0,
             budget: Budget::of_root(0, super::limits::MAX_STEPS),
             vain_after: None,
             scouting: false,

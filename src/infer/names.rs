@@ -141,7 +141,7 @@ impl Machine<'_> {
         }
     }
 
-    fn unknown_global(&self, module: ModuleId, name: &Name) -> Value {
+    fn unknown_global(&mut self, module: ModuleId, name: &Name) -> Value {
         if let Some(path) = self.settings.specs.alternative(module, name) {
             return Value::Path(path.clone());
         }
@@ -149,6 +149,10 @@ impl Machine<'_> {
         match self.settings.group_named(name) {
             Some(axes) => Value::Group(axes),
             None if self.rules.get(&path).is_some() => Value::Path(Name::from(path)),
+            // A function may have set it to another one since it was read last.
+            None if self.settings.is_group_name(&name.to_lowercase()) && self.set_later(module).contains(name) => {
+                self.named_group(&name.to_lowercase(), Value::Unknown)
+            }
             None => Value::Sym(Name::from(path)),
         }
     }

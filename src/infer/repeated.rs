@@ -10,8 +10,9 @@ pub fn only_repeats(func: &Func, collective: StmtId) -> bool {
         return false;
     };
     let Some(Operand::Local(buffer)) = args.first().map(|arg| &arg.value) else { return false };
-    let kind = func.locals()[*buffer].kind;
-    kind != LocalKind::Temp && kind != LocalKind::Captured && round.iter().all(|block| leaves_alone(block, *buffer))
+    func.locals()[*buffer].kind == LocalKind::Plain
+        && round.iter().all(|block| !assigns(block, *buffer))
+        && is_only_given(func.body(), *buffer)
 }
 
 /// The blocks of the innermost loop around a statement, and the statement.
@@ -40,21 +41,28 @@ fn statement(block: &Block, wanted: StmtId) -> Option<&Stmt> {
     })
 }
 
-/// Whether nothing in a block assigns a variable or reads it but to give it to a function.
-fn leaves_alone(block: &Block, buffer: LocalId) -> bool {
-    let is = |operand: &Operand| *operand == Operand::Local(buffer);
-    block.iter().all(|node| {
-        let assigns = match &node.stmt {
+/// Whether a block assigns a variable.
+fn assigns(block: &Block, buffer: LocalId) -> bool {
+    block.iter().any(|node| {
+        let here = match &node.stmt {
             Stmt::Assign { dst, .. } | Stmt::For { dst, .. } | Stmt::Import { dst, .. } => *dst == buffer,
             Stmt::With { bind, .. } => *bind == Some(buffer),
             Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after).any(|l| *l == buffer),
             _ => false,
         };
+        here || node.stmt.blocks().any(|inner| assigns(inner, buffer))
+    })
+}
+
+/// Whether nothing in a block reads a variable but to give it to a function.
+fn is_only_given(block: &Block, buffer: LocalId) -> bool {
+    let is = |operand: &Operand| *operand == Operand::Local(buffer);
+    block.iter().all(|node| {
         let reads = match &node.stmt {
             Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => is(callee),
             Stmt::Assign { value: Rvalue::CallMethod { base, .. }, .. } => is(base),
             other => other.operands().into_iter().any(is),
         };
-        !assigns && !reads && node.stmt.blocks().all(|inner| leaves_alone(inner, buffer))
+        !reads && node.stmt.blocks().all(|inner| is_only_given(inner, buffer))
     })
 }

@@ -383,7 +383,7 @@ impl Machine<'_> {
     }
 
     /// Names of groups of a module that its functions set: `None` in the module body only holds their place.
-    fn set_later(&self, module: ModuleId) -> FxHashSet<Name> {
+    pub(super) fn set_later(&self, module: ModuleId) -> FxHashSet<Name> {
         const WORD: &str = "global ";
         let text = self.files[self.project.modules[module].file].whole();
         let mut out = FxHashSet::default();
@@ -411,7 +411,10 @@ impl Machine<'_> {
         }
         let (output, needed) = self.executed(root, class, shared, &Needed::new());
         let has_whole = shared.is_some_and(|b| b.has_whole);
-        let tells_more = || has_whole || is_used_before(project.func(root), project.file(root.module), &needed);
+        let (func, file) = (project.func(root), project.file(root.module));
+        // A hook may sum the gradient, and what needs none is summed by nobody.
+        let is_plain = || !["_hook(", "requires_grad"].iter().any(|word| files[file].slice(func.span).contains(word));
+        let tells_more = || has_whole || is_used_before(func, file, &needed) && is_plain();
         if needed.is_empty() || !tells_more() {
             return output;
         }
@@ -507,9 +510,9 @@ impl Machine<'_> {
             given.push(value.clone());
             self.set_local(param.local, value);
         }
+        // What the function around it makes of its variables hangs together in ways that nothing shows here.
         for (_, inner) in &func.captures {
-            let name = func.locals()[*inner].name.clone();
-            self.set_local(*inner, Value::Sym(name));
+            self.set_local(*inner, Value::Unknown);
         }
         given
     }

@@ -154,14 +154,6 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("reduce under the condition of the step".to_string());
             draft
         }
-        Membership::ReplicasApart { group, stored } => {
-            let title = format!("gradients are never summed over `{group}`: its ranks have replicas of the same shard");
-            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
-            draft.primary = "among the ranks that share the shards alone".to_string();
-            draft.labels.push(label(*stored, "kept here, and never read".to_string()));
-            draft.help.push(format!("reduce the shard over `{group}` as well"));
-            draft
-        }
         Membership::ShiftedPart { cut } => {
             let title =
                 "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";

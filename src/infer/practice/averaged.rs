@@ -26,9 +26,6 @@ const SPLIT: &[&str] = &[
     "sequence shard",
 ];
 
-/// Those of them that speak of parts, and not of a mode that a program may be run in.
-const PARTS: &[&str] = &["part of the sequence", "slice of the sequence", "shard of the sequence", "sequence shard"];
-
 pub fn hooks(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { name, args, .. }) = view.value(step) else { continue };
@@ -37,7 +34,7 @@ pub fn hooks(view: &View<'_>, out: &mut Found) {
         }
         let Some(hook) = args.first().and_then(|a| near::function(view, &a.value)) else { continue };
         let hook = near::other(view, hook);
-        if !speaks_of_parts(view) && !speaks_of_parts(&hook) && !is_noted(view) {
+        if !speaks_of_parts(view) && !speaks_of_parts(&hook) {
             continue;
         }
         if let Some((divided, summed)) = averages(&hook) {
@@ -53,17 +50,10 @@ fn speaks_of_parts(view: &View<'_>) -> bool {
     SPLIT.iter().any(|w| text.contains(w) || name.contains(w))
 }
 
-/// Whether a comment of the file says that ranks have parts of the sequence.
-fn is_noted(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
-    let comments = text.lines().filter_map(|line| line.split_once('#')).map(|(_, comment)| comment.to_lowercase());
-    comments.into_iter().any(|comment| PARTS.iter().any(|w| comment.contains(w)))
-}
-
 /// Whether a name is about the ranks among which tensors are split.
 fn is_tensor_axis(name: &str) -> bool {
     let name = name.to_lowercase();
-    let words = ["model_parallel", "tensor_parallel", "tp_group", "tp_size", "tp_world_size", "mp_group", "mp_size"];
+    let words = ["model_parallel", "tensor_parallel", "tp_group", "tp_size", "tp_world_size"];
     words.iter().any(|w| name.contains(w))
         && !["data", "expert", "context", "pipeline"].iter().any(|w| name.contains(w))
 }
@@ -97,11 +87,6 @@ fn averages(hook: &View<'_>) -> Option<(Place, Place)> {
         }
         _ => false,
     };
-    // The collective itself takes the mean.
-    if hook.argument(call.args, 1, "op").is_some_and(|op| hook.through(op).last_name() == Some("AVG")) {
-        let place = hook.place(hook.steps[*at].id);
-        return Some((place, place));
-    }
     let divided = (0..hook.steps.len()).find(|step| by_number(*step))?;
     Some((hook.place(hook.steps[divided].id), hook.place(hook.steps[*at].id)))
 }

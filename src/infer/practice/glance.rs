@@ -10,7 +10,7 @@ use crate::ir::{Block, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::{Idx, Name};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What the statements of a function show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -233,10 +233,10 @@ pub enum Stands {
     Attribute(Option<Name>, Name),
 }
 
-/// Adds what names of a module, or members of others, a variable may stand for; whether these are all.
-pub fn is_known(block: &Block, local: LocalId, stands: &mut Vec<Stands>) -> bool {
+/// Adds what names of a module, or members of others, variables may stand for; whether these are all.
+pub fn are_known(block: &Block, locals: &FxHashSet<LocalId>, stands: &mut Vec<Stands>) -> bool {
     block.iter().all(|node| match &node.stmt {
-        Stmt::Assign { dst, .. } if *dst != local => true,
+        Stmt::Assign { dst, .. } if !locals.contains(dst) => true,
         Stmt::Assign { value: Rvalue::Use(Operand::Global(name)), .. } => {
             stands.push(Stands::For(name.clone()));
             true
@@ -250,9 +250,9 @@ pub fn is_known(block: &Block, local: LocalId, stands: &mut Vec<Stands>) -> bool
             true
         }
         Stmt::Assign { value, .. } => !matches!(value, Rvalue::Use(Operand::Local(_)) | Rvalue::Await(_)),
-        Stmt::Import { dst, .. } => *dst != local,
-        Stmt::Unpack { before, star, after, .. } => !before.iter().chain(star).chain(after).any(|l| *l == local),
-        stmt => stmt.blocks().all(|inner| is_known(inner, local, stands)),
+        Stmt::Import { dst, .. } => !locals.contains(dst),
+        Stmt::Unpack { before, star, after, .. } => !before.iter().chain(star).chain(after).any(|l| locals.contains(l)),
+        stmt => stmt.blocks().all(|inner| are_known(inner, locals, stands)),
     })
 }
 

@@ -30,8 +30,6 @@ pub enum Membership {
     WholeOutput { module: Name, other: Name, parts: Place },
     /// Accumulated gradients are reduced in another round than that of the step.
     OtherRound { round: Place, step: Place, stepped: Place },
-    /// Ranks with replicas of a shard have a group, and nothing reduces gradients over it.
-    ReplicasApart { group: Name, stored: Place },
     /// Accumulated gradients are scaled in every round and reduced in some.
     ScaledEachRound { round: Place, reduced: Place },
     /// A weight is made equal over a group, and its gradient is never summed over it.

@@ -106,7 +106,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
-pub(super) use {glance::Stands, glance::is_known, lost::COPIES, stale::JOINS, stale::SAME, switch::is_switch};
+pub(super) use {glance::Stands, glance::are_known, lost::COPIES, stale::SAME, switch::is_switch};
 
 /// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;
@@ -257,7 +257,6 @@ const OF_FUNCTIONS: &[Check] = &[
         &["sum(", "matmul", "einsum", "mm(", "bincount", "_add_", " @ "],
     ]),
     of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
-    of_collectives(this_rank::kept_given).with(&[&["_("], &["decay", "momentum"]]),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
@@ -279,7 +278,6 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::same_sizes,
     unused_group::stored,
     tied::weights,
-    unused_group::replicas,
 ];
 
 /// The checks of single functions that look at the whole project.

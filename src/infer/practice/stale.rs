@@ -21,30 +21,24 @@ pub fn arrivals(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some((round, passed)) = only_passed(view, local) else { continue };
-        let Some((read, first)) =
-            first_values(view, local, round).into_iter().find_map(|first| Some((read_in(view, first, round)?, first)))
-        else {
+        let Some(first) = first_value(view, local, round) else { continue };
+        let name = view.local_name(local).clone();
+        let read = view.readers(first).iter().find(|s| view.steps[**s].loops.contains(&round) && !passes(view, **s));
+        let Some(read) = read else { continue };
+        // A new value of it in the loop is another matter.
+        if view.defs(first).iter().any(|d| view.steps[*d].loops.contains(&round)) {
             continue;
-        };
+        }
         let mistake = Training::NeverRead {
-            variable: view.local_name(local).clone(),
+            variable: name,
             first: view.local_name(first).clone(),
             passed: view.place(view.steps[passed].id),
         };
-        let place = view.place(view.steps[read].id);
+        let place = view.place(view.steps[*read].id);
         if !out.iter().any(|(at, _)| *at == place) {
             out.push((place, Practice::Training(mistake)));
         }
     }
-}
-
-/// Where a loop computes with the first value; nothing where it gets a new one there.
-fn read_in(view: &View<'_>, first: LocalId, round: usize) -> Option<usize> {
-    let inside = |s: &usize| view.steps[*s].loops.contains(&round);
-    if view.defs(first).iter().any(inside) {
-        return None;
-    }
-    view.readers(first).iter().copied().find(|s| inside(s) && !passes(view, *s))
 }
 
 /// The loop in which a variable is given to communication and gets what comes back, if nothing else reads it; and the call.
@@ -109,36 +103,22 @@ fn receives(view: &View<'_>, depth: usize) -> bool {
 /// Methods that give the values of their tensor.
 pub const SAME: &[&str] = &["contiguous", "clone", "detach"];
 
-/// Functions of torch that put tensors together.
-pub const JOINS: &[&str] = &["stack", "cat"];
-
-/// The variables whose values a variable has before a loop: `x` of `x.clone()`, `k` and `v` of `torch.stack([k, v])`.
-fn first_values(view: &View<'_>, local: LocalId, round: usize) -> Vec<LocalId> {
+/// The variable whose value a variable has before a loop.
+fn first_value(view: &View<'_>, local: LocalId, round: usize) -> Option<LocalId> {
     let outside: Vec<usize> =
         view.defs(local).iter().copied().filter(|d| !view.steps[*d].loops.contains(&round) && *d < round).collect();
-    let [def] = outside.as_slice() else { return Vec::new() };
-    let mut out = Vec::new();
-    if !values_in(&view.bound(*def, local), &mut out) || out.contains(&local) {
-        out.clear();
-    }
-    out
-}
-
-/// The variables that an expression puts together as they are; false if it does more.
-fn values_in(value: &Expr, out: &mut Vec<LocalId>) -> bool {
-    match value {
-        Expr::Local(local) => {
-            out.push(*local);
-            true
-        }
-        Expr::Build(items) => items.iter().all(|item| values_in(item, out)),
-        Expr::Call { callee, args, .. } => match &**callee {
-            Expr::Attr(base, name) if args.is_empty() && SAME.contains(&name.as_str()) => values_in(base, out),
-            Expr::Path(path) if path.strip_prefix("torch.").is_some_and(|n| JOINS.contains(&n)) => {
-                args.first().is_some_and(|(_, parts)| values_in(parts, out))
+    let [def] = outside.as_slice() else { return None };
+    let mut value = view.bound(*def, local);
+    while let Expr::Call { callee, args, .. } = value {
+        match *callee {
+            Expr::Attr(base, name) if args.is_empty() && SAME.contains(&name.as_str()) => {
+                value = *base;
             }
-            _ => false,
-        },
-        _ => false,
+            _ => return None,
+        }
+    }
+    match value {
+        Expr::Local(first) if first != local => Some(first),
+        _ => None,
     }
 }

@@ -225,20 +225,11 @@ fn reduces(view: &View<'_>, step: usize) -> bool {
 pub fn kept(view: &View<'_>, out: &mut Found) {
     let Some(class) = near::class_of(view) else { return };
     let text = view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span));
-    if !text.contains("buffers()") {
-        kept_in(view, &|name| text.contains(&format!("register_buffer(\"{name}\"")), Some(class), out);
-    }
-}
-
-/// The same of tensors that a function is given to keep them up to date.
-pub fn kept_given(view: &View<'_>, out: &mut Found) {
-    if near::class_of(view).is_none() {
-        kept_in(view, &|name| view.func.params.iter().any(|p| p.name == name), None, out);
-    }
-}
-
-fn kept_in(view: &View<'_>, registered: &dyn Fn(&str) -> bool, class: Option<crate::ir::ClassId>, out: &mut Found) {
+    let registered = |name: &str| text.contains(&format!("register_buffer(\"{name}\""));
     let mut writes: Vec<(usize, String, LocalId)> = Vec::new();
+    if text.contains("buffers()") {
+        return;
+    }
     for i in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { base, name, args }) = view.value(i) else { continue };
         let Some(buffer) = buffer(view, &view.expr(base)).filter(|b| WRITES.contains(&name.as_str()) && registered(b))
@@ -258,7 +249,7 @@ fn kept_in(view: &View<'_>, registered: &dyn Fn(&str) -> bool, class: Option<cra
             && view.defs(*local).len() == 1
             && view.readers(*local).len() == 1;
         if !computed
-            || class.is_some_and(|class| handed_on(view, class, buffer))
+            || handed_on(view, class, buffer)
             || !own.collectives.is_empty()
             || own.locals.iter().any(|l| summed(*i, *l).is_some())
         {
@@ -312,9 +303,6 @@ fn buffer(view: &View<'_>, expr: &Expr) -> Option<String> {
             Expr::Attr(base, name) if name.ends_with('_') => buffer(view, base),
             _ => None,
         },
-        Expr::Local(local) if view.is_param(*local) && near::class_of(view).is_none() => {
-            Some(view.local_name(*local).to_string())
-        }
         other => near::own_attribute(view, other).map(ToString::to_string),
     }
 }

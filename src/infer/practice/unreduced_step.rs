@@ -47,10 +47,7 @@ const SUMS: &[&str] = &[
     "allreduce_",
     "booster",
     "wrap",
-    "optimizer_step",
-    "reduce_gradients",
-    "spmd",
-    "mark_sharding",
+    "xla",
     "dtensor",
     "gather(",
 ];
@@ -58,9 +55,6 @@ const SUMS: &[&str] = &[
 /// Words of code that gives each rank other data.
 pub const SPLITS: &[&str] =
     &["distributedsampler", "initialize_model_parallel(", "split_dataset_by_node", "num_replicas="];
-
-/// How a program of torch_xla says which of its processes it is.
-const ORDINALS: &[&str] = &["get_ordinal()", "global_ordinal()"];
 
 pub fn steps(view: &View<'_>, out: &mut Found) {
     if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) {
@@ -76,10 +70,6 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
     };
     if !code.contains(".step(") || !SPLITS.iter().any(|w| code.contains(w)) || SUMS.iter().any(|w| code_calls(&code, w))
     {
-        return;
-    }
-    // A compiler may sum them; not where the program runs once for each device.
-    if code.contains("xla") && !ORDINALS.iter().any(|w| code.contains(w)) {
         return;
     }
     let Some(distributed) = starts(view) else { return };

@@ -1,8 +1,7 @@
 //! Groups of experts that are kept and never used. In: a class. Out: a group for the parameters of experts that nothing reads, in a class
-//! that tells these parameters apart and reduces gradients over another group only; the same of the group of a shard's replicas. Never: a group that other code may read.
+//! that tells these parameters apart and reduces gradients over another group only. Never: a group that other code may read.
 //! Next: `named_axes.rs`.
 
-use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near;
@@ -44,40 +43,6 @@ pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let found = Membership::UnusedGroup { group: name.clone(), stored: init.place(step.id), reduced };
         out.push((told, Practice::Membership(found)));
         return;
-    }
-}
-
-/// `self.replicate_group = replicate_group`, and gradients are reduced over the shards alone.
-pub fn replicas<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
-    let file = &lint.files[lint.project.file(class.at.module)];
-    let own = file.slice(lint.project.class(class.at).span);
-    if !own.contains("replica") || !own.contains("grad") {
-        return;
-    }
-    let Some(init) = class.init(lint) else { return };
-    for step in &init.steps {
-        let Stmt::SetAttr { base, name, value } = step.stmt else { continue };
-        let lower = name.to_lowercase();
-        let of_replicas = lower.contains("replica") && (lower.ends_with("group") || near::has_part(&lower, "pg"));
-        let given = matches!(init.through(value), Expr::Local(l) if init.is_param(l));
-        if !near::is_self(init, base) || !of_replicas || !given || is_read(lint, class, name) {
-            continue;
-        }
-        let reduced = lint.project.class(class.at).methods.iter().find_map(|(_, func)| {
-            let view = lint.view(FuncRef { module: class.at.module, func: *func });
-            let at = view.collectives().iter().find(|(_, call)| {
-                let sums = call.rule.op == "reduce_scatter" || call.rule.op == "all_reduce";
-                let over = call.group.map(|g| view.expr(g));
-                let shards = over.and_then(|g| g.last_name().map(|n| n.contains("shard")));
-                sums && shards == Some(true)
-            });
-            at.filter(|_| view.code().contains("grad")).map(|(i, _)| view.place(view.steps[*i].id))
-        });
-        if let Some(reduced) = reduced {
-            let found = Membership::ReplicasApart { group: name.clone(), stored: init.place(step.id) };
-            out.push((reduced, Practice::Membership(found)));
-            return;
-        }
     }
 }
 

@@ -42,6 +42,9 @@ impl Entry {
     }
 }
 
+/// Words in names of blocks whose results are added to nothing.
+const LAST: &[&str] = &["head", "out", "classif", "pool", "value", "score", "logit"];
+
 /// `"tok_embeddings": RowwiseParallel(input_layouts=Replicate())` before `"norm": SequenceParallel()`
 pub fn embeddings(view: &View<'_>, out: &mut Found) {
     if !view.code().contains("sequenceparallel") {
@@ -79,6 +82,10 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
 /// `"mlp.w2": RowwiseParallel()` beside `"attention.wo": RowwiseParallel(output_layouts=Shard(1))`, where a plan makes both blocks from
 /// parts of the sequence.
 pub fn residuals(view: &View<'_>, out: &mut Found) {
+    // Further calls may split again what a block leaves.
+    if view.code().matches("parallelize_module(").count() > 1 || view.code().contains("preparemoduleoutput") {
+        return;
+    }
     for step in 0..view.steps.len() {
         let entries = plan(view, step);
         let from_parts = |e: &&Entry| {
@@ -96,7 +103,9 @@ pub fn residuals(view: &View<'_>, out: &mut Found) {
             let mut rowwise = entries.iter().filter(inside).filter(|e| e.style == "RowwiseParallel");
             rowwise.next().filter(|_| rowwise.next().is_none())
         };
-        let closers: Vec<&Entry> = entries.iter().filter(from_parts).filter_map(closer).collect();
+        let is_last = |e: &&Entry| LAST.iter().any(|word| e.name.to_lowercase().contains(word));
+        let closers: Vec<&Entry> =
+            entries.iter().filter(from_parts).filter(|e| !is_last(e)).filter_map(closer).collect();
         let Some(parts) = closers.iter().find(|e| e.says("output_layouts", "Shard")) else { continue };
         for whole in
             closers.iter().filter(|e| e.given("output_layouts").is_none() || e.says("output_layouts", "Replicate"))

@@ -4,7 +4,7 @@
 use super::Run;
 use super::value::State;
 use crate::infer::practice::view::View;
-use crate::ir::{LocalId, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
 
 /// What is read off a tensor and is no tensor of its size, or changes it in place.
 const MEASURES: &[&str] = &[
@@ -54,6 +54,10 @@ impl<'a> Run<'a> {
 
 fn only_measured(view: &View<'_>, copy: LocalId) -> bool {
     let is = |operand: &Operand| *operand == Operand::Local(copy);
+    // Functions inside this one may do more with it.
+    if view.func.locals()[copy].kind != LocalKind::Plain {
+        return false;
+    }
     let (mut reduced, mut measured) = (false, false);
     for step in view.readers(copy) {
         let Some(value) = view.value(*step) else { return false };
