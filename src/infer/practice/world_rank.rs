@@ -73,7 +73,11 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
 /// Where the size of a group that is not that of all ranks divides something, of which this is the share of each rank.
 fn share_of_group(view: &View<'_>, share: &Operand) -> Option<Place> {
     let Expr::Binary(BinOp::FloorDiv, _, by) = view.through(share) else { return None };
-    let Expr::Call { callee, args, step } = near::deep(view, &by) else { return None };
+    let size = match *by {
+        Expr::Local(local) => view.through(&Operand::Local(local)),
+        other => other,
+    };
+    let Expr::Call { callee, args, step } = size else { return None };
     let given = is_other(view, &args.first()?.1, 0) && !compares_sizes(view);
     let sized = callee.path().is_some_and(|p| p == "torch.distributed.get_world_size");
     (given && sized).then(|| view.place(view.steps[step].id))
