@@ -34,16 +34,6 @@ pub fn unlike(mistake: &Unlike) -> Draft {
             draft.help.push(format!("set the rows where `{mask}` holds to zero before the sum"));
             draft
         }
-        Unlike::Dim { collective, dim, grown } => {
-            let title = format!(
-                "`{collective}` puts the parts of the ranks one after the other along dim 0, and its output is made longer along dim {dim}"
-            );
-            let mut draft = Draft::new(&codes::COLLECTIVE_OUTPUT, title);
-            draft.primary = "the rows of the output are not those of the parts".to_string();
-            draft.labels.push(label(*grown, "the dim that grows"));
-            draft.help.push("gather into a list and `torch.cat` it along this dim".to_string());
-            draft
-        }
     }
 }
 

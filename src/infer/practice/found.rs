@@ -173,8 +173,6 @@ pub enum Unlike {
     Indexed { collective: Name, indexed: Place },
     /// Rows of positions that a mask says are those of other ranks are in the sum.
     OthersRows { mask: Name, masked: Place, lookup: Place },
-    /// It puts the parts of ranks one after the other along dim 0; the output is longer along another dim.
-    Dim { collective: Name, dim: i64, grown: Place },
 }
 
 /// What comes before a reduction and should come after it.

@@ -1,267 +1,153 @@
-//! Buffers that are made for the ranks of one group, in a collective over all ranks. In: a function. Out: a collective without a group, of
-//! which the output is as long as the size of a group says. Never: where the group may be left out on purpose: a test asks for it, or the
-//! same collective is given it elsewhere in the function. And an output that is longer along another dim than the one along which the
-//! collective puts the parts. Next: `own_group.rs`.
+//! Buffers that are made for the ranks of one group, in a collective over all ranks. In: a function. Out: a gather or a scatter without a
+//! group, of which the output has as many parts as the group has ranks. Never: where the group may be left out on purpose: a test asks for
+//! something, or the same collective is given it elsewhere in the function. And a group that may be that of all ranks. Next: `all_ranks.rs`.
 
 use super::Found;
+use super::all_ranks::{compares_sizes, size_of_other};
 use super::expr::Expr;
-use super::found::{Practice, Scales, Unlike};
+use super::found::{Practice, Scales};
 use super::near;
-use super::view::View;
-use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
-use crate::rules::{Entry, Form, Gives};
+use super::view::{CollectiveCall, Guard, View};
+use crate::ir::{BinOp, BuildKind, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::rules::Form;
 use crate::source::{Name, Place};
 
-/// How many steps an output is followed back.
-const MOST: usize = 64;
+/// Functions and methods that make a tensor of given sizes.
+const MAKES: &[&str] = &["empty", "zeros", "new_empty", "new_zeros"];
 
 pub fn made_for_group(view: &View<'_>, out: &mut Found) {
     for (i, call) in view.collectives() {
-        let alone = call.rule.group.is_some() && call.rule.default_group.is_empty() && call.rule.op != "layer";
+        let alone = call.rule.group.is_some() && call.rule.default_group.is_empty();
         if !alone || call.group.is_some_and(|g| !view.expr(g).is_none()) {
             continue;
         }
-        let Some(output) = call.output else { continue };
-        let mut sizes = Sizes::default();
-        behind(view, output, &mut sizes);
-        let Some((size, at)) = sizes.of_group.first().filter(|_| !sizes.of_all) else { continue };
+        let made = match (call.rule.form, call.rule.op.as_str()) {
+            (Form::IntoList, "all_gather") => listed(view, call),
+            (Form::IntoOutput, "all_gather") => shaped(view, call, BinOp::Mul),
+            (Form::IntoOutput, "reduce_scatter") => shaped(view, call, BinOp::FloorDiv),
+            _ => None,
+        };
+        let Some((size, made)) = made else { continue };
         let elsewhere =
             view.collectives().iter().any(|(j, c)| j != i && c.rule.op == call.rule.op && c.group.is_some());
-        let asked = view.steps[*i]
-            .guards
-            .iter()
-            .any(|g| view.expr(g.test).any(&mut |e| name_of(view, e).is_some_and(|n| names_group(&n))));
-        if !elsewhere && !asked {
+        if !elsewhere && view.steps[*i].guards.iter().all(|g| asks_for_several(view, g)) && !compares_sizes(view) {
             let collective = super::lost::last(&call.rule.name);
-            let mistake = Scales::BufferOfGroup { collective, size: size.clone(), made: *at };
+            let mistake = Scales::BufferOfGroup { collective, size, made };
             out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
         }
     }
 }
 
-/// Methods and functions that put the parts of a gathered buffer in their places.
-const SORTS: &[&str] = &[
-    "view",
-    "reshape",
-    "chunk",
-    "split",
-    "tensor_split",
-    "unbind",
-    "movedim",
-    "permute",
-    "transpose",
-    "unflatten",
-    "cat",
-    "rearrange",
-    "view_as",
-    "flatten",
-    "swapaxes",
-    "t",
-];
-
-/// `shape[-1] *= world_size`, and `all_gather_into_tensor` into a buffer of this shape that is used as it is.
-pub fn other_dim(view: &View<'_>, out: &mut Found) {
-    for (i, call) in view.collectives() {
-        if call.rule.op != "all_gather" || call.rule.form != Form::IntoOutput {
-            continue;
+/// Whether a test asks whether there are several ranks, or any at all: others may choose between the groups.
+fn asks_for_several(view: &View<'_>, guard: &Guard<'_>) -> bool {
+    let sized = |e: &Expr| match e {
+        Expr::Local(l) => view.local_name(*l).contains("size"),
+        other => other.last_name().is_some_and(|n| n.contains("size")),
+    };
+    match near::deep(view, &view.expr(guard.test)) {
+        Expr::Compare(_, left, right) => {
+            matches!(*right, Expr::Const(Const::Int(_))) && near::deep(view, &left).any(&mut |e| sized(e))
         }
-        let Some(buffer) = call.output.and_then(near::local) else { continue };
-        let [made] = view.defs(buffer) else { continue };
-        let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(*made) else { continue };
-        let Some(shape) = args.first().and_then(|a| near::local(&a.value)) else { continue };
-        let Some((dim, grown)) = grown_dim(view, shape, *made) else { continue };
-        if view.readers(buffer).iter().all(|s| *s <= *i || !sorts(view, *s)) {
-            let collective = super::lost::last(&call.rule.name);
-            let unlike = Unlike::Dim { collective, dim, grown };
-            out.push((view.place(view.steps[*i].id), Practice::Unlike(unlike)));
-        }
+        Expr::Unary(UnOp::Not, inner) => is_initialized(&inner),
+        other => is_initialized(&other),
     }
 }
 
-/// The one dim of a list of sizes that is multiplied, unless it is the first, and where.
-fn grown_dim(view: &View<'_>, shape: LocalId, before: usize) -> Option<(i64, Place)> {
-    let mut all = view.steps[..before].iter().filter_map(|s| match s.stmt {
-        Stmt::SetItem { base: Operand::Local(base), index, value } if *base == shape => {
-            Some((view.expr(index), view.source(value), s))
-        }
+fn is_initialized(expr: &Expr) -> bool {
+    expr.call_of("is_initialized").or_else(|| expr.call_of("is_available")).is_some()
+}
+
+/// `[torch.empty_like(x) for _ in range(size)]`
+fn listed(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<(Name, Place)> {
+    let mut list = near::local(call.output?)?;
+    while let [one] = view.defs(list)
+        && let Some(Rvalue::Use(Operand::Local(next))) = view.value(*one)
+    {
+        list = if changed_by_method(view, list) { return None } else { *next };
+    }
+    let [made] = view.defs(list) else { return None };
+    let Some(Rvalue::Build { kind: BuildKind::List, items }) = view.value(*made) else { return None };
+    let mut added =
+        view.steps.iter().filter(|s| matches!(s.stmt, Stmt::Append { collection, .. } if *collection == list));
+    let (step, None) = (added.next()?, added.next()) else { return None };
+    let around = &view.steps[*made];
+    if !items.is_empty() || changed_by_method(view, list) || step.loops.len() != around.loops.len() + 1 {
+        return None;
+    }
+    let Stmt::For { iter, .. } = view.steps[*step.loops.last()?].stmt else { return None };
+    let (_, Rvalue::Call { callee, args }) = view.source(iter)? else { return None };
+    let [length] = &args[..] else { return None };
+    let filtered = step.guards.len() != around.guards.len();
+    let counted = view.expr(callee).last_name() == Some("range") && !filtered;
+    counted.then(|| size_of_other(view, &length.value)).flatten()
+}
+
+/// Whether a method of a list is called, which may make it longer.
+fn changed_by_method(view: &View<'_>, list: LocalId) -> bool {
+    view.readers(list)
+        .iter()
+        .any(|s| matches!(view.value(*s), Some(Rvalue::CallMethod { base: Operand::Local(base), .. }) if *base == list))
+}
+
+/// `shape = list(x.size())`, `shape[0] *= size`, `torch.empty(shape)`, where `x` is what the collective takes.
+fn shaped(view: &View<'_>, call: &CollectiveCall<'_>, grows: BinOp) -> Option<(Name, Place)> {
+    let (_, Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.source(call.output?)? else {
+        return None;
+    };
+    let made = view.through(call.output?);
+    let Expr::Call { callee, step: buffer, .. } = &made else { return None };
+    let shape = args.first().and_then(|a| near::local(&a.value))?;
+    if !callee.last_name().is_some_and(|n| MAKES.contains(&n)) || !is_shape_of(view, shape, &taken(view, call)?) {
+        return None;
+    }
+    let mut set = view.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::SetItem { base: Operand::Local(base), index, value } if *base == shape => Some((index, value)),
         _ => None,
     });
-    let (index, source, step) = all.next().filter(|_| all.next().is_none())?;
-    let (_, value) = source?;
-    let multiplies = matches!(value, Rvalue::InPlace { op: BinOp::Mul, .. } | Rvalue::Binary { op: BinOp::Mul, .. });
-    let dim = match index {
-        Expr::Const(Const::Int(n)) => n,
-        Expr::Unary(UnOp::Neg, inner) => match *inner {
-            Expr::Const(Const::Int(n)) => -n,
+    let ((index, value), None) = (set.next()?, set.next()) else { return None };
+    let (at, Rvalue::InPlace { op, left, right } | Rvalue::Binary { op, left, right }) = view.source(value)? else {
+        return None;
+    };
+    let first = Expr::Const(Const::Int(0));
+    let whole = Expr::Item(Box::new(Expr::Local(shape)), Box::new(first.clone()));
+    let grown = *op == grows && view.expr(index) == first && view.expr(left) == whole && at < *buffer;
+    // Nothing else looks at the sizes, which it might change.
+    let alone = view.readers(shape).iter().all(|s| {
+        *s == *buffer
+            || matches!(view.steps[*s].stmt, Stmt::SetItem { .. })
+            || matches!(view.value(*s), Some(Rvalue::Item { .. }))
+    });
+    (grown && alone).then(|| size_of_other(view, right)).flatten()
+}
+
+/// What a collective takes, which is bound once.
+fn taken(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<Expr> {
+    let given = view.expr(call.input?);
+    let whole = match &given {
+        Expr::Call { callee, args, .. } if args.is_empty() => match &**callee {
+            Expr::Attr(base, name) if name == "contiguous" => (**base).clone(),
             _ => return None,
         },
-        _ => return None,
+        other => other.clone(),
     };
-    (multiplies && dim != 0).then(|| (dim, view.place(step.id)))
+    let Expr::Local(local) = whole else { return None };
+    (view.defs(local).len() + usize::from(view.is_param(local)) == 1).then_some(whole)
 }
 
-/// Whether a step puts what it reads into another order or shape.
-fn sorts(view: &View<'_>, step: usize) -> bool {
-    let name = match view.value(step) {
-        Some(Rvalue::CallMethod { name, .. }) => Some(name.to_string()),
-        Some(Rvalue::Call { callee, .. }) => view.through(callee).last_name().map(str::to_string),
-        _ => None,
-    };
-    name.is_some_and(|n| SORTS.contains(&n.as_str()))
-}
-
-/// The sizes of groups that a buffer is made with.
-#[derive(Default)]
-struct Sizes {
-    /// As written, and where.
-    of_group: Vec<(Name, Place)>,
-    /// The number of all ranks is among them.
-    of_all: bool,
-}
-
-/// Collects the sizes of groups on the way to a value, without those that made the tensors it is shaped like.
-fn behind(view: &View<'_>, output: &Operand, sizes: &mut Sizes) {
-    let mut queue: Vec<LocalId> = near::local(output).into_iter().collect();
-    let mut seen: Vec<LocalId> = Vec::new();
-    while let Some(local) = queue.pop() {
-        if seen.contains(&local) || seen.len() > MOST {
-            continue;
-        }
-        seen.push(local);
-        let push = |queue: &mut Vec<LocalId>, o: &Operand| queue.extend(near::local(o));
-        for (at, step) in view.steps.iter().enumerate() {
-            match step.stmt {
-                Stmt::Append { collection, .. } if *collection == local => {
-                    // As long as what the loop goes over.
-                    for round in step.loops.iter() {
-                        if let Stmt::For { iter, .. } = view.steps[*round].stmt {
-                            push(&mut queue, iter);
-                        }
-                    }
-                }
-                Stmt::SetItem { base: Operand::Local(base), value, .. } if *base == local => push(&mut queue, value),
-                _ if view.defs(local).contains(&at) => {
-                    if let Some(value) = view.value(at) {
-                        through(view, at, value, sizes, &mut queue);
-                    }
-                }
-                _ => {}
-            }
-        }
+/// Whether a list has the sizes of a value: `list(x.size())`, `list(x.shape)`.
+fn is_shape_of(view: &View<'_>, shape: LocalId, of: &Expr) -> bool {
+    if view.is_param(shape) {
+        return false;
     }
-}
-
-/// What makes a value: a size of a group, or operands that may hold one.
-fn through(view: &View<'_>, at: usize, value: &Rvalue, sizes: &mut Sizes, queue: &mut Vec<LocalId>) {
-    let mut push = |o: &Operand| queue.extend(near::local(o));
-    match value {
-        Rvalue::Use(o) => push(o),
-        Rvalue::Binary { left, right, .. } | Rvalue::InPlace { left, right, .. } => {
-            push(left);
-            push(right);
-        }
-        Rvalue::Build { .. } => view.reads(at).into_iter().for_each(push),
-        Rvalue::Item { base, .. } => push(base),
-        Rvalue::Attr { .. } => {
-            let expr = view.expr(&Operand::Local(match view.steps[at].stmt {
-                Stmt::Assign { dst, .. } => *dst,
-                _ => return,
-            }));
-            of_attribute(view, &expr, sizes);
-        }
-        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
-            match size(view, value) {
-                Some(Size::All) => sizes.of_all = true,
-                Some(Size::Group) => {
-                    let place = view.place(view.steps[at].id);
-                    sizes.of_group.push((Name::from(view.text(place)), place));
-                }
-                // The tensor that another one is shaped like may have any size.
-                None if is_like(view, value) => {}
-                None => args.iter().for_each(|a| push(&a.value)),
-            }
-        }
-        _ => {}
-    }
-}
-
-enum Size {
-    All,
-    Group,
-}
-
-/// Whether a call gives the number of ranks of a group, or of all.
-fn size(view: &View<'_>, value: &Rvalue) -> Option<Size> {
-    let (name, args) = match value {
-        Rvalue::Call { callee, args } => (view.through(callee).last_name().map(str::to_string)?, args),
-        Rvalue::CallMethod { name, args, base } => {
-            if name == "size" && args.is_empty() && name_of(view, &view.expr(base)).is_some_and(|n| names_group(&n)) {
-                return Some(Size::Group);
-            }
-            (name.to_string(), args)
-        }
-        _ => return None,
-    };
-    if name == "get_world_size" {
-        let given = args.first().map(|a| view.expr(&a.value)).filter(|e| !e.is_none());
-        return match given {
-            None => Some(Size::All),
-            // The group of another object may be that of all ranks.
-            Some(Expr::Attr(base, _)) if !matches!(&*base, Expr::Local(l) if view.local_name(*l) == "self") => None,
-            Some(_) => Some(Size::Group),
-        };
-    }
-    let ruled = {
-        let path = match value {
-            Rvalue::Call { callee, .. } => near::path(view, &view.through(callee)),
-            Rvalue::CallMethod { base, name, .. } => {
-                view.through(base).path().map(|p| Name::from(format!("{p}.{name}")))
-            }
-            _ => None,
-        };
-        path.and_then(|p| match view.rules.get(&p) {
-            Some(Entry::Group(rule)) => Some(rule.gives == Gives::Size && !rule.axes.is_empty()),
-            _ => None,
-        })
-    };
-    let named = || name.starts_with("get_") && name.ends_with("_parallel_world_size") && args.is_empty();
-    ruled.unwrap_or_else(named).then_some(Size::Group)
-}
-
-/// `self.world_size`, which the class sets from the size of a group.
-fn of_attribute(view: &View<'_>, expr: &Expr, sizes: &mut Sizes) {
-    let (Some(name), Some(class)) = (near::own_attribute(view, expr), near::class_of(view)) else { return };
-    let set = near::assigned(view, class, name);
-    let [(method, _, value)] = set.as_slice() else { return };
-    let Some((at, made)) = method.source(value) else { return };
-    match size(method, made) {
-        Some(Size::All) => sizes.of_all = true,
-        Some(Size::Group) => {
-            let place = method.place(method.steps[at].id);
-            sizes.of_group.push((Name::from(method.text(place)), place));
-        }
-        None => {}
-    }
-}
-
-/// Whether a call makes a tensor with the sizes of another one, or reads sizes.
-fn is_like(view: &View<'_>, value: &Rvalue) -> bool {
-    let name = match value {
-        Rvalue::Call { callee, .. } => view.through(callee).last_name().map(str::to_string).unwrap_or_default(),
-        Rvalue::CallMethod { name, .. } => name.to_string(),
+    let Expr::Call { callee, args, .. } = view.through(&Operand::Local(shape)) else { return false };
+    let [(_, sizes)] = args.as_slice() else { return false };
+    let base = match sizes {
+        Expr::Call { callee, args, .. } if args.is_empty() => match &**callee {
+            Expr::Attr(base, name) if name == "size" => base,
+            _ => return false,
+        },
+        Expr::Attr(base, name) if name == "shape" => base,
         _ => return false,
     };
-    name.ends_with("_like") || name == "cat" || name == "stack"
-}
-
-fn name_of(view: &View<'_>, expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Local(l) => Some(view.local_name(*l).as_str().to_lowercase()),
-        other => other.last_name().map(str::to_lowercase),
-    }
-}
-
-/// Whether a name is that of a group of ranks.
-fn names_group(name: &str) -> bool {
-    near::has_part(name, "group") || near::has_part(name, "pg") || near::has_part(name, "mesh")
+    callee.last_name() == Some("list") && **base == *of
 }

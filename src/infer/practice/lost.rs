@@ -117,7 +117,7 @@ pub fn applied(view: &View<'_>, out: &mut Found) {
         }
         let Some(Operand::Local(first)) = args.first().map(|a| &a.value) else { continue };
         let given = Expr::Local(*first);
-        if view.is_temp(*first) || view.without_gradient(i) || !is_read_later(view, &given, i) {
+        if view.is_temp(*first) || view.without_gradient(i) || is_unrecorded(view) || !is_read_later(view, &given, i) {
             continue;
         }
         let Some((path, rule)) = view.ruled(value) else { continue };
@@ -135,18 +135,21 @@ pub fn applied(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether a class is an autograd function whose forward gives back what it was given, so that it is there for its backward alone.
+/// Whether a class is an autograd function whose forward gives back what it was given and does nothing else, and whose backward makes a
+/// gradient for something else: so it is there for its backward alone.
 fn is_carrier(view: &View<'_>, at: ClassRef) -> bool {
     let class = view.project.class(at);
     let text = view.files[view.project.file(at.module)].slice(class.span);
     let bases = text.split_once(':').map_or("", |(head, _)| head);
-    let method = |name: &str| class.methods.iter().find(|(n, _)| n == name).map(|(_, func)| *func);
-    let (true, Some(func), Some(_)) =
+    let method = |name: &str| {
+        let (_, func) = class.methods.iter().find(|(n, _)| n == name)?;
+        Some(near::other(view, FuncRef { module: at.module, func: *func }))
+    };
+    let (true, Some(forward), Some(backward)) =
         (bases.trim_end_matches(')').ends_with("Function"), method("forward"), method("backward"))
     else {
         return false;
     };
-    let forward = near::other(view, FuncRef { module: at.module, func });
     let Some(given) = forward.func.params.get(1).map(|p| p.local).filter(|l| forward.defs(*l).is_empty()) else {
         return false;
     };
@@ -154,7 +157,45 @@ fn is_carrier(view: &View<'_>, at: ClassRef) -> bool {
         Stmt::Return { value } => Some(*value == Operand::Local(given)),
         _ => None,
     });
-    returned.next() == Some(true) && returned.all(|same| same) && !text.contains("mark_dirty")
+    let same = returned.next() == Some(true) && returned.all(|same| same);
+    same && only_keeps(&forward) && makes_other_gradient(&backward)
+}
+
+/// Whether a forward does nothing but keep values for its backward.
+fn only_keeps(forward: &View<'_>) -> bool {
+    let Some(ctx) = forward.func.params.first().map(|p| p.local) else { return false };
+    forward.steps.iter().all(|s| match s.stmt {
+        Stmt::Return { .. } => true,
+        Stmt::SetAttr { base, .. } => *base == Operand::Local(ctx),
+        Stmt::Assign { value: Rvalue::Use(_) | Rvalue::Attr { .. }, .. } => true,
+        Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => {
+            *base == Operand::Local(ctx) && name == "save_for_backward"
+        }
+        _ => false,
+    })
+}
+
+/// Whether the one return of a backward gives the gradient on, and beside it something that is neither that gradient nor `None`.
+fn makes_other_gradient(backward: &View<'_>) -> bool {
+    let mut returned = backward.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::Return { value } => Some(backward.through(value)),
+        _ => None,
+    });
+    let (Some(Expr::Build(gradients)), None) = (returned.next(), returned.next()) else { return false };
+    let [first, others @ ..] = gradients.as_slice() else { return false };
+    let Some(incoming) = backward.func.params.get(1).map(|p| Expr::Local(p.local)) else { return false };
+    let made = |e: &Expr| matches!(near::deep(backward, e), Expr::Call { .. } | Expr::Binary(..));
+    *first == incoming && others.iter().any(|e| made(e) && !e.is_none())
+}
+
+/// Whether a function is decorated so that nothing in it is recorded.
+fn is_unrecorded(view: &View<'_>) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    let before = text.get(..view.func.span.start as usize).unwrap_or_default();
+    let lines = before.lines().rev().skip_while(|line| line.trim().is_empty());
+    lines
+        .take_while(|line| line.trim_start().starts_with('@'))
+        .any(|line| line.contains("no_grad") || line.contains("inference_mode"))
 }
 
 /// Whether a value is made on the spot, by a function.

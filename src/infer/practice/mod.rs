@@ -4,6 +4,7 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
+mod all_ranks;
 mod arity;
 pub mod asked;
 mod asked_group;
@@ -207,7 +208,6 @@ const OF_FUNCTIONS: &[Check] = &[
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),
-    of_collectives(group_buffers::other_dim),
     of_words(&["mask"], masked_rows::summed)
         .with(&[&["mask"], &["embedding(", "index_select(", "gather("]])
         .where_seen(|seen| seen.communicates),
@@ -216,7 +216,6 @@ const OF_FUNCTIONS: &[Check] = &[
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
     of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
-    of_names(&["local_rank", "rank"], world_rank::of_other_group).with(&[&["environ", "getenv"], &["group"]]),
     of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),

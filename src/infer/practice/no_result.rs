@@ -5,10 +5,11 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Unlike};
-use super::lost::{COPIES, is_read_later, last};
+use super::lost::{is_read_later, last};
+use super::near;
 use super::raw::{Raw, Sort, raw};
 use super::view::View;
-use crate::ir::{ArgKind, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, CmpOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::rules::Entry;
 
 /// `return dist.all_reduce(x)`, `x = dist.all_reduce(x)`
@@ -42,11 +43,27 @@ fn waited<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Raw<'a>> {
     (path.starts_with("torch.distributed.") && plain && call.args.len() <= 3).then_some(call)
 }
 
-/// Whether a function returns a tensor elsewhere: the one that the collective writes to, or a parameter.
+/// Functions and methods that make a tensor of their own.
+const MAKES: &[&str] =
+    &["matmul", "mm", "bmm", "einsum", "sum", "mean", "zeros", "ones", "empty", "full", "cat", "stack"];
+
+/// Whether a function returns the tensor that the collective writes to elsewhere. It is made here, so that no caller can go on with it.
 fn returns_tensors(view: &View<'_>, at: usize, call: &Raw<'_>) -> bool {
-    let written = call.buffer.map(|b| view.expr(b));
-    view.steps.iter().enumerate().any(|(i, s)| match s.stmt {
-        Stmt::Return { value: value @ Operand::Local(_) } if i != at => Some(view.expr(value)) == written,
+    let Some(buffer) = call.buffer else { return false };
+    let made = match view.source(buffer) {
+        Some((_, Rvalue::Binary { .. })) => true,
+        Some((_, Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => match view.through(buffer) {
+            Expr::Call { callee, .. } => {
+                callee.path().is_some_and(|p| p.starts_with("torch.nn.functional."))
+                    || callee.last_name().is_some_and(|n| MAKES.contains(&n))
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    let written = view.expr(buffer);
+    made && view.steps.iter().enumerate().any(|(i, s)| match s.stmt {
+        Stmt::Return { value: value @ Operand::Local(_) } if i != at => view.expr(value) == written,
         _ => false,
     })
 }
@@ -59,7 +76,11 @@ pub fn indexed(view: &View<'_>, out: &mut Found) {
         let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals()[*temp].kind) else { continue };
         let Some(Rvalue::Item { base, index }) = view.value(*made) else { continue };
         let whole = view.expr(base);
-        if view.readers(*temp).len() == 1 && picks(view, index) && is_read_later(view, &whole, i) {
+        if view.readers(*temp).len() == 1
+            && is_tensor(view, base)
+            && picks(view, index, &whole)
+            && is_read_later(view, &whole, i)
+        {
             let indexed = view.place(view.steps[*made].id);
             let unlike = Unlike::Indexed { collective: call.name.clone(), indexed };
             out.push((view.place(step.id), Practice::Unlike(unlike)));
@@ -67,41 +88,77 @@ pub fn indexed(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether an index is a tensor of positions or a mask, by what it is made of or its name: a number or a slice copies nothing.
-fn picks(view: &View<'_>, index: &Operand) -> bool {
+/// Whether an index is made here, and is a tensor of positions or a mask: a number or a slice copies nothing.
+fn picks(view: &View<'_>, index: &Operand, whole: &Expr) -> bool {
     match view.through(index) {
-        Expr::Compare(..) => true,
-        Expr::Call { callee, .. } => {
-            callee.last_name().is_some_and(|n| matches!(n, "nonzero" | "where" | "argsort" | "unique" | "randperm"))
+        // A mask of the tensor itself.
+        Expr::Compare(op, left, _) => {
+            matches!(op, CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge | CmpOp::Eq | CmpOp::Ne) && *left == *whole
         }
-        Expr::Local(local) => {
-            let name = view.local_name(local).as_str().to_lowercase();
-            ["ids", "indices", "mask", "positions"].iter().any(|w| name == *w || name.ends_with(&format!("_{w}")))
+        Expr::Call { callee, args, .. } => match (callee.last_name(), callee.path()) {
+            (Some("nonzero" | "argsort"), _) => true,
+            (Some("arange" | "randperm" | "unique"), Some(path)) => path.starts_with("torch."),
+            // Of a number it is one position, which copies nothing.
+            (Some("tensor"), Some(path)) => {
+                path == "torch.tensor" && matches!(args.first(), Some((ArgKind::Positional, Expr::Build(_))))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a value is a tensor: made here, a parameter that is said to be one, or a gradient. A list or a table gives what is in it.
+fn is_tensor(view: &View<'_>, base: &Operand) -> bool {
+    let hinted = |local: LocalId| {
+        let param = view.func.params.iter().find(|p| p.local == local);
+        param.and_then(|p| p.hint.as_ref()).is_some_and(|h| h == "Tensor" || h == "torch.Tensor")
+            && view.defs(local).is_empty()
+    };
+    match view.through(base) {
+        Expr::Local(local) => hinted(local),
+        Expr::Attr(of, name) if name == "grad" || name == "data" => {
+            matches!(*of, Expr::Local(l) if hinted(l))
+                || matches!(near::deep(view, &of), Expr::Element(all) if all.call_of("parameters").is_some())
+        }
+        Expr::Call { callee, .. } => {
+            const FACTORIES: &[&str] =
+                &["torch.zeros", "torch.empty", "torch.ones", "torch.zeros_like", "torch.empty_like", "torch.randn"];
+            callee.path().is_some_and(|p| FACTORIES.contains(&p.as_str()) || p == "torch.cat" || p == "torch.stack")
         }
         _ => false,
     }
 }
 
-/// `dist.recv(x.contiguous(), src)`, `dist.broadcast(x.t().contiguous(), 0)`: what arrives is written to a copy.
+/// Methods after which rows are no longer one after the other.
+const REORDERS: &[&str] = &["t", "transpose", "permute", "swapaxes", "movedim"];
+
+/// `dist.recv(x.clone(), src)`, or `x.contiguous()` of what was transposed: what arrives is written to a copy. Where a tensor is contiguous,
+/// `x.contiguous()` is the tensor itself. A broadcast may be that of its source, which loses nothing.
 pub fn received(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Some(value) = view.value(i) else { continue };
-        let Some(call) = raw(view, value).filter(|c| c.sort == Sort::Receive || &*c.name == "broadcast") else {
-            continue;
-        };
+        let Some(call) = raw(view, value).filter(|c| c.sort == Sort::Receive) else { continue };
         let Some(Operand::Local(temp)) = call.buffer else { continue };
         let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals()[*temp].kind) else { continue };
         let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { continue };
         let copied = view.expr(base);
-        let named = matches!(copied, Expr::Local(_) | Expr::Attr(..));
-        let once = view.readers(*temp).len() == 1;
-        if named && once && COPIES.contains(&name.as_str()) && is_read_later(view, &copied, i) {
+        let reordered = || match view.through(base) {
+            Expr::Call { callee, .. } => matches!(&*callee, Expr::Attr(_, n) if REORDERS.contains(&n.as_str())),
+            _ => false,
+        };
+        let copies = matches!(copied, Expr::Local(_))
+            && (name == "clone" || name == "contiguous" && reordered() && !view.code().contains("is_contiguous"));
+        if copies && view.readers(*temp).len() == 1 && is_read_later(view, &copied, i) {
             let original = view.part(view.steps[*made].id, 0);
             let practice = Practice::LostCopy { collective: call.name.clone(), method: name.clone(), original };
             out.push((view.place(step.id), practice));
         }
     }
 }
+
+/// Methods that give one tensor.
+const ONE_TENSOR: &[&str] = &["sum", "mean", "detach", "clone", "float"];
 
 /// `xm.all_reduce(xm.REDUCE_SUM, count)` as a statement: of one tensor the sum is returned.
 pub fn returned(view: &View<'_>, out: &mut Found) {
@@ -115,15 +172,18 @@ pub fn returned(view: &View<'_>, out: &mut Found) {
         }
         let Some(given) = view.argument(args, 1, "inputs") else { continue };
         let tensor = match view.through(given) {
-            Expr::Call { callee, .. } => match &*callee {
-                Expr::Attr(_, name) => {
-                    view.rules.tensor_method(name).is_some() && !matches!(&**name, "split" | "chunk" | "unbind")
-                }
-                _ => false,
-            },
+            Expr::Call { callee, .. } => matches!(&*callee, Expr::Attr(_, name) if ONE_TENSOR.contains(&name.as_str())),
             _ => false,
         };
-        if tensor && is_read_later(view, &view.expr(given), i) {
+        // A sum that is not computed with may be there for its order alone.
+        let whole = view.expr(given);
+        let computed = (i + 1..view.steps.len()).any(|s| match view.value(s) {
+            Some(Rvalue::Binary { left, right, .. } | Rvalue::InPlace { left, right, .. }) => {
+                view.expr(left) == whole || view.expr(right) == whole
+            }
+            _ => false,
+        });
+        if tensor && computed {
             out.push((view.place(step.id), Practice::UnusedResult { collective: last(&path) }));
         }
     }

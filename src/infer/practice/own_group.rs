@@ -78,26 +78,10 @@ pub fn global_rank(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// `dist.get_rank()`, of no group; or the number that the launcher gave the process.
+/// `dist.get_rank()`, of no group.
 pub(super) fn asks_world_rank<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
-    if let (Rvalue::Call { callee: Operand::Global(name), .. }, [given]) = (value, &args[..]) {
-        return name == "int" && is_launched(&view.expr(&given.value));
-    }
     args.is_empty() && view.callee(value).is_some_and(|path| path == "torch.distributed.get_rank")
-}
-
-/// `os.environ["RANK"]`, `os.environ.get("LOCAL_RANK", 0)`, `os.getenv("RANK")`
-fn is_launched(expr: &Expr) -> bool {
-    let is_rank = |e: &Expr| e.string().is_some_and(|s| matches!(s.as_str(), "RANK" | "LOCAL_RANK"));
-    match expr {
-        Expr::Item(of, key) => of.path().is_some_and(|p| p == "os.environ") && is_rank(key),
-        Expr::Call { callee, args, .. } => {
-            callee.path().is_some_and(|p| *p == "os.environ.get" || *p == "os.getenv")
-                && args.first().is_some_and(|(_, key)| is_rank(key))
-        }
-        _ => false,
-    }
 }
 
 /// A parameter that says over which ranks, and that the function never reads.

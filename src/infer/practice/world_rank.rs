@@ -4,6 +4,7 @@
 //! default. Next: `own_group.rs`.
 
 use super::Found;
+use super::all_ranks::{compares_sizes, is_other};
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
@@ -69,12 +70,15 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
     None
 }
 
-/// Where the size of a group that the caller has to give divides something, of which this is the share of each rank.
+/// Where the size of a group that is not that of all ranks divides something, of which this is the share of each rank.
 fn share_of_group(view: &View<'_>, share: &Operand) -> Option<Place> {
     let Expr::Binary(BinOp::FloorDiv, _, by) = view.through(share) else { return None };
-    let Expr::Call { callee, args, step } = near::deep(view, &by) else { return None };
-    let Expr::Local(group) = &args.first()?.1 else { return None };
-    let given = view.func.params.iter().any(|p| p.local == *group && !p.has_default) && view.defs(*group).is_empty();
+    let size = match *by {
+        Expr::Local(local) => view.through(&Operand::Local(local)),
+        other => other,
+    };
+    let Expr::Call { callee, args, step } = size else { return None };
+    let given = is_other(view, &args.first()?.1, 0) && !compares_sizes(view);
     let sized = callee.path().is_some_and(|p| p == "torch.distributed.get_world_size");
     (given && sized).then(|| view.place(view.steps[step].id))
 }
