@@ -6,6 +6,7 @@ use super::found::{Practice, Scales};
 use super::view::{CollectiveCall, Guard, Step, View};
 use super::{Found, near};
 use crate::ir::{BinOp, Operand, Rvalue};
+use crate::source::Span;
 
 /// `if small: all_reduce(grad, op=AVG)`, `else: reduce_scatter_tensor(out, grad)`
 pub fn branches<'a>(view: &View<'a>, out: &mut Found) {
@@ -67,7 +68,8 @@ const WITHOUT_SCALE: &[&str] = &["sign", "sqrt", "norm", "exp_avg", "zeropower",
 /// Whether anything in the file scales a gradient or what may be one, divides by what may be a number of ranks, or makes of gradients what
 /// does not depend on their scale.
 fn scales_somewhere(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    let whole = view.files[view.project.file(view.at.module)].whole();
+    let text = near::code(view, Span::new(0, whole.len() as u32));
     if WITHOUT_SCALE.iter().any(|word| text.contains(word)) {
         return true;
     }
