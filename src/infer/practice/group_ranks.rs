@@ -35,6 +35,10 @@ pub fn some_of_group(view: &View<'_>, out: &mut Found) {
     for (i, name, group) in &everyone {
         let guards = &view.steps[*i].guards;
         let Some(guard) = guards.iter().find(|g| of_some(view, g, group)) else { continue };
+        // A group of one rank.
+        if guards.iter().any(|g| is_one(view, g)) {
+            continue;
+        }
         // Under another test, or after the branches: the other ranks may meet it there.
         let matched = everyone.iter().any(|(j, _, other)| {
             let same = view.steps[*j].guards.iter().any(|g| g.at == guard.at && g.holds == guard.holds);
@@ -45,6 +49,18 @@ pub fn some_of_group(view: &View<'_>, out: &mut Found) {
             let practice = Practice::SomeOfGroup { collective: name.clone(), condition: view.part(guard.at, 0), exit };
             out.push((view.place(view.steps[*i].id), practice));
         }
+    }
+}
+
+/// Whether a test says that something is one.
+fn is_one(view: &View<'_>, guard: &Guard<'_>) -> bool {
+    match near::deep(view, &view.expr(guard.test)) {
+        Expr::Compare(op, _, b) if matches!(*b, Expr::Const(Const::Int(1))) => match op {
+            CmpOp::Eq | CmpOp::Le => guard.holds,
+            CmpOp::Ne | CmpOp::Gt => !guard.holds,
+            _ => false,
+        },
+        _ => false,
     }
 }
 
