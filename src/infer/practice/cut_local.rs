@@ -109,7 +109,16 @@ fn others_are_trained(view: &View<'_>, receiver: &Expr) -> bool {
         let it = own(receiver).map(|own| Expr::Attr(Box::new(own), name));
         it.is_some_and(|it| it != *receiver && trained(view, &it).is_some())
     };
-    read.count() == 1 && (0..view.steps.len()).filter_map(takes).any(other)
+    read.count() == 1 && is_used_once(view, receiver) && (0..view.steps.len()).filter_map(takes).any(other)
+}
+
+/// Whether the class names an attribute where it makes it and at one other place: elsewhere it may be trained.
+fn is_used_once(view: &View<'_>, receiver: &Expr) -> bool {
+    let (Some(name), Some(class)) = (near::own_attribute(view, receiver), near::class_of(view)) else { return false };
+    let text = view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span));
+    let own = format!("self.{name}");
+    let ends = |at: usize| text[at + own.len()..].chars().next().is_none_or(|c| !c.is_alphanumeric() && c != '_');
+    text.match_indices(own.as_str()).filter(|(at, _)| ends(*at)).count() == 2
 }
 
 /// What an attribute belongs to.

@@ -70,7 +70,10 @@ fn noted(view: &View<'_>, out: &mut Found) {
         let over = call.group.and_then(|g| own_group::axes(view, &view.expr(g), Gives::Group, 0));
         let (Some(over), Some(group), Some(input)) = (over, call.group, call.input) else { continue };
         let of_parts = is_sum_of(view, input, &hint.locals, *i);
-        let divided = (0..view.steps.len()).any(|s| s > *i && quotient(view, s).is_some());
+        let Some(sums) = near::local(input) else { continue };
+        let of_sums = |o: &Operand| near::deep(view, &view.expr(o)).mentions(sums);
+        let divided = (*i + 1..view.steps.len())
+            .any(|s| quotient(view, s).is_some_and(|(left, right)| of_sums(left) && of_sums(right)));
         if call.rule.op != "all_reduce" || over.as_slice() != [Name::from("dp")] || !of_parts || !divided {
             continue;
         }
@@ -123,6 +126,14 @@ fn is_sum_of<'a>(view: &View<'a>, value: &'a Operand, parts: &[LocalId], until: 
         }
         let own = |s: &usize| *s > until || is_computed(view, *s).is_some() || *s == until;
         if !view.readers(*local).iter().all(own) {
+            return false;
+        }
+        // What is summed may be given to code that sums it over the others.
+        let later = |s: &usize| match view.value(*s) {
+            Some(Rvalue::Item { .. } | Rvalue::Binary { .. }) => true,
+            _ => *s <= until || is_computed(view, *s).is_some() || matches!(view.steps[*s].stmt, Stmt::Unpack { .. }),
+        };
+        if near::local(value) == Some(*local) && !view.readers(*local).iter().all(later) {
             return false;
         }
         if parts.contains(local) {

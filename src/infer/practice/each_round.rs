@@ -61,7 +61,11 @@ pub fn apart(view: &View<'_>, out: &mut Found) {
         .collect();
     let all = all.unwrap_or_default();
     let Some((at, guard, reduced)) = all.first() else { return };
-    let Some(head) = parameter_loop(view, *at) else { return };
+    // Another optimizer may step in the other round, and a hook of this one may reduce.
+    let steps = (0..view.steps.len())
+        .filter(|i| matches!(view.value(*i), Some(Rvalue::CallMethod { name, .. }) if name == "step"));
+    let hooked = view.files[view.project.file(view.at.module)].whole().contains("hook");
+    let Some(head) = parameter_loop(view, *at).filter(|_| steps.count() == 1 && !hooked) else { return };
     for (i, step) in view.steps.iter().enumerate().skip(*at) {
         let Some(Rvalue::CallMethod { base, name, .. }) = view.value(i) else { continue };
         let named = match view.expr(base) {

@@ -21,7 +21,12 @@ pub fn summed(view: &View<'_>, out: &mut Found) {
         let (made, taken) = (&view.steps[lookup], &view.steps[*i]);
         let plain = made.guards.len() == taken.guards.len() && made.loops == taken.loops;
         let read = (lookup + 1..*i).any(|s| view.reads(s).iter().any(|o| near::local(o) == Some(input)));
-        if plain && !read && !is_read_later(view, &[mask, ids, positions], lookup) {
+        let given = call.rule.reduce_op.and_then(|at| {
+            let param = call.rule.args.params.get(at)?;
+            view.argument(call.args, at, &param.name)
+        });
+        let whole = given.is_none_or(|op| view.expr(op).last_name() == Some("SUM"));
+        if plain && whole && !read && !is_read_later(view, &[mask, ids, positions], lookup) {
             let unlike = Unlike::OthersRows {
                 mask: view.local_name(mask).clone(),
                 masked: view.place(view.steps[at].id),
