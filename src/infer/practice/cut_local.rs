@@ -1,5 +1,6 @@
 //! Parameters that a forward takes apart past autograd. In: a function. Out: the local part of a distributed parameter that goes through
-//! `.data`, `.detach()` or the tensor inside, and meets activations. Never: parameters without a gradient, and code about storage.
+//! `.data`, `.detach()` or the tensor inside, and meets activations, beside another one that does not. Never: projects that say what
+//! has a gradient, a forward that may run without, and code about storage.
 //! Source: torch.distributed.tensor, `DTensor.to_local`, which alone is differentiable. Next: `local_gradient.rs`.
 
 use super::Found;
@@ -14,13 +15,13 @@ use crate::source::{Name, Place};
 pub const WORDS: &[&str] = &[".data.to_local(", ".detach().to_local(", "._local_tensor"];
 
 pub fn cut_off(view: &View<'_>, out: &mut Found) {
-    if view.func.name != "forward" {
+    if view.func.name != "forward" || may_be_meant(view) {
         return;
     }
     for step in 0..view.steps.len() {
         let Some((receiver, how)) = past_autograd(view, step) else { continue };
         let Some(made) = trained(view, &receiver).filter(|_| !is_apart(view, step)) else { continue };
-        let Some((meets, _)) = meeting(view, step) else { continue };
+        let Some((meets, _)) = meeting(view, step).filter(|_| others_are_trained(view, &receiver)) else { continue };
         let Some(weight) = receiver.last_name().map(Name::from) else { continue };
         let practice = Practice::Placements(Placements::CutLocal { weight, how, made, meets });
         out.push((view.place(view.steps[step].id), practice));
@@ -43,13 +44,94 @@ fn past_autograd(view: &View<'_>, step: usize) -> Option<(Expr, Name)> {
     }
 }
 
-/// Where the class makes an attribute of its own a parameter with a gradient.
+/// Words of a forward that may run without gradients, or whose result may have none.
+const WITHOUT_GRADIENT: &[&str] = &[
+    "training",
+    "grad_enabled",
+    "no_grad",
+    "inference",
+    "argm",
+    "topk",
+    "sort",
+    "max(",
+    "min(",
+    ".apply(",
+    "round(",
+    "multinomial",
+    "bincount",
+    "checkpoint",
+    "normalize(",
+    "_norm",
+    " > ",
+    " < ",
+    " >= ",
+    " <= ",
+    " == ",
+];
+
+/// Words of files with parameters that are not trained, or whose gradients are made by hand.
+const FROZEN: &[&str] = &[
+    "lora",
+    "adapter",
+    "frozen",
+    "freez",
+    "quant",
+    "main_grad",
+    "inference",
+    "no_grad",
+    "autograd.function",
+    ".eval()",
+];
+
+/// Whether the local part may be taken past autograd on purpose: the project says of anything whether it has a gradient, or the forward runs
+/// without.
+fn may_be_meant(view: &View<'_>) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    view.files.any_says("requires_grad")
+        || WITHOUT_GRADIENT.iter().any(|w| view.code().contains(w))
+        || FROZEN.iter().any(|w| file.contains(w))
+}
+
+/// Whether the same forward takes the local part of another parameter as autograd can follow it, and this one nowhere else.
+fn others_are_trained(view: &View<'_>, receiver: &Expr) -> bool {
+    let takes = |i: usize| match view.value(i)? {
+        Rvalue::CallMethod { base, name, .. } if name == "to_local" => match view.expr(base) {
+            Expr::Attr(inner, name) if name != "data" && *inner == own(receiver)? => Some(name),
+            _ => None,
+        },
+        _ => None,
+    };
+    let read = (0..view.steps.len()).filter(|i| match view.value(*i) {
+        Some(Rvalue::Attr { base, name }) => Expr::Attr(Box::new(view.expr(base)), name.clone()) == *receiver,
+        _ => false,
+    });
+    let other = |name: Name| {
+        let it = own(receiver).map(|own| Expr::Attr(Box::new(own), name));
+        it.is_some_and(|it| it != *receiver && trained(view, &it).is_some())
+    };
+    read.count() == 1 && is_used_once(view, receiver) && (0..view.steps.len()).filter_map(takes).any(other)
+}
+
+/// Whether the class names an attribute where it makes it and at one other place: elsewhere it may be trained.
+fn is_used_once(view: &View<'_>, receiver: &Expr) -> bool {
+    let (Some(name), Some(class)) = (near::own_attribute(view, receiver), near::class_of(view)) else { return false };
+    let text = view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span));
+    let own = format!("self.{name}");
+    let ends = |at: usize| text[at + own.len()..].chars().next().is_none_or(|c| !c.is_alphanumeric() && c != '_');
+    text.match_indices(own.as_str()).filter(|(at, _)| ends(*at)).count() == 2
+}
+
+/// What an attribute belongs to.
+fn own(receiver: &Expr) -> Option<Expr> {
+    match receiver {
+        Expr::Attr(base, _) => Some((**base).clone()),
+        _ => None,
+    }
+}
+
+/// Where the class makes an attribute of its own a parameter.
 fn trained(view: &View<'_>, receiver: &Expr) -> Option<Place> {
     let (name, class) = (near::own_attribute(view, receiver)?, near::class_of(view)?);
-    let text = view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span));
-    if text.contains("requires_grad") {
-        return None;
-    }
     let made = |method: &View<'_>, value: &Operand| method.through(value).call_of("Parameter").is_some();
     let set = near::assigned(view, class, name);
     let (method, step, _) = set.iter().find(|(method, _, value)| made(method, value))?;

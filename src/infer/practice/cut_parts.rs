@@ -12,7 +12,7 @@ use super::membership::Membership;
 use super::near;
 use super::own_group;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::project::Resolved;
 use crate::rules::Gives;
 use crate::source::{Name, Place};
@@ -55,7 +55,7 @@ pub fn means(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// The same of what a comment says to be this rank's part: `# mask: this context-parallel rank's part of each response`.
+/// The same of sums of what a comment says to be this rank's part: `# mask: this context-parallel rank's part of each response`.
 fn noted(view: &View<'_>, out: &mut Found) {
     let all = hints(view);
     let parts = all.iter().find(|h| h.says == Says::Varies && matches!(h.axes.as_slice(), ["cp"] | ["sp"]));
@@ -69,9 +69,11 @@ fn noted(view: &View<'_>, out: &mut Found) {
     for (i, call) in view.collectives() {
         let over = call.group.and_then(|g| own_group::axes(view, &view.expr(g), Gives::Group, 0));
         let (Some(over), Some(group), Some(input)) = (over, call.group, call.input) else { continue };
-        let made = near::roots(view, input);
-        let of_parts = hint.locals.iter().any(|l| made.contains(l));
-        let divided = (0..view.steps.len()).any(|s| s > *i && quotient(view, s).is_some());
+        let of_parts = is_sum_of(view, input, &hint.locals, *i);
+        let Some(sums) = near::local(input) else { continue };
+        let of_sums = |o: &Operand| near::deep(view, &view.expr(o)).mentions(sums);
+        let divided = (*i + 1..view.steps.len())
+            .any(|s| quotient(view, s).is_some_and(|(left, right)| of_sums(left) && of_sums(right)));
         if call.rule.op != "all_reduce" || over.as_slice() != [Name::from("dp")] || !of_parts || !divided {
             continue;
         }
@@ -82,6 +84,87 @@ fn noted(view: &View<'_>, out: &mut Found) {
         };
         let found = Membership::MeanOfParts { axis: axis.clone(), cut: hint.place, taken };
         out.push((got, Practice::Membership(found)));
+    }
+}
+
+/// Methods that compute one element after the other, sum, or change the shape.
+const COMPUTES: &[&str] = &[
+    "sum",
+    "float",
+    "double",
+    "square",
+    "pow",
+    "abs",
+    "to",
+    "type",
+    "type_as",
+    "mul",
+    "add",
+    "sub",
+    "view",
+    "reshape",
+    "flatten",
+    "detach",
+    "clone",
+    "bool",
+    "long",
+    "masked_fill",
+    "unsqueeze",
+    "squeeze",
+];
+
+/// Whether a value holds sums of named parameters, and comes from these alone, through operations of tensors that give one element for each.
+/// Neither they nor what is made of them before is given to anything else.
+fn is_sum_of<'a>(view: &View<'a>, value: &'a Operand, parts: &[LocalId], until: usize) -> bool {
+    let mut summed = false;
+    let mut seen: FxHashSet<LocalId> = FxHashSet::default();
+    let mut queue: Vec<&Operand> = vec![value];
+    while let Some(next) = queue.pop() {
+        let Operand::Local(local) = next else { continue };
+        if !seen.insert(*local) {
+            continue;
+        }
+        let own = |s: &usize| *s > until || is_computed(view, *s).is_some() || *s == until;
+        if !view.readers(*local).iter().all(own) {
+            return false;
+        }
+        // What is summed may be given to code that sums it over the others.
+        let later = |s: &usize| match view.value(*s) {
+            Some(Rvalue::Item { .. } | Rvalue::Binary { .. }) => true,
+            _ => *s <= until || is_computed(view, *s).is_some() || matches!(view.steps[*s].stmt, Stmt::Unpack { .. }),
+        };
+        if near::local(value) == Some(*local) && !view.readers(*local).iter().all(later) {
+            return false;
+        }
+        if parts.contains(local) {
+            // Bound again, it is no longer what the comment says.
+            if !view.is_param(*local) || !view.defs(*local).is_empty() {
+                return false;
+            }
+            continue;
+        }
+        let ([at], false) = (view.defs(*local), view.is_param(*local)) else { return false };
+        let Some(sums) = is_computed(view, *at).filter(|_| *at < until) else { return false };
+        summed |= sums;
+        queue.extend(view.reads(*at));
+    }
+    summed && parts.iter().any(|l| seen.contains(l))
+}
+
+/// Whether a step computes of tensors, element by element or a sum; the answer: whether a sum.
+fn is_computed(view: &View<'_>, step: usize) -> Option<bool> {
+    match view.value(step)? {
+        Rvalue::Use(_) | Rvalue::Build { .. } | Rvalue::Unary { .. } | Rvalue::Compare { .. } => Some(false),
+        Rvalue::Binary { op, .. } => (*op != BinOp::MatMul).then_some(false),
+        value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }) => {
+            let path = view.callee(value)?;
+            match path.strip_prefix('.') {
+                Some(method) => COMPUTES.contains(&method).then_some(method == "sum"),
+                None => matches!(path.as_str(), "torch.stack" | "torch.cat" | "torch.sum" | "torch.square")
+                    .then_some(path.ends_with(".sum")),
+            }
+        }
+        _ => None,
     }
 }
 

@@ -10,7 +10,7 @@ use super::membership::Membership;
 use super::near;
 use super::reducers::{is_gradient, parameter_loop};
 use super::view::{CollectiveCall, Guard, View};
-use crate::ir::{BinOp, CmpOp, Const, Operand, Rvalue};
+use crate::ir::{BinOp, CmpOp, Const, Operand, Rvalue, Stmt};
 
 /// Words of conditions that hold in some rounds only.
 const ROUNDS: &[&str] =
@@ -49,29 +49,40 @@ pub fn scaled(view: &View<'_>, out: &mut Found) {
 
 /// `if step % n == 0: all_reduce(p.grad)` and `if (step + 1) % n == 0: optimizer.step()`
 pub fn apart(view: &View<'_>, out: &mut Found) {
-    let sums = |i: &usize, call: &CollectiveCall<'_>| {
-        call.rule.op == "all_reduce"
-            && call.input.is_some_and(|o| is_gradient(&view.through(o)))
-            && parameter_loop(view, *i).is_some()
+    let itself = |o: &Operand| matches!(view.through(o), Expr::Attr(_, name) if name == "grad" || name == "main_grad");
+    let sums = |i: usize, call: &CollectiveCall<'_>| {
+        call.rule.op == "all_reduce" && call.input.is_some_and(itself) && parameter_loop(view, i).is_some()
     };
-    let all: Vec<(usize, &Guard<'_>, Phase)> = view
+    // Any other collective may be a reduction of gradients as well.
+    let all: Option<Vec<(usize, &Guard<'_>, Phase)>> = view
         .collectives()
         .iter()
-        .filter(|(i, call)| sums(i, call))
-        .map(|(i, _)| phase(view, *i).map(|(guard, phase)| (*i, guard, phase)))
-        .collect::<Option<Vec<_>>>()
-        .unwrap_or_default();
+        .map(|(i, call)| phase(view, *i).filter(|_| sums(*i, call)).map(|(guard, phase)| (*i, guard, phase)))
+        .collect();
+    let all = all.unwrap_or_default();
     let Some((at, guard, reduced)) = all.first() else { return };
-    for (i, step) in view.steps.iter().enumerate() {
+    // Another optimizer may step in the other round, and a hook of this one may reduce.
+    let steps = (0..view.steps.len())
+        .filter(|i| matches!(view.value(*i), Some(Rvalue::CallMethod { name, .. }) if name == "step"));
+    let hooked = view.files[view.project.file(view.at.module)].whole().contains("hook");
+    let Some(head) = parameter_loop(view, *at).filter(|_| steps.count() == 1 && !hooked) else { return };
+    for (i, step) in view.steps.iter().enumerate().skip(*at) {
         let Some(Rvalue::CallMethod { base, name, .. }) = view.value(i) else { continue };
         let named = match view.expr(base) {
             Expr::Local(l) => view.local_name(l).contains("optim") || view.local_name(l) == "opt",
             other => other.last_name().is_some_and(|n| n.contains("optim")),
         };
         let Some((when, used)) = phase(view, i).filter(|_| name == "step" && named) else { continue };
-        let other =
-            when.at != guard.at && used.of == reduced.of && used.rounds == reduced.rounds && used.rest != reduced.rest;
-        if other && all.iter().all(|(_, g, _)| g.at == guard.at) {
+        let Some(backward) = backward(view, &step.loops) else { continue };
+        // What is tested besides, the backward pass is under as well.
+        let alone = |step: usize, own: &Guard<'_>| {
+            let others = view.steps[step].guards.iter().take_while(|g| g.at != own.at);
+            others.into_iter().all(|g| view.steps[backward].guards.iter().any(|b| b.at == g.at))
+        };
+        let other = when.at != guard.at && reduced.differs(&used) && counts_rounds(view, &used.of, &step.loops);
+        let here = backward < *at && view.steps[head].loops == step.loops && alone(*at, guard) && alone(i, when);
+        let known = (backward + 1..view.steps.len()).all(|s| is_known(view, s, &step.loops));
+        if other && here && known && all.iter().all(|(_, g, _)| g.at == guard.at) {
             let found = Membership::OtherRound {
                 round: view.part(guard.at, 0),
                 step: view.place(step.id),
@@ -83,6 +94,65 @@ pub fn apart(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// The last backward pass of a loop.
+fn backward(view: &View<'_>, loops: &[usize]) -> Option<usize> {
+    let is = |i: &usize| matches!(view.value(*i), Some(Rvalue::CallMethod { name, .. }) if name == "backward");
+    (0..view.steps.len()).rev().find(is).filter(|i| view.steps[*i].loops.as_slice() == loops)
+}
+
+/// Whether a variable is what a loop counts, and nothing else: bound by the innermost of these loops alone.
+fn counts_rounds(view: &View<'_>, counter: &Expr, loops: &[usize]) -> bool {
+    let Expr::Local(counter) = counter else { return false };
+    let ([bound], Some(innermost)) = (view.defs(*counter), loops.last()) else { return false };
+    let there = bound == innermost || view.steps[*bound].loops.as_slice() == loops;
+    let counts = |e: &Expr| e.call_of("enumerate").is_some() || e.call_of("range").is_some();
+    there
+        && match view.bound(*bound, *counter) {
+            Expr::Element(iter) => counts(&iter) && iter.call_of("enumerate").is_none(),
+            Expr::Item(pair, at) => {
+                let first = matches!(*at, Expr::Const(Const::Int(0)));
+                first && matches!(*pair, Expr::Element(iter) if iter.any(&mut |e| e.call_of("enumerate").is_some()))
+            }
+            _ => false,
+        }
+}
+
+/// Methods that leave gradients what they are, or scale them.
+const KNOWN: &[&str] = &[
+    "step",
+    "zero_grad",
+    "parameters",
+    "named_parameters",
+    "item",
+    "update",
+    "unscale_",
+    "div_",
+    "mul_",
+    "size",
+    "detach",
+    "append",
+];
+
+/// Whether a step of a loop surely neither reduces gradients nor keeps them for later.
+fn is_known(view: &View<'_>, step: usize, loops: &[usize]) -> bool {
+    if !view.steps[step].loops.starts_with(loops) {
+        return true;
+    }
+    let of_torch = |value| {
+        let path = view.callee(value);
+        path.is_some_and(|p| p.starts_with("torch.") || matches!(p.as_str(), "print" | "float" | "int" | "len"))
+    };
+    match view.steps[step].stmt {
+        Stmt::SetAttr { name, .. } => name == "grad",
+        Stmt::SetGlobal { .. } | Stmt::SetItem { .. } | Stmt::Append { .. } => false,
+        Stmt::Assign { value: value @ Rvalue::CallMethod { name, .. }, .. } => {
+            KNOWN.contains(&name.as_str()) || of_torch(value)
+        }
+        Stmt::Assign { value: value @ Rvalue::Call { .. }, .. } => of_torch(value),
+        _ => true,
+    }
+}
+
 /// A round of accumulation: of which counter, of how many, and which one.
 #[derive(PartialEq)]
 struct Phase {
@@ -90,6 +160,20 @@ struct Phase {
     rounds: Expr,
     /// The round, less what is added to the counter.
     rest: i64,
+}
+
+impl Phase {
+    /// Whether two rounds of one counter are surely not the same.
+    fn differs(&self, other: &Phase) -> bool {
+        let apart = (self.rest - other.rest).abs();
+        self.of == other.of
+            && self.rounds == other.rounds
+            && match self.rounds {
+                Expr::Const(Const::Int(n)) => n > 1 && apart % n != 0,
+                // Of however many rounds, if not of one.
+                _ => apart == 1,
+            }
+    }
 }
 
 /// `(step + 1) % n == 0` around a step.

@@ -1,6 +1,6 @@
-//! Collectives that only some ranks of their group reach. In: a function. Out: a collective over a group, behind a test that holds on some
-//! of its ranks: a rank in the group, or a stage of a pipeline. Never: a counterpart on the other ranks, or a branch that calls something
-//! which may hold it. Next: `ranks.rs`, for the group of all ranks.
+//! Collectives that only some ranks of their group reach. In: a function. Out: a collective over a group of the library, behind a test
+//! that holds on some of its ranks: a rank in the group, or a stage of a pipeline. Never: a counterpart on the other ranks, also in another
+//! file, a branch that calls something which may hold it, or a group that is given. Next: `ranks.rs`, for the group of all ranks.
 
 use super::Found;
 use super::expr::Expr;
@@ -11,7 +11,6 @@ use super::ranks::{is_exit, other_branch_calls};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
 use crate::ir::{ArgKind, CmpOp, Const, UnOp};
-use crate::project::FuncRef;
 use crate::rules::{Entry, Gives};
 use crate::source::Name;
 
@@ -36,16 +35,32 @@ pub fn some_of_group(view: &View<'_>, out: &mut Found) {
     for (i, name, group) in &everyone {
         let guards = &view.steps[*i].guards;
         let Some(guard) = guards.iter().find(|g| of_some(view, g, group)) else { continue };
+        // A group of one rank.
+        if guards.iter().any(|g| is_one(view, g)) {
+            continue;
+        }
         // Under another test, or after the branches: the other ranks may meet it there.
         let matched = everyone.iter().any(|(j, _, other)| {
             let same = view.steps[*j].guards.iter().any(|g| g.at == guard.at && g.holds == guard.holds);
             j != i && !same && alike(other, group)
         });
-        if !matched && !other_branch_calls(view, guard) && !is_elsewhere(view, group) {
+        if !matched && !other_branch_calls(view, guard) && !is_elsewhere(view, name, group) {
             let exit = is_exit(view, guard);
             let practice = Practice::SomeOfGroup { collective: name.clone(), condition: view.part(guard.at, 0), exit };
             out.push((view.place(view.steps[*i].id), practice));
         }
+    }
+}
+
+/// Whether a test says that something is one.
+fn is_one(view: &View<'_>, guard: &Guard<'_>) -> bool {
+    match near::deep(view, &view.expr(guard.test)) {
+        Expr::Compare(op, _, b) if matches!(*b, Expr::Const(Const::Int(1))) => match op {
+            CmpOp::Eq | CmpOp::Le => guard.holds,
+            CmpOp::Ne | CmpOp::Gt => !guard.holds,
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -93,7 +108,7 @@ fn is_rank_in(view: &View<'_>, rank: &Expr, group: &Expr) -> bool {
 
 /// Whether the ranks of a group are in several stages.
 fn spans_stages(view: &View<'_>, group: &Expr) -> bool {
-    let name = name_of(view, group);
+    let name = name_of(group);
     let of_embedding = name.is_some_and(|n| n.trim_start_matches("get_").trim_start_matches('_') == "embedding_group");
     of_embedding || axes(view, group, Gives::Group, 0).is_some_and(|a| a.iter().any(|axis| axis == PIPELINE))
 }
@@ -106,30 +121,64 @@ fn alike(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-/// Whether another function of the file runs something over a group of the same name.
-fn is_elsewhere(view: &View<'_>, group: &Expr) -> bool {
-    let Some(name) = name_of(view, group) else { return true };
-    let own = view.func.span;
-    let inside = |at: FuncRef| {
-        let span = view.project.func(at).span;
-        span.start <= own.start && own.end <= span.end
-    };
-    let says = |at: &FuncRef| view.text(view.spot(view.project.func(*at).span)).contains(name.as_str());
-    let mut others = near::functions(view, view.at.module).into_iter().filter(|f| !inside(*f)).filter(says);
-    others.any(|f| {
-        let other = near::other(view, f);
-        (0..other.steps.len()).any(|i| {
-            let call = other.value(i).and_then(|v| raw(&other, v));
-            let over = call.and_then(|c| c.group).map(|g| near::deep(&other, &other.expr(g)));
-            over.is_some_and(|g| name_of(&other, &g).as_ref() == Some(&name))
+/// Collectives that meet each other.
+const FAMILIES: &[&str] = &[
+    "broadcast",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+    "scatter",
+    "gather",
+    "reduce",
+];
+
+/// Whether other code of the project may run the counterpart on the other ranks: a collective of the same family over a group that is not
+/// got by another name. Of a group that is no function of the library anything may be known elsewhere.
+fn is_elsewhere(view: &View<'_>, name: &Name, group: &Expr) -> bool {
+    let (Expr::Call { .. }, Some(getter)) = (group, name_of(group)) else { return true };
+    let Some(family) = FAMILIES.iter().find(|f| name.contains(**f)).filter(|_| is_getter(&getter)) else { return true };
+    let (own, file) = (view.func.span, view.project.file(view.at.module));
+    view.files.saying(family).any(|other| {
+        let text = view.files[other].whole();
+        text.match_indices(family).any(|(at, _)| {
+            let inside = other == file && own.start as usize <= at && at < own.end as usize;
+            !inside && arguments(&text[at..]).is_some_and(|args| may_be_over(args, &getter))
         })
     })
 }
 
-fn name_of(view: &View<'_>, group: &Expr) -> Option<String> {
+fn is_getter(name: &str) -> bool {
+    name.starts_with("get_") && name.ends_with("_group")
+}
+
+/// What stands between the parentheses of a call, from its name on.
+fn arguments(text: &str) -> Option<&str> {
+    let rest = text.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').strip_prefix('(')?;
+    let mut depth = 1usize;
+    let end = rest.char_indices().find(|(_, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    Some(end.map_or(rest, |(at, _)| &rest[..at]))
+}
+
+/// Whether arguments may hold the group that a getter gives: they name it, or a group that is got otherwise.
+fn may_be_over(args: &str, getter: &str) -> bool {
+    let words = args.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| *w != "group");
+    let groups: Vec<&str> = words.filter(|w| w.contains("group") || near::has_part(w, "pg")).collect();
+    let given = args.contains("group=") || args.contains(',');
+    groups.contains(&getter) || given && !groups.iter().any(|g| is_getter(g))
+}
+
+fn name_of(group: &Expr) -> Option<String> {
     match group {
         Expr::Call { callee, .. } => callee.last_name().map(str::to_string),
-        Expr::Local(local) => Some(view.local_name(*local).to_string()),
         other => other.last_name().map(str::to_string),
     }
 }

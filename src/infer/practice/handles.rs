@@ -5,9 +5,10 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::gradient::root;
+use super::near;
 use super::raw::{Sort, raw};
 use super::view::{Step, View};
-use crate::ir::{CmpOp, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{ClassId, CmpOp, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::rules::OpClass;
 use crate::source::Name;
 
@@ -101,20 +102,27 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// `self.work = dist.all_reduce(self.buffer, async_op=True)` and `self.buffer.div_(n)`: the handle is kept, and nothing here waits.
+/// `self.work = dist.all_reduce(self.buffer, async_op=True)` and `self.buffer.div_(n)`: the handle is kept, and nothing between the two
+/// can wait or put another buffer in its place.
 pub fn written(view: &View<'_>, out: &mut Found) {
+    let Some(class) = view.func.class else { return };
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
         let Some(call) = raw(view, value).filter(|c| c.is_async() && c.sort == Sort::Everyone) else { continue };
-        let kept = view.readers(*dst).iter().any(|s| matches!(view.steps[*s].stmt, Stmt::SetAttr { .. }));
-        let Some(buffer) = call.buffer.map(|b| view.expr(b)).filter(|_| kept && step.contexts.is_empty()) else {
-            continue;
-        };
-        if !matches!(buffer, Expr::Attr(..)) {
+        let kept = view.readers(*dst).iter().find_map(|s| match view.steps[*s].stmt {
+            Stmt::SetAttr { base, name, .. } if near::is_self(view, base) => Some((*s, name)),
+            _ => None,
+        });
+        let Some((kept, handle)) = kept.filter(|(_, name)| is_data(view, class, name)) else { continue };
+        let Some(buffer) = call.buffer.map(|b| view.expr(b)).filter(|_| step.contexts.is_empty()) else { continue };
+        if near::own_attribute(view, &buffer).is_none_or(|name| !is_data(view, class, name)) {
             continue;
         }
         for j in i + 1..view.steps.len() {
             let later = &view.steps[j];
+            if later.guards.len() != step.guards.len() || !under(step, later) || later.loops != step.loops {
+                break;
+            }
             let on = match view.value(j) {
                 Some(Rvalue::InPlace { left, .. }) => Some(left),
                 Some(Rvalue::CallMethod { base, name, .. }) if name.ends_with('_') && name != "requires_grad_" => {
@@ -122,10 +130,7 @@ pub fn written(view: &View<'_>, out: &mut Found) {
                 }
                 _ => None,
             };
-            if calls_wait(view, j) {
-                break;
-            }
-            if on.is_some_and(|o| view.expr(o) == buffer) && under(step, later) && later.loops == step.loops {
+            if on.is_some_and(|o| view.expr(o) == buffer) {
                 let practice = Practice::ReadInFlight {
                     collective: call.name.clone(),
                     launched: view.place(step.id),
@@ -135,18 +140,34 @@ pub fn written(view: &View<'_>, out: &mut Found) {
                 out.push((view.place(later.id), practice));
                 break;
             }
+            if j != kept && !only_looks(view, class, j, handle) {
+                break;
+            }
         }
     }
 }
 
-/// Whether a step calls what may wait.
-fn calls_wait(view: &View<'_>, step: usize) -> bool {
-    let name = match view.value(step) {
-        Some(Rvalue::CallMethod { name, .. }) => name.to_lowercase(),
-        Some(value @ Rvalue::Call { .. }) => view.callee(value).map_or_else(Default::default, |p| p.to_lowercase()),
-        _ => return false,
-    };
-    ["synchron", "wait", "barrier", "finish", "flush"].iter().any(|w| name.contains(w))
+/// Whether an attribute is one that the class assigns, and no property or method.
+fn is_data(view: &View<'_>, class: ClassId, name: &Name) -> bool {
+    let methods = &view.project.modules[view.at.module].ir.classes[class].methods;
+    methods.iter().all(|(method, _)| method != name) && !near::assigned(view, class, name).is_empty()
+}
+
+/// Whether a step surely neither waits, nor runs code that may, nor assigns an attribute.
+fn only_looks(view: &View<'_>, class: ClassId, step: usize, handle: &Name) -> bool {
+    let Some(value) = view.value(step) else { return false };
+    match value {
+        Rvalue::Use(_) | Rvalue::Binary { .. } | Rvalue::Compare { .. } | Rvalue::Unary { .. } => true,
+        Rvalue::Attr { base, name } => match near::is_self(view, base) {
+            true => name != handle && is_data(view, class, name),
+            false => matches!(view.expr(base), Expr::Path(_)),
+        },
+        Rvalue::Call { .. } | Rvalue::CallMethod { .. } => view.callee(value).is_some_and(|path| {
+            matches!(path.as_str(), ".size" | ".numel" | ".rank")
+                || path.starts_with("torch.distributed") && path.ends_with(".get_world_size")
+        }),
+        _ => false,
+    }
 }
 
 enum Waited {

@@ -1,12 +1,12 @@
 //! Gradients that are averaged over ranks on one branch and summed over the same ranks on the other. In: a function. Out: the sum. Never: a
-//! class, or a file of functions, that divides by a number of ranks anywhere. Next: `each_round.rs`.
+//! test of anything but a size, and a file that scales anything in place or makes steps without a scale. Next: `each_round.rs`.
 
 use super::expr::Expr;
 use super::found::{Practice, Scales};
-use super::view::{CollectiveCall, Step, View};
+use super::view::{CollectiveCall, Guard, Step, View};
 use super::{Found, near};
 use crate::ir::{BinOp, Operand, Rvalue};
-use crate::project::FuncRef;
+use crate::source::Span;
 
 /// `if small: all_reduce(grad, op=AVG)`, `else: reduce_scatter_tensor(out, grad)`
 pub fn branches<'a>(view: &View<'a>, out: &mut Found) {
@@ -19,8 +19,9 @@ pub fn branches<'a>(view: &View<'a>, out: &mut Found) {
         .collect();
     let group = |call: &CollectiveCall<'a>| call.group.map(|g| near::deep(view, &view.expr(g)));
     for (sum, _, summed) in of_gradients.iter().filter(|(_, mean, _)| !mean) {
-        let apart = |other: usize| exclude(&view.steps[*sum], &view.steps[other]);
-        let same = |other: &CollectiveCall<'a>| group(summed) == group(other);
+        let apart = |other: usize| exclude(view, &view.steps[*sum], &view.steps[other]);
+        let of = |call: &CollectiveCall<'a>| call.input.map(|input| near::deep(view, &view.expr(input)));
+        let same = |other: &CollectiveCall<'a>| group(summed) == group(other) && of(summed) == of(other);
         let mean = of_gradients.iter().find(|(step, mean, call)| *mean && apart(*step) && same(call));
         if let Some((mean, ..)) = mean
             && !scales_somewhere(view)
@@ -50,25 +51,50 @@ fn averages<'a>(view: &View<'a>, call: &CollectiveCall<'a>) -> Option<bool> {
     }
 }
 
-/// Whether two steps stand on the two sides of one test.
-fn exclude(a: &Step<'_>, b: &Step<'_>) -> bool {
-    a.guards.iter().any(|x| b.guards.iter().any(|y| x.at == y.at && x.holds != y.holds))
+/// Whether two steps of one loop stand on the two sides of one test, which asks how large something is: that says nothing about what is meant.
+fn exclude(view: &View<'_>, a: &Step<'_>, b: &Step<'_>) -> bool {
+    let sized = |test: &Operand| {
+        let measures = |e: &Expr| e.last_name().is_some_and(|n| matches!(n, "numel" | "nelement" | "shape" | "size"));
+        matches!(near::deep(view, &view.expr(test)), Expr::Compare(_, left, right)
+            if left.any(&mut |e| measures(e)) || right.any(&mut |e| measures(e)))
+    };
+    let apart = |x: &Guard<'_>, y: &Guard<'_>| x.at == y.at && x.holds != y.holds && sized(x.test);
+    !a.loops.is_empty() && a.loops == b.loops && a.guards.iter().any(|x| b.guards.iter().any(|y| apart(x, y)))
 }
 
-/// Whether the class, or a file without one, divides by something that may be a number of ranks, or scales anything in place.
+/// Words of steps for which the scale of a gradient is of no matter.
+const WITHOUT_SCALE: &[&str] = &["sign", "sqrt", "norm", "exp_avg", "zeropower", "newton", "adam", "muon", "scale"];
+
+/// Whether anything in the file scales a gradient or what may be one, divides by what may be a number of ranks, or makes of gradients what
+/// does not depend on their scale.
 fn scales_somewhere(view: &View<'_>) -> bool {
-    let concerned = |at: &FuncRef| view.func.class.is_none() || view.project.func(*at).class == view.func.class;
-    near::functions(view, view.at.module).into_iter().filter(concerned).any(|at| {
+    let whole = view.files[view.project.file(view.at.module)].whole();
+    let text = near::code(view, Span::new(0, whole.len() as u32));
+    if WITHOUT_SCALE.iter().any(|word| text.contains(word)) {
+        return true;
+    }
+    near::functions(view, view.at.module).into_iter().any(|at| {
         let other = near::other(view, at);
-        (0..other.steps.len()).any(|i| match other.value(i) {
-            Some(
-                Rvalue::Binary { op: BinOp::Div, right, .. }
-                | Rvalue::InPlace { op: BinOp::Div | BinOp::Mul, right, .. },
-            ) => speaks_of_ranks(&other, right),
-            Some(Rvalue::CallMethod { name, args, .. }) if matches!(name.as_str(), "div_" | "mul_" | "div") => {
-                args.first().is_some_and(|arg| speaks_of_ranks(&other, &arg.value))
+        (0..other.steps.len()).any(|i| {
+            let value = other.value(i);
+            let by_name = || {
+                let name = match value {
+                    Some(Rvalue::CallMethod { name, .. }) => Some(name.clone()),
+                    Some(value @ Rvalue::Call { .. }) => other.callee(value),
+                    _ => None,
+                };
+                let factor =
+                    |n: &str| ["div", "mul"].contains(&n.trim_start_matches("_foreach_").trim_end_matches('_'));
+                name.is_some_and(|n| n.rsplit('.').next().is_some_and(factor) || n.ends_with("true_divide"))
+            };
+            match value {
+                Some(Rvalue::InPlace { op: BinOp::Div | BinOp::Mul, .. }) => true,
+                Some(Rvalue::Binary { op: BinOp::Div | BinOp::Mul, left, right }) => {
+                    let gradient = |o| near::deep(&other, &other.expr(o)).any(&mut |e| e.last_name() == Some("grad"));
+                    gradient(left) || gradient(right) || speaks_of_ranks(&other, right)
+                }
+                _ => by_name(),
             }
-            _ => false,
         })
     })
 }
