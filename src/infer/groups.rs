@@ -29,6 +29,11 @@ pub fn is_unnamed(value: &Value) -> bool {
     matches!(value, Value::Sym(path) if path.starts_with('?'))
 }
 
+/// Whether a value is such a group, with an identity that it was given when it was read.
+pub fn is_passing(value: &Value) -> bool {
+    matches!(value, Value::Sym(path) if path.starts_with('?') && path.contains('#'))
+}
+
 impl Machine<'_> {
     /// The axes of the group argument of a collective.
     pub fn group_axes(&mut self, group: Option<&Value>, rule: &CollectiveRule) -> Option<AxisSet> {

@@ -5,6 +5,7 @@ use super::super::exec::is_opaque;
 use super::super::expr::{CallArg, CallArgs};
 use super::super::finding::FindingKind;
 use super::super::formula::{Atom, Facts, Formula};
+use super::super::groups::is_passing;
 use super::super::limits::MAX_VAIN_DERIVATIONS;
 use super::super::machine::{Activation, Eval, Machine};
 use super::super::output::{DerivedRow, Output, Pass, Reason as Lost};
@@ -211,6 +212,13 @@ impl Machine<'_> {
         if !args.open {
             self.check_count(class, Some(args.args.len()));
         }
+        // A group that is equal only to itself tells a derivation nothing, and each would be derived anew.
+        let alike = args.args.iter().any(|arg| is_passing(&arg.value)).then(|| {
+            let mut alike = args.clone();
+            alike.args.iter_mut().filter(|arg| is_passing(&arg.value)).for_each(|arg| arg.value = Value::Unknown);
+            alike
+        });
+        let args = alike.as_ref().unwrap_or(args);
         let Some(derived) = self.remembered(class, args) else {
             self.unresolved(args, "apply");
             return Eval::One(Value::Unknown);
