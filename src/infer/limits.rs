@@ -64,3 +64,5 @@ pub const MAX_NAMESAKES: usize = 4;
 pub const MAX_UNNAMED_GROUPS: usize = 48;
 /// Flags of one object that other functions may set; more are left as the constructor leaves them.
 pub const MAX_SET_FLAGS: usize = 64;
+/// Steps in which an operation looks for the beginning of what decided a type, to choose which operand a finding shows.
+pub const MAX_ORIGIN_STEPS: usize = 64;

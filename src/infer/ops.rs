@@ -3,6 +3,7 @@
 
 use super::expr::{CallArg, CallArgs};
 use super::finding::{FindingKind, OperandAt};
+use super::limits::MAX_ORIGIN_STEPS;
 use super::machine::Machine;
 use super::output::{Pass, Reason};
 use super::value::{ObjId, Value};
@@ -596,7 +597,7 @@ impl Machine<'_> {
         if let Some(known) = applied.result.known() {
             // The operand that decided: one with the same type, else any known one.
             // A parameter of which only the lack of a mark is known explains less than anything else.
-            let telling = |s: &&AxisState| s.origin.as_ref().is_none_or(|o| o.unmarked().is_none());
+            let telling = |s: &&AxisState| s.origin.as_ref().is_none_or(|o| !o.is_unmarked_within(MAX_ORIGIN_STEPS));
             let alike = || states.iter().filter(|s| s.known() == Some(known));
             let decider =
                 alike().find(telling).or_else(|| alike().next()).or_else(|| states.iter().find(|s| s.origin.is_some()));
@@ -608,8 +609,8 @@ impl Machine<'_> {
             }));
         } else if !applied.result.is_unknown() && !applied.result.is_empty() {
             // What is left was decided by an operand of which something is known.
-            let telling =
-                |s: &&AxisState| !s.set.is_unknown() && s.origin.as_ref().is_some_and(|o| o.unmarked().is_none());
+            let decides = |o: &Arc<Origin>| !o.is_unmarked_within(MAX_ORIGIN_STEPS);
+            let telling = |s: &&AxisState| !s.set.is_unknown() && s.origin.as_ref().is_some_and(decides);
             let from = states.iter().find(telling).and_then(|s| s.origin.clone());
             if from.is_some() {
                 state.origin =

@@ -60,6 +60,12 @@ impl Origin {
         }
     }
 
+    /// Whether the chain starts so, as far as that shows in a number of steps: long chains are walked at every operation otherwise.
+    pub fn is_unmarked_within(self: &Arc<Origin>, steps: usize) -> bool {
+        let chain = std::iter::successors(Some(self), |at| at.from.as_ref());
+        chain.take(steps).any(|at| matches!(at.reason, Reason::Unmarked(_)))
+    }
+
     /// The earliest step of the chain that is more than a computation, else the earliest step.
     pub fn root(self: &Arc<Origin>) -> Arc<Origin> {
         let mut at = self;
