@@ -96,7 +96,7 @@ use crate::ir::{Func, FuncId, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
-use crate::source::{Files, Idx, Name, Place};
+use crate::source::{Files, Name, Place};
 use asked::{Shown, Taken};
 use beside::Beside;
 use found::Practice;
@@ -537,9 +537,11 @@ fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
     if !shown.in_project {
         return out;
     }
-    for (func, f) in ir.funcs.iter_enumerated() {
+    let digest = lint.taken.digests.of(lint.project, module);
+    let mut glancer = Glancer::new(lint.project, lint.rules, module, true);
+    for ((func, f), gist) in ir.funcs.iter_enumerated().zip(&digest.funcs) {
         let at = FuncRef { module, func };
-        if f.kind == FuncKind::ClassBody || !in_project(lint, at, f) {
+        if f.kind == FuncKind::ClassBody || !in_project(lint, at, (f, gist), &mut glancer) {
             continue;
         }
         let view = lint.view(at).with(&Rc::downgrade(&beside));
@@ -551,17 +553,19 @@ fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
 }
 
 /// Whether checks that look at the whole project may have something to say of a function.
-fn in_project(lint: &Lint<'_>, at: FuncRef, f: &Func) -> bool {
+fn in_project<'a>(lint: &Lint<'a>, at: FuncRef, (f, gist): (&Func, &'a Gist), glancer: &mut Glancer<'a>) -> bool {
     let text = lint.files[lint.project.file(at.module)].slice(f.span);
     let says = |word: &str| text.contains(word);
     let trains = says("backward") && (says("backward(") || says("step"));
-    let gist = &lint.taken.digests.of(lint.project, at.module).funcs[at.func.index()];
-    let glancer = || Glancer::new(lint.project, lint.rules, at.module, true);
-    let gates = || says("getattr") && (says("register_") || glancer().communicates(gist));
+    let mut gates = || says("getattr") && (says("register_") || glancer.communicates(gist));
     let loses = says("loss") || says("cross_entropy") || lint.rules.loss_methods().contains(&f.name);
     let class = f.class.filter(|_| f.name == "forward").map(|class| ClassRef { module: at.module, class });
-    let cuts = || class.is_some() && (cut_loss::is_loss(f) || glancer().may_cut(lint, class, gist));
-    trains || loses || says("all_reduce") || gates() || lint.reducers().all.iter().any(|r| r.func == at) || cuts()
+    trains
+        || loses
+        || says("all_reduce")
+        || gates()
+        || lint.reducers().all.iter().any(|r| r.func == at)
+        || class.is_some() && (cut_loss::is_loss(f) || glancer.may_cut(lint, class, gist))
 }
 
 /// Backwards that return the wrong number of gradients, those that execution has not seen.
