@@ -4,9 +4,10 @@
 use super::heap::Cell;
 use super::limits::MAX_SET_FLAGS;
 use super::machine::Machine;
+use super::places::starts;
 use super::value::Value;
 use super::world::World;
-use crate::ir::{Const, Func, FuncKind};
+use crate::ir::{Const, FuncKind};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 
@@ -64,12 +65,16 @@ impl Machine<'_> {
     pub(super) fn sets_elsewhere(&self, class: ClassRef, name: &Name) -> bool {
         let m = &self.project.modules[class.module];
         let file = &self.files[m.file];
-        let written = format!(".{name} = ");
-        file.whole().match_indices(&written).any(|(at, _)| {
-            let covers =
-                |f: &&Func| f.kind == FuncKind::Function && u32::try_from(at).is_ok_and(|at| f.span.contains(at));
-            let mut around = m.ir.funcs.iter().filter(covers).peekable();
-            around.peek().is_none() || around.any(|f| f.name != "__init__")
-        })
+        let written: Vec<u32> = starts(file.whole(), &format!(".{name} = ")).map(|at| at as u32).collect();
+        let mut is_free = vec![true; written.len()];
+        for f in m.ir.funcs.iter().filter(|f| !written.is_empty() && f.kind == FuncKind::Function) {
+            let first = written.partition_point(|at| *at < f.span.start);
+            let inside = written[first..].iter().take_while(|at| f.span.contains(**at)).count();
+            if inside > 0 && f.name != "__init__" {
+                return true;
+            }
+            is_free[first..first + inside].fill(false);
+        }
+        is_free.contains(&true)
     }
 }

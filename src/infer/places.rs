@@ -44,12 +44,14 @@ impl Places {
 pub fn find<S: AsRef<str>>(text: &str, words: &[S]) -> Vec<(u32, u32)> {
     let mut out = Vec::new();
     for word in words.iter().map(AsRef::as_ref) {
-        // Few words stand in a text, and to know that is much cheaper than to look for places.
-        if text.contains(word) {
-            out.extend(text.match_indices(word).map(|(at, _)| (at as u32, (at + word.len()) as u32)));
-        }
+        out.extend(starts(text, word).map(|at| (at as u32, (at + word.len()) as u32)));
     }
     out
+}
+
+/// Where a word starts in a text.
+pub fn starts<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    memchr::memmem::find_iter(text.as_bytes(), word)
 }
 
 /// Names by their letters, the last one first: what is called is known from the bracket on.
