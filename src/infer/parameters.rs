@@ -13,26 +13,25 @@ use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::annotation::Cond;
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
-use crate::rules::RuleBook;
+use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
 
 /// The axes over which code of a module leaves unmarked parameters whole, with the names that its framework covers.
-pub fn protocol<'a>(
-    project: &Project,
-    rules: &'a RuleBook,
-    module: ModuleId,
-) -> Option<&'a crate::rules::ProtocolRule> {
-    let of = |path: &str| {
-        rules.protocols().iter().find(|p| {
-            p.packages.iter().any(|k| path.strip_prefix(k.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('.')))
-        })
-    };
+pub fn protocol<'a>(project: &Project, rules: &'a RuleBook, module: ModuleId) -> Option<&'a ProtocolRule> {
+    rules.protocols().get(protocol_at(project, rules, module)?)
+}
+
+/// Its place among the protocols: that of the package of the module, or the first one of which the module imports something.
+pub fn protocol_at(project: &Project, rules: &RuleBook, module: ModuleId) -> Option<usize> {
+    let is_in =
+        |path: &str, k: &Name| path.strip_prefix(k.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('.'));
+    let of = |path: &str| rules.protocols().iter().position(|p| p.packages.iter().any(|k| is_in(path, k)));
     let imported = |binding: &Binding| match binding {
         Binding::Import(import) => of(&project.absolute(module, &import.path, import.level)),
         Binding::Func(_) | Binding::Class(_) | Binding::Value => None,
     };
-    of(project.name(module)).or_else(|| project.bindings(module).find_map(|(_, b)| imported(b)))
+    of(project.name(module)).or_else(|| project.bindings(module).filter_map(|(_, b)| imported(b)).min())
 }
 
 impl Machine<'_> {
@@ -45,7 +44,7 @@ impl Machine<'_> {
             let all = parameters(world, *receiver);
             for (name, tensor, home) in all.iter().map(|(n, t, h)| (n, *t, *h)) {
                 let Some(module) = self.module_of(home) else { continue };
-                let Some(rule) = protocol(self.project, self.rules, module) else { continue };
+                let Some(rule) = self.settings.statics.protocol(self.rules, module) else { continue };
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
                 let reducers = self.settings.reducers();
                 let promised = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
@@ -85,7 +84,7 @@ impl Machine<'_> {
         let settings = self.settings;
         let marks = |mark: &str| self.rules.mark(mark).is_some();
         let formula = parameters(first, *receiver).into_iter().find_map(|(name, _, home)| {
-            let rule = protocol(self.project, self.rules, self.module_of(home)?)?;
+            let rule = settings.statics.protocol(self.rules, self.module_of(home)?)?;
             settings.reducers().only_when(&name, &rule.axes, &marks).map(conjunction)
         });
         let Some(formula) = formula.filter(|_| worlds.len() * 2 <= super::limits::MAX_WORLDS) else { return };

@@ -271,7 +271,7 @@ fn scanned(
     // What no line of the file shows, no function of it does.
     let any_noted = shows_split(files[project.file(module)].whole());
     let seen = by_name.seen_from(project, module, digest);
-    let mut names = Denoted { project, rules, module, called: FxHashMap::default() };
+    let mut names = Names { project, rules, module, called: FxHashMap::default() };
     let renamed = renamed(project, module, &words.telling);
     let none = Rare::default();
     let scan = |((func, f), gist): ((FuncId, &Func), &Gist)| {
@@ -397,7 +397,7 @@ fn called(project: &Project, module: ModuleId, name: &Name) -> Vec<FuncRef> {
 }
 
 /// What names of one module denote.
-struct Denoted<'a> {
+struct Names<'a> {
     project: &'a Project,
     rules: &'a RuleBook,
     module: ModuleId,
@@ -405,7 +405,7 @@ struct Denoted<'a> {
     called: FxHashMap<Name, Vec<FuncRef>>,
 }
 
-impl Denoted<'_> {
+impl Names<'_> {
     fn called(&mut self, name: &Name) -> &[FuncRef] {
         let (project, module) = (self.project, self.module);
         self.called.entry(name.clone()).or_insert_with(|| called(project, module, name))

@@ -157,7 +157,7 @@ impl Machine<'_> {
             return;
         }
         // Code on a framework has marks for this, and groups of its own under several names.
-        let framework = |at: ModuleId| super::parameters::protocol(self.project, self.rules, at).is_some();
+        let framework = |at: ModuleId| self.settings.statics.protocol(self.rules, at).is_some();
         if self.stack.last().is_some_and(|active| framework(active.func.module)) {
             return;
         }

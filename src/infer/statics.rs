@@ -4,10 +4,11 @@
 use super::external::decorator_of_path;
 use super::limits::MAX_EXPR_DEPTH;
 use super::memo::{Memo, Task, combined, kept_equals, taken};
+use super::parameters::protocol_at;
 use super::value::{Closure, Flavour, Value};
 use crate::ir::{Block, ClassId, Const, Func, FuncId, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
-use crate::rules::RuleBook;
+use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Idx, Name};
 use litemap::LiteMap;
@@ -20,6 +21,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Statics {
     funcs: FxHashMap<FuncRef, FuncFacts>,
     classes: FxHashMap<ClassRef, ClassFacts>,
+    /// The frameworks of modules, as places in [`RuleBook::protocols`].
+    protocols: FxHashMap<ModuleId, usize>,
 }
 
 /// What one module says.
@@ -77,6 +80,7 @@ impl Statics {
     fn of_module(project: &Project, rules: &RuleBook, module: ModuleId) -> Part {
         let mut part = Part::default();
         let m = &project.modules[module];
+        part.statics.protocols.extend(protocol_at(project, rules, module).map(|at| (module, at)));
         // Where nothing is defined, nothing is said: few functions have others inside.
         for func in m.ir.defining().into_iter().map(|id| &m.ir.funcs[id]) {
             let scan = Scan { project, rules, module, func, temps: OnceCell::new() };
@@ -109,6 +113,7 @@ impl Statics {
         for part in parts.into_iter().map(taken) {
             out.funcs.extend(part.statics.funcs);
             out.classes.extend(part.statics.classes);
+            out.protocols.extend(part.statics.protocols);
             bases.extend(part.bases);
         }
         for (at, facts) in &mut out.classes {
@@ -127,6 +132,12 @@ impl Statics {
         let funcs = differing(&self.funcs, &other.funcs).map(|at| Read::Func(at.module.0, at.func.0));
         let classes = differing(&self.classes, &other.classes).map(|at| Read::Class(at.module.0, at.class.0));
         funcs.chain(classes).collect()
+    }
+
+    /// What [`protocol`](super::parameters::protocol) says of a module.
+    pub fn protocol<'a>(&self, rules: &'a RuleBook, module: ModuleId) -> Option<&'a ProtocolRule> {
+        note(|| Read::Names(module.0));
+        rules.protocols().get(*self.protocols.get(&module)?)
     }
 
     pub fn flavour(&self, func: FuncRef) -> Option<Flavour> {
