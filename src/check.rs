@@ -144,7 +144,7 @@ pub fn checked(config: &Config, rules: &RuleBook, files: &Files, want: Want, spa
         },
     };
     // Nobody waits for the memory of the run.
-    rayon::spawn(move || drop((project, output, settings)));
+    rayon::spawn(move || drop((project, output, settings, taken)));
     report
 }
 

@@ -90,7 +90,10 @@ pub(super) fn once(options: &CheckOptions) -> Result<Outcome, Failure> {
     if options.shared.verbose {
         output::say(&format!("took {} ms", started.elapsed().as_millis()));
     }
-    Ok(outcome(options, &findings, &project))
+    let outcome = outcome(options, &findings, &project);
+    // The process ends, and its memory with it.
+    std::mem::forget((rules, project));
+    Ok(outcome)
 }
 
 pub(super) fn invalid(found: Diagnostics, format: Format, color: Color) -> Failure {

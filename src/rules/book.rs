@@ -174,7 +174,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct RuleBook {
     by_name: FxHashMap<Name, Entry>,
-    /// Rules whose package is open (`*.mappings.f`): last component → (suffix, entry).
+    /// Rules whose package is open (`*.mappings.f`): last component → (suffix, entry), the longest suffix first.
     by_suffix: FxHashMap<Name, Vec<(Name, Entry)>>,
     /// Prefixes that stand for another: (from, to).
     aliases: Vec<(Name, Name)>,
@@ -189,8 +189,8 @@ pub struct RuleBook {
     protocols: Vec<ProtocolRule>,
     plan_styles: Vec<PlanStyleRule>,
     pub(super) wrappers: super::wrapper::Wrappers,
-    /// Names in order of definition, for listings.
-    order: Vec<Name>,
+    /// All of them, each once, in order of definition.
+    order: Vec<(Name, Entry)>,
     /// The last components of all names.
     last: FxHashSet<Name>,
     /// Those of everything that communicates, and of functions that mark what they are given.
@@ -205,7 +205,6 @@ pub struct RuleBook {
 
 impl RuleBook {
     pub(super) fn insert(&mut self, name: Name, entry: Entry) {
-        self.order.push(name.clone());
         let last = Name::from(name.rsplit('.').next().unwrap_or(&name));
         if entry.communicates() {
             self.communicating.insert(last.clone());
@@ -245,14 +244,28 @@ impl RuleBook {
         {
             self.dims.push((name.clone(), rule.clone()));
         }
-        match name.strip_prefix("*.") {
+        let is_new = match name.strip_prefix("*.") {
             Some(suffix) => {
                 let last = Name::from(suffix.rsplit('.').next().unwrap_or(suffix));
-                self.by_suffix.entry(last).or_default().push((Name::from(suffix), entry));
+                let known = self.by_suffix.entry(last).or_default();
+                match known.iter_mut().find(|(other, _)| other == suffix) {
+                    Some((_, before)) => {
+                        *before = entry.clone();
+                        false
+                    }
+                    None => {
+                        let longer = known.partition_point(|(other, _)| other.len() >= suffix.len());
+                        known.insert(longer, (Name::from(suffix), entry.clone()));
+                        true
+                    }
+                }
             }
-            None => {
-                self.by_name.insert(name, entry);
-            }
+            None => self.by_name.insert(name.clone(), entry.clone()).is_none(),
+        };
+        if is_new {
+            self.order.push((name, entry));
+        } else if let Some((_, before)) = self.order.iter_mut().find(|(known, _)| *known == name) {
+            *before = entry;
         }
     }
     pub(super) fn insert_alias(&mut self, from: Name, to: Name) {
@@ -311,7 +324,7 @@ impl RuleBook {
         &self.protocols
     }
 
-    /// The rule of a qualified name: exact, then through an alias of its package, then by open package.
+    /// The rule of a qualified name: exact, then through an alias of its package, then by open package, the longest one.
     pub fn get(&self, path: &str) -> Option<&Entry> {
         let last = path.rsplit('.').next()?;
         if !self.may_name(last) {
@@ -328,13 +341,8 @@ impl RuleBook {
                 return Some(entry);
             }
         }
-        let candidates = self.by_suffix.get(last)?;
-        candidates
-            .iter()
-            .find(|(suffix, _)| {
-                path == suffix.as_str() || path.strip_suffix(suffix.as_str()).is_some_and(|head| head.ends_with('.'))
-            })
-            .map(|(_, entry)| entry)
+        let fits = |suffix: &str| path.strip_suffix(suffix).is_some_and(|head| head.is_empty() || head.ends_with('.'));
+        self.by_suffix.get(last)?.iter().find(|(suffix, _)| fits(suffix)).map(|(_, entry)| entry)
     }
 
     /// Whether a path that ends like this may have a rule.
@@ -408,16 +416,7 @@ impl RuleBook {
 
     /// Every rule with its name, in order of definition.
     pub fn entries(&self) -> impl Iterator<Item = (&Name, &Entry)> {
-        self.order.iter().filter_map(|name| {
-            let entry = match name.strip_prefix("*.") {
-                None => self.by_name.get(name),
-                Some(suffix) => {
-                    let last = suffix.rsplit('.').next()?;
-                    self.by_suffix.get(last)?.iter().find(|(s, _)| s == suffix).map(|(_, e)| e)
-                }
-            };
-            entry.map(|e| (name, e))
-        })
+        self.order.iter().map(|(name, entry)| (name, entry))
     }
 
     /// Collectives whose repair text belongs to this vocabulary (the module that the file imports).
@@ -426,5 +425,45 @@ impl RuleBook {
             Entry::Collective(rule) => Some(rule),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules that give `f` to an open package, one axis for each.
+    fn book(rules: &[(&str, &str)]) -> RuleBook {
+        let text = |(package, axis): &(&str, &str)| {
+            format!("[[group]]\nnames = ['f']\nmodules = ['*.{package}']\naxes = ['{axis}']\nsource = 'test'\n")
+        };
+        let texts: Vec<String> = rules.iter().map(text).collect();
+        let files: Vec<(&str, &str)> = texts.iter().map(|text| ("rules.toml", text.as_str())).collect();
+        let (book, problems) = super::super::load::load(&files);
+        assert!(problems.is_empty(), "{problems:?}");
+        book
+    }
+
+    fn axis(book: &RuleBook, path: &str) -> Option<Name> {
+        match book.get(path)? {
+            Entry::Group(rule) => rule.axes.first().cloned(),
+            other => panic!("no group: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_later_rule_of_an_open_package_replaces_an_earlier_one() {
+        let book = book(&[("mpu", "tp"), ("mpu", "cp")]);
+        assert_eq!(axis(&book, "a.mpu.f").as_deref(), Some("cp"));
+        assert_eq!(book.entries().count(), 1);
+    }
+
+    #[test]
+    fn the_longest_open_package_is_the_one() {
+        let book = book(&[("mpu", "tp"), ("own.mpu", "cp")]);
+        assert_eq!(axis(&book, "a.mpu.f").as_deref(), Some("tp"));
+        assert_eq!(axis(&book, "own.mpu.f").as_deref(), Some("cp"));
+        assert_eq!(axis(&book, "a.own.mpu.f").as_deref(), Some("cp"));
+        assert_eq!(axis(&book, "downmpu.f"), None);
     }
 }
