@@ -295,6 +295,8 @@ impl Machine<'_> {
             dist: crate::types::Dist::Unknown,
             divided: None,
             least: if keeps_dims { input.least_rank() } else { 0 },
+            // The run-time checker's collectives make new tensors.
+            in_order: self.w.modes.typecheck.is_some(),
         }))
     }
 
@@ -636,13 +638,15 @@ impl Machine<'_> {
                 Some(_) => scale(&mut shape, source.shard, true),
                 None => shape.0.insert(0, n),
             },
-            (_, true) if equal(source.set) && call.rule.op != "reinterpret" => match result.shard {
-                Some(_) => scale(&mut shape, result.shard, false),
-                None if shape.rank() > 0 => {
-                    shape.0.remove(0);
+            (_, true) if call.rule.op == "reduce_scatter" || equal(source.set) && call.rule.op != "reinterpret" => {
+                match result.shard {
+                    Some(_) => scale(&mut shape, result.shard, false),
+                    None if shape.rank() > 0 => {
+                        shape.0.remove(0);
+                    }
+                    None => return None,
                 }
-                None => return None,
-            },
+            }
             (true, true) if call.rule.op == "all_to_all" || call.rule.op == "redistribute" => {
                 if source.shard.is_some() && result.shard.is_some() && source.shard != result.shard {
                     scale(&mut shape, source.shard, true);

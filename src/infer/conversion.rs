@@ -47,6 +47,7 @@ impl Machine<'_> {
             }
         };
         let rank = self.w.heap.tensor(call.input).and_then(TensorType::rank);
+        self.check_counted(id, call, source)?;
         let source = self.in_range(id, call, source, rank)?;
         let result = self.in_range(id, call, result, rank)?;
         self.check_precision(id, call, args, source, result)?;
@@ -84,6 +85,16 @@ impl Machine<'_> {
             return self.bad_arguments(id, call, ArgumentProblem::ReducedPrecision);
         }
         Ok(())
+    }
+
+    /// The run-time checker compares the dim that a call states with the one that is split as they are written.
+    fn check_counted(&mut self, id: StmtId, call: &Call<'_>, source: Side) -> Result<(), ()> {
+        let checked = self.w.modes.typecheck.is_some() && self.is_global() && source.shard.is_some_and(|dim| dim < 0);
+        let Some(axis) = call.axes.single().filter(|_| checked) else { return Ok(()) };
+        match self.w.heap.tensor(call.input).and_then(|t| t.local.get(axis).shard) {
+            Some(dim) => self.bad_arguments(id, call, ArgumentProblem::CountedFromEnd(dim)),
+            None => Ok(()),
+        }
     }
 
     /// A shard dim counted from 0; out of range is a finding.

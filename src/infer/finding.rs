@@ -269,6 +269,8 @@ pub enum ArgumentProblem {
     NoType(Axis),
     /// Layout claimed for a value of another type.
     ShardOf(Spmd),
+    /// The split dim is counted from the end, which the run-time checker does not compare with the one that is split: that one.
+    CountedFromEnd(i8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,14 @@ use super::collective::{Call, Side, short};
 use super::expr::CallArgs;
 use super::finding::{FindingKind, OperandAt};
 use super::machine::Machine;
+use super::op_results::sliced;
 use super::ops::OpCall;
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::shapes::ShapeRule;
 use crate::rules::shards::{ASSUMED_RANK, Index, Piece, Placed, Reduction, Refusal, ShardCall, propagate};
 use crate::source::Name;
-use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType};
+use crate::types::{Axis, AxisState, AxisType, Dim, LocalType, Origin, Reason as Why, Shape, Spmd, TensorType};
 use std::sync::Arc;
 
 /// What is wrong with the split dims.
@@ -236,17 +237,43 @@ impl Machine<'_> {
             Value::Tuple(items) => items.to_vec(),
             other => vec![other.clone()],
         };
-        items
-            .iter()
-            .map(|item| match item {
+        let shape = args.positional(0).and_then(|v| self.tensor(v)).and_then(|t| self.whole_shape(t));
+        let takes = |v: &Value| !v.is_none() && !matches!(v, Value::Const(Const::Ellipsis));
+        // Sizes of the dims that are left.
+        let mut rest = shape.as_deref().unwrap_or_default();
+        let mut out = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            let size = rest.first().copied().flatten();
+            out.push(match item {
                 Value::Const(Const::None) => Index::New,
                 Value::Const(Const::Ellipsis) => Index::Ellipsis,
                 Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) => Index::At,
                 Value::Slice(parts) if parts.iter().all(Value::is_none) => Index::Full,
+                Value::Slice(parts) if size.is_some() && sliced(size, parts) == size => Index::Full,
                 Value::Slice(_) => Index::Part,
                 _ => Index::Other,
-            })
-            .collect()
+            });
+            let left = items[i + 1..].iter().filter(|v| takes(v)).count();
+            rest = match item {
+                Value::Const(Const::Ellipsis) => &rest[rest.len().saturating_sub(left)..],
+                item if takes(item) => rest.get(1..).unwrap_or_default(),
+                _ => rest,
+            };
+        }
+        out
+    }
+
+    /// The sizes of a tensor with the parts that other ranks have.
+    fn whole_shape(&self, t: &TensorType) -> Option<Vec<Dim>> {
+        let mut sizes = t.shape.as_ref()?.0.clone();
+        for (axis, state) in t.local.listed() {
+            let Some(dim) = state.shard else { continue };
+            let ranks = self.axis_size(axis).and_then(|n| i64::try_from(n).ok());
+            if let Some(size) = crate::types::normalize_dim(i64::from(dim), sizes.len()).and_then(|at| sizes.get_mut(at)) {
+                *size = size.zip(ranks).and_then(|(size, n)| size.checked_mul(n));
+            }
+        }
+        Some(sizes)
     }
 
     /// What a collective with types as arguments asks of the split dims of its input.

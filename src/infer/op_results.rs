@@ -36,6 +36,9 @@ impl Machine<'_> {
             ResultForm::Shape => return self.shape_value(call, args),
             _ => {}
         }
+        if let Some(itself) = self.itself(rule, args) {
+            return Value::Tensor(itself);
+        }
         let passthrough_input = call.operands.iter().find(|o| o.id.is_some()).map(|o| o.ty.clone());
         let mut local = match ty {
             Some(ty) => ty,
@@ -59,6 +62,7 @@ impl Machine<'_> {
         let reduced = self.in_16_bits(call, args);
         let divided = self.divided(call, args);
         let least = self.least_rank(call, args);
+        let in_order = self.lies_in_order(call);
         let make = |shape: Option<Shape>, grad: Tri| TensorType {
             local: local.clone(),
             grad,
@@ -72,6 +76,7 @@ impl Machine<'_> {
             dist: crate::types::Dist::Unknown,
             divided: divided.clone(),
             least,
+            in_order: in_order && view_of.is_none(),
         };
         match rule.result {
             ResultForm::ValuesIndices => self.pair(id, make, shapes, grad),
@@ -136,8 +141,12 @@ impl Machine<'_> {
             "to" if args.args.iter().any(|a| is_dtype(&a.value)) => args.args.iter().any(|a| is_reduced(&a.value)),
             "type_as" => args.positional(1).is_some_and(reduced),
             _ => {
-                let mut tensors = call.operands.iter().filter_map(|o| o.id).peekable();
-                tensors.peek().is_some() && tensors.all(|id| self.w.heap.tensor(id).is_some_and(|t| t.reduced))
+                let tensors = || call.operands.iter().filter_map(|o| o.id).filter_map(|id| self.w.heap.tensor(id));
+                let is_scalar = |t: &&TensorType| t.rank() == Some(0);
+                // Beside tensors with dims, one without has no say in the dtype.
+                let of_dims = tensors().any(|t| !is_scalar(&t));
+                let mut counted = tensors().filter(|t| !(of_dims && is_scalar(t))).peekable();
+                counted.peek().is_some() && counted.all(|t| t.reduced)
             }
         }
     }
@@ -147,6 +156,31 @@ impl Machine<'_> {
         match args.args.first().map(|a| &a.value) {
             Some(Value::Tensor(id)) => self.w.heap.tensor(*id).map(|t| (*id, t)),
             _ => None,
+        }
+    }
+
+    /// A tensor that PyTorch gives back as the same object, so that a type given to one is that of the other: one of one dim that is
+    /// flattened, or one in the order of its dims that is made contiguous.
+    fn itself(&self, rule: &OpRule, args: &CallArgs) -> Option<ObjId> {
+        let flattens = rule.name.ends_with(".flatten") && matches!(rule.shape, shapes::ShapeRule::Flatten);
+        let orders = rule.name.ends_with(".contiguous") && args.args.len() == 1;
+        let (id, t) = self.first_tensor(args).filter(|_| self.deriving.is_none() && (flattens || orders))?;
+        let same = if flattens { t.rank() == Some(1) } else { is_in_order(t) };
+        same.then_some(id)
+    }
+
+    /// Whether the result of an operation, if it is no view, lies in the order of its dims.
+    fn lies_in_order(&self, call: &OpCall<'_>) -> bool {
+        use shapes::ShapeRule as Rule;
+        let of_operands = || {
+            let mut tensors = call.operands.iter().map(|o| o.id.and_then(|id| self.w.heap.tensor(id)));
+            tensors.all(|t| t.is_some_and(|t| is_in_order(t) || t.rank() == Some(0)))
+        };
+        match call.rule.shape {
+            _ if call.rule.name.ends_with(".contiguous") => true,
+            Rule::Factory | Rule::New | Rule::Full | Rule::Matmul | Rule::Mm | Rule::Linear => true,
+            Rule::Same | Rule::Like | Rule::Broadcast | Rule::Reduce | Rule::Cat => of_operands(),
+            _ => false,
         }
     }
 
@@ -567,7 +601,7 @@ fn is_split_last(local: &LocalType) -> bool {
 }
 
 /// The size left by a slice with constant bounds.
-fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
+pub fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
     let size = size.filter(|n| *n >= 0)?;
     let bound = |v: &Value, default: i64| match v {
         Value::Const(Const::None) => Some(default),
@@ -578,6 +612,11 @@ fn sliced(size: Option<i64>, parts: &[Value; 3]) -> Option<i64> {
         return None;
     }
     Some((bound(&parts[1], size)? - bound(&parts[0], 0)?).max(0))
+}
+
+/// Whether the memory of a tensor is its own and lies in the order of its dims.
+fn is_in_order(t: &TensorType) -> bool {
+    t.in_order || t.rank() == Some(1) && t.view_of.is_none()
 }
 
 /// A `torch` dtype.

@@ -217,7 +217,12 @@ fn view(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
         }),
         ShapeRule::Transpose => {
             let mut s = input?;
-            let (a, b) = (s.dim(args.int("dim0")?)?, s.dim(args.int("dim1")?)?);
+            let (a, b) = (args.int("dim0")?, args.int("dim1")?);
+            if s.rank() == 0 {
+                // The dims of a scalar are those of one dim.
+                return [a, b].iter().all(|d| matches!(d, 0 | -1)).then_some(s);
+            }
+            let (a, b) = (s.dim(a)?, s.dim(b)?);
             s.0.swap(a, b);
             Some(s)
         }

@@ -57,6 +57,8 @@ pub struct TensorType {
     pub divided: Option<Arc<Divided>>,
     /// How many dims it has at least, where no shape is known.
     pub least: u8,
+    /// It has memory of its own, known to lie in the order of its dims.
+    pub in_order: bool,
 }
 
 /// A tensor made with a size divided by the number of ranks of a group, or cut by the own rank in it.
@@ -86,6 +88,7 @@ impl TensorType {
             dist: Dist::Unknown,
             divided: None,
             least: 0,
+            in_order: false,
         }
     }
     pub fn rank(&self) -> Option<usize> {
@@ -130,6 +133,7 @@ impl TensorType {
             divided: self.divided.clone().filter(|_| self.divided == other.divided),
             view_of: if self.view_of == other.view_of { self.view_of } else { None },
             least: self.least_rank().min(other.least_rank()),
+            in_order: self.in_order && other.in_order,
         }
     }
 }

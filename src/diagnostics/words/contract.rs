@@ -92,6 +92,9 @@ fn bad_arguments(name: &str, problem: &ArgumentProblem) -> Draft {
         ArgumentProblem::ShardOf(t) => {
             format!("the partition spec splits over an axis on which the type is said to be {}", t.word())
         }
+        ArgumentProblem::CountedFromEnd(dim) => {
+            format!("`{name}` is given a dim counted from the end, which is never equal to dim {dim} that is split")
+        }
     };
     let mut draft = Draft::new(&codes::COLLECTIVE_ARGUMENTS, title);
     match problem {
@@ -101,6 +104,7 @@ fn bad_arguments(name: &str, problem: &ArgumentProblem) -> Draft {
         ArgumentProblem::NoType(_) => {
             draft.help.push("state the type with `assert_type` before the collective".to_string())
         }
+        ArgumentProblem::CountedFromEnd(dim) => draft.help.push(format!("count from the start: `src=S({dim})`")),
         ArgumentProblem::ReducedPrecision => {
             draft.help.push("say in which precision: `backward_options={\"op_dtype\": torch.float32}`".to_string());
         }

@@ -127,7 +127,9 @@ fn follow(pieces: &[Piece], order: &[usize], terms: &[Term], output: &Term, adds
             }
             continue;
         }
-        if piece.broadcasts(dim) {
+        // What a product sums over has the same size on both sides; einsum stretches a dim of one element.
+        let stretches = !adds || !matches!(label, Label::Letter(l) if !output.letters.contains(l));
+        if stretches && piece.broadcasts(dim) {
             continue;
         }
         match piece.size(dim) {
