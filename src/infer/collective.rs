@@ -337,6 +337,30 @@ impl Machine<'_> {
         AxisState { set: result.set, shard, nest: u8::try_from(nest).unwrap_or(u8::MAX), origin: Some(origin) }
     }
 
+    /// Whether equal values are reduced or gathered on purpose, to count, to average or to time.
+    fn is_idiom(&self, id: StmtId, call: &Call<'_>, input: &TensorType, state: &AxisState) -> bool {
+        let plain = self.w.modes.typecheck.is_none();
+        if input.zero && plain {
+            return true;
+        }
+        if input.grad == Tri::Yes || !state.set.leq(AxisType::EQUAL) {
+            return false;
+        }
+        // So is the functional form on what has no gradient: a mask that is all ones where none was given is gathered like one that was.
+        let detached = input.grad == Tri::No;
+        let counts = detached && plain && matches!(call.rule.op.as_str(), "all_reduce" | "all_gather");
+        let raw_sum = !call.rule.differentiable && call.rule.op == "all_reduce";
+        let again = was_communicated(state, self.place(id), detached && call.rule.op == "all_reduce");
+        // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
+        (!call.rule.differentiable || counts) && (!again || averages(call, input))
+            || raw_sum && detached && plain && self.reads_number_of_ranks(&call.axes)
+            // What is written down stands for whatever the ranks have: ones to count with, masks, blank inputs.
+            || plain && is_constant(state)
+            || call.rule.form == Form::InPlace
+                && self.loop_depth > 0
+                && super::repeated::only_repeats(self.func(), id)
+    }
+
     /// The input must have the source type; an unknown input is narrowed to it.
     fn check_source(
         &mut self,
@@ -356,37 +380,7 @@ impl Machine<'_> {
         if no_grad && !accepted.meet(AxisType::EQUAL).is_empty() {
             accepted = accepted.join(AxisType::EQUAL);
         }
-        if input.zero && self.w.modes.typecheck.is_none() {
-            return Ok(());
-        }
-        // So is the functional form on what has no gradient: a mask that is all ones where none was given is gathered like one that was.
-        let counts = input.grad == Tri::No
-            && matches!(call.rule.op.as_str(), "all_reduce" | "all_gather")
-            && self.w.modes.typecheck.is_none();
-        if (!call.rule.differentiable || counts)
-            && input.grad != Tri::Yes
-            && state.set.leq(AxisType::EQUAL)
-            && (!was_communicated(state, self.place(id), input.grad == Tri::No && call.rule.op == "all_reduce")
-                || averages(call, input))
-        {
-            // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
-            return Ok(());
-        }
-        if !call.rule.differentiable
-            && call.rule.op == "all_reduce"
-            && input.grad == Tri::No
-            && self.w.modes.typecheck.is_none()
-            && state.set.leq(AxisType::EQUAL)
-            && self.reads_number_of_ranks(&call.axes)
-        {
-            return Ok(());
-        }
-        if call.rule.form == Form::InPlace
-            && input.grad != Tri::Yes
-            && state.set.leq(AxisType::EQUAL)
-            && self.loop_depth > 0
-            && super::repeated::only_repeats(self.func(), id)
-        {
+        if self.is_idiom(id, call, input, state) {
             return Ok(());
         }
         let meet = state.set.meet(accepted);
@@ -685,6 +679,19 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
             | Why::Narrowed(_)
             | Why::Mode(_)
             | Why::RankDependent => at = origin.from.as_ref(),
+        }
+    }
+    false
+}
+
+/// Whether a value is made of constants only.
+fn is_constant(state: &AxisState) -> bool {
+    let mut at = state.origin.as_ref();
+    while let Some(origin) = at {
+        match origin.reason {
+            Why::Factory => return origin.from.is_none(),
+            Why::Computed => at = origin.from.as_ref(),
+            _ => return false,
         }
     }
     false

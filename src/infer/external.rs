@@ -53,7 +53,8 @@ impl Machine<'_> {
                         return Eval::One(share);
                     }
                     self.unknown_external(path, args);
-                    Eval::One(self.mesh_of_call(path, args).unwrap_or(Value::Unknown))
+                    let value = self.mesh_of_call(path, args).or_else(|| options_of(path, args));
+                    Eval::One(value.unwrap_or(Value::Unknown))
                 }
             },
         }
@@ -253,4 +254,14 @@ fn like_builtin(path: &str) -> Option<&'static str> {
         "functools.reduce" => Some("reduce"),
         _ => None,
     }
+}
+
+/// Functions that give the options of the whole run, each time the same.
+const OPTIONS: &[&str] = &["get_args", "get_config", "get_cfg", "get_hparams"];
+
+/// The options of a run: their flags are those that go by the same name elsewhere.
+fn options_of(path: &Name, args: &CallArgs) -> Option<Value> {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    let is_known = args.args.is_empty() && !args.open && OPTIONS.contains(&last);
+    is_known.then(|| Value::Sym(Name::from(last.trim_start_matches("get_"))))
 }

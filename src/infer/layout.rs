@@ -269,7 +269,9 @@ impl Machine<'_> {
         for (axis, state) in t.local.listed() {
             let Some(dim) = state.shard else { continue };
             let ranks = self.axis_size(axis).and_then(|n| i64::try_from(n).ok());
-            if let Some(size) = crate::types::normalize_dim(i64::from(dim), sizes.len()).and_then(|at| sizes.get_mut(at)) {
+            if let Some(size) =
+                crate::types::normalize_dim(i64::from(dim), sizes.len()).and_then(|at| sizes.get_mut(at))
+            {
                 *size = size.zip(ranks).and_then(|(size, n)| size.checked_mul(n));
             }
         }

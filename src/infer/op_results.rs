@@ -331,7 +331,11 @@ impl Machine<'_> {
             let becomes_varying = old.grad != Tri::Yes
                 && (was.set.leq(AxisType::EQUAL) || blank)
                 && (now.set == AxisType::V || differs && old.grad == Tri::No);
-            if was.set.meet(now.set).is_empty() && !becomes_varying && !self.rank_restricted.contains(&axis) {
+            let is_filled = blank && old.grad != Tri::Yes;
+            if was.set.meet(now.set).is_empty()
+                && !(becomes_varying || is_filled)
+                && !self.rank_restricted.contains(&axis)
+            {
                 let place = Some(self.part(id, part));
                 let operand = OperandAt { place, state: was, is_number: false, is_divisor: false };
                 let kind = FindingKind::InPlaceChange {

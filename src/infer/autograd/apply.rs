@@ -379,6 +379,10 @@ impl Machine<'_> {
             };
             return self.new_tensor(TensorType { view_of: None, ..known });
         }
+        if principal.result.0 == Spmd::Partial && matches!(*case.forward, Term::AllReduce { .. }) {
+            // Every rank has the same value; it is a pending sum only because the backward lacks a factor, which somebody else may make up for.
+            return self.untyped_result(case);
+        }
         let pattern = |(t, dim): (Spmd, Option<usize>)| Pattern {
             set: if t == Spmd::Partial { AxisType::P.join(AxisType::V) } else { t.into() },
             shard: dim.filter(|d| !case.named.iter().any(|(n, _)| n == d)).map(|d| DimRef::At(shown_dim(case, d))),

@@ -25,6 +25,10 @@ impl Machine<'_> {
         let Some(most) = forward.params.len().checked_sub(own) else { return };
         let required = forward.params.iter().skip(own).filter(|p| !p.has_default).count();
         let expected = given.unwrap_or(required);
+        // Nobody differentiates what a backward itself applies.
+        if given.is_some() && self.stack.iter().any(|a| a.func == methods.backward) {
+            return;
+        }
         let backward = self.project.func(methods.backward);
         let returned = returns(backward);
         // Where arguments may be left out, each return is for a number of them.
@@ -33,6 +37,10 @@ impl Machine<'_> {
         for found in &returned {
             let Some(elements) = &found.elements else { continue };
             if each && elements.len() >= required {
+                continue;
+            }
+            // The backward of outputs without a gradient, such as indices, never runs.
+            if !elements.contains(&true) {
                 continue;
             }
             let beyond = elements.iter().skip(most).any(|some| *some);

@@ -36,6 +36,10 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             })
             .collect();
         let Some(given) = given else { continue };
+        // The backward of outputs without a gradient, such as indices, never runs.
+        if given.iter().all(|o| matches!(o, Operand::Const(Const::None))) {
+            continue;
+        }
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));
         if given.len() < least || many {
             let expected = if many { most } else { least };

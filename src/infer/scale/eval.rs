@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
             BinOp::Mul | BinOp::Div | BinOp::FloorDiv => self.product(id, op, a, b, state),
             BinOp::Add | BinOp::Sub => self.sum(id, a, b, state),
             BinOp::Mod => match self.factor(b) {
-                Some(scale) if !matches!(a, Val::Const(Const::Str(_))) => Val::Modulo(scale),
+                Some(scale) if counts_rounds(a) => Val::Modulo(scale),
                 _ => unknown(self, state),
             },
             BinOp::Pow | BinOp::MatMul => match a {
@@ -549,4 +549,17 @@ fn is_plain(text: &str) -> bool {
 pub fn replace(state: &mut State, old: &Val, new: &Val) {
     let Some(id) = old.id().filter(|id| *id != 0) else { return };
     state.change(&|v| (v.id() == Some(id)).then(|| new.clone()));
+}
+
+/// Words of what is no number of a round: sizes, and who one is.
+const NO_ROUND: &[&str] = &["size", "shape", "len(", "numel", "rank", "dim", "heads"];
+
+/// Whether a value may be the number of a round: not a size, nor the number of a rank.
+fn counts_rounds(value: &Val) -> bool {
+    match value {
+        Val::Named(text) => !NO_ROUND.iter().any(|word| text.contains(word)),
+        Val::Num(n) => !is_size(&n.scale),
+        Val::Const(Const::Str(_)) => false,
+        _ => true,
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::super::shared::Shared;
 use super::slots::Slots;
-use super::value::{ClassId, Flow, Frame, List, Num, State, Tensor, Test, Val};
+use super::value::{ClassId, Flow, Frame, List, Num, Since, State, Tensor, Test, Val};
 use super::{MOST_STATES, Run};
 use crate::ir::{Block, Const, LocalId, LocalKind, Node, Operand, Stmt, StmtId};
 use crate::project::FuncRef;
@@ -121,7 +121,11 @@ impl<'a> Run<'a> {
             }
             Stmt::Assert { test } => {
                 let test = self.truth(&self.operand(test, &state));
-                self.decide(&test, state).into_iter().filter(|(_, b)| *b).map(|(s, _)| s).collect()
+                let mut held: Vec<State> =
+                    self.decide(&test, state).into_iter().filter(|(_, b)| *b).map(|(s, _)| s).collect();
+                // What is asserted holds in every round.
+                test.every().iter().for_each(|name| forget_rounds(name, &mut held));
+                held
             }
             Stmt::Return { value } => {
                 state.returned = Some(self.place(&state, node.id));
@@ -244,6 +248,16 @@ impl<'a> Run<'a> {
                 s
             }));
         }
+        for name in test.every() {
+            let is_other = |s: &&State| s.facts.get(&name) == Some(&false);
+            let goes_on = out.iter().filter(is_other).any(|s| s.flow == Flow::Next);
+            let refused =
+                out.iter().any(|s| is_other(&s)) && out.iter().filter(is_other).all(|s| s.flow == Flow::Raise);
+            // After it, rounds in which it does not hold are counted as well, or there are none.
+            if goes_on || refused {
+                forget_rounds(&name, &mut out);
+            }
+        }
         out
     }
 
@@ -267,18 +281,23 @@ impl<'a> Run<'a> {
                 out
             }
             Test::Flag(name) | Test::Every(name, _) => {
-                if let Some(b) = state.facts.get(name) {
-                    let b = *b;
-                    return vec![(state, b)];
+                let holds = |mut state: State| {
+                    if let Test::Every(_, rounds) = test {
+                        let loops = state.loops.iter().map(|(key, _)| *key).collect();
+                        state.every.insert(name.clone(), Since { rounds: rounds.clone(), loops });
+                    }
+                    state
+                };
+                match state.facts.get(name).copied() {
+                    Some(true) => vec![(holds(state), true)],
+                    Some(false) => vec![(state, false)],
+                    None => {
+                        let (mut yes, mut no) = (holds(state.clone()), state);
+                        yes.facts.insert(name.clone(), true);
+                        no.facts.insert(name.clone(), false);
+                        vec![(yes, true), (no, false)]
+                    }
                 }
-                let mut yes = state.clone();
-                let mut no = state;
-                yes.facts.insert(name.clone(), true);
-                if let Test::Every(_, scale) = test {
-                    yes.every.insert(name.clone(), scale.clone());
-                }
-                no.facts.insert(name.clone(), false);
-                vec![(yes, true), (no, false)]
             }
             Test::Param(name) => self.decide_param(name, state),
         }
@@ -642,5 +661,12 @@ fn multiply_sums(before: &State, after: &mut State, scale: &Scale) {
         } else if many {
             list.length = Some(Scale::Unknown);
         }
+    }
+}
+
+/// Forgets that a condition on the round holds.
+fn forget_rounds(name: &Name, states: &mut [State]) {
+    for state in states.iter_mut().filter(|s| s.flow == Flow::Next && s.every.contains_key(name)) {
+        state.every.remove(name);
     }
 }

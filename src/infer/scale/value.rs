@@ -201,6 +201,13 @@ pub struct Term {
     pub place: Place,
 }
 
+/// What has been added up where a condition on the round holds: so many rounds of the innermost of these loops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Since {
+    pub rounds: Scale,
+    pub loops: Vec<usize>,
+}
+
 /// A module and what averages its gradients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
@@ -263,7 +270,7 @@ pub struct State {
     pub counted: Shared<Vec<(AxisSet, Place)>>,
     /// What the path has decided of flags; conditions on rounds with the rounds.
     pub facts: Shared<BTreeMap<Name, bool>>,
-    pub every: Shared<BTreeMap<Name, Scale>>,
+    pub every: Shared<BTreeMap<Name, Since>>,
     /// Names of products of axes: `dp_cp`.
     pub aliases: Shared<BTreeMap<Name, Vec<Axis>>>,
     /// Groups that go by another name as well.
