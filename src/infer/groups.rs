@@ -101,6 +101,25 @@ impl Machine<'_> {
         self.fresh_group(name).map_or(Value::Unknown, Value::Sym)
     }
 
+    /// A group that is made here, under the name that it is given.
+    pub fn made_group(&mut self, id: StmtId) -> Value {
+        if self.deriving.is_some() {
+            return Value::Unknown;
+        }
+        let name = self.assigned_to(id).unwrap_or("new_group").to_owned();
+        self.fresh_group(&name).map_or(Value::Unknown, Value::Sym)
+    }
+
+    /// The name that is given to the value of a statement, as it is written: `self.group`.
+    fn assigned_to(&self, id: StmtId) -> Option<&str> {
+        let place = self.place(id);
+        let before = self.files[place.file].whole().get(..place.span.start as usize)?;
+        let line = before.rsplit('\n').next()?;
+        let name = line.trim_end().strip_suffix('=')?.trim();
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        is_name.then_some(name)
+    }
+
     /// Stores a value in a variable, which may name it a group.
     pub fn assign_named(&mut self, id: StmtId, dst: LocalId, value: Value) {
         let value = self.named_group_in(dst, value);

@@ -77,7 +77,7 @@ impl Machine<'_> {
             "pure" | "checkpoint-axes" => Value::Unknown,
             "barrier" | "init-process-group" => Value::NONE,
             "state-object" => rule.role("object").map_or(Value::Unknown, |object| Value::Sym(object.clone())),
-            "new-group" => self.named_group("new_group", Value::Unknown),
+            "new-group" => self.made_group(id),
             "rooted-collective" if self.deriving.is_some() && rule.name.ends_with("broadcast") => {
                 self.broadcast_term(rule, args)
             }

@@ -133,8 +133,33 @@ pub fn describe_syntax(file: crate::source::FileId, problem: &SyntaxProblem) -> 
 /// Characters of a message; a name of the user may be a whole text.
 const LONGEST: usize = 1000;
 
+/// A text without the numbers that tell groups and objects of one name apart: `self.group#12` is `self.group` to the user, and the number
+/// is another one after the next change.
+fn unnumbered(words: String) -> String {
+    let mut out = String::with_capacity(words.len());
+    let mut rest = words.as_str();
+    while let Some(at) = rest.find('#') {
+        let (head, tail) = (&rest[..at], &rest[at + 1..]);
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let digits = tail.bytes().take_while(u8::is_ascii_digit).count();
+        // Not the order of nested splits, `S(0)#1`.
+        let numbers = head.ends_with(word) || head.ends_with("()");
+        let ends = digits > 0 && !tail[digits..].starts_with(word);
+        out.push_str(head);
+        if numbers && ends {
+            rest = &tail[digits..];
+        } else {
+            out.push('#');
+            rest = tail;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
 /// Words with names of the user, which may be any string, on one line.
 fn on_one_line(words: String) -> String {
+    let words = if words.contains('#') { unnumbered(words) } else { words };
     let mut line = match words.contains(char::is_control) {
         true => {
             words.split(char::is_control).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
@@ -190,7 +215,7 @@ impl Words<'_> {
             let message = "gradients are summed here, under a condition that leaves it out".to_string();
             labels.push(Label { place: *place, message });
         }
-        let when = found_in.when;
+        let when = found_in.when.into_iter().map(on_one_line).collect();
         let notes = draft.notes.into_iter().map(on_one_line).collect();
         let mut help = draft.help;
         help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| r.text.clone()));
@@ -281,4 +306,19 @@ pub fn set_words(set: AxisType) -> String {
 /// A label on an operand.
 pub fn label(place: Option<Place>, message: String) -> Option<Label> {
     place.map(|place| Label { place, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_groups_are_not_shown() {
+        let told = |text: &str| unnumbered(text.to_owned());
+        assert_eq!(
+            told("over `self.group#12`, `get_group()#3` and `Net#4.group`"),
+            "over `self.group`, `get_group()` and `Net.group`"
+        );
+        assert_eq!(told("`S(0)#1`, `a #1`, `x#y`, `x#2y`, `#`"), "`S(0)#1`, `a #1`, `x#y`, `x#2y`, `#`");
+    }
 }
