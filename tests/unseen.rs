@@ -9,11 +9,12 @@ use spmd_check::rules::{RuleBook, builtin};
 use spmd_check::source::{Diagnostic, Files, Place, Severity};
 
 /// The folders of cases, with the records of what is found in them.
-const SETS: [(&str, &str); 4] = [
+const SETS: [(&str, &str); 5] = [
     ("tests/unseen/cases", "tests/unseen/expected.txt"),
     ("tests/unseen/third", "tests/unseen/third.txt"),
     ("tests/unseen/fourth", "tests/unseen/fourth.txt"),
     ("tests/unseen/fifth", "tests/unseen/fifth.txt"),
+    ("tests/unseen/sixth", "tests/unseen/sixth.txt"),
 ];
 
 /// A program on its own, and what is found in it.

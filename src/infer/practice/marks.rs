@@ -227,6 +227,107 @@ fn finalises_elsewhere(lint: &Lint<'_>) -> bool {
     })
 }
 
+/// A parameter that a constructor makes: its attribute, what it is made with, and where.
+struct Own {
+    attr: Name,
+    sizes: Vec<Expr>,
+    place: Place,
+    /// The conditions under which it is made.
+    guards: usize,
+}
+
+/// The parameters that a constructor makes of nothing but sizes.
+fn own_parameters(init: &View<'_>) -> Vec<Own> {
+    let mut out: Vec<Own> = Vec::new();
+    for step in &init.steps {
+        let Stmt::SetAttr { base, name, value } = step.stmt else { continue };
+        let made = init.expr(value);
+        let Some([(_, factory)]) = made.call_of("Parameter").filter(|_| super::near::is_self(init, base)) else {
+            continue;
+        };
+        let Expr::Call { callee, args, .. } = factory else { continue };
+        if !callee.last_name().is_some_and(|n| matches!(n, "zeros" | "ones" | "empty")) {
+            continue;
+        }
+        let sizes = args.iter().filter(|(k, _)| *k == ArgKind::Positional).map(|(_, e)| e.clone());
+        let sizes = sizes.flat_map(|e| if let Expr::Build(items) = e { items } else { vec![e] }).collect();
+        out.push(Own { attr: name.clone(), sizes, place: init.place(step.id), guards: step.guards.len() });
+    }
+    out
+}
+
+/// Whether the forward of a class computes with two of its parameters in one expression, in which nothing communicates.
+fn meet(lint: &Lint<'_>, class: ClassRef, a: &Name, b: &Name) -> bool {
+    let methods = &lint.project.class(class).methods;
+    let Some((_, func)) = methods.iter().find(|(n, _)| n == "forward") else { return false };
+    let view = lint.view(FuncRef { module: class.module, func: *func });
+    let whole = |expr: &Expr| {
+        let has = |attr: &Name| expr.any(&mut |e| super::near::own_attribute(&view, e) == Some(attr));
+        let moves = |name: &str| ["reduce", "gather", "scatter", "all_to_all"].iter().any(|w| name.contains(w));
+        let communicates =
+            expr.any(&mut |e| matches!(e, Expr::Call { callee, .. } if callee.last_name().is_some_and(moves)));
+        has(a) && has(b) && !communicates
+    };
+    view.steps.iter().any(|s| match s.stmt {
+        Stmt::Return { value } => whole(&view.expr(value)),
+        Stmt::Assign { dst, .. } => whole(&view.expr(&Operand::Local(*dst))),
+        _ => false,
+    })
+}
+
+/// A class that marks one of the parameters that it makes, and not another one of the same size.
+pub fn siblings<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let Some(init) = class.marking_init(lint) else { return };
+    if init.text(init.spot(init.func.span)).matches("Parameter(").count() < 2 {
+        return;
+    }
+    let all = own_parameters(init);
+    if all.len() < 2 {
+        return;
+    }
+    // Where a framework has a protocol for this, types tell.
+    if crate::infer::parameters::protocol(lint.project, lint.rules, class.at.module).is_some() {
+        return;
+    }
+    // A reducer that goes by names as well may take what is not marked.
+    let marks_only = |t: &Test| matches!(t, Test::Mark(_) | Test::NoMark(_));
+    if !lint.reducers().all.iter().all(|r| r.when.iter().flatten().all(marks_only)) {
+        return;
+    }
+    let mut marked: Vec<(Name, Name, Place)> = Vec::new();
+    for step in &init.steps {
+        let Some((target, mark)) = super::marking::mark_set(init, step.stmt) else { continue };
+        match &target {
+            Expr::Attr(owner, attr) if matches!(&**owner, Expr::Local(l) if init.local_name(*l) == "self") => {
+                marked.push((attr.clone(), mark, init.place(step.id)));
+            }
+            Expr::Local(l) if init.local_name(*l) == "self" => {}
+            // What is marked in a loop, or through a variable, may be any of them.
+            _ => return,
+        }
+    }
+    let text = init.code();
+    for (attr, mark, place) in &marked {
+        let Some(one) = all.iter().find(|o| o.attr == *attr && asked_by_any(lint, mark)) else { continue };
+        for other in all.iter().filter(|o| o.attr != *attr && o.guards == one.guards) {
+            let alike = other.sizes == one.sizes;
+            let told = marked.iter().any(|(a, ..)| *a == other.attr);
+            // Handed to something that may mark it.
+            let given = text.matches(&format!("self.{}", other.attr.to_lowercase())).count() > 1;
+            if alike && !told && !given && !one.sizes.is_empty() && meet(lint, class.at, attr, &other.attr) {
+                let practice = Practice::PartNotMarked {
+                    module: Name::from("self"),
+                    marked: attr.clone(),
+                    part: other.attr.clone(),
+                    mark: mark.clone(),
+                    made: other.place,
+                };
+                out.push((*place, practice));
+            }
+        }
+    }
+}
+
 /// A module of which one parameter is marked and another is not.
 pub fn partly<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some(init) = class.marking_init(lint) else { return };
