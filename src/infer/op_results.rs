@@ -311,7 +311,11 @@ impl Machine<'_> {
         let Some(tensor) = self.as_tensor(&target) else { return target };
         let (Some(old), Some(ty)) = (self.w.heap.tensor(tensor).cloned(), ty) else { return target };
         if self.w.modes.typecheck.is_some() && call.rule.shape == shapes::ShapeRule::Setitem {
-            // The run-time checker does not take a partial write for one.
+            // The run-time checker does not take a partial write for one; autograd does.
+            let grad = if self.w.modes.grad { old.grad.or(self.result_grad(call, args)) } else { old.grad };
+            if grad != old.grad {
+                self.retype(tensor, TensorType { grad, ..old });
+            }
             return target;
         }
         let fills = matches!(call.rule.class, OpClass::Fill | OpClass::Equal | OpClass::UnknownValues);
