@@ -84,6 +84,7 @@ mod unreduced_step;
 mod unused_group;
 pub mod view;
 mod whole_input;
+mod whose;
 mod world_rank;
 mod wrapped;
 
