@@ -9,7 +9,9 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
+use super::wrapped::says;
 use crate::ir::{Const, Rvalue, Stmt};
+use crate::project::ModuleId;
 use crate::rules::{Entry, Gives};
 use crate::source::Name;
 
@@ -39,7 +41,7 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         if known.gives != Gives::Group || known.axes.is_empty() {
             continue;
         }
-        if compares_sizes(view) || is_of_some(view, i, &known.axes, 0) {
+        if compares_sizes(view) || makes_one_group(view) || is_of_some(view, i, &known.axes, 0) {
             continue;
         }
         let collective = super::lost::last(&path);
@@ -57,17 +59,17 @@ const RANKS: &[&str] = &[
 ];
 
 /// Whether only some ranks may come to a step, or only some numbers of ranks: a condition around it, around the function or around its
-/// calls in the file asks for another rank or size than that in the group.
+/// calls asks for another rank or size than that in the group.
 fn is_of_some(view: &View<'_>, step: usize, axes: &[Name], depth: usize) -> bool {
     let mut guards = view.steps[step].guards.iter();
     guards.any(|g| asks(view, &view.expr(g.test), axes, 0))
         || depth < MOST && calls(view).iter().any(|(at, s)| is_of_some(at, *s, axes, depth + 1))
 }
 
-/// Where the file makes or calls something with the name of a function.
+/// Where the project makes or calls something with the name of a function.
 fn calls<'a>(view: &View<'a>) -> Vec<(View<'a>, usize)> {
     let named = |at: &View<'a>, step: usize| match (at.steps[step].stmt, at.value(step)) {
-        (Stmt::Def { func, .. }, _) => *func == view.at.func,
+        (Stmt::Def { func, .. }, _) => *func == view.at.func && at.at.module == view.at.module,
         (_, Some(Rvalue::CallMethod { name, .. })) => *name == view.func.name,
         (_, Some(Rvalue::Call { callee, .. })) => match at.expr(callee) {
             Expr::Local(local) => *at.local_name(local) == view.func.name,
@@ -75,7 +77,9 @@ fn calls<'a>(view: &View<'a>) -> Vec<(View<'a>, usize)> {
         },
         _ => false,
     };
-    let all = near::functions(view, view.at.module).into_iter().map(|at| near::other(view, at));
+    let says = |module: &ModuleId| view.files.says(view.project.file(*module), &view.func.name);
+    let modules = view.project.modules.ids().filter(|module| *module == view.at.module || says(module));
+    let all = modules.flat_map(|module| near::functions(view, module)).map(|at| near::other(view, at));
     all.flat_map(|at| {
         let steps: Vec<usize> = (0..at.steps.len()).filter(|s| named(&at, *s)).collect();
         steps.into_iter().map(move |s| (near::other(&at, at.at), s)).collect::<Vec<_>>()
@@ -83,9 +87,22 @@ fn calls<'a>(view: &View<'a>) -> Vec<(View<'a>, usize)> {
     .collect()
 }
 
+/// Whether the file starts groups with the number of all ranks: there is one of them.
+fn makes_one_group(view: &View<'_>) -> bool {
+    near::functions(view, view.at.module).into_iter().map(|at| near::other(view, at)).any(|at| {
+        (0..at.steps.len()).any(|step| {
+            let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = at.value(step) else {
+                return false;
+            };
+            let starts = at.callee(value).is_some_and(|path| super::lost::last(&path).ends_with("model_parallel"));
+            starts && args.iter().any(|a| says(&at, &near::deep(&at, &at.expr(&a.value)), &["world"]))
+        })
+    })
+}
+
 /// Whether a condition asks for a rank or a number of ranks that is not one in the group itself.
 fn asks(view: &View<'_>, test: &Expr, axes: &[Name], depth: usize) -> bool {
-    let says = |name: &str| {
+    let named = |name: &str| {
         let name = name.to_lowercase();
         RANKS.iter().any(|word| name.contains(word))
     };
@@ -95,7 +112,7 @@ fn asks(view: &View<'_>, test: &Expr, axes: &[Name], depth: usize) -> bool {
     let inside = |e: &Expr| e.inner().into_iter().any(|e| asks(view, e, axes, depth + 1));
     match test {
         Expr::Local(local) => match near::deep(view, test) {
-            Expr::Local(_) | Expr::Unknown => says(view.local_name(*local)),
+            Expr::Local(_) | Expr::Unknown => named(view.local_name(*local)),
             seen => asks(view, &seen, axes, depth + 1),
         },
         // Whether a group has several ranks at all is no choice between groups, nor which rank of its own group one is.
@@ -107,7 +124,7 @@ fn asks(view: &View<'_>, test: &Expr, axes: &[Name], depth: usize) -> bool {
                 _ => inside(test),
             }
         }
-        Expr::Path(name) | Expr::Attr(_, name) => says(super::lost::last(name).as_str()) || inside(test),
+        Expr::Path(name) | Expr::Attr(_, name) => named(super::lost::last(name).as_str()) || inside(test),
         _ => inside(test),
     }
 }

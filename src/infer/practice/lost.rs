@@ -7,7 +7,7 @@ use super::found::Practice;
 use super::near;
 use super::view::{CollectiveCall, View};
 use super::wrapped::function;
-use crate::ir::{Arg, ArgKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::rules::{Entry, Form};
 use crate::source::Name;
@@ -73,20 +73,21 @@ fn is_itself(view: &View<'_>, made: usize, copied: &Expr) -> bool {
     match value {
         Rvalue::CallMethod { name: before, args: given, .. } if before == name => exprs(given) == exprs(args),
         Rvalue::Call { .. } | Rvalue::CallMethod { .. } => is_made_so(view, value, name),
+        Rvalue::Binary { op: BinOp::MatMul, .. } => name == "contiguous",
         _ => false,
     }
 }
 
-/// Whether a factory of torch makes what a conversion returns as it is.
+/// Whether a function of torch makes what a conversion returns as it is.
 fn is_made_so<'a>(view: &View<'a>, value: &'a Rvalue, conversion: &str) -> bool {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
     let Some(path) = view.callee(value).filter(|path| path.starts_with("torch.")) else { return false };
     let given = |wanted: &str| args.iter().any(|a| matches!(&a.kind, ArgKind::Keyword(name) if name == wanted));
     let factory = FACTORIES.contains(&last(&path).as_str());
-    let joins = matches!(last(&path).as_str(), "cat" | "stack");
+    let makes = matches!(last(&path).as_str(), "cat" | "stack" | "matmul" | "mm" | "bmm" | "linear");
     match conversion {
         // What is made like another tensor lies in memory like it.
-        "contiguous" => factory && !path.ends_with("_like") || joins,
+        "contiguous" => factory && !path.ends_with("_like") || makes,
         "cuda" | "to" | "cpu" => factory && (given("device") || path.ends_with("_like")),
         "float" => factory && !given("dtype"),
         _ => false,

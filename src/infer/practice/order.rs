@@ -119,7 +119,7 @@ fn why(view: &View<'_>, before: &[&Event], reduce: &Event, later: &[&Event]) -> 
 }
 
 /// Whether a step gives something another gradient than a multiple of what it has.
-fn sets(view: &View<'_>, at: usize) -> bool {
+pub fn sets(view: &View<'_>, at: usize) -> bool {
     let is_gradient = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad"));
     match (view.steps[at].stmt, view.value(at)) {
         (Stmt::SetAttr { name, value, .. }, _) if name == "grad" => match view.expr(value) {

@@ -83,7 +83,7 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
     {
         return;
     }
-    if takes_gradients(view) {
+    if takes_gradients(view) || spreads_in_rounds(view) {
         return;
     }
     let Some(distributed) = starts(view) else { return };
@@ -104,6 +104,21 @@ fn takes_gradients(view: &View<'_>) -> bool {
     (0..view.steps.len()).any(|step| match view.value(step) {
         Some(Rvalue::Attr { name, .. }) => matches!(name.as_str(), "grad" | "main_grad"),
         _ => false,
+    })
+}
+
+/// Whether something is broadcast from the first round on, and not before it: the parameters, or what was sent to one rank.
+fn spreads_in_rounds(view: &View<'_>) -> bool {
+    let backward =
+        |step: &usize| matches!(view.value(*step), Some(Rvalue::CallMethod { name, .. }) if name == "backward");
+    let Some(backward) = (0..view.steps.len()).find(backward) else { return false };
+    let first = view.steps[backward].loops.first().copied().unwrap_or(backward);
+    (first..view.steps.len()).any(|step| {
+        let Some(path) = view.value(step).and_then(|value| view.callee(value)) else { return false };
+        match view.project.path(&path) {
+            Resolved::Func(at) => near::other(view, at).code().contains("broadcast"),
+            _ => path.contains("broadcast"),
+        }
     })
 }
 

@@ -2,9 +2,10 @@
 //! where that is not a chain of names. Never: what two names have in common behind them. Next: `order.rs`, `doubled.rs`.
 
 use super::expr::Expr;
+use super::near;
 use super::view::View;
 use super::wrapped::parameters_in;
-use crate::ir::{ArgKind, Operand, Rvalue};
+use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
 /// `model.head` of `self.model.head`, and of a variable that stands for it.
@@ -28,9 +29,32 @@ pub fn way(view: &View<'_>, expr: &Expr) -> Option<Vec<Name>> {
 
 /// Whose parameters an operand has: those of a model, or a list by its name.
 pub fn of_parameters(view: &View<'_>, operand: &Operand) -> Option<Vec<Name>> {
+    if are_chosen(view, operand) {
+        return near::local(operand).filter(|l| !view.is_temp(*l)).map(|l| vec![view.local_name(l).clone()]);
+    }
     super::wrapped::parameters_of(view, operand)
         .and_then(|model| way(view, &model))
         .or_else(|| way(view, &view.expr(operand)))
+}
+
+/// Whether a list has some of the parameters of a model, as a condition chooses that asks for more than whether they are trained.
+fn are_chosen(view: &View<'_>, list: &Operand) -> bool {
+    let Operand::Local(local) = list else { return false };
+    let made = view.defs(*local).iter().find_map(|def| match view.value(*def) {
+        Some(Rvalue::Use(Operand::Local(temp))) => Some(*temp),
+        _ => None,
+    });
+    let trained = |e: &Expr| match e {
+        Expr::Attr(_, name) => !matches!(name.as_str(), "grad" | "requires_grad"),
+        Expr::Call { .. } | Expr::Path(_) => true,
+        _ => false,
+    };
+    view.steps.iter().any(|step| match step.stmt {
+        Stmt::Append { collection, .. } if collection == local || Some(*collection) == made => {
+            step.guards.iter().any(|g| view.expr(g.test).any(&mut |e| trained(e)))
+        }
+        _ => false,
+    })
 }
 
 /// Whose parameter it is of which a loop takes the gradient.
