@@ -68,7 +68,14 @@ fn is_of_some(view: &View<'_>, step: usize, axes: &[Name], depth: usize) -> bool
 
 /// Where the project makes or calls something with the name of a function.
 fn calls<'a>(view: &View<'a>) -> Vec<(View<'a>, usize)> {
+    let path = view.project.qualified(view.at);
     let named = |at: &View<'a>, step: usize| match (at.steps[step].stmt, at.value(step)) {
+        // In other files a function is called by what its name leads to.
+        (_, Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })))
+            if at.at.module != view.at.module && view.func.class.is_none() =>
+        {
+            at.callee(value).is_some_and(|callee| callee == path)
+        }
         (Stmt::Def { func, .. }, _) => *func == view.at.func && at.at.module == view.at.module,
         (_, Some(Rvalue::CallMethod { name, .. })) => *name == view.func.name,
         (_, Some(Rvalue::Call { callee, .. })) => match at.expr(callee) {
