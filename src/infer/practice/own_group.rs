@@ -91,7 +91,7 @@ pub fn global_rank(view: &View<'_>, out: &mut Found) {
     let Some((unread, place)) = unread(view) else { return };
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
-        if asks_world_rank(view, value) && decides(view, *dst, i) {
+        if asks_world_rank(view, value) && decides(view, *dst, i) && !is_handed_on(view) {
             out.push((
                 view.place(step.id),
                 Practice::Scales(Scales::GlobalRank { unread: unread.clone(), given: place }),
@@ -113,7 +113,7 @@ fn unread(view: &View<'_>) -> Option<(Name, Place)> {
     }
     // Who calls a hook says what it is given.
     let bucket = |p: &crate::ir::Param| p.name == "bucket" || p.hint.as_ref().is_some_and(|h| h.contains("GradBucket"));
-    if view.func.params.iter().any(bucket) || is_handed_on(view) {
+    if view.func.params.iter().any(bucket) {
         return None;
     }
     let wanted = ["mesh_dim", "group", "process_group", "pg", "mesh", "device_mesh"];
