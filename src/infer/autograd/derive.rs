@@ -553,6 +553,8 @@ impl Machine<'_> {
         let [backward] = case.backward.as_slice() else { return };
         let (f, b) = (scales(&case.forward), scales(backward));
         let place = match (f, b) {
+            // The mean that a wrapper takes over all ranks undoes what only the own part of a gradient is multiplied with.
+            (0, 1..) if is_over_all(case) && !exchanges(backward) => None,
             (0, 1..) => at,
             (1.., 0) => forward_scale,
             _ => None,
@@ -663,4 +665,16 @@ fn each_of(value: &Value) -> Vec<Value> {
         Value::Tuple(items) => items.to_vec(),
         one => vec![one.clone()],
     }
+}
+
+/// Whether a function communicates over all ranks.
+fn is_over_all(case: &Case) -> bool {
+    case.axes.iter().any(|a| a.name() == super::super::scale::groups::WORLD)
+}
+
+/// Whether the ranks exchange anything for a term.
+fn exchanges(term: &Term) -> bool {
+    let mut steps = Vec::new();
+    term.steps(&mut steps);
+    steps.iter().any(|s| s.communicates())
 }

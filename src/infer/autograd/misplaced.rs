@@ -78,9 +78,8 @@ impl Machine<'_> {
         let given = (0..returned.len()).find(|i| plain.get(*i) == Some(&true) && upstream(&returned[*i]));
         // Only of a tensor that the ranks exchange and nothing else is done with is it sure that it takes part.
         let source = start(result).filter(|i| returned.get(*i).is_some_and(Value::is_none));
-        // One tensor stands in for another on the way forward, and the gradient goes to that one as it came.
-        let through =
-            |(i, v): (usize, &Value)| plain.get(i) != Some(&true) && matches!(self.term(v).as_ref(), Term::Grad(_));
+        // One tensor stands in for another on the way forward, and the gradient goes to that one.
+        let through = |(i, v): (usize, &Value)| plain.get(i) != Some(&true) && upstream(v);
         let stands_in = matches!(result.as_ref(), Term::Arg(_)) && returned.iter().enumerate().any(through);
         let missing = source.filter(|_| !stands_in && returned.iter().any(upstream));
         if given.is_none() && missing.is_none() {

@@ -10,9 +10,12 @@ use crate::infer::finding::FindingKind;
 use crate::infer::layout::Argument;
 use crate::infer::machine::Machine;
 use crate::infer::ops::OpCall;
+use crate::infer::practice::expr::Expr;
+use crate::infer::practice::view::View;
 use crate::infer::value::Value;
 use crate::ir::StmtId;
 use crate::plan::{Placement, ReduceOp};
+use crate::project::Resolved;
 use crate::rules::shapes::ShapeRule;
 use crate::rules::shards::{Piece, Placed, Reduction, Refusal, ShardCall, propagate};
 use crate::rules::{Arg, Kind, OpClass, Role, Violation, apply};
@@ -161,7 +164,7 @@ impl Machine<'_> {
     ) -> bool {
         let many = |t: &TensorType| t.shape.as_ref().is_some_and(|s| s.0.iter().any(|n| n.is_some_and(|n| n > 1)));
         let Some(plain) = tensors.iter().position(|t| t.dist == Dist::Plain && many(t)) else { return true };
-        if self.project_says("implicit_replication") {
+        if self.project_says("implicit_replication") || self.is_asked(id) {
             return true;
         }
         let part = |i: usize| arguments.get(i).map_or(0, |a| a.part);
@@ -172,6 +175,19 @@ impl Machine<'_> {
         };
         self.report(self.place(id), FindingKind::Distributed(kind));
         false
+    }
+
+    /// Whether a function is asked for what is known of the tensors around a statement: what it says is not followed.
+    fn is_asked(&self, id: StmtId) -> bool {
+        let view = View::new(self.project, self.rules, self.files, self.activation());
+        let asks = |e: &Expr| match e {
+            Expr::Call { callee, .. } => callee
+                .path()
+                .is_some_and(|path| path == "hasattr" || matches!(self.project.path(path), Resolved::Func(_))),
+            _ => false,
+        };
+        let step = view.steps.iter().find(|step| step.id == id);
+        step.is_some_and(|step| step.guards.iter().any(|g| view.expr(g.test).any(&mut |e| asks(e))))
     }
 
     /// Whether a word occurs anywhere in the project.

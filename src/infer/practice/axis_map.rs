@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::view::View;
 use super::{Class, Found, Lint, partition};
-use crate::ir::{ArgKind, BuildKind, Const, Item, Operand, Rvalue, UnOp};
+use crate::ir::{ArgKind, BuildKind, Const, Item, Operand, Rvalue, Stmt, UnOp};
 use crate::project::FuncRef;
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -60,6 +60,9 @@ fn of_method(view: &View<'_>) -> Option<(Vec<Split>, Place)> {
         let at = rule.args.index("axis_map").filter(|_| rule.does == "checkpoint-axes")?;
         let given = args.get(at).filter(|a| a.kind == ArgKind::Positional)?;
         let (made, Rvalue::Build { kind: BuildKind::Dict, items }) = view.source(&given.value)? else { return None };
+        if is_changed(view, &given.value) {
+            return None;
+        }
         let mut map = Vec::new();
         for (i, pair) in items.chunks(2).enumerate() {
             match pair {
@@ -70,6 +73,16 @@ fn of_method(view: &View<'_>) -> Option<(Vec<Split>, Place)> {
             }
         }
         (!map.is_empty()).then(|| (map, view.place(view.steps[made].id)))
+    })
+}
+
+/// Whether something is done with a map but to give it on.
+fn is_changed(view: &View<'_>, map: &Operand) -> bool {
+    let expr = view.expr(map);
+    (0..view.steps.len()).any(|step| match (view.steps[step].stmt, view.value(step)) {
+        (Stmt::SetItem { base, .. }, _) | (_, Some(Rvalue::CallMethod { base, .. })) => view.expr(base) == expr,
+        (_, Some(Rvalue::InPlace { left, .. })) => view.expr(left) == expr,
+        _ => false,
     })
 }
 

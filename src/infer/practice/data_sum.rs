@@ -202,7 +202,7 @@ fn is_optimizer(view: &View<'_>, operand: &Operand) -> bool {
 }
 
 /// Whether a step between backward and step is known to sum nothing, or is seen by the reducers.
-fn is_followed<'a>(view: &View<'a>, step: usize) -> bool {
+pub fn is_followed<'a>(view: &View<'a>, step: usize) -> bool {
     let known = |value: &'a Rvalue| {
         view.callee(value).is_some_and(|path| {
             let local = !path.contains('.');

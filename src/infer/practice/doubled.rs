@@ -7,14 +7,17 @@ use super::found::{Practice, Scales};
 use super::marking::mark_set;
 use super::reducers::{Reducer, Test};
 use super::view::View;
-use super::{Class, Found, Lint, data_sum, partition};
-use crate::ir::{FuncKind, Operand, Rvalue, Stmt};
-use crate::project::FuncRef;
-use crate::source::Place;
+use super::{Class, Found, Lint, data_sum, near, partition, whose};
+use crate::ir::{Arg, ArgKind, FuncKind, Operand, Rvalue, Stmt};
+use crate::project::{FuncRef, Resolved};
+use crate::source::{Name, Place};
 use crate::types::AxisType;
 
 /// Words of code that makes up for a second sum, or makes it no sum.
 const UNDONE: &[&str] = &["/", "div", "avg", "mul_", "*=", "max", "no_sync", "average"];
+
+/// Words of code in which a wrapper may reduce no gradient, or in another way.
+const UNWRAPS: &[&str] = &["grad_sync", "hook", "to_ignore"];
 
 /// A second sum of the same gradients between the backward pass and the step.
 pub fn twice<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
@@ -22,7 +25,7 @@ pub fn twice<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         return;
     }
     let Some((backward, last)) = data_sum::region(view) else { return };
-    let mut seen: Vec<(&Reducer, Place)> = Vec::new();
+    let mut seen: Vec<(&Reducer, Place, usize)> = Vec::new();
     for step in backward + 1..last {
         if !view.steps[step].guards.is_empty() {
             continue;
@@ -33,15 +36,58 @@ pub fn twice<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
             if !plain(lint, reducer) {
                 continue;
             }
-            let before = seen.iter().find(|(r, _)| r.axes == reducer.axes && r.when == reducer.when);
-            if let Some((_, first)) = before.filter(|(_, first)| *first != here) {
+            let before = seen.iter().find(|(r, first, at)| {
+                let alike = r.axes == reducer.axes && r.when == reducer.when;
+                alike && *first != here && same_gradients(lint, view, (r, *at), (reducer, step))
+            });
+            if let Some((_, first, _)) = before {
                 let axes = reducer.axes.clone().unwrap_or_default();
                 out.push((here, Practice::Scales(Scales::SummedAgain { axes, first: *first, sum: reducer.place })));
                 return;
             }
-            seen.push((reducer, here));
+            seen.push((reducer, here, step));
         }
     }
+}
+
+/// Whether two sums have gradients of the same parameters, as written.
+fn same_gradients(lint: &Lint<'_>, view: &View<'_>, a: (&Reducer, usize), b: (&Reducer, usize)) -> bool {
+    match (summed(lint, view, a.0, a.1, 0), summed(lint, view, b.0, b.1, 0)) {
+        (Some(a), Some(b)) => whose::has(&a, &b) || whose::has(&b, &a),
+        // What is called again with the same sums the same again.
+        _ => match (view.value(a.1), view.value(b.1)) {
+            (Some(Rvalue::Call { callee: f, args: x }), Some(Rvalue::Call { callee: g, args: y })) => {
+                let exprs = |args: &[Arg]| args.iter().map(|a| view.expr(&a.value)).collect::<Vec<_>>();
+                view.expr(f) == view.expr(g) && exprs(x) == exprs(y)
+            }
+            _ => false,
+        },
+    }
+}
+
+/// How far calls are followed to a sum.
+const MOST_CALLS: usize = 4;
+
+/// Whose gradients a reducer sums that a step is, or that what it calls runs.
+fn summed(lint: &Lint<'_>, view: &View<'_>, reducer: &Reducer, step: usize, depth: usize) -> Option<Vec<Name>> {
+    let inside = |view: &View<'_>| {
+        let sum = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == reducer.place)?;
+        let head = super::reducers::parameter_loop(view, sum)?;
+        let Stmt::For { iter, .. } = view.steps[head].stmt else { return None };
+        whose::of_parameters(view, iter)
+    };
+    if reducer.func == view.at {
+        return inside(view);
+    }
+    let call = view.value(step)?;
+    let Resolved::Func(at) = view.project.path(&view.callee(call)?) else { return None };
+    let inner = lint.view(at);
+    let way = match at == reducer.func {
+        true => inside(&inner)?,
+        false if depth == MOST_CALLS => return None,
+        false => (0..inner.steps.len()).find_map(|s| summed(lint, &inner, reducer, s, depth + 1))?,
+    };
+    whose::given(view, call, &inner, way)
 }
 
 /// Whether a step runs a reducer: it is one, or what it calls holds it.
@@ -60,7 +106,7 @@ fn plain(lint: &Lint<'_>, reducer: &Reducer) -> bool {
 pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let mut own = lint.reducers().all.iter().filter(|r| r.func == view.at && r.when.is_empty()).peekable();
     if own.peek().is_none()
-        || UNDONE.iter().any(|w| view.code().contains(w))
+        || UNDONE.iter().chain(UNWRAPS).any(|w| view.code().contains(w))
         || !view.code().contains("distributeddataparallel(")
     {
         return;
@@ -71,6 +117,9 @@ pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         let Stmt::For { iter, .. } = view.steps[head].stmt else { continue };
         let Some(model) = parameters_of(&view.through(iter)) else { continue };
         let Some(made) = view.defs(model).last().filter(|d| wraps(view, **d)) else { continue };
+        if !step.is_some_and(|sum| same_group(view, *made, sum)) || is_given_away(view, model, *made) {
+            continue;
+        }
         let first = view.place(view.steps[*made].id);
         let axes = reducer.axes.clone().unwrap_or_default();
         let mistake = Scales::SummedAgain { axes, first, sum: reducer.place };
@@ -88,6 +137,28 @@ fn parameters_of(iter: &Expr) -> Option<crate::ir::LocalId> {
         },
         _ => None,
     }
+}
+
+/// Whether a sum runs over the group of a wrapper, as written; without one that is all ranks, and all sums are of equals.
+fn same_group(view: &View<'_>, made: usize, sum: usize) -> bool {
+    let Some(Rvalue::Call { args, .. }) = view.value(made) else { return false };
+    if args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) {
+        return false;
+    }
+    let own = view.argument(args, 5, "process_group").map(|o| near::deep(view, &view.expr(o)));
+    let over = view.value(sum).and_then(|v| view.collective(v)).and_then(|c| c.group);
+    own.is_none_or(|own| own.is_none() || over.is_some_and(|o| near::deep(view, &view.expr(o)) == own))
+}
+
+/// Whether a function that is not known gets a wrapper before the loop: it may turn it off.
+fn is_given_away(view: &View<'_>, model: crate::ir::LocalId, made: usize) -> bool {
+    (made + 1..view.steps.len()).filter(|s| view.steps[*s].loops.is_empty()).any(|s| match view.value(s) {
+        Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+            let given = args.iter().any(|a| a.value == Operand::Local(model));
+            given && !view.callee(value).is_some_and(|path| path.starts_with("torch.") || !path.contains('.'))
+        }
+        _ => false,
+    })
 }
 
 fn wraps(view: &View<'_>, step: usize) -> bool {

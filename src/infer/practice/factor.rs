@@ -124,6 +124,7 @@ const UNDOES: &[&str] = &[
     "comm_hook",
     "get_world_size(",
     ".size()",
+    "_hook",
 ];
 
 /// Gradients of a sum that a wrapper averages, divided by the number of all tokens.
@@ -138,19 +139,23 @@ pub fn mean_not_undone(view: &View<'_>, out: &mut Found) {
         return;
     }
     let wrapped = (0..view.steps.len()).find_map(|i| match view.value(i)? {
-        Rvalue::Call { callee, .. } => {
+        Rvalue::Call { callee, args } => {
             let name = format!("{}(", view.through(callee).last_name()?.to_lowercase());
-            AVERAGES.contains(&name.as_str()).then(|| view.place(view.steps[i].id))
+            let group = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == "process_group"));
+            let over = group.map(|a| near::deep(view, &view.expr(&a.value)));
+            AVERAGES.contains(&name.as_str()).then(|| (view.place(view.steps[i].id), over))
         }
         _ => None,
     });
-    let Some(wrapped) = wrapped else { return };
+    let Some((wrapped, over)) = wrapped else { return };
     let mut counts: Vec<(Expr, usize)> = Vec::new();
     for (i, step) in view.steps.iter().enumerate() {
         let Some(value) = view.value(i) else { continue };
         if let Some(call) = view.collective(value)
             && call.rule.op == "all_reduce"
             && let Some(input) = call.input
+            // Counted over other ranks than those that the wrapper averages over, this is another mean.
+            && over.as_ref().is_none_or(|over| call.group.is_some_and(|g| near::deep(view, &view.expr(g)) == *over))
         {
             let input = view.expr(input);
             let name = match &input {

@@ -7,7 +7,7 @@ use super::found::Practice;
 use super::near;
 use super::view::{CollectiveCall, View};
 use super::wrapped::function;
-use crate::ir::{ArgKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::rules::{Entry, Form};
 use crate::source::Name;
@@ -20,7 +20,7 @@ pub const COPIES: &[&str] =
 pub fn copies(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
         let Some((made, method, copied)) = written(call).and_then(|operand| copy(view, operand)) else { continue };
-        if !is_fresh(&copied) && is_read_later(view, &copied, *step) {
+        if !is_fresh(&copied) && is_read_later(view, &copied, *step) && !is_itself(view, made, &copied) {
             let original = view.part(view.steps[made].id, 0);
             let practice = Practice::LostCopy { collective: last(&call.rule.name), method, original };
             out.push((view.place(view.steps[*step].id), practice));
@@ -44,6 +44,56 @@ fn copy(view: &View<'_>, operand: &Operand) -> Option<(usize, Name, Expr)> {
     once.then(|| (made, name.clone(), view.expr(base)))
 }
 
+/// Whether a conversion returns the tensor itself: it was converted the same way before, or made so, or is asked whether it is so.
+fn is_itself(view: &View<'_>, made: usize, copied: &Expr) -> bool {
+    let Some(Rvalue::CallMethod { name, args, .. }) = view.value(made) else { return false };
+    if name == "clone" {
+        return false;
+    }
+    let exprs = |args: &[Arg]| args.iter().map(|a| view.expr(&a.value)).collect::<Vec<_>>();
+    let asked = |step: usize| match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, .. }) => name == "is_contiguous" && view.expr(base) == *copied,
+        _ => false,
+    };
+    if name == "contiguous" && (0..made).any(asked) {
+        return true;
+    }
+    let set = (0..made).rev().find_map(|step| match (view.steps[step].stmt, copied) {
+        (Stmt::Assign { value: Rvalue::InPlace { .. }, .. }, _) => None,
+        (Stmt::SetAttr { base, name, value }, Expr::Attr(of, attr)) => {
+            (name == attr && view.expr(base) == **of).then(|| view.source(value))
+        }
+        (Stmt::Assign { dst, value }, Expr::Local(local)) if dst == local => Some(match value {
+            Rvalue::Use(from) => view.source(from),
+            made => Some((step, made)),
+        }),
+        _ => None,
+    });
+    let Some(Some((_, value))) = set else { return false };
+    match value {
+        Rvalue::CallMethod { name: before, args: given, .. } if before == name => exprs(given) == exprs(args),
+        Rvalue::Call { .. } | Rvalue::CallMethod { .. } => is_made_so(view, value, name),
+        Rvalue::Binary { op: BinOp::MatMul, .. } => name == "contiguous",
+        _ => false,
+    }
+}
+
+/// Whether a function of torch makes what a conversion returns as it is.
+fn is_made_so<'a>(view: &View<'a>, value: &'a Rvalue, conversion: &str) -> bool {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    let Some(path) = view.callee(value).filter(|path| path.starts_with("torch.")) else { return false };
+    let given = |wanted: &str| args.iter().any(|a| matches!(&a.kind, ArgKind::Keyword(name) if name == wanted));
+    let factory = FACTORIES.contains(&last(&path).as_str());
+    let makes = matches!(last(&path).as_str(), "cat" | "stack" | "matmul" | "mm" | "bmm" | "linear");
+    match conversion {
+        // What is made like another tensor lies in memory like it.
+        "contiguous" => factory && !path.ends_with("_like") || makes,
+        "cuda" | "to" | "cpu" => factory && (given("device") || path.ends_with("_like")),
+        "float" => factory && !given("dtype"),
+        _ => false,
+    }
+}
+
 /// The temporary that holds a copy, where it is made, of what, and by which method.
 fn is_copy<'a>(view: &View<'a>, operand: &Operand) -> Option<(LocalId, usize, &'a Operand, &'a Name)> {
     let Operand::Local(temp) = operand else { return None };
@@ -62,9 +112,9 @@ pub fn copies_for_calls(view: &View<'_>, out: &mut Found) {
         }
         let Some(at) = function(view, &view.through(callee)) else { continue };
         for (n, arg) in args.iter().enumerate().take_while(|(_, a)| a.kind == ArgKind::Positional) {
-            let Some((_, method, copied)) = copy(view, &arg.value) else { continue };
+            let Some((made, method, copied)) = copy(view, &arg.value) else { continue };
             let Some(collective) = written_by(&near::other(view, at), n) else { continue };
-            if !is_fresh(&copied) && is_read_later(view, &copied, i) {
+            if !is_fresh(&copied) && is_read_later(view, &copied, i) && !is_itself(view, made, &copied) {
                 let practice = Practice::LostCopy { collective, method, original: view.part(step.id, n + 1) };
                 out.push((view.place(step.id), practice));
             }
@@ -210,15 +260,14 @@ fn is_fresh(expr: &Expr) -> bool {
     }
 }
 
+/// Functions that make a tensor of nothing, by the last part of their names.
+const FACTORIES: &[&str] =
+    &["zeros", "ones", "empty", "full", "tensor", "rand", "randn", "arange", "zeros_like", "ones_like"];
+
 /// Whether a value is made by a factory: what a barrier or a warm-up reduces.
 fn is_factory(expr: &Expr) -> bool {
     let Expr::Call { callee, .. } = expr else { return false };
-    let made = |n: &str| {
-        matches!(
-            n,
-            "zeros" | "ones" | "empty" | "full" | "tensor" | "rand" | "randn" | "arange" | "zeros_like" | "ones_like"
-        )
-    };
+    let made = |n: &str| FACTORIES.contains(&n);
     match &**callee {
         Expr::Attr(base, _) => is_factory(base),
         other => other.last_name().is_some_and(made),

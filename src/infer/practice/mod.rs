@@ -87,6 +87,7 @@ mod unreduced_step;
 mod unused_group;
 pub mod view;
 mod whole_input;
+mod whose;
 mod world_rank;
 mod wrapped;
 
@@ -110,7 +111,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
-pub(super) use {glance::Stands, glance::are_known, lost::COPIES, stale::SAME, switch::is_switch};
+pub(super) use {glance::Stands, glance::are_known, lost::COPIES, order::sets, stale::SAME, switch::is_switch};
 
 /// What a check reports: where, and what.
 type Found = Vec<(Place, Practice)>;

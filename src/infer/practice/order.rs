@@ -7,8 +7,8 @@ use super::found::{Late, Practice};
 use super::raw::{Sort, raw};
 use super::reducers::parameter_loop;
 use super::view::View;
-use super::{Found, Lint};
-use crate::ir::{Item, LocalId, Operand, Rvalue, Stmt};
+use super::{Found, Lint, data_sum, whose};
+use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -17,10 +17,12 @@ use crate::source::{Name, Place};
 enum What {
     Backward,
     Clear(Expr),
-    Clip,
+    /// Whose gradients, where that is known.
+    Clip(Option<Vec<Name>>),
     /// Gradients leave `.grad` in a method; where it clears them.
     Move(Name, Place),
-    Reduce(Place),
+    /// Where the gradients are taken, and whose they are.
+    Reduce(Place, Option<Vec<Name>>),
     Step(Expr),
 }
 
@@ -36,7 +38,7 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     let events: Vec<Event> =
         (0..view.steps.len()).filter_map(|at| event(lint, view, at).map(|what| Event { at, what })).collect();
-    if !events.iter().any(|e| matches!(e.what, What::Reduce(_))) {
+    if !events.iter().any(|e| matches!(e.what, What::Reduce(..))) {
         return;
     }
     let mut levels: Vec<&[usize]> = events
@@ -57,11 +59,13 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
                 segment.clear();
                 (open, again) = (true, false);
             } else if open {
-                if let What::Reduce(from) = &event.what {
+                if let What::Reduce(from, _) = &event.what {
                     // A second reduction may be of other gradients, which another step uses.
-                    let later = here[i + 1..].iter().take_while(|e| e.what != What::Backward);
-                    let used = later.into_iter().any(|e| matches!(e.what, What::Step(_)));
-                    let why = why(view, &segment, event).filter(|(why, _)| !again || *why == Late::Used && !used);
+                    let later: Vec<&Event> =
+                        here[i + 1..].iter().copied().take_while(|e| e.what != What::Backward).collect();
+                    let used = later.iter().any(|e| matches!(e.what, What::Step(_)));
+                    let why =
+                        why(view, &segment, event, &later).filter(|(why, _)| !again || *why == Late::Used && !used);
                     if let Some((why, before)) = why.filter(|_| !told.contains(&event.at)) {
                         told.push(event.at);
                         let id = view.steps[event.at].id;
@@ -139,38 +143,77 @@ fn is_of_trained(view: &View<'_>, at: usize) -> bool {
 }
 
 /// Why a reduction comes too late, and what came before it.
-fn why(view: &View<'_>, before: &[&Event], reduce: &Event) -> Option<(Late, Place)> {
+fn why(view: &View<'_>, before: &[&Event], reduce: &Event, later: &[&Event]) -> Option<(Late, Place)> {
+    let What::Reduce(_, reduced) = &reduce.what else { return None };
     let chained = |e: &Event| {
         let (a, b) = (&view.steps[e.at].guards, &view.steps[reduce.at].guards);
         a.iter().zip(b.iter()).all(|(x, y)| x.at == y.at && x.holds == y.holds)
     };
-    let optimizers: Vec<&Expr> = before
-        .iter()
-        .filter_map(|e| match &e.what {
-            What::Step(of) | What::Clear(of) => Some(of),
+    let steps = || {
+        later.iter().filter_map(|e| match &e.what {
+            What::Step(of) => Some(of),
             _ => None,
         })
-        .collect();
+    };
+    let cleared = before.iter().filter_map(|e| match &e.what {
+        What::Step(of) | What::Clear(of) => Some(of),
+        _ => None,
+    });
     // With two optimizers nobody knows whose gradients these are.
+    let optimizers: Vec<&Expr> = cleared.chain(steps()).collect();
     if optimizers.windows(2).any(|w| w[0] != w[1]) {
         return None;
     }
+    let same = |clipped: &Option<Vec<Name>>| {
+        clipped.as_ref().zip(reduced.as_ref()).is_some_and(|(clipped, reduced)| whose::has(clipped, reduced))
+    };
     before.iter().filter(|e| chained(e)).find_map(|e| {
         let place = view.place(view.steps[e.at].id);
+        let between = e.at + 1..reduce.at;
+        let kept = |at: usize| !sets(view, at);
         match &e.what {
-            What::Step(_) => Some((Late::Used, place)),
-            What::Clear(_) => Some((Late::Cleared, place)),
-            What::Clip => Some((Late::Clipped, place)),
+            What::Step(_) if between.clone().all(kept) => Some((Late::Used, place)),
+            What::Clear(_) if steps().next().is_some() && between.clone().all(|at| kept(at) && leaves(view, at)) => {
+                Some((Late::Cleared, place))
+            }
+            What::Clip(whose) if same(whose) && between.clone().all(kept) => Some((Late::Clipped, place)),
             What::Move(method, cleared) => Some((Late::Moved { method: method.clone(), call: place }, *cleared)),
-            What::Backward | What::Reduce(_) => None,
+            _ => None,
         }
     })
 }
 
+/// Whether a step gives something another gradient than a multiple of what it has.
+pub fn sets(view: &View<'_>, at: usize) -> bool {
+    let is_gradient = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad"));
+    match (view.steps[at].stmt, view.value(at)) {
+        (Stmt::SetAttr { name, value, .. }, _) if name == "grad" => match view.expr(value) {
+            Expr::Binary(BinOp::Mul | BinOp::Div, of, _) => !is_gradient(&of),
+            other => !other.is_none(),
+        },
+        (_, Some(Rvalue::InPlace { op: BinOp::Add | BinOp::Sub, left, .. })) => is_gradient(&view.expr(left)),
+        (_, Some(Rvalue::CallMethod { base, name, .. })) => {
+            let sets = ["copy_", "add_", "sub_", "set_", "normal_", "lerp_", "addcmul_", "addcdiv_"];
+            sets.contains(&name.as_str()) && is_gradient(&view.expr(base))
+        }
+        _ => false,
+    }
+}
+
+/// Whether nothing that a step calls can give gradients.
+fn leaves(view: &View<'_>, at: usize) -> bool {
+    let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(at) else { return true };
+    let inner = view.callee(value).map(|path| view.project.path(&path));
+    match inner {
+        Some(Resolved::Func(func)) => !super::near::other(view, func).code().contains("grad"),
+        _ => data_sum::is_followed(view, at),
+    }
+}
+
 fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     let value = view.value(at)?;
-    if let Some(from) = reduced(view, at) {
-        return Some(What::Reduce(from));
+    if let Some((from, taken)) = reduced(view, at) {
+        return Some(What::Reduce(from, whose_taken(view, taken)));
     }
     if let Some((_, Some(Entry::Intrinsic(rule)))) = view.ruled(value)
         && rule.does == "gradients-averaged"
@@ -179,19 +222,21 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     }
     if let Some(helper) = helper(lint, view, value) {
         let inner = lint.view(helper);
-        let reduces = (0..inner.steps.len()).any(|i| reduced(&inner, i).is_some());
+        let reduces = (0..inner.steps.len()).find_map(|i| reduced(&inner, i));
         let more = (0..inner.steps.len())
             .filter_map(|i| inner.value(i))
             .any(|v| is_named(&inner, v, "step") || is_named(&inner, v, "backward"));
-        if reduces && !more {
-            return Some(What::Reduce(view.place(view.steps[at].id)));
+        if let Some((_, taken)) = reduces.filter(|_| !more) {
+            let whose = whose_taken(&inner, taken).and_then(|way| whose::given(view, value, &inner, way));
+            return Some(What::Reduce(view.place(view.steps[at].id), whose));
         }
     }
     if let Some(path) = view.callee(value)
         && path.starts_with("torch.")
         && (path.ends_with(".clip_grad_norm_") || path.ends_with(".clip_grad_value_"))
     {
-        return Some(What::Clip);
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+        return Some(What::Clip(args.first().and_then(|a| whose::of_parameters(view, &a.value))));
     }
     if passes_backward(view, value) {
         return Some(What::Backward);
@@ -233,8 +278,16 @@ fn is_named<'a>(view: &View<'a>, value: &'a Rvalue, wanted: &str) -> bool {
     }
 }
 
-/// Where the gradients come from that a step reduces in place.
-fn reduced(view: &View<'_>, at: usize) -> Option<Place> {
+/// Whose gradient a step takes.
+fn whose_taken(view: &View<'_>, taken: usize) -> Option<Vec<Name>> {
+    match view.value(taken)? {
+        Rvalue::Attr { base, .. } => whose::of_parameter(view, base),
+        _ => None,
+    }
+}
+
+/// Where the gradients come from that a step reduces in place, and the step that takes one.
+fn reduced(view: &View<'_>, at: usize) -> Option<(Place, usize)> {
     let call = raw(view, view.value(at)?)?;
     if call.sort != Sort::Everyone || !call.name.starts_with("all_reduce") {
         return None;
@@ -242,8 +295,8 @@ fn reduced(view: &View<'_>, at: usize) -> Option<Place> {
     gradients(view, call.buffer?, 0)
 }
 
-/// Whether an operand is `.grad` of something, or is made of such; where it is taken.
-fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<Place> {
+/// Whether an operand is `.grad` of something, or is made of such; where it is taken, and by which step.
+fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<(Place, usize)> {
     let Operand::Local(local) = o else { return None };
     if depth > 8 {
         return None;
@@ -251,9 +304,9 @@ fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<Place> {
     view.defs(*local).iter().find_map(|at| {
         let id = view.steps[*at].id;
         match view.steps[*at].stmt {
-            Stmt::For { iter, .. } => gradients(view, iter, depth + 1).map(|_| view.part(id, 0)),
+            Stmt::For { iter, .. } => gradients(view, iter, depth + 1).map(|(_, taken)| (view.part(id, 0), taken)),
             Stmt::Assign { value, .. } => match value {
-                Rvalue::Attr { name, .. } if name == "grad" => Some(view.place(id)),
+                Rvalue::Attr { name, .. } if name == "grad" => Some((view.place(id), *at)),
                 Rvalue::Attr { base, name } if name == "data" => gradients(view, base, depth + 1),
                 Rvalue::Use(base) => gradients(view, base, depth + 1),
                 Rvalue::Build { items, .. } => {
@@ -273,7 +326,7 @@ fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<Place> {
 }
 
 /// Gradients that a comprehension or a loop puts into a list.
-fn appended(view: &View<'_>, list: LocalId, depth: usize) -> Option<Place> {
+fn appended(view: &View<'_>, list: LocalId, depth: usize) -> Option<(Place, usize)> {
     view.steps.iter().find_map(|s| match s.stmt {
         Stmt::Append { collection, value, .. } if *collection == list => gradients(view, value, depth + 1),
         Stmt::Assign { value: Rvalue::CallMethod { base: Operand::Local(l), name, args }, .. }

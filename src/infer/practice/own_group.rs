@@ -22,6 +22,9 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some((own, stored)) = given(view, i, &call.rule.default_group) else { continue };
+        if compares(view, own.trim_start_matches("self.")) {
+            continue;
+        }
         let collective = super::lost::last(&call.rule.name);
         out.push((view.place(step.id), Practice::Scales(Scales::GroupLeftOut { collective, own, stored })));
     }
@@ -55,6 +58,25 @@ fn given(view: &View<'_>, step: usize, axes: &[Name]) -> Option<(Name, Place)> {
     None
 }
 
+/// Whether a function, or its class, compares a group with another one: it may be the default one on purpose.
+fn compares(view: &View<'_>, name: &str) -> bool {
+    let compares = |at: &View<'_>| {
+        let is = |o: &Operand| match at.expr(o) {
+            Expr::Local(local) => at.local_name(local) == name,
+            other => other.last_name() == Some(name),
+        };
+        (0..at.steps.len()).any(|step| match at.value(step) {
+            Some(Rvalue::Compare { left, right, .. }) => {
+                let none = at.expr(left).is_none() || at.expr(right).is_none();
+                !none && (is(left) || is(right))
+            }
+            _ => false,
+        })
+    };
+    compares(view)
+        || near::class_of(view).is_some_and(|class| near::methods(view, class).iter().any(|method| compares(method)))
+}
+
 /// Whether a group comes from a parameter, as it is or as a member of it.
 fn is_explicit(view: &View<'_>, value: &Operand) -> bool {
     match view.through(value) {
@@ -69,7 +91,7 @@ pub fn global_rank(view: &View<'_>, out: &mut Found) {
     let Some((unread, place)) = unread(view) else { return };
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
-        if asks_world_rank(view, value) && decides(view, *dst, i) {
+        if asks_world_rank(view, value) && decides(view, *dst, i) && !is_handed_on(view) {
             out.push((
                 view.place(step.id),
                 Practice::Scales(Scales::GlobalRank { unread: unread.clone(), given: place }),
@@ -89,6 +111,11 @@ fn unread(view: &View<'_>) -> Option<(Name, Place)> {
     if view.func.class.is_some() && view.func.name.starts_with("__") || view.func.body().len() < 2 {
         return None;
     }
+    // Who calls a hook says what it is given.
+    let bucket = |p: &crate::ir::Param| p.name == "bucket" || p.hint.as_ref().is_some_and(|h| h.contains("GradBucket"));
+    if view.func.params.iter().any(bucket) {
+        return None;
+    }
     let wanted = ["mesh_dim", "group", "process_group", "pg", "mesh", "device_mesh"];
     let all = wanted.iter().filter_map(|w| {
         view.func
@@ -100,6 +127,20 @@ fn unread(view: &View<'_>) -> Option<(Name, Place)> {
     // A mesh without its dim, or the dim without its mesh, is read for another purpose.
     let found = unread.first()?;
     Some((found.name.clone(), view.spot(found.span)))
+}
+
+/// Whether the file gives a function to something, which then says what the function is given.
+fn is_handed_on(view: &View<'_>) -> bool {
+    let path = view.project.qualified(view.at);
+    near::functions(view, view.at.module).into_iter().any(|at| {
+        let other = near::other(view, at);
+        (0..other.steps.len()).any(|step| match other.value(step) {
+            Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => {
+                args.iter().any(|a| near::path(&other, &other.through(&a.value)).as_ref() == Some(&path))
+            }
+            _ => false,
+        })
+    })
 }
 
 /// Whether a rank decides which tensor is returned or which part of one is taken.
@@ -153,10 +194,25 @@ pub fn other_size(view: &View<'_>, out: &mut Found) {
         if by == over || by.is_empty() || expert(&by) || expert(&over) || !by.iter().any(|a| over.contains(a)) {
             continue;
         }
+        if is_undone(view, &by, &over) {
+            continue;
+        }
         let reduced = view.place(step.id);
         let mistake = Scales::OtherSize { size: by, group: over, reduced };
         out.push((place.unwrap_or(reduced), Practice::Scales(mistake)));
     }
+}
+
+/// Whether the file sums something else over just those ranks that the size leaves out: a loss is divided by what all of them count.
+fn is_undone(view: &View<'_>, by: &Axes, over: &Axes) -> bool {
+    let left: Axes = over.iter().filter(|a| !by.contains(a)).cloned().collect();
+    near::functions(view, view.at.module).into_iter().any(|at| {
+        let other = near::other(view, at);
+        other.collectives().iter().any(|(_, call)| {
+            let group = call.group.and_then(|g| axes(&other, &other.expr(g), Gives::Group, 0));
+            group.is_some_and(|group| !group.is_empty() && group.iter().all(|a| left.contains(a)))
+        })
+    })
 }
 
 /// The factor or divisor of a value just before or after a step, in the same block.

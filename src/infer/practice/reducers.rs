@@ -266,9 +266,13 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         };
         let Some((at, head)) = taken else { continue };
         let outer = view.steps[head].guards.len();
-        let inner = &view.steps[at].guards[outer.min(view.steps[at].guards.len())..];
+        let mut inner = view.steps[at].guards[outer.min(view.steps[at].guards.len())..].to_vec();
+        // What was kept of all may be summed of some, as another loop over them asks.
+        if let Some(again) = parameter_loop(view, step).filter(|_| at != step) {
+            inner.extend_from_slice(&view.steps[step].guards[view.steps[again].guards.len()..]);
+        }
         let mut when: Vec<Vec<Test>> = vec![Vec::new()];
-        for guard in inner {
+        for guard in &inner {
             let alternatives = tests(&view.through(guard.test), guard.holds);
             when =
                 when.iter().flat_map(|a| alternatives.iter().map(move |b| [a.clone(), b.clone()].concat())).collect();

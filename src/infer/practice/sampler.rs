@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
-use crate::ir::{Const, Rvalue};
+use crate::ir::{ArgKind, Const, Rvalue};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
 
@@ -28,6 +28,9 @@ pub fn replicas(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(replicas) = view.argument(args, 1, "num_replicas") else { continue };
+        if view.without_gradient(i) || is_for_reading(view, args) {
+            continue;
+        }
         let Some(asked) = world_size(view, &view.expr(replicas)) else { continue };
         let Some((dim, cut)) = cut_over(view) else { continue };
         let mistake = Scales::SplitOverModel { dim, cut, sampler: view.place(step.id) };
@@ -69,4 +72,14 @@ fn cut_over(view: &View<'_>) -> Option<(Name, Place)> {
         }
     }
     cut.filter(|(dim, _)| dims.len() > 1 && dims.contains(dim))
+}
+
+/// Whether a sampler is not for training: it keeps the order, or its function runs without gradients.
+fn is_for_reading(view: &View<'_>, args: &[crate::ir::Arg]) -> bool {
+    let off = |a: &crate::ir::Arg| {
+        matches!(&a.kind, ArgKind::Keyword(name) if name == "shuffle")
+            && view.expr(&a.value) == Expr::Const(Const::Bool(false))
+    };
+    let code = view.code();
+    args.iter().any(off) || ["no_grad", "inference_mode", "eval()"].iter().any(|word| code.contains(word))
 }

@@ -49,7 +49,18 @@ const SUMS: &[&str] = &[
     "wrap",
     "xla",
     "dtensor",
-    "gather(",
+    "gather",
+    "isend",
+    "irecv",
+    ".send",
+    ".recv",
+    "send(",
+    "recv(",
+    "p2pop",
+    "scatter",
+    "_object",
+    "all_to_all",
+    "rpc",
 ];
 
 /// Words of code that gives each rank other data.
@@ -72,6 +83,9 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
     {
         return;
     }
+    if takes_gradients(view) || spreads_in_rounds(view) {
+        return;
+    }
     let Some(distributed) = starts(view) else { return };
     for (i, step) in view.steps.iter().enumerate() {
         let Some(Rvalue::CallMethod { base: Operand::Local(optimizer), name, .. }) = view.value(i) else { continue };
@@ -83,6 +97,29 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
             out.push((view.place(step.id), Practice::Scales(mistake)));
         }
     }
+}
+
+/// Whether a function takes gradients itself: where it puts them is not followed.
+fn takes_gradients(view: &View<'_>) -> bool {
+    (0..view.steps.len()).any(|step| match view.value(step) {
+        Some(Rvalue::Attr { name, .. }) => matches!(name.as_str(), "grad" | "main_grad"),
+        _ => false,
+    })
+}
+
+/// Whether something is broadcast from the first round on, and not before it: the parameters, or what was sent to one rank.
+fn spreads_in_rounds(view: &View<'_>) -> bool {
+    let backward =
+        |step: &usize| matches!(view.value(*step), Some(Rvalue::CallMethod { name, .. }) if name == "backward");
+    let Some(backward) = (0..view.steps.len()).find(backward) else { return false };
+    let first = view.steps[backward].loops.first().copied().unwrap_or(backward);
+    (first..view.steps.len()).any(|step| {
+        let Some(path) = view.value(step).and_then(|value| view.callee(value)) else { return false };
+        match view.project.path(&path) {
+            Resolved::Func(at) => near::other(view, at).code().contains("broadcast"),
+            _ => path.contains("broadcast"),
+        }
+    })
 }
 
 /// The code of a module without its functions and classes.
@@ -227,6 +264,9 @@ fn plain(code: &str) -> bool {
 /// Whether a step cannot wrap the model or reduce its gradients.
 fn harmless(view: &View<'_>, step: usize, model: LocalId) -> bool {
     let is_model = |o: &Operand| matches!(o, Operand::Local(l) if *l == model);
+    if !keeps_parameters(view, step, model) {
+        return false;
+    }
     match (view.steps[step].stmt, view.value(step)) {
         (Stmt::Assign { dst, .. }, Some(Rvalue::Use(o))) if is_model(o) => view.is_temp(*dst),
         (Stmt::SetAttr { value, .. } | Stmt::SetItem { value, .. } | Stmt::Return { value }, _) => {
@@ -243,11 +283,40 @@ fn harmless(view: &View<'_>, step: usize, model: LocalId) -> bool {
     }
 }
 
+/// What gives the parameters of a model, or what they hold.
+const PARAMETERS: &[&str] = &["parameters", "named_parameters", "state_dict"];
+
+/// Whether a step does not give the parameters of the model to anything that is not known.
+fn keeps_parameters(view: &View<'_>, step: usize, model: LocalId) -> bool {
+    let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
+        return true;
+    };
+    let of_model = |e: &Expr| match e {
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, name) => PARAMETERS.contains(&name.as_str()) && **base == Expr::Local(model),
+            _ => false,
+        },
+        _ => false,
+    };
+    let given = args.iter().any(|a| near::deep(view, &view.expr(&a.value)).any(&mut |e| of_model(e)));
+    !given
+        || view.callee(value).is_some_and(|path| match view.project.path(&path) {
+            Resolved::Func(at) => does_nothing(view, at),
+            _ => path.starts_with("torch.") || !path.contains('.'),
+        })
+}
+
+/// Whether a function of the project takes no gradients and names nothing that may sum any.
+fn does_nothing(view: &View<'_>, at: crate::project::FuncRef) -> bool {
+    let inner = near::other(view, at);
+    plain(&near::code(&inner, view.project.func(at).span)) && !takes_gradients(&inner)
+}
+
 /// Whether a function of the project that takes the model does nothing with its gradients.
 fn takes(view: &View<'_>, callee: &Expr) -> bool {
     let Some(path) = near::path(view, callee) else { return false };
     match view.project.path(&path) {
-        Resolved::Func(at) => plain(&near::code(&near::other(view, at), view.project.func(at).span)),
+        Resolved::Func(at) => does_nothing(view, at),
         _ => ["print", "len", "isinstance", "torch.nn.utils.clip_grad_norm_"].contains(&path.as_str()),
     }
 }

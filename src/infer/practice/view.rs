@@ -505,12 +505,16 @@ impl<'a> View<'a> {
         self.func.locals()[local].kind == LocalKind::Cell || !self.readers(local).is_empty()
     }
 
-    /// Whether a step runs without gradients: inside `no_grad` or `inference_mode`.
+    /// Whether a step may run without gradients: inside `no_grad` or `inference_mode`, or where a flag decides.
     pub fn without_gradient(&self, step: usize) -> bool {
         self.steps[step].contexts.iter().any(|c| match self.expr(c) {
-            Expr::Call { callee, .. } => {
-                matches!(callee.path(), Some(p) if p.ends_with("no_grad") || p.ends_with("inference_mode"))
-            }
+            Expr::Call { callee, args, .. } => match callee.path() {
+                Some(p) if p.ends_with(".set_grad_enabled") => {
+                    args.first().is_none_or(|(_, on)| *on != Expr::Const(Const::Bool(true)))
+                }
+                Some(p) => p.ends_with("no_grad") || p.ends_with("inference_mode"),
+                None => false,
+            },
             other => matches!(other.path(), Some(p) if p.ends_with("no_grad") || p.ends_with("inference_mode")),
         })
     }

@@ -10,7 +10,7 @@ use super::found::{Practice, Scales};
 use super::near;
 use super::own_group::asks_world_rank;
 use super::view::View;
-use super::wrapped::function;
+use super::wrapped::{function, given};
 use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Place;
 use rustc_hash::FxHashSet;
@@ -88,14 +88,45 @@ fn explicit(view: &View<'_>, group: &Operand) -> bool {
     let may_be_left_out = |at: &View<'_>, name: &str| at.func.params.iter().any(|p| p.name == name && p.has_default);
     match near::deep(view, &view.expr(group)) {
         Expr::Local(local) => {
-            view.is_param(local) && view.defs(local).is_empty() && !may_be_left_out(view, view.local_name(local))
+            view.is_param(local)
+                && view.defs(local).is_empty()
+                && !may_be_left_out(view, view.local_name(local))
+                && !given(view, local).iter().any(|(caller, _, value)| may_be_all_ranks(caller, value))
         }
         Expr::Attr(_, name) => {
             let methods = near::class_of(view).map_or_else(Vec::new, |class| near::methods(view, class));
-            name != "WORLD" && !methods.iter().any(|method| may_be_left_out(method, &name))
+            let set = near::class_of(view).map_or_else(Default::default, |class| near::assigned(view, class, &name));
+            name != "WORLD"
+                && !methods.iter().any(|method| may_be_left_out(method, &name))
+                && !set.iter().any(|(method, _, value)| is_all_ranks(method, &method.expr(value)))
         }
         _ => false,
     }
+}
+
+/// Whether a value is the group of all ranks.
+fn is_all_ranks(view: &View<'_>, group: &Expr) -> bool {
+    match near::deep(view, group) {
+        // A backend of its own, and the same ranks.
+        Expr::Call { callee, args, .. } => {
+            let ranks = |(kind, _): &(ArgKind, Expr)| match kind {
+                ArgKind::Keyword(name) => name == "ranks",
+                ArgKind::Positional | ArgKind::Star | ArgKind::DoubleStar => true,
+            };
+            near::path(view, &callee).is_some_and(|path| path == "torch.distributed.new_group")
+                && !args.iter().any(ranks)
+        }
+        Expr::Attr(_, name) => name == "WORLD",
+        Expr::Path(path) => path.ends_with(".WORLD"),
+        other => other.is_none(),
+    }
+}
+
+/// The same, also of an attribute that is set so.
+fn may_be_all_ranks(view: &View<'_>, group: &Expr) -> bool {
+    let own = near::own_attribute(view, group).zip(near::class_of(view));
+    let set = own.map_or_else(Default::default, |(name, class)| near::assigned(view, class, name));
+    is_all_ranks(view, group) || set.iter().any(|(method, _, value)| is_all_ranks(method, &method.expr(value)))
 }
 
 /// The group that a value belongs to: a collective over it filled the value, or its size says into how many parts the value was cut.

@@ -26,6 +26,7 @@ mod same;
 mod slots;
 pub mod table;
 mod trainers;
+mod unsure;
 pub mod value;
 pub mod verdict;
 
@@ -52,6 +53,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use table::{GradientRow, ScaleRow};
+use unsure::Unsure;
 use value::{Flow, Frame, State, Val, What};
 use verdict::{Declared, Mistake, Wrong};
 
@@ -340,6 +342,8 @@ fn of_module<'a>(
     found.dedup();
     let mut findings: Vec<Finding> = found.iter().map(finding).collect();
     findings.extend(run.findings_noted());
+    let unsure = Unsure::of(project, rules, files, module);
+    run.out.iter_mut().for_each(|o| o.mistake = o.mistake.take().filter(|m| !unsure.is_about(m)));
     findings.extend(self::findings(run.out));
     Factors { findings, told: run.told }
 }

@@ -416,6 +416,11 @@ impl<'a> Run<'a> {
         else {
             return;
         };
+        // Each rank clips what it gives, and adds something to that before it leaves the rank.
+        let view = state.frames.last().map(|frame| frame.at).map(|at| self.view(at));
+        if view.is_some_and(|view| (0..view.steps.len()).any(|step| crate::infer::practice::sets(&view, step))) {
+            return;
+        }
         let place = state.chain(place)[0];
         self.noted.push((place, Practice::LateReduction { why: Late::Clipped, gradients: before, before }));
     }

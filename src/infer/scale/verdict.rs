@@ -249,6 +249,11 @@ impl Carried {
         if is_opaque {
             // The loss may be divided by all of this already, or be a sum.
             layouts.divided = vec![Scale::size(&all), rounds];
+            // Of a sequence that several ranks share each may have its part of the whole mean.
+            let parts: AxisSet = all.iter().filter(|a| matches!(a.name(), "cp" | "sp")).cloned().collect();
+            if !parts.is_empty() && parts != all {
+                layouts.divided.push(Scale::size(&parts));
+            }
             if carried.only(|f| matches!(f, Factor::Size(_))).is_number() {
                 return None;
             }

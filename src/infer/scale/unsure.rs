@@ -1,0 +1,87 @@
+//! Factors that something outside may make right. In: a module. Out: whether a mistake is about parameters of a library that is not known,
+//! which may scale their gradients itself, or about sizes that the file compares with the number of all ranks. Next: `verdict.rs`.
+
+use super::groups::WORLD;
+use super::verdict::Mistake;
+use crate::infer::practice::near;
+use crate::infer::practice::view::View;
+use crate::ir::{FuncId, Operand, Rvalue, Stmt};
+use crate::project::{FuncRef, ModuleId, Project, Resolved};
+use crate::rules::RuleBook;
+use crate::source::{Files, Name};
+use crate::types::Factor;
+
+/// What a module leaves open.
+pub struct Unsure<'a> {
+    project: &'a Project,
+    rules: &'a RuleBook,
+    files: &'a Files,
+    module: ModuleId,
+}
+
+impl<'a> Unsure<'a> {
+    pub fn of(project: &'a Project, rules: &'a RuleBook, files: &'a Files, module: ModuleId) -> Unsure<'a> {
+        Unsure { project, rules, files, module }
+    }
+
+    /// Whether a mistake is about what is left open.
+    pub fn is_about(&self, mistake: &Mistake) -> bool {
+        let all = mistake.factor.powers().any(|(f, _)| matches!(f, Factor::Size(a) if a.name() == WORLD));
+        all && self.compares(mistake) || self.of_library(mistake)
+    }
+
+    /// Whether the file compares a product of sizes of the factor with the number of all ranks.
+    fn compares(&self, mistake: &Mistake) -> bool {
+        let sizes: Vec<Name> = mistake
+            .factor
+            .powers()
+            .filter_map(|(f, _)| match f {
+                Factor::Size(a) if a.name() != WORLD => Some(Name::from(a.name())),
+                _ => None,
+            })
+            .collect();
+        let text = self.files[self.project.file(self.module)].whole();
+        text.lines().any(|line| {
+            let sides = ["==", "!="].iter().find_map(|op| line.split_once(op));
+            sides.is_some_and(|(left, right)| {
+                let says = |side: &str| sizes.iter().all(|size| near::has_part(&words(side), size));
+                left.contains(WORLD) && says(right) || right.contains(WORLD) && says(left)
+            })
+        })
+    }
+
+    /// Whether what a mistake is about lies in an attribute that a class of an unknown library makes.
+    fn of_library(&self, mistake: &Mistake) -> bool {
+        let shown = |attr: &str| {
+            let inside = format!(".{attr}.");
+            mistake.events.iter().any(|e| self.files[e.place.file].slice(e.place.span).contains(&inside))
+        };
+        let funcs = self.project.modules[self.module].ir.funcs.ids();
+        funcs.into_iter().any(|func: FuncId| {
+            let ir = &self.project.modules[self.module].ir.funcs[func];
+            if ir.class.is_none() || ir.name != "__init__" {
+                return false;
+            }
+            let view = View::new(self.project, self.rules, self.files, FuncRef { module: self.module, func });
+            view.steps.iter().any(|step| match step.stmt {
+                Stmt::SetAttr { base, name, value } => {
+                    near::is_self(&view, base) && shown(name) && self.is_unknown(&view, value)
+                }
+                _ => false,
+            })
+        })
+    }
+
+    /// Whether a value is made by something outside the project that no rule tells of.
+    fn is_unknown(&self, view: &View<'a>, value: &Operand) -> bool {
+        let Some((_, Rvalue::Call { callee, .. })) = view.source(value) else { return false };
+        let Some(path) = view.through(callee).path().cloned() else { return false };
+        let outside = matches!(self.project.path(&path), Resolved::External(_));
+        outside && !path.starts_with("torch.") && self.rules.get(&path).is_none()
+    }
+}
+
+/// The names in a text, between underscores.
+fn words(text: &str) -> String {
+    text.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect()
+}
