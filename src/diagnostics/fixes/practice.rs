@@ -150,7 +150,6 @@ impl<'a> At<'a> {
             Placements::ShardDim { dim, sequence, .. } => self.other_number(*dim, *sequence).map(Planned::certain),
             Placements::RegionGradient { conditional: false }
             | Placements::Count { .. }
-            | Placements::RegionOut { .. }
             | Placements::CutLocal { .. } => None,
         }
     }

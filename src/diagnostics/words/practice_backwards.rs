@@ -20,19 +20,6 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
             draft
         }
-        Backwards::FirstPart { class, gathered, returned } => {
-            let title = format!(
-                "the backward of `{class}` gives every rank the first part of the gradient: each needs the part at its own place"
-            );
-            let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
-            draft.primary = "the part of the first rank".to_string();
-            draft
-                .labels
-                .push(Label { place: *gathered, message: "the parts of all ranks are gathered here".to_string() });
-            draft.labels.push(Label { place: *returned, message: "returned as this rank's gradient".to_string() });
-            draft.help.push("take the part at the rank in the group".to_string());
-            draft
-        }
         Backwards::PlainSplit { value, class, made, gathered, cut } => {
             let title = format!(
                 "the gradient of `{value}` stays that of this rank's part: nothing gathers it, and `{class}`, which does, is not used"

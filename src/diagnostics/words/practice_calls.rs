@@ -167,11 +167,6 @@ impl Words<'_> {
                 "steps here",
                 "reduce before the step",
             ),
-            Late::Early => (
-                "gradients are reduced before the backward pass: there is nothing in them yet",
-                "cleared here",
-                "reduce between the backward pass and the step",
-            ),
             Late::Cleared => (
                 "gradients are reduced after they were cleared: what the backward computed is not reduced",
                 "cleared here",

@@ -30,19 +30,6 @@ impl Words<'_> {
                 draft
             }
             Placements::RegionGradient { conditional } => region_gradient(*conditional),
-            Placements::RegionOut { function, returned } => {
-                let title = format!(
-                    "the output of `{function}` is not what its placement says: each rank has one term of a sum"
-                );
-                let mut draft = Draft::new(&codes::FALSE_PLACEMENT, title);
-                draft.primary = "taken as given: nothing sums the terms".to_string();
-                draft.labels.push(Label {
-                    place: *returned,
-                    message: "a product over a dim of which each rank has a part".to_string(),
-                });
-                draft.help.push("say `Partial()` there, or sum inside the function".to_string());
-                draft
-            }
             Placements::StyleGradient { style, module, parameter, returns } => {
                 let title = format!(
                     "the gradient of `{module}` is not summed: `{style}` returns local scores, and without `{parameter}` takes their gradient for complete"

@@ -383,16 +383,6 @@ fn factor(mistake: &Scales) -> Draft {
             draft.help.push("multiply by the same size".to_string());
             draft
         }
-        Scales::AuxiliaryRounds { scaler, main } => {
-            let title = format!(
-                "`{scaler}` scales the auxiliary loss without the number of micro-batches, by which the main loss is divided"
-            );
-            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
-            draft.primary = "not divided by the micro-batches".to_string();
-            draft.labels.push(label(*main, "the main loss under the same condition".to_string()));
-            draft.help.push("divide by the same number".to_string());
-            draft
-        }
         Scales::WhateverFlag { flag, mean } => {
             let title = format!(
                 "the loss is multiplied by the context-parallel size also where `{flag}` turns the mean off that this undoes"

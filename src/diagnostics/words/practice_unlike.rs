@@ -15,16 +15,6 @@ pub fn unlike(mistake: &Unlike) -> Draft {
             draft.help.push("call it as a statement, and go on with the tensor that it was given".to_string());
             draft
         }
-        Unlike::Flat { collective, flat, made } => {
-            let title = format!(
-                "the result of `{collective}` is lost: `{flat}` is a copy of the gradients, and nothing reads it"
-            );
-            let mut draft = Draft::new(&codes::LOST_RESULT, title);
-            draft.primary = "written to the copy".to_string();
-            draft.labels.push(label(*made, "copied here; the gradients keep their own values"));
-            draft.help.push(format!("copy the parts of `{flat}` back into the gradients afterwards"));
-            draft
-        }
         Unlike::Indexed { collective, indexed } => {
             let title = format!("the result of `{collective}` is lost: it is written to what indexing has copied");
             let mut draft = Draft::new(&codes::LOST_RESULT, title);

@@ -46,7 +46,7 @@ impl Machine<'_> {
         let plain = |p: &crate::ir::Param| {
             let hint = p.hint.as_deref().unwrap_or("");
             let last = hint.rsplit('.').next().unwrap_or(hint);
-            PLAIN_HINTS.contains(&last) || groups.contains(&p.local) || is_plain_name(&p.name)
+            PLAIN_HINTS.contains(&last) || groups.contains(&p.local)
         };
         let given = |(i, p): (usize, &crate::ir::Param)| match args.and_then(|a| a.get(i, &p.name)) {
             Some(value) => is_plain_value(value),
@@ -97,11 +97,6 @@ impl Machine<'_> {
     pub fn name_of(&self, at: FuncRef) -> Place {
         Place { file: self.project.file(at.module), span: self.project.func(at).name_span }
     }
-}
-
-/// Whether a parameter is a group or a dim by its name.
-fn is_plain_name(name: &str) -> bool {
-    name == "group" || name.ends_with("_group") || matches!(name, "dim" | "world_size")
 }
 
 /// Whether a value is surely no tensor.

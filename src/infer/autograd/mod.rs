@@ -28,6 +28,7 @@ mod wrapper;
 
 pub use apply::{Asked, Remembered, shown_dim};
 pub use claims::claims;
+pub use count::gives_indices;
 pub use declared::against_rule;
 pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};
 pub use terms::{Deriving, Gap};

@@ -1,6 +1,7 @@
 //! How many gradients the backward of an autograd function returns. In: a class. Out: a `return` that gives too few or too many, from the
 //! text alone, where execution sees no collective. Never: what the gradients are. Source: DESIGN.md section 6. Next: `mod.rs`.
 
+use super::super::autograd::gives_indices;
 use super::super::finding::FindingKind;
 use super::super::value::Flavour;
 use super::Lint;
@@ -25,6 +26,7 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
     if view.func.is_generator {
         return;
     }
+    let indices = gives_indices(lint.view(forward).code());
     for step in &view.steps {
         let Stmt::Return { value } = step.stmt else { continue };
         let Some((_, Rvalue::Build { kind: BuildKind::Tuple, items })) = view.source(value) else { continue };
@@ -37,7 +39,7 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             .collect();
         let Some(given) = given else { continue };
         // The backward of outputs without a gradient, such as indices, never runs.
-        if given.iter().all(|o| matches!(o, Operand::Const(Const::None))) {
+        if given.iter().all(|o| matches!(o, Operand::Const(Const::None))) && indices {
             continue;
         }
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));

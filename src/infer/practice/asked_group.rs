@@ -28,8 +28,7 @@ pub fn guards(view: &View<'_>, out: &mut Found) {
             .flat_map(|(sizes, guard)| sizes.into_iter().map(move |axes| (axes, guard)))
             .collect();
         let [(axes, guard)] = asked.as_slice() else { continue };
-        let several = || is(&over, &["sp", "cp"]) && is(axes, &["tp", "dp"]) && of_one_mesh(view, guard, group);
-        if !apart(view, axes, &over) && !several() || used(view, axes, guard) {
+        if !apart(view, axes, &over) || used(view, axes, guard) {
             continue;
         }
         let collective = super::lost::last(&call.rule.name);
@@ -89,48 +88,6 @@ fn apart(view: &View<'_>, asked: &[Name], over: &[Name]) -> bool {
         (true, _) if is(over, &["dp"]) => has_group(view, asked),
         (_, true) => is(over, &["cp"]),
         _ => false,
-    }
-}
-
-/// Whether the group that a guard asks for and another one are those of two dims of one mesh: then neither has to do with the other.
-fn of_one_mesh(view: &View<'_>, guard: &Guard<'_>, group: &Operand) -> bool {
-    let Expr::Compare(_, size, _) = near::deep(view, &view.through(guard.test)) else { return false };
-    let asked = match near::deep(view, &size) {
-        Expr::Call { callee, args, .. } => match (&*callee, args.as_slice()) {
-            (Expr::Path(path), [(_, group)]) if path == "torch.distributed.get_world_size" => group.clone(),
-            (Expr::Attr(group, name), []) if name == "size" => (**group).clone(),
-            _ => return false,
-        },
-        _ => return false,
-    };
-    match (dim_of_mesh(view, &asked), dim_of_mesh(view, &view.expr(group))) {
-        (Some((a, one)), Some((b, other))) => a == b && one != other,
-        _ => false,
-    }
-}
-
-/// The text of the mesh and the dim of which a group is, through the one attribute that keeps it.
-fn dim_of_mesh(view: &View<'_>, group: &Expr) -> Option<(String, Name)> {
-    if let Some(name) = near::own_attribute(view, group) {
-        let set = near::assigned(view, near::class_of(view)?, name);
-        let [(method, _, value)] = set.as_slice() else { return None };
-        return mesh_and_dim(&near::deep(method, &method.expr(value)), method);
-    }
-    mesh_and_dim(&near::deep(view, group), view)
-}
-
-fn mesh_and_dim(group: &Expr, view: &View<'_>) -> Option<(String, Name)> {
-    let Expr::Call { callee, args, .. } = group else { return None };
-    let Expr::Attr(of, method) = &**callee else { return None };
-    let text = |mesh: &Expr| match mesh {
-        Expr::Local(local) => Some(view.local_name(*local).to_string()),
-        Expr::Attr(base, name) if matches!(**base, Expr::Local(_)) => Some(name.to_string()),
-        _ => None,
-    };
-    match (method.as_str(), args.as_slice(), &**of) {
-        ("get_group", [], Expr::Item(mesh, dim)) => Some((text(mesh)?, dim.string()?.clone())),
-        ("get_group", [(_, dim)], mesh) => Some((text(mesh)?, dim.string()?.clone())),
-        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::found::{Practice, Scales};
 use super::gradient::root;
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, Operand, Rvalue, UnOp};
+use crate::ir::{BinOp, Operand, Rvalue};
 use crate::source::Place;
 
 /// Calls that register a hook on a gradient.
@@ -34,29 +34,13 @@ pub fn hooks(view: &View<'_>, out: &mut Found) {
         }
         let Some(hook) = args.first().and_then(|a| near::function(view, &a.value)) else { continue };
         let hook = near::other(view, hook);
-        if !speaks_of_parts(view) && !speaks_of_parts(&hook) || is_for_whole(view, step) {
+        if !speaks_of_parts(view) && !speaks_of_parts(&hook) {
             continue;
         }
         if let Some((divided, summed)) = averages(&hook) {
             out.push((divided, Practice::Scales(Scales::AveragedParts { summed })));
         }
     }
-}
-
-/// Whether a step runs only where the sequence is not split.
-fn is_for_whole(view: &View<'_>, step: usize) -> bool {
-    view.steps[step].guards.iter().any(|g| {
-        let (test, holds) = match view.expr(g.test) {
-            Expr::Unary(UnOp::Not, inner) => (*inner, !g.holds),
-            test => (test, g.holds),
-        };
-        let splits = |name: &str| name.contains("sequence") || name == "sp";
-        !holds
-            && test.any(&mut |e| match e {
-                Expr::Local(local) => splits(view.local_name(*local)),
-                other => other.last_name().is_some_and(splits),
-            })
-    })
 }
 
 /// Whether the name, the text or the comments of a function speak of a split sequence.
@@ -93,11 +77,6 @@ fn averages(hook: &View<'_>) -> Option<(Place, Place)> {
     };
     if !over(&group) {
         return None;
-    }
-    let given = call.rule.reduce_op.and_then(|at| hook.argument(call.args, at, &call.rule.args.params[at].name));
-    if given.is_some_and(|o| hook.through(o).last_name() == Some("AVG")) {
-        let place = hook.place(hook.steps[*at].id);
-        return Some((place, place));
     }
     let by_number = |step: usize| match hook.value(step) {
         Some(Rvalue::Binary { op: BinOp::Div, left, right } | Rvalue::InPlace { op: BinOp::Div, left, right }) => {

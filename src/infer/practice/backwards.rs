@@ -18,8 +18,6 @@ pub enum Backwards {
     OtherInput { class: Name, input: usize, asked: usize, returned: Place },
     /// An exchange whose sizes of what is sent and what is received are those of the forward, in the same places.
     SameSizes { class: Name, sent: Name, received: Name, forward: Place },
-    /// Every rank gets the first part of a gradient; where the forward gathers, and where it is returned.
-    FirstPart { class: Name, gathered: Place, returned: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.
     PlainSplit { value: Name, class: Name, made: Place, gathered: Place, cut: Option<Place> },
 }
@@ -223,7 +221,7 @@ fn communicates(lint: &Lint<'_>, at: FuncRef) -> bool {
 }
 
 /// Forward and backward of an autograd function that keeps its context itself.
-pub(super) fn methods(lint: &Lint<'_>, class: &Class<'_>) -> Option<(FuncRef, FuncRef)> {
+fn methods(lint: &Lint<'_>, class: &Class<'_>) -> Option<(FuncRef, FuncRef)> {
     let pair = both_ways(lint, class.at)?;
     let plain = !lint.project.class(class.at).methods.iter().any(|(name, _)| name == "setup_context");
     (plain && lint.is_autograd(class.at)).then_some(pair)

@@ -9,7 +9,7 @@ use super::gradient::root;
 use super::hints::{Says, hints};
 use super::raw::raw;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Form;
 use rustc_hash::FxHashSet;
 
@@ -19,8 +19,6 @@ pub(super) struct Slice {
     pub locals: FxHashSet<LocalId>,
     /// Steps that sum.
     pub sums: Vec<usize>,
-    /// Targets of losses that are summed over them.
-    pub losses: Vec<Operand>,
     /// A function adds up, or a product of matrices.
     pub adds: bool,
     /// Steps that communicate, the input of each.
@@ -30,18 +28,9 @@ pub(super) struct Slice {
 }
 
 pub fn local_counts(view: &View<'_>, out: &mut Found) {
-    let sums_targets = || {
-        let text = view.text(view.spot(view.func.span));
-        ["cross_entropy(", "nll_loss("].iter().any(|w| text.contains(w)) && text.contains("reduction=")
-    };
     for (i, step) in view.steps.iter().enumerate() {
         let Some((left, right)) = quotient(view, i) else { continue };
-        let mut count = slice(view, right);
-        if count.open && !count.sums.is_empty() && sums_targets() {
-            // Where the targets of the loss come from says nothing: they are what is counted.
-            let targets: Vec<LocalId> = slice(view, left).losses.iter().filter_map(|t| root(view, t)).collect();
-            count = slice_from(view, right, view.steps.len(), &targets);
-        }
+        let count = slice(view, right);
         let Some(counted) = count.sums.iter().min().copied() else { continue };
         let knows = |l: &LocalId| ["world", "size", "ranks", "global"].iter().any(|w| view.local_name(*l).contains(w));
         let others = count.open || count.locals.iter().any(knows);
@@ -113,23 +102,12 @@ fn evident(view: &View<'_>, at: usize, input: Option<&Operand>, sum: &Slice, cou
     if !sum.open && !before.open && before.locals.iter().any(labels) && (gathers(view, at) || over_data(view, at)) {
         return true;
     }
-    if over_data(view, at) && before.losses.iter().any(|target| is_counted(view, target, at, count)) {
-        return true;
-    }
     let said: Vec<LocalId> = hints(view)
         .into_iter()
         .filter(|h| h.says == Says::Varies && h.shards.is_empty())
         .flat_map(|h| h.locals)
         .collect();
     before.locals.iter().any(|l| said.contains(l)) && count.locals.iter().any(|l| said.contains(l))
-}
-
-/// Whether the targets of a loss are what is counted: then it sums over as many, whatever the model knows.
-fn is_counted(view: &View<'_>, target: &Operand, at: usize, count: &Slice) -> bool {
-    let of = slice_until(view, target, at);
-    let own = |l: &LocalId| !view.is_temp(*l) && !view.is_param(*l) && count.locals.contains(l);
-    let direct = root(view, target).filter(|l| !view.is_temp(*l) && count.locals.contains(l));
-    of.collectives.is_empty() && direct.is_some() && (of.locals.iter().any(own) || !of.open)
 }
 
 /// Whether the function has counted the same mask over the ranks of a sum: `all_reduce(stack([x.sum(), mask.sum()]), group=g)`.
@@ -227,16 +205,11 @@ pub(super) fn slice(view: &View<'_>, o: &Operand) -> Slice {
 
 /// What an operand is computed from by the steps before one.
 pub(super) fn slice_until(view: &View<'_>, o: &Operand, until: usize) -> Slice {
-    slice_from(view, o, until, &[])
-}
-
-/// The same, followed to some variables and no further.
-fn slice_from(view: &View<'_>, o: &Operand, until: usize, ends: &[LocalId]) -> Slice {
     let mut out = Slice::default();
     let mut todo: Vec<Operand> = vec![o.clone()];
     while let Some(next) = todo.pop() {
         let Operand::Local(local) = next else { continue };
-        if !out.locals.insert(local) || ends.contains(&local) {
+        if !out.locals.insert(local) {
             continue;
         }
         for at in 0..until.min(view.steps.len()) {
@@ -277,9 +250,6 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
             }
             let path = view.callee(value);
             out.adds |= path.as_ref().is_some_and(|p| adds_up(p));
-            if path.as_ref().is_some_and(|p| is_loss_function(p)) {
-                out.losses.extend(summed_targets(view, args));
-            }
             if path.as_ref().is_some_and(|p| view.rules.op(p).is_some()) {
                 todo.extend(args.iter().map(|a| a.value.clone()));
             } else {
@@ -288,11 +258,6 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
         }
         Rvalue::CallMethod { base, name, args } => {
             out.adds |= adds_up(name);
-            if matches!(name.as_str(), "cross_entropy" | "nll_loss")
-                && view.callee(value).is_some_and(|p| is_loss_function(&p))
-            {
-                out.losses.extend(summed_targets(view, args));
-            }
             let method = !matches!(view.through(base), Expr::Path(_));
             if method && view.rules.tensor_method(name).is_some() {
                 if matches!(name.as_str(), "sum" | "count_nonzero") {
@@ -311,19 +276,6 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
             todo.extend(other.operands().into_iter().cloned());
         }
     }
-}
-
-/// The targets of a loss that is a sum over them.
-fn summed_targets<'a>(view: &View<'a>, args: &'a [Arg]) -> Option<Operand> {
-    let sums = args.iter().any(|a| {
-        matches!(&a.kind, ArgKind::Keyword(k) if k == "reduction")
-            && matches!(&a.value, Operand::Const(Const::Str(s)) if s == "sum")
-    });
-    sums.then(|| view.argument(args, 1, "target").cloned()).flatten()
-}
-
-fn is_loss_function(path: &str) -> bool {
-    matches!(path, "torch.nn.functional.cross_entropy" | "torch.nn.functional.nll_loss")
 }
 
 /// Whether an operation adds up what it is given, by the end of its name.

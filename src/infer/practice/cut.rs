@@ -64,9 +64,7 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
         }
         let other = cuts.iter().enumerate().find(|(j, o)| {
             let alternatives = super::handles::excludes(&view.steps[cut.step], &view.steps[o.step]);
-            // Of what is made from the other there is only one part.
-            let apart = *j != k && cut.input & through(*j) == 0;
-            apart
+            *j != k
                 && !alternatives
                 && returned & through(*j) != 0
                 && o.how == Communicates::Differentiable

@@ -291,7 +291,6 @@ fn conditions<'a>(view: &View<'a>, step: usize) -> Vec<(&'a str, bool)> {
 /// An auxiliary loss scaled without the factor that the main loss has under the same condition.
 pub fn auxiliary(view: &View<'_>, out: &mut Found) {
     let mut main: Option<(usize, Vec<(&str, bool)>)> = None;
-    let mut rounds: Option<(usize, Vec<(&str, bool)>)> = None;
     for (i, step) in view.steps.iter().enumerate() {
         let product = match view.value(i) {
             Some(Rvalue::InPlace { op: BinOp::Mul, left, right } | Rvalue::Binary { op: BinOp::Mul, left, right }) => {
@@ -305,18 +304,6 @@ pub fn auxiliary(view: &View<'_>, out: &mut Found) {
         {
             main = main.or_else(|| Some((i, conditions(view, i))));
         }
-        let divided = match view.value(i) {
-            Some(Rvalue::InPlace { op: BinOp::Div, left, right } | Rvalue::Binary { op: BinOp::Div, left, right }) => {
-                Some((left, right))
-            }
-            _ => None,
-        };
-        if let Some((left, right)) = divided
-            && counts_rounds(view, &view.expr(right))
-            && is_tensor_of_loss(view, left)
-        {
-            rounds = rounds.or_else(|| Some((i, conditions(view, i))));
-        }
         let Some((at, under)) = &main else { continue };
         let Some((name, args)) = scaler(view, i) else { continue };
         let here = conditions(view, i);
@@ -328,37 +315,7 @@ pub fn auxiliary(view: &View<'_>, out: &mut Found) {
         if divides && !has_cp(view, &scale) {
             let mistake = Scales::Auxiliary { scaler: name, main: view.place(view.steps[*at].id) };
             out.push((view.place(step.id), Practice::Scales(mistake)));
-        } else if let Some((at, under)) = &rounds
-            && divides
-            && under.iter().all(|c| here.contains(c))
-            && !scale.any(&mut |e| !matches!(e, Expr::Binary(..)) && counts_rounds(view, e))
-            && scale.any(&mut |e| is_plain_one(view, e))
-        {
-            let mistake = Scales::AuxiliaryRounds { scaler: name, main: view.place(view.steps[*at].id) };
-            out.push((view.place(step.id), Practice::Scales(mistake)));
         }
-    }
-}
-
-/// Whether a value is the number of micro-batches, by name.
-fn counts_rounds(view: &View<'_>, expr: &Expr) -> bool {
-    let named = |n: &str| {
-        let n = n.to_lowercase().replace('_', "");
-        n.contains("microbatch") && n.starts_with("num")
-    };
-    match near::deep(view, expr) {
-        Expr::Local(l) => named(view.local_name(l)),
-        Expr::Call { callee, .. } => callee.last_name().is_some_and(named),
-        other => other.last_name().is_some_and(named),
-    }
-}
-
-/// Whether a value is a scale of one that nothing else has changed.
-fn is_plain_one(view: &View<'_>, expr: &Expr) -> bool {
-    match near::deep(view, expr) {
-        Expr::Call { callee, .. } => matches!(callee.last_name(), Some("ones" | "ones_like")),
-        Expr::Const(Const::Int(1)) => true,
-        _ => false,
     }
 }
 

@@ -88,8 +88,6 @@ pub enum Placements {
     PartOut { method: Name, value: Name, out: Place },
     /// `local_map` whose input gradients are partial, without gradient placements, always or under a condition.
     RegionGradient { conditional: bool },
-    /// `local_map` of a function that returns one term of a sum, whose output is said to be whole.
-    RegionOut { function: Name, returned: Place },
     /// A style that returns local tensors, used for a router without gradient placements.
     StyleGradient { style: Name, module: Name, parameter: Name, returns: Place },
     /// Another number of placements than the mesh has dims.
@@ -142,8 +140,6 @@ pub enum Scales {
     FixedRoot { collective: Name, group: Vec<Name> },
     /// Data that is split over all ranks, some of which share a model.
     SplitOverModel { dim: Name, cut: Place, sampler: Place },
-    /// The scale of an auxiliary loss without the number of micro-batches by which the main loss is divided.
-    AuxiliaryRounds { scaler: Name, main: Place },
     /// The rank of all ranks, and a parameter that says over which ranks is not read.
     GlobalRank { unread: Name, given: Place },
     /// The rank of all ranks picks a part of what belongs to another group, which is named there.
@@ -173,8 +169,6 @@ pub enum Scales {
 pub enum Unlike {
     /// It works in place and returns nothing that is a tensor.
     InPlace { collective: Name, used: Place },
-    /// It sums a copy of gradients that nothing reads.
-    Flat { collective: Name, flat: Name, made: Place },
     /// It writes to what indexing has copied.
     Indexed { collective: Name, indexed: Place },
     /// Rows of positions that a mask says are those of other ranks are in the sum.
@@ -184,8 +178,6 @@ pub enum Unlike {
 /// What comes before a reduction and should come after it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Late {
-    /// Before the backward pass that makes the gradients.
-    Early,
     Used,
     Cleared,
     Clipped,

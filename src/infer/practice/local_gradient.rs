@@ -180,9 +180,7 @@ pub(super) fn meeting(view: &View<'_>, step: usize) -> Option<(Place, FxHashSet<
         let Some(value) = view.value(later) else { continue };
         let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
         let others: Vec<&Operand> = match value {
-            Rvalue::Binary { op: BinOp::Mul | BinOp::MatMul | BinOp::Add, left, right }
-                if is_held(left) || is_held(right) =>
-            {
+            Rvalue::Binary { op: BinOp::Mul | BinOp::MatMul, left, right } if is_held(left) || is_held(right) => {
                 vec![if is_held(left) { right } else { left }]
             }
             Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if combines(view, value, &held) => {

@@ -27,9 +27,7 @@ mod doubled;
 mod each_round;
 pub mod expr;
 mod factor;
-mod first_part;
 mod fixed_source;
-mod flat;
 pub mod found;
 mod gate;
 mod glance;
@@ -66,7 +64,6 @@ mod pool;
 mod ranks;
 mod raw;
 pub mod reducers;
-mod region_out;
 mod sampler;
 mod shard_dim;
 mod shard_norm;
@@ -192,8 +189,6 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
     of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
     of_collectives(lost::results),
-    of_collectives(flat::copies)
-        .with(&[&["_flatten_dense_tensors", "torch.cat(", "torch.stack(", "_to_vector", ".clone()"], &["grad"]]),
     of_collectives(no_result::used),
     of_collectives(no_result::indexed),
     of_collectives(no_result::received),
@@ -205,7 +200,6 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["local_map"], local_map::regions),
-    of_words(&["local_map"], region_out::outputs).with(&[&["local_map"]]),
     of_names(local_map::ROUTERS, local_map::styles)
         .with(&[local_map::ROUTERS])
         .where_seen(|seen| seen.plans || seen.renames),
@@ -266,7 +260,6 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
-    of_words(&["new_group"], ranks::groups_of_some).with(&[&["new_group"]]),
     of_collectives(group_ranks::some_of_group),
 ];
 
@@ -275,7 +268,6 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     switch::stored,
     marks::unset,
     marks::partly,
-    marks::siblings,
     uneven::siblings,
     uneven::biases,
     pool::shared,
@@ -284,7 +276,6 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     axis_map::disagreeing,
     backwards::other_input,
     backwards::same_sizes,
-    first_part::of_first,
     unused_group::stored,
     tied::weights,
 ];

@@ -5,12 +5,10 @@
 use super::expr::Expr;
 use super::found::{Late, Practice};
 use super::raw::{Sort, raw};
-use super::reducers::parameter_loop;
 use super::view::View;
 use super::{Found, Lint, data_sum, whose};
 use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
-use crate::rules::Entry;
 use crate::source::{Name, Place};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +49,6 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let mut told = Vec::new();
     for level in levels {
         let here: Vec<&Event> = events.iter().filter(|e| view.steps[e.at].loops.starts_with(level)).collect();
-        early(view, &here, &mut told, out);
         let mut segment: Vec<&Event> = Vec::new();
         let (mut open, mut again) = (false, false);
         for (i, event) in here.iter().enumerate() {
@@ -78,68 +75,6 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
             }
         }
     }
-}
-
-/// A reduction between clearing the gradients and the one backward pass that makes them, where none follows before the step.
-fn early(view: &View<'_>, here: &[&Event], told: &mut Vec<usize>, out: &mut Found) {
-    let mut passes = here.iter().enumerate().filter(|(_, e)| e.what == What::Backward);
-    let (Some((pass, backward)), None) = (passes.next(), passes.next()) else { return };
-    let plain =
-        |e: &Event| view.steps[e.at].guards.iter().all(|g| view.steps[backward.at].guards.iter().any(|b| b.at == g.at));
-    let cleared = here[..pass].iter().rposition(|e| matches!(e.what, What::Clear(_)) && plain(e));
-    let Some(cleared) = cleared else { return };
-    let of = |e: &Event| match &e.what {
-        What::Step(of) | What::Clear(of) => Some(of.clone()),
-        _ => None,
-    };
-    let used = here[pass..].iter().position(|e| matches!(e.what, What::Step(_)));
-    let Some(used) = used.map(|at| pass + at).filter(|at| of(here[*at]) == of(here[cleared])) else { return };
-    let between = &here[cleared + 1..pass];
-    if here[pass..used].iter().any(|e| matches!(e.what, What::Reduce(_) | What::Move(..)))
-        || between.iter().any(|e| !matches!(e.what, What::Reduce(_) | What::Clear(_)))
-    {
-        return;
-    }
-    let Some((event, from)) = between.iter().find_map(|e| match e.what {
-        What::Reduce(from) if is_of_trained(view, e.at) => Some((e, from)),
-        _ => None,
-    }) else {
-        return;
-    };
-    let sums = |name: &str| ["reduce", "sync", "averag", "finali"].iter().any(|w| name.to_lowercase().contains(w));
-    let later = (here[pass].at + 1..view.steps.len()).any(|at| match view.value(at) {
-        Some(Rvalue::CallMethod { name, .. }) => sums(name),
-        Some(Rvalue::Call { callee, .. }) => view.through(callee).last_name().is_some_and(sums),
-        _ => false,
-    });
-    if later {
-        return;
-    }
-    if !told.contains(&event.at) {
-        told.push(event.at);
-        let before = view.place(view.steps[here[cleared].at].id);
-        let practice = Practice::LateReduction { why: Late::Early, gradients: from, before };
-        out.push((view.place(view.steps[event.at].id), practice));
-    }
-}
-
-/// Whether a step stands in a loop over the parameters of a model that the function itself runs.
-fn is_of_trained(view: &View<'_>, at: usize) -> bool {
-    let Some(head) = parameter_loop(view, at) else { return false };
-    let Stmt::For { iter, .. } = view.steps[head].stmt else { return false };
-    let mut model = None;
-    view.through(iter).any(&mut |e| {
-        if let Expr::Call { callee, .. } = e
-            && let Expr::Attr(of, name) = &**callee
-            && matches!(name.as_str(), "parameters" | "named_parameters")
-        {
-            model = Some((**of).clone());
-        }
-        model.is_some()
-    });
-    let runs =
-        |i: usize| matches!(view.value(i), Some(Rvalue::Call { callee, .. }) if Some(view.expr(callee)) == model);
-    model.is_some() && (0..view.steps.len()).any(runs)
 }
 
 /// Why a reduction comes too late, and what came before it.
@@ -214,11 +149,6 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     let value = view.value(at)?;
     if let Some((from, taken)) = reduced(view, at) {
         return Some(What::Reduce(from, whose_taken(view, taken)));
-    }
-    if let Some((_, Some(Entry::Intrinsic(rule)))) = view.ruled(value)
-        && rule.does == "gradients-averaged"
-    {
-        return Some(What::Reduce(view.place(view.steps[at].id)));
     }
     if let Some(helper) = helper(lint, view, value) {
         let inner = lint.view(helper);

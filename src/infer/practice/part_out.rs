@@ -6,7 +6,6 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::{Placements, Practice};
-use super::hints::{Hint, Says, hints};
 use super::local_gradient::is_apart;
 use super::local_map::{Placed, by_dim};
 use super::near;
@@ -59,7 +58,6 @@ pub fn parts(view: &View<'_>, out: &mut Found) {
             "full_tensor" => Whole::Everywhere,
             "to_local" => match placements_before(view, base, step) {
                 Some(placed) => Whole::Where(placed),
-                None if is_said_whole(view, base) => Whole::OnOne,
                 None => continue,
             },
             _ => continue,
@@ -76,8 +74,6 @@ pub fn parts(view: &View<'_>, out: &mut Found) {
 enum Whole {
     Everywhere,
     Where(Vec<Placed>),
-    /// On the one dim of a mesh that has no other.
-    OnOne,
 }
 
 impl Whole {
@@ -85,7 +81,6 @@ impl Whole {
     fn meets(&self, out: &[Placed]) -> bool {
         match self {
             Whole::Everywhere => out.contains(&Placed::Partial),
-            Whole::OnOne => out == [Placed::Partial],
             Whole::Where(placed) => {
                 placed.len() == out.len()
                     && placed.iter().zip(out).any(|(p, o)| (*p, *o) == (Placed::Replicate, Placed::Partial))
@@ -111,16 +106,6 @@ fn value_name(view: &View<'_>, base: &Operand, dst: LocalId, step: usize) -> Opt
     };
     let differentiable = !WITHOUT_GRADIENT.iter().any(|w| near::has_part(&name, w));
     differentiable.then_some(name)
-}
-
-/// Whether a comment says of a parameter of the function, which nothing binds anew, that it is replicated.
-fn is_said_whole(view: &View<'_>, base: &Operand) -> bool {
-    let Operand::Local(local) = base else { return false };
-    if !view.is_param(*local) || !view.defs(*local).is_empty() {
-        return false;
-    }
-    let about = |hint: &Hint| hint.says == Says::Same && hint.locals == [*local] && hint.under.is_none();
-    hints(view).iter().any(about)
 }
 
 /// The placements that a value was given last.

@@ -1,6 +1,5 @@
 //! Collectives that only some ranks reach. In: a function. Out: a collective over all ranks under `rank == 0`, or behind an early exit by
-//! rank, with no counterpart; a group that only its own ranks make. Never: collectives of groups, point-to-point, and branches that call
-//! something which may hold the counterpart. Source: torch.distributed, `new_group`: all ranks have to make all groups.
+//! rank, with no counterpart. Never: groups, point-to-point, and branches that call something which may hold the counterpart.
 //! Next: `raw.rs`.
 
 use super::Found;
@@ -8,8 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use crate::ir::{Arg, ArgKind, CmpOp, Const, Operand, Rvalue, Stmt, UnOp};
-use crate::rules::Entry;
+use crate::ir::{CmpOp, Const, Operand, Rvalue, Stmt, UnOp};
 use crate::source::Name;
 
 /// Calls that communicate with nobody.
@@ -54,44 +52,6 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
         let practice = Practice::SomeRanks { collective: name.clone(), condition: view.part(guard.at, 0), exit };
         out.push((view.place(id), practice));
     }
-}
-
-/// `if rank in ranks: group = dist.new_group(ranks)`
-pub fn groups_of_some(view: &View<'_>, out: &mut Found) {
-    for (i, step) in view.steps.iter().enumerate() {
-        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
-            continue;
-        };
-        let Some((path, Some(Entry::Intrinsic(rule)))) = view.ruled(value) else { continue };
-        if rule.does != "new-group" || !path.ends_with(".new_group") || !has_only(args) {
-            continue;
-        }
-        let Some(ranks) = view.argument(args, 0, "ranks").map(|o| view.expr(o)) else { continue };
-        let member = |g: &&Guard<'_>| match view.expr(g.test) {
-            Expr::Compare(CmpOp::In, rank, among) => g.holds && is_rank(view, &rank) && *among == ranks,
-            Expr::Compare(CmpOp::NotIn, rank, among) => !g.holds && is_rank(view, &rank) && *among == ranks,
-            _ => false,
-        };
-        // Outside of a loop the ranks may be all of them.
-        let Some(guard) = step.guards.iter().find(member).filter(|_| !step.loops.is_empty()) else { continue };
-        if other_branch_calls(view, guard) {
-            continue;
-        }
-        let practice =
-            Practice::SomeRanks { collective: Name::from("new_group"), condition: view.part(guard.at, 0), exit: false };
-        out.push((view.place(step.id), practice));
-    }
-}
-
-/// Whether a group is made in the usual way, by all ranks together.
-fn has_only(args: &[Arg]) -> bool {
-    args.iter().all(|a| match &a.kind {
-        ArgKind::Keyword(name) => {
-            matches!(name.as_str(), "ranks" | "timeout" | "backend" | "pg_options" | "group_desc")
-        }
-        ArgKind::Positional => true,
-        ArgKind::Star | ArgKind::DoubleStar => false,
-    }) && args.len() <= 4
 }
 
 fn same(a: &Guard<'_>, b: &Guard<'_>) -> bool {

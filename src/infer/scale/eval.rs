@@ -455,7 +455,7 @@ impl<'a> Run<'a> {
         }
         match (op, a, b) {
             (CmpOp::Eq | CmpOp::Ne, Val::Modulo(scale), _) => {
-                let test = Test::Every(Name::from(format!("every {scale}")), scale.clone());
+                let test = Test::every_so_often(scale);
                 Val::Test(if op == CmpOp::Eq { test } else { test.negate() })
             }
             (CmpOp::In | CmpOp::NotIn, Val::Const(Const::Str(part)), Val::ParamName) => {
@@ -496,7 +496,7 @@ impl<'a> Run<'a> {
             Val::Const(Const::Str(s)) => Test::Known(!s.is_empty()),
             Val::Named(text) if text.contains("is_initialized") || text.contains("is_available") => Test::Known(true),
             Val::Named(text) => Test::Flag(text.clone()),
-            Val::Modulo(scale) => Test::Every(Name::from(format!("every {scale}")), scale.clone()).negate(),
+            Val::Modulo(scale) => Test::every_so_often(scale).negate(),
             Val::Num(n) => match n.scale.known() {
                 Some(m) if m.powers().all(|(f, _)| matches!(f, Factor::Named(_))) => {
                     Test::Flag(Name::from(n.scale.to_string()))

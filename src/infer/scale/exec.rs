@@ -121,10 +121,12 @@ impl<'a> Run<'a> {
             }
             Stmt::Assert { test } => {
                 let test = self.truth(&self.operand(test, &state));
+                let fresh: Vec<Name> =
+                    test.every().into_iter().filter(|name| !state.facts.contains_key(name)).collect();
                 let mut held: Vec<State> =
                     self.decide(&test, state).into_iter().filter(|(_, b)| *b).map(|(s, _)| s).collect();
                 // What is asserted holds in every round.
-                test.every().iter().for_each(|name| forget_rounds(name, &mut held));
+                fresh.iter().for_each(|name| forget_rounds(name, &mut held));
                 held
             }
             Stmt::Return { value } => {
@@ -249,12 +251,9 @@ impl<'a> Run<'a> {
             }));
         }
         for name in test.every() {
-            let is_other = |s: &&State| s.facts.get(&name) == Some(&false);
-            let goes_on = out.iter().filter(is_other).any(|s| s.flow == Flow::Next);
-            let refused =
-                out.iter().any(|s| is_other(&s)) && out.iter().filter(is_other).all(|s| s.flow == Flow::Raise);
-            // After it, rounds in which it does not hold are counted as well, or there are none.
-            if goes_on || refused {
+            let mut others = out.iter().filter(|s| s.facts.get(&name) == Some(&false)).peekable();
+            // Who refuses to go on otherwise counts no rounds.
+            if others.peek().is_some() && others.all(|s| s.flow == Flow::Raise) {
                 forget_rounds(&name, &mut out);
             }
         }

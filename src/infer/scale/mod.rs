@@ -567,6 +567,10 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
             let flag = match without.is_empty() {
                 true => None,
                 false => match decisive(&with, &without) {
+                    // The step is made in other rounds as well: nothing has added up.
+                    Some((name, _)) if name.starts_with(value::EVERY) && steps_anyway(&name, &with, &without) => {
+                        continue;
+                    }
                     Some(flag) => Some(flag),
                     None if mistake.beside => None,
                     None => continue,
@@ -588,6 +592,16 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
         }
     }
     out
+}
+
+/// Whether a step is made whether a condition on the round holds or not, and not only under another one: `or last`.
+fn steps_anyway(name: &Name, with: &[&Outcome], without: &[&Outcome]) -> bool {
+    let others: Vec<&&Outcome> = without.iter().filter(|o| o.facts.get(name) == Some(&false)).collect();
+    let Some(first) = others.first() else { return false };
+    let asked = |k: &Name, v: &bool| {
+        k != name && others.iter().all(|o| o.facts.get(k) == Some(v)) && !with.iter().all(|o| o.facts.get(k) == Some(v))
+    };
+    !first.facts.iter().any(|(k, v)| asked(k, v))
 }
 
 /// The one flag that tells the paths with a mistake from those without.

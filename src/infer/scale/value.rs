@@ -485,7 +485,15 @@ impl Tensor {
     }
 }
 
+/// How the names of conditions on rounds begin; no flag of the user has a space.
+pub const EVERY: &str = "every ";
+
 impl Test {
+    /// Once in so many rounds.
+    pub fn every_so_often(rounds: &Scale) -> Test {
+        Test::Every(Name::from(format!("{EVERY}{rounds}")), rounds.clone())
+    }
+
     /// Where this holds once in so many rounds, what was added up since is as many times what one round adds.
     pub fn sums_up(&self, holds: bool, state: &mut State) {
         match self {

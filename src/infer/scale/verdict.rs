@@ -117,9 +117,6 @@ fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Pl
     if let Some(place) = own_tokens(state, class, term) {
         return Judgement::Wrong(Box::new(Mistake { wrong: Wrong::OwnTokens, place, ..made }));
     }
-    if let Some(factor) = divided_twice(class, term) {
-        return Judgement::Wrong(Box::new(Mistake { factor, ..made }));
-    }
     let Some(known) = Carried::of(state, class, term, dense) else { return Judgement::Unknown };
     match known.layouts.settled(&known.wrong, false) {
         Some(factor) => Judgement::Wrong(Box::new(Mistake { factor, beside: known.beside, ..made })),
@@ -145,18 +142,6 @@ fn beside_value(class: &Class, term: &Term) -> Option<Monomial> {
     // What arrives is divided by them once more.
     let factor = after.known()?.clone();
     (Scale::Known(factor.clone()) == size.inverse()).then_some(factor)
-}
-
-/// The number of rounds by which a loss and its gradients are divided one after the other, where one loop adds them up.
-fn divided_twice(class: &Class, term: &Term) -> Option<Monomial> {
-    let (after, before) = (class.total().0, term.part.grad.known()?.clone());
-    let after = after.known()?.clone();
-    let (factor, _) = after.powers().find(|(f, n)| match f {
-        Factor::Named(name) => *n == -1 && accumulates(name) && !name.contains("size") && before.power(f) == -1,
-        _ => false,
-    })?;
-    let once = term.loops.len() < 2;
-    once.then(|| Scale::of(factor.clone()).inverse().known().cloned()).flatten()
 }
 
 /// Where a loss is divided by the tokens of all rounds of this rank, which no other rank's are added to.
