@@ -251,10 +251,15 @@ impl<'a> Run<'a> {
             }));
         }
         for name in test.every() {
-            let mut others = out.iter().filter(|s| s.facts.get(&name) == Some(&false)).peekable();
+            let others: Vec<&State> = out.iter().filter(|s| s.facts.get(&name) == Some(&false)).collect();
+            if others.is_empty() || others.iter().any(|s| s.flow == Flow::Next) {
+                continue;
+            }
             // Who refuses to go on otherwise counts no rounds.
-            if others.peek().is_some() && others.all(|s| s.flow == Flow::Raise) {
+            if others.iter().all(|s| s.flow == Flow::Raise) {
                 forget_rounds(&name, &mut out);
+            } else if others.iter().all(|s| s.terms.is_empty()) {
+                out.iter_mut().filter(|s| s.flow == Flow::Next).for_each(|s| s.passed.push(name.clone()));
             }
         }
         out
@@ -406,6 +411,7 @@ impl<'a> Run<'a> {
         let parts = scale.known().is_some_and(|m| !m.is_number());
         for s in &mut states {
             s.loops.push((key, scale.clone()));
+            (s.cleared, s.passed) = (false, Shared::default());
             if parts {
                 s.count_whole(key);
             }
@@ -414,6 +420,7 @@ impl<'a> Run<'a> {
         let mut out = Vec::new();
         for mut s in after {
             s.loops.retain(|(k, _)| *k != key);
+            (s.cleared, s.passed) = (first.cleared, first.passed.clone());
             let gone: Vec<Name> = s.every.keys().cloned().collect();
             for name in gone {
                 s.every.remove(&name);
@@ -558,6 +565,8 @@ fn alike(a: &State, b: &State) -> bool {
         && a.aliases == b.aliases
         && a.world == b.world
         && a.every == b.every
+        && a.cleared == b.cleared
+        && a.passed == b.passed
 }
 
 /// What the paths through a round for one class leave behind, as one state: each path is a class of its own.

@@ -155,6 +155,7 @@ impl State {
     /// Gradients are thrown away.
     pub fn clear(&mut self) {
         self.terms = Shared::default();
+        self.cleared = self.guards.is_empty() && self.passed.is_empty();
         for class in self.classes.iter_mut() {
             class.after = Scale::one();
             class.over = AxisSet::default();
@@ -232,7 +233,8 @@ impl<'a> Run<'a> {
         let Some(parts) = self.parts(loss) else { return };
         let place = self.place(state, id);
         for part in parts {
-            let (loops, every) = (state.loops.to_vec(), state.guards.to_vec());
+            let loops = state.loops.to_vec();
+            let every = state.guards.iter().chain(state.passed.iter()).cloned().collect();
             state.terms.push(Term { part, loops, every, place });
         }
     }

@@ -562,8 +562,18 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
             if mistake.beside && !here.iter().any(|o| o.right) {
                 continue;
             }
+            let elsewhere = |name: &Name| {
+                let other = |o: &&Outcome| o.root == root && o.place != step && (o.right || o.reduced.is_some());
+                outcomes.iter().filter(other).any(|o| o.facts.get(name) == Some(&false))
+            };
             let (with, without): (Vec<&Outcome>, Vec<&Outcome>) =
                 here.iter().partition(|o| o.mistake.as_ref() == Some(mistake));
+            // In the other rounds another step is made.
+            let held = |name: &Name| with.iter().all(|o| o.facts.get(name) == Some(&true));
+            let often = |name: &&Name| name.starts_with(value::EVERY) && held(name);
+            if without.is_empty() && with[0].facts.keys().filter(often).any(elsewhere) {
+                continue;
+            }
             let flag = match without.is_empty() {
                 true => None,
                 false => match decisive(&with, &without) {

@@ -279,6 +279,10 @@ pub struct State {
     pub world: Shared<Option<AxisSet>>,
     /// Variables of functions that have handed out an inner one.
     pub left: Shared<Vec<Shared<Frame>>>,
+    /// Gradients were cleared in this round, whatever its number.
+    pub cleared: bool,
+    /// Conditions on the round without which it has ended before.
+    pub passed: Shared<Vec<Name>>,
     /// The parameters in hand.
     pub param: Option<ClassId>,
     pub loops: Shared<Vec<(usize, Scale)>>,
@@ -307,6 +311,8 @@ impl Default for State {
             same: Shared::default(),
             world: Shared::default(),
             left: Shared::default(),
+            cleared: false,
+            passed: Shared::default(),
             param: None,
             loops: Shared::default(),
             flow: Flow::Next,

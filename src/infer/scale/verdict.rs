@@ -268,7 +268,7 @@ fn rounds(state: &State, term: &Term) -> (Scale, Vec<Monomial>) {
         // Asked before the loop in which both the gradient is taken and the step is made: not of its rounds.
         let outside = |key: &usize| !since.loops.contains(key) && term.loops.iter().any(|(k, _)| k == key);
         let of_others = state.loops.iter().any(|(key, _)| outside(key));
-        if state.facts.get(name) == Some(&true) && !term.every.contains(name) && !of_others {
+        if state.facts.get(name) == Some(&true) && !term.every.contains(name) && !of_others && !state.cleared {
             all = all.times(&since.rounds);
         }
     }
