@@ -672,9 +672,10 @@ fn multiply_sums(before: &State, after: &mut State, scale: &Scale) {
     }
 }
 
-/// Forgets that a condition on the round holds.
+/// Forgets that a condition on the round holds: what is divisible here says nothing of what is asked of the round elsewhere.
 fn forget_rounds(name: &Name, states: &mut [State]) {
     for state in states.iter_mut().filter(|s| s.flow == Flow::Next && s.every.contains_key(name)) {
         state.every.remove(name);
+        state.facts.remove(name);
     }
 }
