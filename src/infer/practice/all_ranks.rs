@@ -67,21 +67,13 @@ fn is_always_given(view: &View<'_>, local: LocalId, depth: usize) -> bool {
         _ => return false,
     };
     let file = view.project.file(view.at.module);
-    if view.files.saying(&name).any(|other| other != file && times(view.files[other].whole(), &name) > 0) {
+    if view.files.saying(&name).any(|other| other != file && near::has_word(view.files[other].whole(), &name)) {
         return false;
     }
-    let named = times(view.files[file].whole(), &name);
+    let named = near::words(view.files[file].whole(), &name).count();
     let callers = given(view, local);
     // The definition names it once.
     named == callers.len() + 1 && callers.iter().all(|(caller, _, value)| is_other(caller, value, depth + 1))
-}
-
-/// How often a text has a name as a word of its own.
-fn times(text: &str, name: &str) -> usize {
-    let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    text.match_indices(name)
-        .filter(|(at, _)| !letter(text[..*at].chars().next_back()) && !letter(text[at + name.len()..].chars().next()))
-        .count()
 }
 
 /// The size of a group that is surely not that of all ranks: as written, and where.

@@ -26,7 +26,6 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
     if view.func.is_generator {
         return;
     }
-    let indices = gives_indices(lint.view(forward).code());
     for step in &view.steps {
         let Stmt::Return { value } = step.stmt else { continue };
         let Some((_, Rvalue::Build { kind: BuildKind::Tuple, items })) = view.source(value) else { continue };
@@ -39,7 +38,7 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             .collect();
         let Some(given) = given else { continue };
         // The backward of outputs without a gradient, such as indices, never runs.
-        if given.iter().all(|o| matches!(o, Operand::Const(Const::None))) && indices {
+        if given.iter().all(|o| matches!(o, Operand::Const(Const::None))) && gives_indices(lint.view(forward).code()) {
             continue;
         }
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));

@@ -90,11 +90,17 @@ pub fn code(view: &View<'_>, span: Span) -> String {
     lines.collect::<Vec<_>>().join("\n").to_lowercase()
 }
 
-/// Whether a text has a word, bounded by what is no letter, digit or underscore.
-pub fn has_word(text: &str, word: &str) -> bool {
+/// Where a text has a word, bounded by what is no letter, digit or underscore.
+pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let outside = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
     text.match_indices(word)
-        .any(|(at, _)| outside(text[..at].chars().next_back()) && outside(text[at + word.len()..].chars().next()))
+        .map(|(at, _)| at)
+        .filter(move |at| outside(text[..*at].chars().next_back()) && outside(text[at + word.len()..].chars().next()))
+}
+
+/// Whether a text has such a word.
+pub fn has_word(text: &str, word: &str) -> bool {
+    words(text, word).next().is_some()
 }
 
 /// Whether a name has a part between underscores: `dp` of `dp_group`.
