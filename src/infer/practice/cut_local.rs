@@ -117,8 +117,7 @@ fn is_used_once(view: &View<'_>, receiver: &Expr) -> bool {
     let (Some(name), Some(class)) = (near::own_attribute(view, receiver), near::class_of(view)) else { return false };
     let text = view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span));
     let own = format!("self.{name}");
-    let ends = |at: usize| text[at + own.len()..].chars().next().is_none_or(|c| !c.is_alphanumeric() && c != '_');
-    text.match_indices(own.as_str()).filter(|(at, _)| ends(*at)).count() == 2
+    near::ending(text, &own).count() == 2
 }
 
 /// What an attribute belongs to.

@@ -90,12 +90,7 @@ fn unread(view: &View<'_>, name: &Name) -> Option<(Name, Place)> {
 /// Whether anything but one assignment names an attribute.
 fn is_named_elsewhere(view: &View<'_>, name: &Name) -> bool {
     let (attribute, quoted) = (format!(".{name}"), format!("\"{name}\""));
-    let named = |text: &str| {
-        let whole = |(at, _): &(usize, &str)| {
-            !text[at + attribute.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
-        };
-        text.match_indices(attribute.as_str()).filter(whole).count() + text.match_indices(quoted.as_str()).count()
-    };
+    let named = |text: &str| near::ending(text, &attribute).count() + text.match_indices(quoted.as_str()).count();
     let saying: BTreeSet<FileId> = view.files.saying(&attribute).chain(view.files.saying(&quoted)).collect();
     saying.into_iter().map(|file| named(view.files[file].whole())).sum::<usize>() != 1
 }

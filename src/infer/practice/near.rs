@@ -90,12 +90,15 @@ pub fn code(view: &View<'_>, span: Span) -> String {
     lines.collect::<Vec<_>>().join("\n").to_lowercase()
 }
 
+/// Where a text has a name that ends there, as `.x` does not in `.xs`.
+pub fn ending<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let goes_on = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(name).map(|(at, _)| at).filter(move |at| !text[at + name.len()..].starts_with(goes_on))
+}
+
 /// Where a text has a word, bounded by what is no letter, digit or underscore.
 pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let outside = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
-    text.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(move |at| outside(text[..*at].chars().next_back()) && outside(text[at + word.len()..].chars().next()))
+    ending(text, word).filter(move |at| !text[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 /// Whether a text has such a word.

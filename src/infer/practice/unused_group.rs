@@ -50,12 +50,7 @@ pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 fn is_read(lint: &Lint<'_>, class: &Class<'_>, name: &Name) -> bool {
     let own = lint.project.file(class.at.module);
     let attribute = format!(".{name}");
-    let whole = |text: &str| {
-        let found = text.match_indices(attribute.as_str());
-        let ends = found
-            .filter(|(at, _)| !text[at + attribute.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'));
-        ends.count()
-    };
+    let whole = |text: &str| near::ending(text, &attribute).count();
     let text = lint.files[own].whole();
     let quoted = |text: &str| text.contains(&format!("\"{name}\"")) || text.contains(&format!("'{name}'"));
     if whole(text) != 1 || quoted(text) || text.contains("__dict__") {
