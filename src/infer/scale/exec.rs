@@ -3,8 +3,8 @@
 
 use super::super::shared::Shared;
 use super::slots::Slots;
-use super::value::{ClassId, Flow, Frame, List, Num, Since, State, Tensor, Test, Val};
-use super::{MOST_STATES, Run};
+use super::value::{ClassId, Flow, Frame, List, Num, State, Tensor, Test, Val};
+use super::{MOST_STATES, Run, round};
 use crate::ir::{Block, Const, LocalId, LocalKind, Node, Operand, Stmt, StmtId};
 use crate::project::FuncRef;
 use crate::source::{Idx, Name, Place};
@@ -22,6 +22,7 @@ impl<'a> Run<'a> {
                     if after.flow == Flow::Next { next.push(after) } else { done.push(after) }
                 }
             }
+            round::compare(&mut next);
             live = if next.len() > 1 && (forks || next.len() > MOST_STATES) { self.merged(next) } else { next };
             if live.is_empty() {
                 break;
@@ -43,10 +44,7 @@ impl<'a> Run<'a> {
                     if !o.facts.is(&state.facts) && o.facts.iter().any(differs) {
                         o.facts.retain(|k, v| state.facts.get(k) == Some(v));
                     }
-                    let facts = o.facts.clone();
-                    if o.every.keys().any(|k| !facts.contains_key(k)) {
-                        o.every.retain(|k, _| facts.contains_key(k));
-                    }
+                    o.forget_undecided();
                     o.next = o.next.max(state.next);
                 }
                 // Further ones are not followed.
@@ -126,7 +124,7 @@ impl<'a> Run<'a> {
                 let mut held: Vec<State> =
                     self.decide(&test, state).into_iter().filter(|(_, b)| *b).map(|(s, _)| s).collect();
                 // What is asserted holds in every round.
-                fresh.iter().for_each(|name| forget_rounds(name, &mut held));
+                fresh.iter().for_each(|name| round::forget(name, &mut held));
                 held
             }
             Stmt::Return { value } => {
@@ -237,31 +235,15 @@ impl<'a> Run<'a> {
         let mut out = Vec::new();
         let guards = if orelse.is_empty() || then.is_empty() { test.every() } else { Vec::new() };
         for (mut state, holds) in self.decide(&test, state) {
-            if !guards.is_empty() {
-                state.guards.extend(guards.iter().cloned());
-            }
+            state.guard(&guards);
             test.sums_up(holds, &mut state);
             let after = self.block(if holds { then } else { orelse }, vec![state]);
             out.extend(after.into_iter().map(|mut s| {
-                if !guards.is_empty() {
-                    let around = s.guards.len().saturating_sub(guards.len());
-                    s.guards.truncate(around);
-                }
+                s.unguard(&guards);
                 s
             }));
         }
-        for name in test.every() {
-            let others: Vec<&State> = out.iter().filter(|s| s.facts.get(&name) == Some(&false)).collect();
-            if others.is_empty() || others.iter().any(|s| s.flow == Flow::Next) {
-                continue;
-            }
-            // Who refuses to go on otherwise counts no rounds.
-            if others.iter().all(|s| s.flow == Flow::Raise) {
-                forget_rounds(&name, &mut out);
-            } else if others.iter().all(|s| s.terms.is_empty()) {
-                out.iter_mut().filter(|s| s.flow == Flow::Next).for_each(|s| s.passed.push(name.clone()));
-            }
-        }
+        round::pass(&test, &mut out);
         out
     }
 
@@ -287,8 +269,7 @@ impl<'a> Run<'a> {
             Test::Flag(name) | Test::Every(name, _) => {
                 let holds = |mut state: State| {
                     if let Test::Every(_, rounds) = test {
-                        let loops = state.loops.iter().map(|(key, _)| *key).collect();
-                        state.every.insert(name.clone(), Since { rounds: rounds.clone(), loops });
+                        state.holds_in_round(name, rounds);
                     }
                     state
                 };
@@ -411,7 +392,7 @@ impl<'a> Run<'a> {
         let parts = scale.known().is_some_and(|m| !m.is_number());
         for s in &mut states {
             s.loops.push((key, scale.clone()));
-            (s.cleared, s.passed) = (false, Shared::default());
+            s.enter_round();
             if parts {
                 s.count_whole(key);
             }
@@ -420,12 +401,7 @@ impl<'a> Run<'a> {
         let mut out = Vec::new();
         for mut s in after {
             s.loops.retain(|(k, _)| *k != key);
-            (s.cleared, s.passed) = (first.cleared, first.passed.clone());
-            let gone: Vec<Name> = s.every.keys().cloned().collect();
-            for name in gone {
-                s.every.remove(&name);
-                s.facts.remove(&name);
-            }
+            s.leave_round(&first.round);
             multiply_sums(&first, &mut s, &scale);
             if parts {
                 s.count_parts(key, &scale);
@@ -564,9 +540,7 @@ fn alike(a: &State, b: &State) -> bool {
         && a.param == b.param
         && a.aliases == b.aliases
         && a.world == b.world
-        && a.every == b.every
-        && a.cleared == b.cleared
-        && a.passed == b.passed
+        && a.round == b.round
 }
 
 /// What the paths through a round for one class leave behind, as one state: each path is a class of its own.
@@ -669,13 +643,5 @@ fn multiply_sums(before: &State, after: &mut State, scale: &Scale) {
         } else if many {
             list.length = Some(Scale::Unknown);
         }
-    }
-}
-
-/// Forgets that a condition on the round holds: what is divisible here says nothing of what is asked of the round elsewhere.
-fn forget_rounds(name: &Name, states: &mut [State]) {
-    for state in states.iter_mut().filter(|s| s.flow == Flow::Next && s.every.contains_key(name)) {
-        state.every.remove(name);
-        state.facts.remove(name);
     }
 }

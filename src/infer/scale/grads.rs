@@ -155,7 +155,7 @@ impl State {
     /// Gradients are thrown away.
     pub fn clear(&mut self) {
         self.terms = Shared::default();
-        self.cleared = self.guards.is_empty() && self.passed.is_empty();
+        self.round.clear();
         for class in self.classes.iter_mut() {
             class.after = Scale::one();
             class.over = AxisSet::default();
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
         let place = self.place(state, id);
         for part in parts {
             let loops = state.loops.to_vec();
-            let every = state.guards.iter().chain(state.passed.iter()).cloned().collect();
+            let every = state.round.conditions();
             state.terms.push(Term { part, loops, every, place });
         }
     }

@@ -336,6 +336,7 @@ impl<'a> Run<'a> {
     /// A method whose meaning is known.
     pub fn known_method(&mut self, id: StmtId, on: &Val, name: &str, args: &Args, state: &mut State) -> Option<Val> {
         match on {
+            Val::Named(_) | Val::Mask if matches!(name, "chunk" | "tensor_split") => self.pieces(on, args),
             Val::Tensor(t) => self.of_tensor(id, t, name, args, state),
             Val::Num(_) | Val::Zero(_) => self.of_number(id, on, name, args, state),
             Val::Mask | Val::Test(_) => match name {
@@ -388,6 +389,16 @@ impl<'a> Run<'a> {
             }
             _ => None,
         }
+    }
+
+    /// What is cut into so many pieces, for a loop over them.
+    fn pieces(&self, whole: &Val, args: &Args) -> Option<Val> {
+        let count = args.get(0, "chunks").or_else(|| args.keyword("sections"))?;
+        let piece = match whole {
+            Val::Named(text) => Val::named(&format!("{text}[]")),
+            other => other.clone(),
+        };
+        Some(Val::Rounds(self.factor(count)?, Box::new(piece)))
     }
 
     fn of_list_method(&mut self, id: StmtId, l: usize, name: &str, args: &Args, state: &mut State) -> Option<Val> {

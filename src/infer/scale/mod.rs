@@ -22,6 +22,7 @@ mod objects;
 mod optimizers;
 mod received;
 pub mod roots;
+mod round;
 mod same;
 mod slots;
 pub mod table;
@@ -364,7 +365,7 @@ impl<'a> Run<'a> {
         let mut first = after.into_iter().next().unwrap_or(empty);
         first.flow = Flow::Next;
         first.facts = Shared::default();
-        first.every = Shared::default();
+        first.round = Shared::default();
         first.terms = Shared::default();
         first.loops = Shared::default();
         first

@@ -3,6 +3,7 @@
 
 use super::super::shared::Shared;
 use super::norms::Norm;
+use super::round::Round;
 use super::slots::Slots;
 use crate::ir::{Const, LocalId};
 use crate::project::{ClassRef, FuncRef};
@@ -201,13 +202,6 @@ pub struct Term {
     pub place: Place,
 }
 
-/// What has been added up where a condition on the round holds: so many rounds of the innermost of these loops.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Since {
-    pub rounds: Scale,
-    pub loops: Vec<usize>,
-}
-
 /// A module and what averages its gradients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
@@ -259,8 +253,6 @@ pub struct State {
     pub objects: Shared<Vec<Shared<Object>>>,
     /// Sizes of mesh dims by the numbers that they were made with.
     pub sizes: Shared<BTreeMap<Name, AxisSet>>,
-    /// Conditions on the round around the statement in hand.
-    pub guards: Shared<Vec<Name>>,
     pub lists: Shared<Vec<Shared<List>>>,
     pub modules: Shared<Vec<Module>>,
     pub trainers: Shared<Vec<super::trainers::Trainer>>,
@@ -268,9 +260,9 @@ pub struct State {
     pub terms: Shared<Vec<Term>>,
     /// Axes over which tokens were counted together.
     pub counted: Shared<Vec<(AxisSet, Place)>>,
-    /// What the path has decided of flags; conditions on rounds with the rounds.
+    /// What the path has decided of flags, and of conditions on the round.
     pub facts: Shared<BTreeMap<Name, bool>>,
-    pub every: Shared<BTreeMap<Name, Since>>,
+    pub round: Shared<Round>,
     /// Names of products of axes: `dp_cp`.
     pub aliases: Shared<BTreeMap<Name, Vec<Axis>>>,
     /// Groups that go by another name as well.
@@ -279,10 +271,6 @@ pub struct State {
     pub world: Shared<Option<AxisSet>>,
     /// Variables of functions that have handed out an inner one.
     pub left: Shared<Vec<Shared<Frame>>>,
-    /// Gradients were cleared in this round, whatever its number.
-    pub cleared: bool,
-    /// Conditions on the round without which it has ended before.
-    pub passed: Shared<Vec<Name>>,
     /// The parameters in hand.
     pub param: Option<ClassId>,
     pub loops: Shared<Vec<(usize, Scale)>>,
@@ -298,7 +286,6 @@ impl Default for State {
             frames: Shared::default(),
             objects: Shared::default(),
             sizes: Shared::default(),
-            guards: Shared::default(),
             lists: Shared::default(),
             modules: Shared::default(),
             trainers: Shared::default(),
@@ -306,13 +293,11 @@ impl Default for State {
             terms: Shared::default(),
             counted: Shared::default(),
             facts: Shared::default(),
-            every: Shared::default(),
+            round: Shared::default(),
             aliases: Shared::default(),
             same: Shared::default(),
             world: Shared::default(),
             left: Shared::default(),
-            cleared: false,
-            passed: Shared::default(),
             param: None,
             loops: Shared::default(),
             flow: Flow::Next,

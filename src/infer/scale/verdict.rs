@@ -264,15 +264,7 @@ fn rounds(state: &State, term: &Term) -> (Scale, Vec<Monomial>) {
             }
         }
     }
-    for (name, since) in state.every.iter() {
-        // Asked before the loop in which both the gradient is taken and the step is made: not of its rounds.
-        let outside = |key: &usize| !since.loops.contains(key) && term.loops.iter().any(|(k, _)| k == key);
-        let of_others = state.loops.iter().any(|(key, _)| outside(key));
-        if state.facts.get(name) == Some(&true) && !term.every.contains(name) && !of_others && !state.cleared {
-            all = all.times(&since.rounds);
-        }
-    }
-    (all, optional)
+    (all.times(&state.rounds_since(&term.every, &term.loops)), optional)
 }
 
 /// Whether rounds of a loop are those of gradient accumulation, by name.
@@ -383,9 +375,9 @@ impl Layouts {
     }
 
     /// A factor, if no layout makes it one, in its shortest form; nothing either if a group in it may be another one.
-    fn settled(&self, factor: &Monomial, apart: bool) -> Option<Monomial> {
-        let factor = factor.only(|f| !self.free.contains(f));
-        if factor.is_number() {
+    fn settled(&self, whole: &Monomial, apart: bool) -> Option<Monomial> {
+        let factor = whole.only(|f| !self.free.contains(f));
+        if factor.is_number() || !apart && maybe_one(whole) {
             return None;
         }
         let start = Scale::Known(factor.clone());
@@ -411,10 +403,15 @@ impl Layouts {
                 }
             }
         }
-        let signs = |yes: bool| best.powers().any(|(f, n)| matches!(f, Factor::Size(_)) && (n > 0) == yes);
-        let variable = best.powers().any(|(f, _)| axis(f).is_some_and(|a| a.is_variable()));
-        (apart || !(variable && signs(true) && signs(false))).then_some(best)
+        (apart || !maybe_one(&best)).then_some(best)
     }
+}
+
+/// Whether sizes may cancel: one is that of a group of which nothing but a name is known, which may be another one here.
+fn maybe_one(factor: &Monomial) -> bool {
+    let signs = |yes: bool| factor.powers().any(|(f, n)| matches!(f, Factor::Size(_)) && (n > 0) == yes);
+    let variable = factor.powers().any(|(f, _)| axis(f).is_some_and(|a| a.is_variable()));
+    variable && signs(true) && signs(false)
 }
 
 fn axis(factor: &Factor) -> Option<Axis> {
