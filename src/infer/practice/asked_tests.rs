@@ -1,5 +1,5 @@
 //! What the tests around statements ask: whether the model is trained, and on how many ranks. In: an operand of a test. Out: whether, and
-//! the side of the branch that counts. Never: the values of flags. Next: `gradient.rs`.
+//! the side of the branch that counts. Never: the values of flags. Next: `gradient/mod.rs`.
 
 use super::expr::Expr;
 use super::view::View;

@@ -1,6 +1,6 @@
 //! What the checks of one module ask of a class for one method after the other. In: classes and attributes. Out: views of methods, what
 //! sets an attribute, the parts of a module, each worked out once. Never: anything that outlives the checks of a module, whose result is
-//! kept with what it looked at. Next: `near.rs` and `gradient.rs`, which ask.
+//! kept with what it looked at. Next: `near.rs` and `gradient/mod.rs`, which ask.
 
 use super::gradient::{Walked, Walks};
 use super::view::View;

@@ -1,6 +1,6 @@
 //! Sums over all ranks divided by a count of one. In: a function. Out: the division, at the count. Never: without evidence that the count
 //! differs between the ranks: a comment, or the same labels in the summed value and in the count. Source: DESIGN.md section 7.
-//! Next: `gradient.rs` for [`root`].
+//! Next: `gradient/mod.rs` for [`root`].
 
 use super::Found;
 use super::expr::Expr;

@@ -1,11 +1,12 @@
 //! Raw collectives on the way of a gradient. In: functions and the functions they call. Out: a collective whose output buffer cuts the
 //! gradient of what a submodule computed; a raw reduction beside a differentiable one of the same value. Never: values that an unknown
-//! function made, and what runs without gradients. Source: DESIGN.md section 7. Next: `gradient.rs`, which follows values.
+//! function made, and what runs without gradients. Source: DESIGN.md section 7. Next: `gradient/mod.rs`, which follows values.
 
 use super::beside::Question;
 use super::expr::Expr;
 use super::found::Practice;
-use super::gradient::{Communicates, Cut, MODULE, PARAMS, Walk, direct, may_cut, through};
+use super::gradient::{Walk, may_cut};
+use super::made::{Communicates, Cut, MODULE, PARAMS, direct, through};
 use super::view::View;
 use super::{Found, Lint};
 use crate::ir::{Block, FuncId, FuncKind, Operand, Stmt};

@@ -1,11 +1,12 @@
 //! Losses that no gradient leads back from. In: a function, and those that it calls. Out: a raw collective through which alone the features
 //! reach a loss, or the output of a model the value whose `backward()` is called; weights of a mixture that go through one, beside values
 //! that go through a differentiable one. Never: where the part of this rank is put back, where anything else leads past the collective, or
-//! what runs without gradients. Source: torch.distributed, whose collectives autograd does not see. Next: `gradient.rs`.
+//! what runs without gradients. Source: torch.distributed, whose collectives autograd does not see. Next: `gradient/mod.rs`.
 
 use super::cut::{class_of, is_module, is_trained};
 use super::found::Practice;
-use super::gradient::{ASTRAY, Communicates, Cut, MODULE, PARAMS, Walk, direct, gives_loss, may_cut, through};
+use super::gradient::{Walk, gives_loss, may_cut};
+use super::made::{ASTRAY, Communicates, Cut, MODULE, PARAMS, direct, through};
 use super::view::View;
 use super::{Found, Lint};
 use crate::ir::Func;

@@ -42,6 +42,7 @@ mod local_gradient;
 mod local_map;
 mod local_norm;
 mod lost;
+mod made;
 pub mod marking;
 mod marks;
 mod masked_rows;

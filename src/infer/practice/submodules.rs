@@ -1,5 +1,5 @@
 //! What the constructor of a module gives it: submodules and parameters, by attribute. In: a class. Out: [`Parts`]. Never: what other
-//! methods put there. Next: `gradient.rs`.
+//! methods put there. Next: `gradient/mod.rs`.
 
 use super::Lint;
 use super::beside::Parts;

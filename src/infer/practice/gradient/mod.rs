@@ -1,71 +1,23 @@
 //! Which values a gradient flows back to. In: a function, branch by branch. Out: for each returned value the arguments, submodules and
 //! collectives that it is made from. Never: types; a function without a rule passes on only that a collective was met. Next: `cut.rs`.
 
-use super::super::trie::IdMap;
+mod calls;
+
 use super::Lint;
-use super::asked_tests::{asks_training, several_ranks};
 use super::beside::Parts;
-use super::cut::{class_of, decorators};
+use super::cut::class_of;
 use super::expr::Expr;
+use super::made::{ASTRAY, Cut, GRADIENT, MODULE, Made, SUB, State, add, alike, get, join, set};
 use super::submodules::parts;
 use super::view::View;
-use crate::ir::{ArgKind, Block, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
+use crate::ir::{Block, Item, LocalId, Node, Operand, Rvalue, Stmt, StmtId, UnOp};
 use crate::project::{FuncRef, Resolved};
-use crate::rules::{Entry, Form, OpClass, ResultForm};
-use crate::source::{Idx, Name, Place};
+use crate::rules::{Entry, OpClass, ResultForm};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
-/// What a value is made from, differentiably: bits of arguments, of submodules and parameters, and two for each collective.
-type Made = u128;
-/// What each variable is made from; one that is made from nothing need not be there. Branches share what neither of them changes.
-type State = IdMap<Made>;
-
-/// A submodule itself, to be called.
-const SUB: Made = 1 << 30;
-/// The result of a submodule, or a parameter.
-pub const MODULE: Made = 1 << 31;
-/// Arguments of the function.
-pub const PARAMS: Made = SUB - 1;
-const GRADIENT: Made = MODULE | PARAMS;
-const MOST_CUTS: usize = 40;
 /// Loops within loops whose bodies are walked a second time.
 const MOST_LOOPS: usize = 8;
-
-/// Through a call of which nothing is known: a gradient may or may not flow back there.
-pub const ASTRAY: Made = 1 << 127;
-
-/// Through the collective.
-pub fn through(k: usize) -> Made {
-    1 << (32 + 2 * k)
-}
-
-/// From what the collective was given, past it.
-pub fn direct(k: usize) -> Made {
-    1 << (33 + 2 * k)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Communicates {
-    IntoBuffer,
-    InPlace,
-    Differentiable,
-}
-
-/// A collective in the function or in one that it calls.
-#[derive(Clone, Debug)]
-pub struct Cut {
-    pub place: Place,
-    pub name: Name,
-    pub how: Communicates,
-    pub input: Made,
-    /// What it is given is the result of an operation.
-    pub computed: bool,
-    /// The step of the function that is looked at.
-    pub step: usize,
-    /// Where the function is called that holds it.
-    pub call: Option<Place>,
-}
 
 /// Integers, by the usual names.
 const INTEGERS: &[&str] =
@@ -87,9 +39,6 @@ pub struct Walked {
 
 /// A walk through a function: how deep in calls, whether nothing may be left out, the loops around the call.
 pub type Walks = (FuncRef, usize, bool, usize);
-
-/// Calls that are followed into one another.
-const MOST_DEPTH: usize = 2;
 
 pub struct Walk<'w, 'a> {
     lint: &'w Lint<'a>,
@@ -436,204 +385,6 @@ fn callee(value: &Rvalue) -> Option<&Operand> {
     }
 }
 
-/// Collectives, and functions of the project.
-impl<'w, 'a> Walk<'w, 'a> {
-    fn note(&mut self, key: (StmtId, usize), cut: Cut) -> Option<usize> {
-        if let Some(k) = self.known.get(&key) {
-            self.cuts[*k].input |= cut.input;
-            return Some(*k);
-        }
-        if self.cuts.len() >= MOST_CUTS {
-            return None;
-        }
-        self.cuts.push(cut);
-        self.known.insert(key, self.cuts.len() - 1);
-        Some(self.cuts.len() - 1)
-    }
-
-    /// What the result of a collective is made from; buffers are changed.
-    fn collective(&mut self, id: StmtId, step: usize, value: &'a Rvalue, s: &mut State) -> Option<Made> {
-        let view = self.view;
-        if let Some(class) = self.applied(value) {
-            let Rvalue::CallMethod { args, .. } = value else { return None };
-            let input = args.first().map_or(0, |a| get(s, &a.value));
-            let cut = self.cut(id, class, Communicates::Differentiable, input, false);
-            return Some(input | self.note((id, 0), cut).map_or(0, through));
-        }
-        let call = view.collective(value)?;
-        let input = call.input?;
-        let made = get(s, input);
-        let name = super::lost::last(&call.rule.name);
-        if call.rule.op == "reinterpret" {
-            return Some(made);
-        }
-        if call.rule.differentiable {
-            let cut = self.cut(id, name, Communicates::Differentiable, made, false);
-            return Some(made | self.note((id, 0), cut).map_or(0, through));
-        }
-        if view.without_gradient(step) || self.is_guarded(step) || call.rule.op == "layer" {
-            return Some(0);
-        }
-        let how = match call.rule.form {
-            Form::InPlace => Communicates::InPlace,
-            Form::IntoOutput | Form::IntoList => Communicates::IntoBuffer,
-            Form::Result | Form::SrcDst => return Some(0),
-        };
-        let sums = call.rule.reduce_op.is_none() || !call.args.iter().any(|a| other_reduction(&view.through(&a.value)));
-        if made & GRADIENT == 0 || !sums {
-            return Some(0);
-        }
-        let computed = matches!(input, Operand::Local(l) if !view.is_param(*l));
-        let cut = self.cut(id, name, how, made, computed);
-        let Some(k) = self.note((id, 0), cut) else { return Some(0) };
-        if how == Communicates::InPlace {
-            if let Some(root) = root(view, input) {
-                add(s, root, through(k));
-            }
-            return Some(0);
-        }
-        if let Some(buffer) = call.output.and_then(|o| root(view, o)) {
-            let had = made_from(s, buffer);
-            let kept = if had & made & GRADIENT != 0 { direct(k) | had } else { 0 };
-            set(s, buffer, kept | through(k));
-        }
-        for local in sources(view, input) {
-            add(s, local, direct(k));
-        }
-        Some(0)
-    }
-
-    fn cut(&self, id: StmtId, name: Name, how: Communicates, input: Made, computed: bool) -> Cut {
-        let place = self.view.place(id);
-        let step = self.steps.get(&id).copied().unwrap_or(0);
-        Cut { place, name, how, input, computed, step, call: None }
-    }
-
-    /// The autograd function of the project that a call applies and that communicates.
-    fn applied(&self, value: &'a Rvalue) -> Option<Name> {
-        let Rvalue::CallMethod { base, name, .. } = value else { return None };
-        if name != "apply" {
-            return None;
-        }
-        let Expr::Path(path) = self.view.through(base) else { return None };
-        let Resolved::Class(class) = self.lint.project.path(&path) else { return None };
-        let c = self.lint.project.class(class);
-        let file = self.lint.project.file(class.module);
-        let text = self.lint.files[file].slice(c.span);
-        let talks = TALKS.iter().any(|n| text.contains(n));
-        (talks && self.lint.is_autograd(class)).then(|| c.name.clone())
-    }
-
-    /// Whether a condition around a step asks about training or gradients.
-    fn is_guarded(&mut self, step: usize) -> bool {
-        let view = self.view;
-        view.steps[step].guards.iter().any(|g| *self.asks.entry(g.at).or_insert_with(|| asks_training(view, g.test)))
-    }
-
-    /// A walk through a function that is called here, made once for all its calls.
-    fn walked(&self, at: FuncRef) -> Option<Rc<Walked>> {
-        if self.depth == MOST_DEPTH {
-            return None;
-        }
-        let of = (at, self.depth + 1, self.whole, self.loops);
-        let walked = || {
-            let view = self.view.other(at);
-            let walk = Walk::made(self.lint, &view, self.depth + 1, self.whole, self.loops)?;
-            Some(Walked { returns: walk.returns, cuts: walk.cuts })
-        };
-        match self.view.beside() {
-            Some(beside) => beside.walk(of, walked),
-            None => walked().map(Rc::new),
-        }
-    }
-
-    /// The side of a test that counts alone.
-    fn taken(&self, id: StmtId, test: &Operand) -> Option<bool> {
-        several_ranks(self.view, test).or_else(|| if self.whole { self.communicating(id, test) } else { None })
-    }
-
-    /// The side of a test of a flag on which alone anything communicates: a configuration has it so.
-    fn communicating(&self, id: StmtId, test: &Operand) -> Option<bool> {
-        let view = self.view;
-        // An argument, or an attribute of the object, may be set where nothing is trained alone.
-        let is_own = |base: &Expr| matches!(base, Expr::Local(l) if view.local_name(*l) == "self");
-        if !matches!(view.expr(test), Expr::Attr(base, _) if !is_own(&base)) || asks_training(view, test) {
-            return None;
-        }
-        let mut found = None;
-        for (i, step) in view.steps.iter().enumerate() {
-            let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(i) else { continue };
-            let Some(guard) = step.guards.iter().find(|g| g.at == id) else { continue };
-            if found == Some(guard.holds) {
-                continue;
-            }
-            let communicates = self.applied(value).is_some()
-                || view.collective(value).is_some()
-                || target(self.lint, view, value).is_some_and(|(at, _)| talks(self.lint, at));
-            if communicates {
-                if found.is_some() {
-                    return None;
-                }
-                found = Some(guard.holds);
-            }
-        }
-        found
-    }
-
-    /// The result of a function of the project, by what its arguments are made from.
-    fn inside(&mut self, id: StmtId, value: &'a Rvalue, s: &mut State) -> Option<Made> {
-        let (at, method) = target(self.lint, self.view, value)?;
-        let func = self.lint.project.func(at);
-        let talks = talks(self.lint, at);
-        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-        if !talks && !args.iter().any(|a| get(s, &a.value) & GRADIENT != 0) {
-            return None;
-        }
-        let untrained = |d: &Name| d.contains("no_grad") || d.contains("inference_mode");
-        // What is gathered for a loss without gradients is as lost as behind a collective that has none.
-        if !self.whole && decorators(self.lint, at).iter().any(untrained) {
-            return Some(0);
-        }
-        // What only raises is overridden elsewhere.
-        let walk = self.walked(at).filter(|w| !w.returns.is_empty())?;
-        let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
-        for (i, arg) in args.iter().enumerate() {
-            let slot = match &arg.kind {
-                ArgKind::Positional => Some(i + usize::from(method)),
-                ArgKind::Keyword(k) => func.params.iter().position(|p| p.name == *k),
-                ArgKind::Star | ArgKind::DoubleStar => return None,
-            };
-            if let Some(slot) = slot {
-                given.insert(slot, (get(s, &arg.value), &arg.value));
-            }
-        }
-        let returned = firsts(&walk.returns).fold(0, |a, b| a | b);
-        let from = |bits: Made| {
-            given.iter().filter(|(i, _)| bits & (1 << **i) != 0).map(|(_, (m, _))| *m).fold(0, |a, b| a | b)
-        };
-        let all = walk.returns.iter().flatten().fold(0, |a, b| a | b);
-        let kept = if self.whole { all } else { returned };
-        let mut made = from(kept & PARAMS) | kept & (MODULE | ASTRAY);
-        for (k, cut) in walk.cuts.iter().enumerate() {
-            let reaches = returned & through(k) != 0 && returned & direct(k) == 0;
-            if !reaches || cut.how != Communicates::IntoBuffer || self.is_guarded(*self.steps.get(&id)?) {
-                continue;
-            }
-            let input = from(cut.input & PARAMS) | cut.input & MODULE;
-            let call = Some(self.view.place(id));
-            let cut = Cut { input, call, step: *self.steps.get(&id)?, ..cut.clone() };
-            let Some(own) = self.note((id, k + 1), cut) else { continue };
-            made |= through(own);
-            for (_, (_, operand)) in given.iter().filter(|(i, _)| walk.cuts[k].input & (1 << **i) != 0) {
-                for local in sources(self.view, operand) {
-                    add(s, local, direct(own));
-                }
-            }
-        }
-        Some(made)
-    }
-}
-
 /// What results are made from, of a tuple the first.
 fn firsts(returns: &[Vec<Made>]) -> impl Iterator<Item = Made> {
     returns.iter().filter_map(|r| r.first().copied())
@@ -706,55 +457,8 @@ pub fn target<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option
     }
 }
 
-fn join(state: &mut Option<State>, other: Option<State>) {
-    match (state.as_mut(), other) {
-        (Some(s), Some(other)) => {
-            let mut more = Vec::new();
-            s.changes(&other, &mut |local, mine, theirs| more.push((local, mine | theirs)));
-            s.complete(&other);
-            more.into_iter().for_each(|(local, made)| s.insert(local, made));
-        }
-        (None, other) => *state = other,
-        (Some(_), None) => {}
-    }
-}
-
-/// Whether a round of a loop changed nothing.
-fn alike(before: Option<&State>, after: Option<&State>) -> bool {
-    let (Some(before), Some(after)) = (before, after) else { return before.is_none() == after.is_none() };
-    let mut same = true;
-    before.differences(after, &mut |_, known, made| same &= known.copied().unwrap_or(0) == *made);
-    same
-}
-
-fn made_from(s: &State, local: LocalId) -> Made {
-    s.get(local.index() as u32).copied().unwrap_or(0)
-}
-
-fn set(s: &mut State, local: LocalId, made: Made) {
-    if made_from(s, local) != made {
-        s.insert(local.index() as u32, made);
-    }
-}
-
-fn add(s: &mut State, local: LocalId, made: Made) {
-    set(s, local, made_from(s, local) | made);
-}
-
-fn get(s: &State, o: &Operand) -> Made {
-    match o {
-        Operand::Local(l) => made_from(s, *l),
-        _ => 0,
-    }
-}
-
 fn is_integer(name: &str) -> bool {
     name.split('_').any(|w| INTEGERS.iter().any(|i| w.starts_with(i)))
-}
-
-/// Any reduction but a sum or a mean.
-fn other_reduction(e: &Expr) -> bool {
-    matches!(e.last_name(), Some("MAX" | "MIN" | "PRODUCT" | "BAND" | "BOR" | "BXOR"))
 }
 
 /// The variable behind items, views and `.data`.
@@ -779,21 +483,4 @@ pub fn root(view: &View<'_>, o: &Operand) -> Option<LocalId> {
         },
         _ => Some(*local),
     }
-}
-
-/// A value and those that it is a copy or view of.
-fn sources(view: &View<'_>, o: &Operand) -> Vec<LocalId> {
-    let mut out = Vec::new();
-    let mut at = o;
-    while let Operand::Local(local) = at {
-        if out.contains(local) || out.len() > 8 {
-            break;
-        }
-        out.push(*local);
-        match view.source(at) {
-            Some((_, Rvalue::Use(b) | Rvalue::CallMethod { base: b, .. } | Rvalue::Item { base: b, .. })) => at = b,
-            _ => break,
-        }
-    }
-    out
 }

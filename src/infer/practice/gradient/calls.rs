@@ -1,0 +1,243 @@
+//! What calls do to a gradient: collectives, and functions of the project by what a walk through them found. In: a call, with what its
+//! arguments are made from. Out: what its result is made from; collectives through which no gradient comes back are noted. Never: types. Next:
+//! `mod.rs`, which walks; `../made.rs`, the domain.
+
+use super::super::asked_tests::{asks_training, several_ranks};
+use super::super::cut::decorators;
+use super::super::expr::Expr;
+use super::super::made::{
+    ASTRAY, Communicates, Cut, GRADIENT, MODULE, Made, PARAMS, State, add, direct, get, made_from, set, through,
+};
+use super::super::view::View;
+use super::{TALKS, Walk, Walked, firsts, root, talks, target};
+use crate::ir::{ArgKind, LocalId, Operand, Rvalue, StmtId};
+use crate::project::{FuncRef, Resolved};
+use crate::rules::Form;
+use crate::source::Name;
+use rustc_hash::FxHashMap;
+use std::rc::Rc;
+
+const MOST_CUTS: usize = 40;
+
+/// Calls that are followed into one another.
+const MOST_DEPTH: usize = 2;
+
+/// Collectives, and functions of the project.
+impl<'w, 'a> Walk<'w, 'a> {
+    fn note(&mut self, key: (StmtId, usize), cut: Cut) -> Option<usize> {
+        if let Some(k) = self.known.get(&key) {
+            self.cuts[*k].input |= cut.input;
+            return Some(*k);
+        }
+        if self.cuts.len() >= MOST_CUTS {
+            return None;
+        }
+        self.cuts.push(cut);
+        self.known.insert(key, self.cuts.len() - 1);
+        Some(self.cuts.len() - 1)
+    }
+
+    /// What the result of a collective is made from; buffers are changed.
+    pub fn collective(&mut self, id: StmtId, step: usize, value: &'a Rvalue, s: &mut State) -> Option<Made> {
+        let view = self.view;
+        if let Some(class) = self.applied(value) {
+            let Rvalue::CallMethod { args, .. } = value else { return None };
+            let input = args.first().map_or(0, |a| get(s, &a.value));
+            let cut = self.cut(id, class, Communicates::Differentiable, input, false);
+            return Some(input | self.note((id, 0), cut).map_or(0, through));
+        }
+        let call = view.collective(value)?;
+        let input = call.input?;
+        let made = get(s, input);
+        let name = super::super::lost::last(&call.rule.name);
+        if call.rule.op == "reinterpret" {
+            return Some(made);
+        }
+        if call.rule.differentiable {
+            let cut = self.cut(id, name, Communicates::Differentiable, made, false);
+            return Some(made | self.note((id, 0), cut).map_or(0, through));
+        }
+        if view.without_gradient(step) || self.is_guarded(step) || call.rule.op == "layer" {
+            return Some(0);
+        }
+        let how = match call.rule.form {
+            Form::InPlace => Communicates::InPlace,
+            Form::IntoOutput | Form::IntoList => Communicates::IntoBuffer,
+            Form::Result | Form::SrcDst => return Some(0),
+        };
+        let sums = call.rule.reduce_op.is_none() || !call.args.iter().any(|a| other_reduction(&view.through(&a.value)));
+        if made & GRADIENT == 0 || !sums {
+            return Some(0);
+        }
+        let computed = matches!(input, Operand::Local(l) if !view.is_param(*l));
+        let cut = self.cut(id, name, how, made, computed);
+        let Some(k) = self.note((id, 0), cut) else { return Some(0) };
+        if how == Communicates::InPlace {
+            if let Some(root) = root(view, input) {
+                add(s, root, through(k));
+            }
+            return Some(0);
+        }
+        if let Some(buffer) = call.output.and_then(|o| root(view, o)) {
+            let had = made_from(s, buffer);
+            let kept = if had & made & GRADIENT != 0 { direct(k) | had } else { 0 };
+            set(s, buffer, kept | through(k));
+        }
+        for local in sources(view, input) {
+            add(s, local, direct(k));
+        }
+        Some(0)
+    }
+
+    fn cut(&self, id: StmtId, name: Name, how: Communicates, input: Made, computed: bool) -> Cut {
+        let place = self.view.place(id);
+        let step = self.steps.get(&id).copied().unwrap_or(0);
+        Cut { place, name, how, input, computed, step, call: None }
+    }
+
+    /// The autograd function of the project that a call applies and that communicates.
+    fn applied(&self, value: &'a Rvalue) -> Option<Name> {
+        let Rvalue::CallMethod { base, name, .. } = value else { return None };
+        if name != "apply" {
+            return None;
+        }
+        let Expr::Path(path) = self.view.through(base) else { return None };
+        let Resolved::Class(class) = self.lint.project.path(&path) else { return None };
+        let c = self.lint.project.class(class);
+        let file = self.lint.project.file(class.module);
+        let text = self.lint.files[file].slice(c.span);
+        let talks = TALKS.iter().any(|n| text.contains(n));
+        (talks && self.lint.is_autograd(class)).then(|| c.name.clone())
+    }
+
+    /// Whether a condition around a step asks about training or gradients.
+    pub fn is_guarded(&mut self, step: usize) -> bool {
+        let view = self.view;
+        view.steps[step].guards.iter().any(|g| *self.asks.entry(g.at).or_insert_with(|| asks_training(view, g.test)))
+    }
+
+    /// A walk through a function that is called here, made once for all its calls.
+    fn walked(&self, at: FuncRef) -> Option<Rc<Walked>> {
+        if self.depth == MOST_DEPTH {
+            return None;
+        }
+        let of = (at, self.depth + 1, self.whole, self.loops);
+        let walked = || {
+            let view = self.view.other(at);
+            let walk = Walk::made(self.lint, &view, self.depth + 1, self.whole, self.loops)?;
+            Some(Walked { returns: walk.returns, cuts: walk.cuts })
+        };
+        match self.view.beside() {
+            Some(beside) => beside.walk(of, walked),
+            None => walked().map(Rc::new),
+        }
+    }
+
+    /// The side of a test that counts alone.
+    pub fn taken(&self, id: StmtId, test: &Operand) -> Option<bool> {
+        several_ranks(self.view, test).or_else(|| if self.whole { self.communicating(id, test) } else { None })
+    }
+
+    /// The side of a test of a flag on which alone anything communicates: a configuration has it so.
+    pub fn communicating(&self, id: StmtId, test: &Operand) -> Option<bool> {
+        let view = self.view;
+        // An argument, or an attribute of the object, may be set where nothing is trained alone.
+        let is_own = |base: &Expr| matches!(base, Expr::Local(l) if view.local_name(*l) == "self");
+        if !matches!(view.expr(test), Expr::Attr(base, _) if !is_own(&base)) || asks_training(view, test) {
+            return None;
+        }
+        let mut found = None;
+        for (i, step) in view.steps.iter().enumerate() {
+            let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(i) else { continue };
+            let Some(guard) = step.guards.iter().find(|g| g.at == id) else { continue };
+            if found == Some(guard.holds) {
+                continue;
+            }
+            let communicates = self.applied(value).is_some()
+                || view.collective(value).is_some()
+                || target(self.lint, view, value).is_some_and(|(at, _)| talks(self.lint, at));
+            if communicates {
+                if found.is_some() {
+                    return None;
+                }
+                found = Some(guard.holds);
+            }
+        }
+        found
+    }
+
+    /// The result of a function of the project, by what its arguments are made from.
+    pub fn inside(&mut self, id: StmtId, value: &'a Rvalue, s: &mut State) -> Option<Made> {
+        let (at, method) = target(self.lint, self.view, value)?;
+        let func = self.lint.project.func(at);
+        let talks = talks(self.lint, at);
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+        if !talks && !args.iter().any(|a| get(s, &a.value) & GRADIENT != 0) {
+            return None;
+        }
+        let untrained = |d: &Name| d.contains("no_grad") || d.contains("inference_mode");
+        // What is gathered for a loss without gradients is as lost as behind a collective that has none.
+        if !self.whole && decorators(self.lint, at).iter().any(untrained) {
+            return Some(0);
+        }
+        // What only raises is overridden elsewhere.
+        let walk = self.walked(at).filter(|w| !w.returns.is_empty())?;
+        let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
+        for (i, arg) in args.iter().enumerate() {
+            let slot = match &arg.kind {
+                ArgKind::Positional => Some(i + usize::from(method)),
+                ArgKind::Keyword(k) => func.params.iter().position(|p| p.name == *k),
+                ArgKind::Star | ArgKind::DoubleStar => return None,
+            };
+            if let Some(slot) = slot {
+                given.insert(slot, (get(s, &arg.value), &arg.value));
+            }
+        }
+        let returned = firsts(&walk.returns).fold(0, |a, b| a | b);
+        let from = |bits: Made| {
+            given.iter().filter(|(i, _)| bits & (1 << **i) != 0).map(|(_, (m, _))| *m).fold(0, |a, b| a | b)
+        };
+        let all = walk.returns.iter().flatten().fold(0, |a, b| a | b);
+        let kept = if self.whole { all } else { returned };
+        let mut made = from(kept & PARAMS) | kept & (MODULE | ASTRAY);
+        for (k, cut) in walk.cuts.iter().enumerate() {
+            let reaches = returned & through(k) != 0 && returned & direct(k) == 0;
+            if !reaches || cut.how != Communicates::IntoBuffer || self.is_guarded(*self.steps.get(&id)?) {
+                continue;
+            }
+            let input = from(cut.input & PARAMS) | cut.input & MODULE;
+            let call = Some(self.view.place(id));
+            let cut = Cut { input, call, step: *self.steps.get(&id)?, ..cut.clone() };
+            let Some(own) = self.note((id, k + 1), cut) else { continue };
+            made |= through(own);
+            for (_, (_, operand)) in given.iter().filter(|(i, _)| walk.cuts[k].input & (1 << **i) != 0) {
+                for local in sources(self.view, operand) {
+                    add(s, local, direct(own));
+                }
+            }
+        }
+        Some(made)
+    }
+}
+
+/// Any reduction but a sum or a mean.
+fn other_reduction(e: &Expr) -> bool {
+    matches!(e.last_name(), Some("MAX" | "MIN" | "PRODUCT" | "BAND" | "BOR" | "BXOR"))
+}
+
+/// A value and those that it is a copy or view of.
+fn sources(view: &View<'_>, o: &Operand) -> Vec<LocalId> {
+    let mut out = Vec::new();
+    let mut at = o;
+    while let Operand::Local(local) = at {
+        if out.contains(local) || out.len() > 8 {
+            break;
+        }
+        out.push(*local);
+        match view.source(at) {
+            Some((_, Rvalue::Use(b) | Rvalue::CallMethod { base: b, .. } | Rvalue::Item { base: b, .. })) => at = b,
+            _ => break,
+        }
+    }
+    out
+}
