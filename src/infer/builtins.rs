@@ -5,7 +5,10 @@ use super::expr::CallArgs;
 use super::heap::{Cell, DictCell, ListCell};
 use super::machine::{Eval, Machine};
 use super::value::Value;
+use crate::ir::annotation::Atom;
 use crate::ir::{Const, StmtId};
+use crate::plan::Written;
+use crate::rules::Entry;
 use crate::source::Name;
 
 impl Machine<'_> {
@@ -184,6 +187,13 @@ impl Machine<'_> {
             Value::Tensor(id) if names.len() == 1 && self.is_distributed(*id, &names[0]).is_some() => {
                 answer(self.is_distributed(*id, &names[0]) == Some(true))
             }
+            Value::Atom(_) | Value::Placement(_) => {
+                let asked: Vec<Option<bool>> = names.iter().map(|n| self.is_placement(value, n)).collect();
+                match asked.contains(&Some(true)) {
+                    false if asked.contains(&None) => Value::Unknown,
+                    any => answer(any),
+                }
+            }
             Value::Tensor(_) if has("torch.Tensor") => answer(true),
             Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::Const(_)
                 if known && has("torch.Tensor") && names.len() == 1 =>
@@ -203,6 +213,26 @@ impl Machine<'_> {
                 }
             }
             _ => Value::Unknown,
+        }
+    }
+
+    /// Whether a placement is of the class that is called to make one of its kind; `None` where that is no such class.
+    fn is_placement(&self, value: &Value, class: &str) -> Option<bool> {
+        let Some(Entry::Intrinsic(rule)) = self.rules.get(class) else { return None };
+        let written = match value {
+            Value::Placement(written) => Some(&**written),
+            _ => None,
+        };
+        match rule.does.as_str() {
+            "shard-type" => Some(matches!(value, Value::Atom(Atom::Shard(_)))),
+            "dtensor-shard" => match written {
+                // Whether a strided shard is one depends on the version.
+                Some(Written::Strided { .. }) => None,
+                other => Some(matches!(other, Some(Written::Shard { .. }))),
+            },
+            "dtensor-replicate" => Some(matches!(written, Some(Written::Replicate))),
+            "dtensor-partial" => Some(matches!(written, Some(Written::Partial(_)))),
+            _ => None,
         }
     }
 

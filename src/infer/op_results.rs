@@ -336,6 +336,14 @@ impl Machine<'_> {
                 && (was.set.leq(AxisType::EQUAL) || blank)
                 && (now.set == AxisType::V || differs && old.grad == Tri::No);
             let is_filled = blank && old.grad != Tri::Yes;
+            // What every rank has may be the first value of its own part of a parameter, as with `fill_`.
+            let begins = (old.grad == Tri::Yes || whole)
+                && was.set == AxisType::V
+                && now.set.leq(AxisType::EQUAL)
+                && self.w.modes.typecheck.is_none();
+            if begins {
+                continue;
+            }
             if was.set.meet(now.set).is_empty()
                 && !(becomes_varying || is_filled)
                 && !self.rank_restricted.contains(&axis)

@@ -14,6 +14,7 @@ use super::super::value::Value;
 use super::super::world::{Modes, World};
 use super::decide::nearest;
 use super::derive::{Case, Derived, Signature, Trouble};
+use super::meaning::{Meaning, meaning};
 use crate::ir::StmtId;
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::collective::DimRef;
@@ -379,7 +380,9 @@ impl Machine<'_> {
             };
             return self.new_tensor(TensorType { view_of: None, ..known });
         }
-        if principal.result.0 == Spmd::Partial && matches!(*case.forward, Term::AllReduce { .. }) {
+        let source = Meaning::of(principal.sources[0].0);
+        let is_equal = meaning(&case.forward, &|_| source, Meaning::Equal) == Some(Meaning::Equal);
+        if principal.result.0 == Spmd::Partial && is_equal {
             // Every rank has the same value; it is a pending sum only because the backward lacks a factor, which somebody else may make up for.
             return self.untyped_result(case);
         }
