@@ -122,6 +122,8 @@ fn encoding(name: &str) -> Encoding {
     let name = name.trim_end_matches("-unix").trim_end_matches("-dos").trim_end_matches("-mac");
     match name {
         "utf-8" | "utf8" | "u8" | "utf" | "utf-8-sig" | "cp65001" => Encoding::Utf8,
+        // Python takes whatever follows for a variant: `_*_coding:utf-8_*_`.
+        _ if name.starts_with("utf-8-") => Encoding::Utf8,
         "latin-1" | "latin1" | "iso-8859-1" | "iso8859-1" | "iso-latin-1" | "8859" | "cp819" | "l1" | "latin" => {
             Encoding::Latin1
         }
@@ -165,5 +167,6 @@ mod tests {
         assert!(decode(b"# coding: cp1252\nx").is_ok());
         assert!(decode(b"# coding: cp1252\n\xe9").expect_err("no table").message.contains("cp1252"));
         assert!(decode(b"# coding: utf-8-unix\n").is_ok());
+        assert!(decode(b"#_*_coding:utf-8_*_\n").is_ok());
     }
 }
