@@ -3,13 +3,13 @@
 
 use super::expr::{CallArg, CallArgs};
 use super::heap::{Cell, DictCell, ListCell, ObjectCell, ObjectClass};
-use super::limits::{MAX_CALL_DEPTH, MAX_RECURSION};
+use super::limits::{MAX_CALL_DEPTH, MAX_CHOICE, MAX_RECURSION};
 use super::machine::{Activation, Eval, Machine};
 use super::output::Reason;
 use super::value::{Closure, Flavour, Method, Value};
 use super::world::{Flow, Frame, World};
-use crate::ir::{Func, ParamKind, StmtId};
-use crate::project::ClassRef;
+use crate::ir::{Const, Func, ParamKind, StmtId};
+use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 use std::sync::Arc;
 
@@ -211,10 +211,19 @@ impl Machine<'_> {
             && self.deriving.is_none()
             && self.w.modes.typecheck.is_none()
             && (!self.settings.relevance.contains(closure.func) || self.leads_nowhere(closure.func))
+            && !self.chooses(closure.func, args)
         {
-            return Eval::One(Value::Unknown);
+            let options = super::external::options_of(&self.project.func(closure.func).name, args);
+            return Eval::One(options.unwrap_or(Value::Unknown));
         }
         self.call_closure(id, closure, args)
+    }
+
+    /// Whether a function is short enough to be one that asks or chooses (`exists`, `default`), and is given something that it can decide by.
+    /// A branch on an answer that is not known is looked through on both sides.
+    fn chooses(&self, func: FuncRef, args: &CallArgs) -> bool {
+        let tells = |v: &Value| matches!(v, Value::Const(Const::None | Const::Bool(_)) | Value::Cond(_));
+        args.args.iter().any(|a| tells(&a.value)) && self.project.func(func).code.count() <= MAX_CHOICE
     }
 
     /// Whether a value brings a known type along.
@@ -428,6 +437,10 @@ impl Machine<'_> {
                 (ParamKind::VarArgs, _) => Value::tuple(std::mem::take(&mut rest)),
                 (ParamKind::KwArgs, _) => Value::Dict(self.fresh(Cell::Dict(extra.clone()))),
                 (_, Some(value)) => self.named_group(&param.name, value),
+                // A flag that an unknown caller may have set, by its name; it is told with what is found.
+                (_, None) if args.open && matches!(default(), Some(Value::Const(Const::Bool(_)))) => {
+                    Value::Sym(param.name.clone())
+                }
                 (_, None) if args.open => Value::Unknown,
                 (_, None) => default().unwrap_or(Value::Unknown),
             };

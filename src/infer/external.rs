@@ -260,7 +260,7 @@ fn like_builtin(path: &str) -> Option<&'static str> {
 const OPTIONS: &[&str] = &["get_args", "get_config", "get_cfg", "get_hparams"];
 
 /// The options of a run: their flags are those that go by the same name elsewhere.
-fn options_of(path: &Name, args: &CallArgs) -> Option<Value> {
+pub fn options_of(path: &Name, args: &CallArgs) -> Option<Value> {
     let last = path.rsplit('.').next().unwrap_or(path);
     let is_known = args.args.is_empty() && !args.open && OPTIONS.contains(&last);
     is_known.then(|| Value::Sym(Name::from(last.trim_start_matches("get_"))))

@@ -26,6 +26,9 @@ pub const MIN_STEPS: u64 = 1000;
 pub const WORLDS_LEFT: &[(u64, usize)] = &[(60, 8), (80, 4), (100, 1)];
 /// Percent of the steps left that one call may take; one that takes more is given up, and what it returns is unknown.
 pub const CALL_SHARE: u64 = 75;
+/// Statements of a function without anything that communicates that is executed all the same where it is given a flag or `None`: those of
+/// `return val if exists(val) else default`, and a few more.
+pub const MAX_CHOICE: usize = 12;
 /// Times that every statement of a root may be executed before the budget for calls and paths is touched.
 pub const STEPS_PER_STATEMENT: u64 = 4;
 /// Rounds of a loop before its variables are given up.
