@@ -34,9 +34,15 @@ impl Machine<'_> {
         }
         self.note_own_positions(id, base, index);
         let value = match base {
-            Value::Tuple(items) => self.sequence_item(items, index),
+            Value::Tuple(items) => {
+                let item = self.sequence_item(items, index);
+                self.anywhere(item, index)
+            }
             Value::List(list) => match self.list_cell(*list) {
-                Some(cell) => self.list_item(&cell, index),
+                Some(cell) => {
+                    let item = self.list_item(&cell, index);
+                    self.anywhere(item, index)
+                }
                 None => Value::Unknown,
             },
             Value::Dict(dict) => match self.w.heap.get(*dict) {
@@ -121,6 +127,24 @@ impl Machine<'_> {
             Value::Number(Some(_)) => self.arithmetic(value, &Value::Rank(axes.clone())),
             _ => Value::Unknown,
         }
+    }
+
+    /// A tensor at a position of which nothing is known: it may be another one on each rank.
+    fn anywhere(&mut self, item: Value, index: &Value) -> Value {
+        let (Value::Tensor(id), Value::Unknown | Value::Sym(_)) = (&item, index) else { return item };
+        if self.w.modes.typecheck.is_some() || self.deriving.is_some() {
+            return item;
+        }
+        let Some(mut t) = self.w.heap.tensor(*id).cloned() else { return item };
+        let equal: Vec<Axis> =
+            t.local.listed().filter(|(_, s)| s.set.leq(AxisType::EQUAL)).map(|(a, _)| a.clone()).collect();
+        for axis in &equal {
+            t.local.set(axis, AxisState::UNKNOWN);
+        }
+        if t.local.rest.set.leq(AxisType::EQUAL) {
+            t.local.rest = AxisState::UNKNOWN;
+        }
+        self.new_tensor(t)
     }
 
     /// An item of an unknown value keeps an identity if the key is a constant.

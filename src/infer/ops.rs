@@ -312,7 +312,8 @@ impl Machine<'_> {
                     self.collect(item, Role::Index, part, false, out);
                 }
             }
-            Value::Unknown if role != Role::Index => {
+            // A position of which nothing is known may be that of this rank.
+            Value::Unknown if role != Role::Index || self.w.modes.typecheck.is_none() => {
                 out.push(Operand { id: None, ty: LocalType::unknown(), grad: Tri::Unknown, role, part });
             }
             _ => {}
