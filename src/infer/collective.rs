@@ -356,9 +356,13 @@ impl Machine<'_> {
             || raw_sum && detached && plain && self.reads_number_of_ranks(&call.axes)
             // What is written down stands for whatever the ranks have: ones to count with, masks, blank inputs.
             || plain && is_constant(state)
-            || call.rule.form == Form::InPlace
-                && self.loop_depth > 0
-                && super::repeated::only_repeats(self.func(), id)
+            || call.rule.form == Form::InPlace && self.is_measured(id)
+    }
+
+    /// Whether a collective runs for its time: nobody learns what it sums.
+    fn is_measured(&self, id: StmtId) -> bool {
+        self.loop_depth > 0 && super::repeated::only_repeats(self.func(), id)
+            || super::repeated::is_never_read(self.project, self.activation(), id)
     }
 
     /// The input must have the source type; an unknown input is narrowed to it.

@@ -1,7 +1,8 @@
-//! Reductions that a loop repeats on one buffer that it neither fills nor reads: measurements of their time, of which nobody uses the sums.
-//! In: a function and the statement of a collective. Out: whether it is one. Never: execution. Next: `collective.rs`.
+//! Reductions of one buffer that nobody reads, or that a loop repeats and neither fills nor reads: measurements of their time, of which
+//! nobody uses the sums. In: a function and the statement of a collective. Out: whether it is one. Never: execution. Next: `collective.rs`.
 
 use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
+use crate::project::{FuncRef, Project};
 
 /// Whether the innermost loop around a collective gives its first argument, a variable, to calls of functions and does nothing else with it.
 pub fn only_repeats(func: &Func, collective: StmtId) -> bool {
@@ -13,6 +14,100 @@ pub fn only_repeats(func: &Func, collective: StmtId) -> bool {
     func.locals()[*buffer].kind == LocalKind::Plain
         && round.iter().all(|block| !assigns(block, *buffer))
         && is_only_given(func.body(), *buffer)
+}
+
+/// What tells how large a tensor is, and nothing of its values.
+const MEASURES: &[&str] = &["numel", "nelement", "element_size", "size", "dim", "shape", "dtype", "device", "nbytes"];
+
+/// What makes a tensor of any values, and moves it to where it is wanted.
+const MAKES: &[&str] = &["empty", "zeros", "ones", "full", "rand", "randn", "randint", "arange"];
+const MOVES: &[&str] = &["cuda", "cpu", "to", "half", "float", "bfloat16", "contiguous"];
+
+/// Whether a variable that a collective changes has any values to begin with, and is given to that collective alone, wherever its function
+/// and those that share the variable name it: then nobody learns what is in it.
+pub fn is_never_read(project: &Project, at: FuncRef, collective: StmtId) -> bool {
+    let func = project.func(at);
+    let Some(Stmt::Assign { value, .. }) = statement(func.body(), collective) else { return false };
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    let Some(Operand::Local(buffer)) = args.first().map(|arg| &arg.value) else { return false };
+    match func.locals()[*buffer].kind {
+        LocalKind::Plain => is_made(func, *buffer, 0) && is_only_reduced(func, *buffer, value),
+        LocalKind::Captured => {
+            let Some(parent) = func.parent else { return false };
+            let Some((outer, _)) = func.captures.iter().find(|(_, inner)| inner == buffer) else { return false };
+            let around = project.func(FuncRef { module: at.module, func: parent });
+            // One level, and no other function beside it: more is not looked through.
+            let shared = |f: &Func| f.parent == Some(parent) && f.captures.iter().any(|(o, _)| o == outer);
+            let alone = project.modules[at.module].ir.funcs.iter().filter(|f| shared(f)).count() == 1;
+            let own = around.locals()[*outer].kind == LocalKind::Cell;
+            alone
+                && own
+                && is_made(around, *outer, 0)
+                && is_only_reduced(func, *buffer, value)
+                && is_only_reduced(around, *outer, value)
+        }
+        LocalKind::Cell | LocalKind::Temp => false,
+    }
+}
+
+/// Whether a variable is bound once, to a tensor that has just been made.
+fn is_made(func: &Func, local: LocalId, depth: usize) -> bool {
+    let mut values = Vec::new();
+    bound(func.body(), local, &mut values);
+    let [value] = values.as_slice() else { return false };
+    let through = |base: &Operand| match base {
+        Operand::Local(inner) => depth < 4 && is_made(func, *inner, depth + 1),
+        _ => false,
+    };
+    match value {
+        Rvalue::Use(base) => through(base),
+        Rvalue::CallMethod { base, name, .. } => {
+            MAKES.contains(&name.as_str()) || MOVES.contains(&name.as_str()) && through(base)
+        }
+        Rvalue::Call { callee: Operand::Global(name), .. } => MAKES.contains(&name.as_str()),
+        _ => false,
+    }
+}
+
+/// What a variable is assigned in a block.
+fn bound<'b>(block: &'b Block, local: LocalId, out: &mut Vec<&'b Rvalue>) {
+    for node in block {
+        if let Stmt::Assign { dst, value } = &node.stmt
+            && *dst == local
+        {
+            out.push(value);
+        }
+        node.stmt.blocks().for_each(|inner| bound(inner, local, out));
+    }
+}
+
+/// Whether a function does nothing with a variable but give it to one collective, and ask how large it is.
+fn is_only_reduced(func: &Func, buffer: LocalId, collective: &Rvalue) -> bool {
+    !func.params.iter().any(|p| p.local == buffer) && only_reduces(func.body(), buffer, collective)
+}
+
+fn only_reduces(block: &Block, buffer: LocalId, collective: &Rvalue) -> bool {
+    let is = |operand: &Operand| *operand == Operand::Local(buffer);
+    block.iter().all(|node| {
+        let reads = match &node.stmt {
+            Stmt::Assign { value, .. } if same_callee(value, collective) => false,
+            Stmt::Assign { value: Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }, .. }
+                if is(base) =>
+            {
+                !MEASURES.contains(&name.as_str())
+            }
+            other => other.operands().into_iter().any(is),
+        };
+        !reads && node.stmt.blocks().all(|inner| only_reduces(inner, buffer, collective))
+    })
+}
+
+fn same_callee(a: &Rvalue, b: &Rvalue) -> bool {
+    match (a, b) {
+        (Rvalue::Call { callee: a, .. }, Rvalue::Call { callee: b, .. }) => a == b,
+        (Rvalue::CallMethod { name: a, .. }, Rvalue::CallMethod { name: b, .. }) => a == b,
+        _ => false,
+    }
 }
 
 /// The blocks of the innermost loop around a statement, and the statement.

@@ -6,13 +6,14 @@ use crate::ir::{Block, Func, Stmt, StmtId};
 use crate::source::{FileId, Place};
 
 impl Machine<'_> {
-    /// Whether an exception at a place of the function under execution is expected, there or by one of its callers.
-    pub(in crate::infer) fn is_expected(&self, place: Place) -> bool {
+    /// Whether an exception at a place of the function under execution is expected, there or by one of its callers; of what raises at run
+    /// time also whether it is caught.
+    pub(in crate::infer) fn is_expected(&self, place: Place, raises: bool) -> bool {
         let mut at = Some(place);
         for activation in self.stack.iter().rev() {
             let func = self.project.func(activation.func);
             let file = self.project.file(activation.func.module);
-            if at.is_some_and(|place| place.file == file && self.catches(func, file, func.body(), place)) {
+            if at.is_some_and(|place| place.file == file && self.catches(func, file, func.body(), (place, raises))) {
                 return true;
             }
             at = activation.call;
@@ -21,25 +22,28 @@ impl Machine<'_> {
     }
 
     /// Whether a block has the place inside of something that catches exceptions.
-    fn catches(&self, func: &Func, file: FileId, block: &Block, place: Place) -> bool {
+    fn catches(&self, func: &Func, file: FileId, block: &Block, (place, raises): (Place, bool)) -> bool {
         block.iter().any(|node| match &node.stmt {
             Stmt::Try { body, handlers, orelse, finally } => {
-                (!handlers.is_empty() && contains(func, body, place))
-                    || [body, orelse, finally].into_iter().chain(handlers).any(|b| self.catches(func, file, b, place))
+                (raises && !handlers.is_empty() && contains(func, body, place))
+                    || [body, orelse, finally]
+                        .into_iter()
+                        .chain(handlers)
+                        .any(|b| self.catches(func, file, b, (place, raises)))
             }
             Stmt::With { body, .. } => {
-                (self.expects(func, file, node.id) && contains(func, body, place))
-                    || self.catches(func, file, body, place)
+                (self.expects(func, file, node.id, raises) && contains(func, body, place))
+                    || self.catches(func, file, body, (place, raises))
             }
-            other => other.blocks().any(|b| self.catches(func, file, b, place)),
+            other => other.blocks().any(|b| self.catches(func, file, b, (place, raises))),
         })
     }
 
     /// Whether a context manager is one that takes exceptions: `pytest.raises(...)`, `self.assertRaises(...)`, `suppress(...)`.
-    fn expects(&self, func: &Func, file: FileId, id: StmtId) -> bool {
-        let Some(span) = func.spans().parts(id).next() else { return true };
+    fn expects(&self, func: &Func, file: FileId, id: StmtId, raises: bool) -> bool {
+        let Some(span) = func.spans().parts(id).next() else { return raises };
         let text = self.files[file].slice(span);
-        text.contains("aises") || text.contains("suppress")
+        text.contains("aises") || raises && text.contains("suppress")
     }
 }
 
