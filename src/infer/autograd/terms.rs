@@ -636,7 +636,7 @@ impl Machine<'_> {
             None => return Reduction::Sum,
             Some(Value::ReduceOp(name) | Value::Const(Const::Str(name))) => name.as_str().to_lowercase(),
             Some(Value::Path(path)) => path.rsplit('.').next().unwrap_or_default().to_lowercase(),
-            Some(Value::Sym(_)) => {
+            Some(Value::Sym(_) | Value::Unknown) => {
                 if let Some(deriving) = &mut self.deriving {
                     deriving.assumed_sum = true;
                 }
@@ -644,7 +644,7 @@ impl Machine<'_> {
             }
             Some(_) => return Reduction::Other,
         };
-        match name.as_str() {
+        match name.trim_start_matches("reduce_") {
             "sum" => Reduction::Sum,
             "avg" | "mean" => Reduction::Mean,
             _ => Reduction::Other,

@@ -198,6 +198,8 @@ impl Machine<'_> {
                 }
                 Some(Some((_, None))) => {}
                 None if !without => {}
+                // Of what is no such layout (placements of distributed tensors, in older versions) the source need not be told.
+                _ if to.is_none() => {}
                 _ => return self.declaration(place, Declaration::NoSource { part }),
             }
         }
