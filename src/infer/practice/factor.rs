@@ -14,11 +14,7 @@ use crate::source::{Name, Place};
 /// `fully_shard(block.moe.experts, mesh=edp)` inside `fully_shard(block, mesh=dp)`.
 pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
     let code = view.code();
-    if !code.contains("fully_shard")
-        || code.contains(".set_gradient")
-        || code.contains(".set_reduce")
-        || code.contains("register_")
-    {
+    if !code.contains("fully_shard") || sets_divisor(code) || code.contains("register_") {
         return;
     }
     let mut wrapped: Vec<(usize, String, String)> = Vec::new();
@@ -35,7 +31,7 @@ pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
         let outer =
             wrapped.iter().find(|(_, m, _)| module.strip_prefix(m.as_str()).is_some_and(|r| r.starts_with('.')));
         let Some((at, _, whole)) = outer.filter(|(_, _, whole)| whole != mesh && is_of_experts(mesh)) else { continue };
-        if is_of_experts(whole) {
+        if is_of_experts(whole) || calls_divisor(view) || near::callers(view).iter().any(|(v, _)| calls_divisor(v)) {
             continue;
         }
         let mistake = Scales::InnerDivisor {
@@ -46,6 +42,21 @@ pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
         };
         out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
     }
+}
+
+/// Whether code sets what a wrapper divides by.
+fn sets_divisor(code: &str) -> bool {
+    code.contains(".set_gradient") || code.contains(".set_reduce")
+}
+
+/// Whether a function calls one that does, by itself or in its own code.
+fn calls_divisor(view: &View<'_>) -> bool {
+    let calls = |step: usize| match view.value(step) {
+        Some(Rvalue::Call { callee, .. }) => near::function(view, callee),
+        _ => None,
+    };
+    sets_divisor(view.code())
+        || (0..view.steps.len()).filter_map(calls).any(|at| sets_divisor(near::other(view, at).code()))
 }
 
 /// `block.moe.experts`

@@ -79,7 +79,8 @@ pub fn unset<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         return;
     }
     let reducers: Vec<(&Reducer, &Name)> = lint.reducers().all.iter().filter_map(|r| Some((r, asked(r)?))).collect();
-    let Some((reducer, mark)) = reducers.into_iter().find(|(_, mark)| !marks.set.contains(*mark)) else { return };
+    let nobody_sets = |mark: &Name| !marks.set.contains(mark) && !is_of_tensors(mark) && !without(lint, mark);
+    let Some((reducer, mark)) = reducers.into_iter().find(|(_, mark)| nobody_sets(mark)) else { return };
     // What a framework marks in its own layers need not be marked here.
     if lint.rules.mark(mark).is_some() {
         return;
@@ -102,6 +103,20 @@ pub fn unset<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         missing: after(init),
     };
     out.push((*first, practice));
+}
+
+/// What tensors have of themselves, or from a wrapper: asking for it asks for a version or a kind of tensor.
+const OF_TENSORS: &[&str] =
+    &["grad", "main_grad", "data", "dtype", "device", "placements", "device_mesh", "full_tensor", "to_local"];
+
+fn is_of_tensors(mark: &str) -> bool {
+    OF_TENSORS.contains(&mark) || mark.starts_with("register_") || mark.starts_with('_')
+}
+
+/// Whether some reducer takes those without the mark: then a mark decides how a gradient is summed, not whether.
+fn without(lint: &Lint<'_>, mark: &Name) -> bool {
+    let tests = |r: &Reducer| r.when.iter().flatten().any(|t| matches!(t, Test::NoMark(other) if other == mark));
+    lint.reducers().all.iter().any(tests)
 }
 
 /// Whether an attribute holds a normalisation layer that is made here.
