@@ -392,7 +392,9 @@ impl Machine<'_> {
             }
             (Value::Sym(path), Value::Path(member)) | (Value::Path(member), Value::Sym(path)) if equal || negated => {
                 let name = self.flag_name(path);
-                let f = Formula::Atom(Atom::Equals(name, Const::Str(member.clone())));
+                // By the name of the member alone, as rules ask for it.
+                let member = member.rsplit('.').next().unwrap_or(member);
+                let f = Formula::Atom(Atom::Equals(name, Const::Str(Name::from(member))));
                 Some(cond(if equal { f } else { f.negate() }))
             }
             (Value::Sym(path), Value::Const(Const::Int(n))) => {

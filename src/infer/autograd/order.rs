@@ -3,7 +3,7 @@
 //! Never: functions whose other factor may be the same on all ranks. Source: DESIGN.md section 6. Next: `derive.rs`.
 
 use super::derive::Case;
-use crate::types::{Linearity, Reduction, Term};
+use crate::types::{AxisSet, Linearity, Reduction, Term};
 use std::sync::Arc;
 
 /// A gradient with product and exchange in the wrong order.
@@ -45,6 +45,12 @@ struct Product {
 /// A gradient that is gathered or summed after its product with a weight of which the forward sums the products over the ranks, and so has
 /// parts; or that is scattered before the product, where the forward gathers the factor.
 pub fn misordered(forward: &Term, gradients: &[(usize, Arc<Term>)]) -> Option<Misordered> {
+    let mut groups = Vec::new();
+    std::iter::once(forward).chain(gradients.iter().map(|(_, t)| &**t)).for_each(|t| exchanged_over(t, &mut groups));
+    if groups.windows(2).any(|pair| pair[0] != pair[1]) {
+        // Parts of rows over one group and of columns over another: what has to be summed over which is not known here.
+        return None;
+    }
     let made = product(&Arc::new(forward.clone()))?;
     let backward: Vec<(usize, Product)> = gradients.iter().filter_map(|(i, t)| Some((*i, product(t)?))).collect();
     for k in 0..2 {
@@ -69,6 +75,16 @@ pub fn misordered(forward: &Term, gradients: &[(usize, Arc<Term>)]) -> Option<Mi
         return Some(Misordered { argument, other: weight, product: gradient.term.clone(), early });
     }
     None
+}
+
+/// The groups over which a term exchanges.
+fn exchanged_over<'t>(term: &'t Term, out: &mut Vec<&'t AxisSet>) {
+    let mut steps = Vec::new();
+    term.steps(&mut steps);
+    out.extend(steps.into_iter().filter_map(|step| match step {
+        Term::AllGather { axes, .. } | Term::ReduceScatter { axes, .. } | Term::AllReduce { axes, .. } => Some(axes),
+        _ => None,
+    }));
 }
 
 fn is(found: &[Exchange], wanted: Exchange) -> bool {

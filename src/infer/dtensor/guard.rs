@@ -5,6 +5,10 @@ use crate::infer::machine::Machine;
 use crate::ir::{Block, Func, Stmt, StmtId};
 use crate::source::{FileId, Place};
 
+/// How a test replaces functions, and the words for those that communicate.
+const PATCHES: &[&str] = &["monkeypatch.setattr(", "mock.patch", "patch(", "patch.object("];
+const COMMUNICATES: &[&str] = &["dist", "parallel_state", "all_reduce", "all_gather", "world_size", "rank"];
+
 impl Machine<'_> {
     /// Whether an exception at a place of the function under execution is expected, there or by one of its callers; of what raises at run
     /// time also whether it is caught.
@@ -19,6 +23,14 @@ impl Machine<'_> {
             at = activation.call;
         }
         false
+    }
+
+    /// Whether the root replaces what communicates by something else, as tests do: what it runs is not what its callees say.
+    pub(in crate::infer) fn is_patched(&self) -> bool {
+        let Some(root) = self.stack.first() else { return false };
+        let text = self.files[self.project.file(root.func.module)].slice(self.project.func(root.func).span);
+        let patches = PATCHES.iter().any(|word| text.contains(word));
+        patches && COMMUNICATES.iter().any(|word| text.contains(word))
     }
 
     /// Whether a block has the place inside of something that catches exceptions.

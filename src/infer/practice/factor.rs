@@ -24,7 +24,9 @@ pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(module) = args.first().and_then(|a| chain(view, &view.expr(&a.value), 0)) else { continue };
-        let Some(mesh) = mesh_of(view, args) else { continue };
+        // The call itself says what is divided by.
+        let divides = |a: &Arg| matches!(&a.kind, ArgKind::Keyword(k) if k.contains("divi"));
+        let Some(mesh) = mesh_of(view, args).filter(|_| !args.iter().any(divides)) else { continue };
         wrapped.push((i, module, mesh));
     }
     for (i, module, mesh) in &wrapped {

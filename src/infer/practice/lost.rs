@@ -144,7 +144,8 @@ pub fn results(view: &View<'_>, out: &mut Found) {
     for (i, call) in view.collectives() {
         let step = &view.steps[*i];
         let Stmt::Assign { dst, .. } = step.stmt else { continue };
-        let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer";
+        // One that is given where to write its result writes it there as well.
+        let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer" && call.output.is_none();
         let unused = view.func.locals()[*dst].kind == LocalKind::Temp && view.readers(*dst).is_empty();
         let fresh = call.input.is_none_or(|o| is_fresh(&view.expr(o)) || is_factory(&view.through(o)));
         if pure && unused && !fresh && view.defs(*dst) == [*i] {

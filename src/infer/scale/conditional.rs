@@ -7,6 +7,7 @@ use super::super::formula::{Atom, Facts};
 use super::super::practice::found::{Practice, Scales};
 use super::Outcome;
 use super::value::{State, Val};
+use crate::ir::Const;
 use crate::source::{Name, Place};
 use crate::types::{Axis, Scale};
 use std::collections::BTreeMap;
@@ -72,12 +73,13 @@ pub fn finding(step: Place, here: &[&Outcome]) -> Option<Finding> {
     Some(Finding::everywhere(step, FindingKind::Practice(Practice::Scales(mistake))))
 }
 
-/// Whether two ways through a constructor leave another group, or none.
+/// Whether two ways through a constructor leave another group, or none, or a number that only one of them knows: `world_size = 1`.
 pub fn differs(a: &State, b: &State) -> bool {
     let group = |v: &Val| matches!(v, Val::Group(_) | Val::Mesh(_)) || v.is_none();
+    let one = |v: &Val, w: &Val| matches!(v, Val::Const(Const::Int(_))) && matches!(w, Val::Num(_) | Val::Named(_));
     a.objects.iter().zip(b.objects.iter()).any(|(x, y)| {
         let pairs = x.attrs.values().zip(y.attrs.values());
-        !x.is(y) && pairs.into_iter().any(|(v, w)| v != w && (group(v) || group(w)))
+        !x.is(y) && pairs.into_iter().any(|(v, w)| v != w && (group(v) || group(w) || one(v, w) || one(w, v)))
     })
 }
 
