@@ -69,8 +69,7 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
                 && !alternatives
                 && returned & through(*j) != 0
                 && o.how == Communicates::Differentiable
-                // What is reduced was made from the result of the other one: they are no two parts of a sum.
-                && cut.input & through(*j) == 0
+                && !o.splits
                 && whole(o.input, cut.input)
         });
         if let Some((_, other)) = other {

@@ -12,7 +12,7 @@ use super::super::view::View;
 use super::{TALKS, Walk, Walked, firsts, root, talks, target};
 use crate::ir::{ArgKind, LocalId, Operand, Rvalue, StmtId};
 use crate::project::{FuncRef, Resolved};
-use crate::rules::Form;
+use crate::rules::{Form, Pattern, Transition};
 use crate::source::Name;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
@@ -54,7 +54,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             return Some(made);
         }
         if call.rule.differentiable {
-            let cut = self.cut(id, name, Communicates::Differentiable, made, false);
+            let splits = call.rule.op == "convert" && call.rule.transitions.iter().any(|(_, t)| splits(t));
+            let cut = Cut { splits, ..self.cut(id, name, Communicates::Differentiable, made, false) };
             return Some(made | self.note((id, 0), cut).map_or(0, through));
         }
         if view.without_gradient(step) || self.is_guarded(step) || call.rule.op == "layer" {
@@ -92,7 +93,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn cut(&self, id: StmtId, name: Name, how: Communicates, input: Made, computed: bool) -> Cut {
         let place = self.view.place(id);
         let step = self.steps.get(&id).copied().unwrap_or(0);
-        Cut { place, name, how, input, computed, step, call: None }
+        Cut { place, name, how, input, computed, splits: false, step, call: None }
     }
 
     /// The autograd function of the project that a call applies and that communicates.
@@ -218,6 +219,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         Some(made)
     }
+}
+
+/// Whether a conversion gives each rank a part of what all have: its backward gathers, and sums nothing.
+fn splits(t: &Transition) -> bool {
+    let parts = |p: &Pattern| p.any_shard || p.shard.is_some();
+    parts(&t.result) && !parts(&t.source)
 }
 
 /// Any reduction but a sum or a mean.
