@@ -281,7 +281,8 @@ impl Machine<'_> {
         let call = self.place(id);
         let (grad, ranks) = (self.w.modes.grad, std::mem::take(&mut self.w.modes.ranks));
         self.enter(closure, func, args, call);
-        if closure.flavour == Flavour::NoGrad {
+        let named = self.w.modes.typecheck.is_none() && generates(&func.name);
+        if named || closure.flavour == Flavour::NoGrad {
             self.w.modes.grad = false;
         }
         self.entered(closure.func);
@@ -617,4 +618,9 @@ fn group_method(axes: &crate::types::AxisSet, name: &str) -> Value {
         "rank" => Value::Rank(axes.clone()),
         _ => Value::Unknown,
     }
+}
+
+/// Whether a function by its name makes output of a model that is not trained by it: `generate`, `forward_inference`.
+pub fn generates(name: &str) -> bool {
+    ["generate", "inference"].iter().any(|word| super::practice::near::has_part(name, word))
 }

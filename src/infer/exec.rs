@@ -310,6 +310,10 @@ impl Machine<'_> {
 
     fn branch(&mut self, id: StmtId, test: &Operand, then: &Block, orelse: &Block) -> Vec<Path> {
         let test = self.operand(test);
+        if test == Value::Unset && self.deriving.is_some() {
+            // An attribute that this way through the forward has not stored: Python raises.
+            return Vec::new();
+        }
         if let Some(axes) = differing(&test) {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Ranks(axes));

@@ -276,8 +276,10 @@ impl Machine<'_> {
         let paths = self.body(methods.forward, &given);
         let forward_places = self.deriving_places();
         let forward_scales = self.deriving.as_ref().map_or_else(Vec::new, |d| d.scales.clone());
+        let stored = stored(&context, &paths);
         for (world, result) in paths {
             self.w = world;
+            self.leave_unset(&context, &stored);
             self.clear_places();
             let scale = forward_scales.last().copied();
             let worlds = match methods.setup {
@@ -322,6 +324,17 @@ impl Machine<'_> {
         cell.set(&Name::from("needs_input_grad"), Value::tuple(vec![Value::TRUE; arguments]));
         cell.set(&Name::from("saved_tensors"), Value::tuple(Vec::new()));
         Value::Object(self.fresh(Cell::Object(cell)))
+    }
+
+    /// What other ways through the forward store in the context is not there on this one: a backward that asks for it is not run after it.
+    fn leave_unset(&mut self, context: &Value, stored: &[Name]) {
+        let Value::Object(id) = context else { return };
+        let Some(Cell::Object(cell)) = self.w.heap.get_mut(*id) else { return };
+        for name in stored {
+            if cell.get(name).is_none() {
+                cell.set(name, Value::Unset);
+            }
+        }
     }
 
     /// Whether an object is the context of a function that is derived.
@@ -594,6 +607,18 @@ impl Machine<'_> {
         let func = self.project.func(methods.forward);
         func.params.iter().any(|p| p.has_default || matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs))
     }
+}
+
+/// The attributes of the context that any way through the forward stores.
+fn stored(context: &Value, paths: &[(World, Value)]) -> Vec<Name> {
+    let Value::Object(id) = context else { return Vec::new() };
+    let mut out: Vec<Name> = Vec::new();
+    for (name, _) in paths.iter().filter_map(|(world, _)| world.heap.object(*id)).flat_map(|cell| &cell.attrs) {
+        if !out.contains(name) {
+            out.push(name.clone());
+        }
+    }
+    out
 }
 
 /// Which arguments receive a gradient, by the return statements of the backward.
