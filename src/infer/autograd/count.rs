@@ -24,6 +24,8 @@ impl Machine<'_> {
         let own = usize::from(methods.setup.is_none());
         let Some(most) = forward.params.len().checked_sub(own) else { return };
         let required = forward.params.iter().skip(own).filter(|p| !p.has_default).count();
+        // A call with more arguments than the forward takes is wrong itself, or of another version.
+        let given = given.filter(|n| *n <= most);
         let expected = given.unwrap_or(required);
         // Nobody differentiates what a backward itself applies.
         if given.is_some() && self.stack.iter().any(|a| a.func == methods.backward) {

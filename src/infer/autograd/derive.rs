@@ -501,6 +501,8 @@ impl Machine<'_> {
                 .collect();
             // Tuples that are written in the return are counted there.
             let given = self.deriving.as_ref().and_then(|d| d.given);
+            // A call with more arguments than the forward takes is what is wrong there.
+            let given = given.filter(|n| *n <= arguments || self.takes_more(methods));
             let expected = given.unwrap_or(arguments);
             let few =
                 matches!(value, Value::Tensor(_)) && expected > 1 && (given.is_some() || !self.takes_more(methods));

@@ -70,6 +70,7 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
                 && returned & through(*j) != 0
                 && o.how == Communicates::Differentiable
                 && !o.splits
+                && !apart(o, cut)
                 && whole(o.input, cut.input)
         });
         if let Some((_, other)) = other {
@@ -81,6 +82,11 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
             out.push((cut.place, practice));
         }
     }
+}
+
+/// Whether two collectives run over groups that have nothing to do with each other.
+fn apart(a: &Cut, b: &Cut) -> bool {
+    matches!((&a.axes, &b.axes), (Some(a), Some(b)) if !a.iter().any(|axis| b.contains(axis)))
 }
 
 /// Whether the raw value is made from every argument that the other one is made from: the sum of weights is not, beside a weighted sum.

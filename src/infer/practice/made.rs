@@ -47,6 +47,8 @@ pub struct Cut {
     pub input: Made,
     /// What it is given is the result of an operation.
     pub computed: bool,
+    /// The axes of its group, where they are known by name.
+    pub axes: Option<Vec<Name>>,
     /// Its backward gathers parts and sums nothing.
     pub splits: bool,
     /// The step of the function that is looked at.

@@ -218,6 +218,8 @@ impl<'a> Run<'a> {
                 let found = index.text().and_then(|k| items.iter().find(|(n, _)| n == k));
                 found.map_or_else(|| Val::Named(self.text(state, id)), |(_, v)| v.clone())
             }
+            // A part of a multiple of gradients that lie one behind the other: it is as many times what it is put back to.
+            (Val::Grad(g), _) if g.by != Scale::one() => base.clone(),
             // Views of a tensor with one value for each token.
             (Val::Tensor(Tensor { rows: Some(_), .. }) | Val::Mask, _) => base.clone(),
             (Val::Optimizer, _) => Val::Params(None),

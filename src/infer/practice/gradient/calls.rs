@@ -8,7 +8,8 @@ use super::super::expr::Expr;
 use super::super::made::{
     ASTRAY, Communicates, Cut, GRADIENT, MODULE, Made, PARAMS, State, add, direct, get, made_from, set, through,
 };
-use super::super::view::View;
+use super::super::named_axes::of_group;
+use super::super::view::{CollectiveCall, View};
 use super::{TALKS, Walk, Walked, firsts, root, talks, target};
 use crate::ir::{ArgKind, LocalId, Operand, Rvalue, StmtId};
 use crate::project::{FuncRef, Resolved};
@@ -55,7 +56,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         if call.rule.differentiable {
             let splits = call.rule.op == "convert" && call.rule.transitions.iter().any(|(_, t)| splits(t));
-            let cut = Cut { splits, ..self.cut(id, name, Communicates::Differentiable, made, false) };
+            let axes = axes_of(view, &call);
+            let cut = Cut { splits, axes, ..self.cut(id, name, Communicates::Differentiable, made, false) };
             return Some(made | self.note((id, 0), cut).map_or(0, through));
         }
         if view.without_gradient(step) || self.is_guarded(step) || call.rule.op == "layer" {
@@ -71,7 +73,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             return Some(0);
         }
         let computed = matches!(input, Operand::Local(l) if !view.is_param(*l));
-        let cut = self.cut(id, name, how, made, computed);
+        let cut = Cut { axes: axes_of(view, &call), ..self.cut(id, name, how, made, computed) };
         let Some(k) = self.note((id, 0), cut) else { return Some(0) };
         if how == Communicates::InPlace {
             if let Some(root) = root(view, input) {
@@ -93,7 +95,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn cut(&self, id: StmtId, name: Name, how: Communicates, input: Made, computed: bool) -> Cut {
         let place = self.view.place(id);
         let step = self.steps.get(&id).copied().unwrap_or(0);
-        Cut { place, name, how, input, computed, splits: false, step, call: None }
+        Cut { place, name, how, input, computed, axes: None, splits: false, step, call: None }
     }
 
     /// The autograd function of the project that a call applies and that communicates.
@@ -218,6 +220,14 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
         }
         Some(made)
+    }
+}
+
+/// The axes over which a collective runs, where its group or its rule tells them by name.
+fn axes_of(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<Vec<Name>> {
+    match call.group {
+        Some(group) => of_group(view, &view.through(group)),
+        None => Some(call.rule.default_group.clone()).filter(|axes| !axes.is_empty()),
     }
 }
 
