@@ -466,6 +466,17 @@ impl Machine<'_> {
         self.reunited(out, &AxisSet::default())
     }
 
+    /// What a backward returns, by argument. A tensor without values stands in for a gradient that was added up elsewhere, as `None` does.
+    fn gradients_among(&self, returned: &[Value]) -> Vec<(usize, Arc<Term>)> {
+        let some = returned.iter().enumerate().filter(|(_, v)| !v.is_none());
+        let mut out: Vec<(usize, Arc<Term>)> = some.map(|(i, v)| (i, self.whole_term(v))).collect();
+        let stands_in = |t: &Arc<Term>| matches!(**t, Term::Fresh);
+        if !out.iter().all(|(_, t)| stands_in(t)) {
+            out.retain(|(_, t)| !stands_in(t));
+        }
+        out
+    }
+
     /// The cases of one way through the forward.
     #[expect(clippy::too_many_arguments, reason = "what one way through the forward leaves")]
     fn backward_cases(
@@ -493,12 +504,7 @@ impl Machine<'_> {
         for (world, value) in self.body(methods.backward, &given) {
             self.w = world;
             let returned = each_of(&value);
-            let gradients: Vec<(usize, Arc<Term>)> = returned
-                .iter()
-                .enumerate()
-                .filter(|(_, v)| !v.is_none())
-                .map(|(i, v)| (i, self.whole_term(v)))
-                .collect();
+            let gradients = self.gradients_among(&returned);
             // Tuples that are written in the return are counted there.
             let given = self.deriving.as_ref().and_then(|d| d.given);
             // A call with more arguments than the forward takes is what is wrong there.
