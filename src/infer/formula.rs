@@ -2,6 +2,7 @@
 //! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
 
 use super::limits::{MAX_RULE_ATOMS, MAX_WORLDS};
+use super::scale::value::EVERY;
 use crate::ir::Const;
 use crate::source::Name;
 use std::fmt;
@@ -330,6 +331,12 @@ impl fmt::Display for Atom {
 
 /// An atom with its truth, for people.
 pub fn show_fact(atom: &Atom, value: bool) -> String {
+    if let Atom::True(name) = atom
+        && let Some(rounds) = name.strip_prefix(EVERY)
+    {
+        let is = if value { "is" } else { "is not" };
+        return format!("the number of the round {is} divisible by `{rounds}`");
+    }
     match (atom, value) {
         (Atom::True(name), true) => format!("`{}` is true", shown(name)),
         (Atom::True(name), false) => format!("`{}` is false", shown(name)),
@@ -357,5 +364,19 @@ pub fn show_const(c: &Const) -> String {
         Const::Float(bits) => f64::from_bits(*bits).to_string(),
         Const::Str(s) => format!("{s:?}"),
         Const::Ellipsis => "...".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Atom, show_fact};
+    use crate::source::Name;
+
+    #[test]
+    fn a_condition_on_the_round_is_told_as_one() {
+        let atom = Atom::True(Name::from("every args.accumulation"));
+        assert_eq!(show_fact(&atom, true), "the number of the round is divisible by `args.accumulation`");
+        assert_eq!(show_fact(&atom, false), "the number of the round is not divisible by `args.accumulation`");
+        assert_eq!(show_fact(&Atom::True(Name::from("layer#3.bias")), true), "`layer.bias` is true");
     }
 }
