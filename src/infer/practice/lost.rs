@@ -148,10 +148,22 @@ pub fn results(view: &View<'_>, out: &mut Found) {
         let pure = matches!(call.rule.form, Form::Result) && call.rule.op != "layer" && call.output.is_none();
         let unused = view.func.locals()[*dst].kind == LocalKind::Temp && view.readers(*dst).is_empty();
         let fresh = call.input.is_none_or(|o| is_fresh(&view.expr(o)) || is_factory(&view.through(o)));
-        if pure && unused && !fresh && view.defs(*dst) == [*i] {
+        if pure && unused && !fresh && view.defs(*dst) == [*i] && !reduces_in_place(view, *i) {
             let practice = Practice::UnusedResult { collective: last(&call.rule.name) };
             out.push((view.place(step.id), practice));
         }
+    }
+}
+
+/// Whether the function of the project that a call calls lies beside a plain sum: Megatron's `_reduce` sums what is contiguous in place.
+fn reduces_in_place(view: &View<'_>, step: usize) -> bool {
+    let path = view.value(step).and_then(|value| view.callee(value));
+    match path.map(|path| view.project.path(&path)) {
+        Some(Resolved::Func(at)) => {
+            let text = view.files[view.project.file(at.module)].whole();
+            text.contains("distributed.all_reduce(") || text.contains("dist.all_reduce(")
+        }
+        _ => false,
     }
 }
 
