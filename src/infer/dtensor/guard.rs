@@ -6,7 +6,7 @@ use crate::ir::{Block, Func, Stmt, StmtId};
 use crate::source::{FileId, Place};
 
 /// How a test replaces functions, and the words for those that communicate.
-const PATCHES: &[&str] = &["monkeypatch.setattr(", "mock.patch", "patch(", "patch.object("];
+const PATCHES: &[&str] = &["monkeypatch.setattr(", "mock.patch", "@patch", "with patch(", " patch.object("];
 const COMMUNICATES: &[&str] = &["dist", "parallel_state", "all_reduce", "all_gather", "world_size", "rank"];
 
 impl Machine<'_> {

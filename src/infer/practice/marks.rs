@@ -106,11 +106,22 @@ pub fn unset<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 }
 
 /// What tensors have of themselves, or from a wrapper: asking for it asks for a version or a kind of tensor.
-const OF_TENSORS: &[&str] =
-    &["grad", "main_grad", "data", "dtype", "device", "placements", "device_mesh", "full_tensor", "to_local"];
+const OF_TENSORS: &[&str] = &[
+    "grad",
+    "main_grad",
+    "data",
+    "dtype",
+    "device",
+    "placements",
+    "device_mesh",
+    "full_tensor",
+    "to_local",
+    "_local_tensor",
+    "_spec",
+];
 
 fn is_of_tensors(mark: &str) -> bool {
-    OF_TENSORS.contains(&mark) || mark.starts_with("register_") || mark.starts_with('_')
+    OF_TENSORS.contains(&mark) || mark.starts_with("register_")
 }
 
 /// Whether some reducer takes those without the mark: then a mark decides how a gradient is summed, not whether.
