@@ -1,6 +1,7 @@
 //! Reductions of one buffer that nobody reads, or that a loop repeats and neither fills nor reads: measurements of their time, of which
 //! nobody uses the sums. In: a function and the statement of a collective. Out: whether it is one. Never: execution. Next: `collective.rs`.
 
+use super::limits::MAX_MEASURED;
 use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, Project};
 
@@ -27,6 +28,9 @@ const MOVES: &[&str] = &["cuda", "cpu", "to", "half", "float", "bfloat16", "cont
 /// and those that share the variable name it: then nobody learns what is in it.
 pub fn is_never_read(project: &Project, at: FuncRef, collective: StmtId) -> bool {
     let func = project.func(at);
+    if func.code.count() > MAX_MEASURED {
+        return false;
+    }
     let Some(Stmt::Assign { value, .. }) = statement(func.body(), collective) else { return false };
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
     let Some(Operand::Local(buffer)) = args.first().map(|arg| &arg.value) else { return false };
@@ -36,6 +40,9 @@ pub fn is_never_read(project: &Project, at: FuncRef, collective: StmtId) -> bool
             let Some(parent) = func.parent else { return false };
             let Some((outer, _)) = func.captures.iter().find(|(_, inner)| inner == buffer) else { return false };
             let around = project.func(FuncRef { module: at.module, func: parent });
+            if around.code.count() > MAX_MEASURED {
+                return false;
+            }
             // One level, and no other function beside it: more is not looked through.
             let shared = |f: &Func| f.parent == Some(parent) && f.captures.iter().any(|(o, _)| o == outer);
             let alone = project.modules[at.module].ir.funcs.iter().filter(|f| shared(f)).count() == 1;

@@ -3,34 +3,52 @@
 
 use crate::infer::machine::Machine;
 use crate::ir::{Block, Func, Stmt, StmtId};
+use crate::project::FuncRef;
 use crate::source::{FileId, Place};
 
 /// How a test replaces functions, and the words for those that communicate.
 const PATCHES: &[&str] = &["monkeypatch.setattr(", "mock.patch", "@patch", "with patch(", " patch.object("];
 const COMMUNICATES: &[&str] = &["dist", "parallel_state", "all_reduce", "all_gather", "world_size", "rank"];
 
+/// What the text of a function says of exceptions and of what it replaces; found once for all findings below it.
+#[derive(Clone, Copy, Debug)]
+pub struct Says {
+    raises: bool,
+    patches: bool,
+}
+
 impl Machine<'_> {
     /// Whether an exception at a place of the function under execution is expected, there or by one of its callers; of what raises at run
     /// time also whether it is caught.
-    pub(in crate::infer) fn is_expected(&self, place: Place, raises: bool) -> bool {
+    pub(in crate::infer) fn is_expected(&mut self, place: Place, raises: bool) -> bool {
         let mut at = Some(place);
-        for activation in self.stack.iter().rev() {
-            let func = self.project.func(activation.func);
-            let file = self.project.file(activation.func.module);
-            if at.is_some_and(|place| place.file == file && self.catches(func, file, func.body(), (place, raises))) {
+        for i in (0..self.stack.len()).rev() {
+            let (called, call) = (self.stack[i].func, self.stack[i].call);
+            let (func, file) = (self.project.func(called), self.project.file(called.module));
+            let may = raises || self.says(called).raises;
+            let here = at.is_some_and(|place| place.file == file);
+            if may && here && at.is_some_and(|place| self.catches(func, file, func.body(), (place, raises))) {
                 return true;
             }
-            at = activation.call;
+            at = call;
         }
         false
     }
 
     /// Whether the root replaces what communicates by something else, as tests do: what it runs is not what its callees say.
-    pub(in crate::infer) fn is_patched(&self) -> bool {
-        let Some(root) = self.stack.first() else { return false };
-        let text = self.files[self.project.file(root.func.module)].slice(self.project.func(root.func).span);
-        let patches = PATCHES.iter().any(|word| text.contains(word));
-        patches && COMMUNICATES.iter().any(|word| text.contains(word))
+    pub(in crate::infer) fn is_patched(&mut self) -> bool {
+        self.stack.first().map(|root| root.func).is_some_and(|root| self.says(root).patches)
+    }
+
+    fn says(&mut self, at: FuncRef) -> Says {
+        if let Some(known) = self.says.get(&at) {
+            return *known;
+        }
+        let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
+        let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        let says = Says { raises: text.contains("aises"), patches: has(PATCHES) && has(COMMUNICATES) };
+        self.says.insert(at, says);
+        says
     }
 
     /// Whether a block has the place inside of something that catches exceptions.

@@ -4,7 +4,7 @@
 //! `torch.distributed.tensor`. Next: `found.rs`, `make.rs`, `op.rs`.
 
 pub mod found;
-mod guard;
+pub mod guard;
 mod make;
 mod mesh;
 mod modules;
