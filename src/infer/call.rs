@@ -281,10 +281,7 @@ impl Machine<'_> {
         let call = self.place(id);
         let (grad, ranks) = (self.w.modes.grad, std::mem::take(&mut self.w.modes.ranks));
         self.enter(closure, func, args, call);
-        let named = self.w.modes.typecheck.is_none() && generates(&func.name);
-        if named || closure.flavour == Flavour::NoGrad {
-            self.w.modes.grad = false;
-        }
+        self.gradient_off(&func.name, Some(closure.flavour));
         self.entered(closure.func);
         let paths = self.block(func.body());
         self.stack.pop();
@@ -620,7 +617,14 @@ fn group_method(axes: &crate::types::AxisSet, name: &str) -> Value {
     }
 }
 
-/// Whether a function by its name makes output of a model that is not trained by it: `generate`, `forward_inference`.
-pub fn generates(name: &str) -> bool {
-    ["generate", "inference"].iter().any(|word| super::practice::near::has_part(name, word))
+impl Machine<'_> {
+    /// Nothing is recorded in a function that says so, or that by its name makes output of a model that it does not train: `generate`,
+    /// `forward_inference`.
+    pub fn gradient_off(&mut self, name: &str, flavour: Option<Flavour>) {
+        let makes = |word: &&str| super::practice::near::has_part(name, word);
+        let generates = self.w.modes.typecheck.is_none() && ["generate", "inference"].iter().any(makes);
+        if generates || flavour == Some(Flavour::NoGrad) {
+            self.w.modes.grad = false;
+        }
+    }
 }

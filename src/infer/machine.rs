@@ -54,7 +54,7 @@ pub struct Machine<'a> {
     pub rank_restricted: AxisSet,
     /// Whether findings and rows are kept (not while a class is built only for its attributes).
     pub quiet: bool,
-    pub says: rustc_hash::FxHashMap<FuncRef, super::dtensor::guard::Says>,
+    pub says: rustc_hash::FxHashMap<FuncRef, super::guard::Says>,
     /// Plans for modules that this root applied, the one whose forward is executed, and modules whose style did its part.
     pub plans: Vec<super::dtensor::planned::Applied>,
     pub planning: Option<super::dtensor::planned::Applied>,

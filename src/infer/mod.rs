@@ -28,6 +28,7 @@ mod facts;
 pub mod finding;
 pub mod formula;
 mod groups;
+mod guard;
 mod heap;
 mod intrinsics;
 mod items;

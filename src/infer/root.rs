@@ -461,10 +461,8 @@ impl Machine<'_> {
             self.w = world;
             self.begin(root, func.locals().len(), left / (waiting.len() as u64 + 1));
             let given = self.give_unknown(func, receiver.as_ref());
-            let named = self.w.modes.typecheck.is_none() && super::call::generates(&func.name);
-            if named || self.settings.static_flavour(self.project, self.rules, root) == Some(Flavour::NoGrad) {
-                self.w.modes.grad = false;
-            }
+            let flavour = self.settings.static_flavour(self.project, self.rules, root);
+            self.gradient_off(&func.name, flavour);
             self.data = self.data_beside(root, &given);
             let named: Vec<(Name, Value)> =
                 func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect();

@@ -4,7 +4,6 @@
 //! `torch.distributed.tensor`. Next: `found.rs`, `make.rs`, `op.rs`.
 
 pub mod found;
-pub mod guard;
 mod make;
 mod mesh;
 mod modules;

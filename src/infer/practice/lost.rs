@@ -155,7 +155,7 @@ pub fn results(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether the function of the project that a call calls lies beside a plain sum: Megatron's `_reduce` sums what is contiguous in place.
+/// Whether the function of the project that a call calls lies beside a plain sum: such functions sum what is contiguous in place.
 fn reduces_in_place(view: &View<'_>, step: usize) -> bool {
     let path = view.value(step).and_then(|value| view.callee(value));
     match path.map(|path| view.project.path(&path)) {

@@ -94,7 +94,8 @@ impl State {
         }
     }
 
-    /// In how many rounds for each of which the condition asked of it held a loss with these conditions and loops was added up.
+    /// How many rounds of a loss have added up where a step is made, by the conditions that hold on this path. The loss was taken under the
+    /// conditions `every`, within `loops`.
     pub fn rounds_since(&self, every: &[Name], loops: &[(usize, Scale)]) -> Scale {
         let mut all = Scale::one();
         for (name, since) in self.round.since.iter().filter(|_| !self.round.cleared) {

@@ -1,7 +1,7 @@
-//! Code that expects to fail: tests of exceptions, `try`. In: a place. Out: whether an exception there is expected.
-//! Never: what is wrong there. Next: `found.rs`.
+//! Roots that are tests: code that expects to fail, in `try` too, and code that replaces what communicates. In: a place. Out: whether a
+//! finding there is news. Never: what is wrong there. Next: `machine.rs`, which asks before it reports.
 
-use crate::infer::machine::Machine;
+use super::machine::Machine;
 use crate::ir::{Block, Func, Stmt, StmtId};
 use crate::project::FuncRef;
 use crate::source::{FileId, Place};
@@ -20,7 +20,7 @@ pub struct Says {
 impl Machine<'_> {
     /// Whether an exception at a place of the function under execution is expected, there or by one of its callers; of what raises at run
     /// time also whether it is caught.
-    pub(in crate::infer) fn is_expected(&mut self, place: Place, raises: bool) -> bool {
+    pub fn is_expected(&mut self, place: Place, raises: bool) -> bool {
         let mut at = Some(place);
         for i in (0..self.stack.len()).rev() {
             let (called, call) = (self.stack[i].func, self.stack[i].call);
@@ -36,7 +36,7 @@ impl Machine<'_> {
     }
 
     /// Whether the root replaces what communicates by something else, as tests do: what it runs is not what its callees say.
-    pub(in crate::infer) fn is_patched(&mut self) -> bool {
+    pub fn is_patched(&mut self) -> bool {
         self.stack.first().map(|root| root.func).is_some_and(|root| self.says(root).patches)
     }
 
