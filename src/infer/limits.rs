@@ -29,7 +29,8 @@ pub const CALL_SHARE: u64 = 75;
 /// Statements of a function without anything that communicates that is executed all the same where it is given a flag or `None`: those of
 /// `return val if exists(val) else default`, and a few more.
 pub const MAX_CHOICE: usize = 12;
-/// Statements of a function that is looked through for whether anybody reads what it sums; a longer one is taken to read it.
+/// Statements of a function that is looked through for whether anybody reads what it sums, or differentiates what it cuts; a longer one is
+/// taken to do so.
 pub const MAX_MEASURED: usize = 500;
 /// Times that every statement of a root may be executed before the budget for calls and paths is touched.
 pub const STEPS_PER_STATEMENT: u64 = 4;

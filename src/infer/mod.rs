@@ -37,6 +37,7 @@ mod kept;
 mod layer;
 pub mod layout;
 pub mod limits;
+mod looked_at;
 mod loss_root;
 mod machine;
 pub mod memo;

@@ -196,6 +196,8 @@ pub struct RuleBook {
     /// Those of everything that communicates, and of functions that mark what they are given.
     communicating: FxHashSet<Name>,
     marking: FxHashSet<Name>,
+    /// Last components of operations through which no gradient comes back.
+    looking: FxHashSet<Name>,
     /// Names of attributes that have a rule, and those that are marks.
     attributes: FxHashSet<Name>,
     marks: Vec<Name>,
@@ -230,6 +232,9 @@ impl RuleBook {
             && let Some(method) = rule.role("loss").filter(|m| rule.does == "trainer-base" && !self.losses.contains(m))
         {
             self.losses.push(method.clone());
+        }
+        if matches!(&entry, Entry::Op(rule) if rule.nondiff) {
+            self.looking.insert(last.clone());
         }
         self.last.insert(last);
         if let Some(attribute) = name.strip_prefix('.') {
@@ -358,6 +363,11 @@ impl RuleBook {
     /// Whether a path that ends like this may mark what it is given.
     pub fn may_mark(&self, last: &str) -> bool {
         self.marking.contains(last)
+    }
+
+    /// Whether no gradient comes back through an operation whose name ends like this.
+    pub fn only_looks(&self, last: &str) -> bool {
+        self.looking.contains(last)
     }
 
     /// The names of all marks.

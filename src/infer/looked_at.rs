@@ -1,0 +1,67 @@
+//! Values that nobody differentiates. In: a statement of the function under execution. Out: whether all that reads its result looks at values
+//! only, as a test does that compares. Never: execution. Next: `ops.rs`, which reports gradients that are lost.
+
+use super::limits::MAX_MEASURED;
+use super::machine::Machine;
+use crate::ir::{Block, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
+use crate::rules::RuleBook;
+
+impl Machine<'_> {
+    /// Whether a statement computes a variable that only operations read through which no gradient comes back.
+    pub fn is_only_looked_at(&self, id: StmtId) -> bool {
+        let func = self.func();
+        if func.code.count() > MAX_MEASURED {
+            return false;
+        }
+        let mut uses = Uses::default();
+        let Some(local) = assigned(func.body(), id) else { return false };
+        if !matches!(func.locals()[local].kind, LocalKind::Plain | LocalKind::Temp) {
+            return false;
+        }
+        uses.collect(self.rules, func.body(), local);
+        uses.looks > 0 && uses.others == 0 && uses.bindings == 1
+    }
+}
+
+/// What a function does with a variable.
+#[derive(Debug, Default)]
+struct Uses {
+    looks: usize,
+    others: usize,
+    bindings: usize,
+}
+
+impl Uses {
+    fn collect(&mut self, rules: &RuleBook, block: &Block, local: LocalId) {
+        for node in block {
+            self.bindings += usize::from(matches!(&node.stmt, Stmt::Assign { dst, .. } if *dst == local));
+            let reads = node.stmt.operands().into_iter().any(|operand| *operand == Operand::Local(local));
+            match reads {
+                true if looks(rules, &node.stmt) => self.looks += 1,
+                true => self.others += 1,
+                false => {}
+            }
+            node.stmt.blocks().for_each(|inner| self.collect(rules, inner, local));
+        }
+    }
+}
+
+/// Whether no gradient comes back through a statement to any of its operands.
+fn looks(rules: &RuleBook, stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Assign { value: Rvalue::CallMethod { name, .. } | Rvalue::Attr { name, .. }, .. } => {
+            rules.only_looks(name)
+        }
+        Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(name), .. }, .. } => rules.only_looks(name),
+        Stmt::Assign { value: Rvalue::Compare { .. }, .. } => true,
+        _ => false,
+    }
+}
+
+/// The variable that a statement assigns.
+fn assigned(block: &Block, wanted: StmtId) -> Option<LocalId> {
+    block.iter().find_map(|node| match &node.stmt {
+        Stmt::Assign { dst, .. } if node.id == wanted => Some(*dst),
+        other => other.blocks().find_map(|inner| assigned(inner, wanted)),
+    })
+}
