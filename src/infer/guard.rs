@@ -8,7 +8,7 @@ use crate::source::{FileId, Place};
 
 /// How a test replaces functions, and the words for those that communicate.
 const PATCHES: &[&str] = &["monkeypatch.setattr(", "mock.patch", "@patch", "with patch(", " patch.object("];
-const COMMUNICATES: &[&str] = &["dist", "parallel_state", "all_reduce", "all_gather", "world_size", "rank"];
+const COMMUNICATES: &[&str] = &["dist", "parallel", "gather", "reduce", "scatter", "all_to_all", "world_size", "rank"];
 
 /// What the text of a function says of exceptions and of what it replaces; found once for all findings below it.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,13 @@ impl Machine<'_> {
     /// Whether the root replaces what communicates by something else, as tests do: what it runs is not what its callees say.
     pub fn is_patched(&mut self) -> bool {
         self.stack.first().map(|root| root.func).is_some_and(|root| self.says(root).patches)
+    }
+
+    /// Whether a test is under execution, or what stands beside it for its sake: the constants that it makes stand for whatever it likes, and
+    /// may be each rank's own part.
+    pub fn is_made_up(&self) -> bool {
+        let (Some(root), Some(here)) = (self.stack.first(), self.stack.last()) else { return false };
+        root.func.module == here.func.module && self.project.func(root.func).name.starts_with("test_")
     }
 
     fn says(&mut self, at: FuncRef) -> Says {

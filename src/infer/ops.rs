@@ -350,12 +350,13 @@ impl Machine<'_> {
                 }
                 Kind::Linear
             }
+            (OpClass::Equal, false, _) if self.is_made_up() => return Ok(LocalType::unknown()),
             (OpClass::Equal, false, _) => {
-                return Ok(LocalType::everywhere(AxisState::new(AxisType::R).from(&Origin::new(
-                    self.place(id),
-                    Why::Factory,
-                    Some(Spmd::Replicate),
-                ))));
+                // What needs a gradient says by its use whether each rank has a part of it or all of it.
+                let leaf = args.keyword("requires_grad").and_then(Value::as_bool) == Some(true);
+                let (set, decided) = if leaf { (AxisType::EQUAL, None) } else { (AxisType::R, Some(Spmd::Replicate)) };
+                let origin = Origin::new(self.place(id), Why::Factory, decided);
+                return Ok(LocalType::everywhere(AxisState::new(set).from(&origin)));
             }
             (OpClass::CopyInto, false, _) => Kind::Linear,
             (OpClass::Fill, false, _) => {
@@ -489,6 +490,12 @@ impl Machine<'_> {
         // That a parameter carries no mark decides nothing about values that are not known: it is held against those that are.
         let unmarked = states.iter().any(|s| s.is_unmarked() || s.is_whole());
         if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
+            return Ok(AxisState::UNKNOWN);
+        }
+        // A parameter of a divided size may be each rank's own part: what it meets does not tell that it is whole.
+        if let AxisRef::Named(axis) = axis
+            && operands.iter().zip(&states).any(|(o, s)| s.set.is_unknown() && self.may_be_split(o.id, axis))
+        {
             return Ok(AxisState::UNKNOWN);
         }
         let args: Vec<Arg> = operands

@@ -5,12 +5,12 @@
 use super::expr::{CallArgs, differing};
 use super::machine::Machine;
 use super::ops::OpCall;
-use super::value::Value;
+use super::value::{ObjId, Value};
 use crate::ir::{BinOp, Const};
 use crate::project::{Binding, ClassRef, ModuleId, Resolved};
 use crate::rules::Entry;
 use crate::source::Name;
-use crate::types::{AxisSet, AxisState, AxisType, Divided, LocalType, Origin, Reason};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, Divided, LocalType, Origin, Reason};
 use std::sync::Arc;
 
 /// Operations that give the same values in memory of their own or of another kind.
@@ -19,6 +19,9 @@ const SAME: &[&str] = &["clone", "contiguous", "detach", "to", "cuda", "cpu", "f
 impl Machine<'_> {
     /// Arithmetic with the number of ranks, or with a size that was divided by it.
     pub fn share(&self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
+        if op == BinOp::FloorDiv && self.is_unknown_degree(right) && self.may_be_size(left) {
+            return Some(Value::Share(AxisSet::default()));
+        }
         let counts = |v: &Value| matches!(v, Value::Share(_) | Value::Size(_));
         if !(counts(left) || counts(right)) || self.deriving.is_some() {
             return None;
@@ -37,6 +40,19 @@ impl Machine<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether a constructor is given a number of ranks by that name, of a group that nothing tells.
+    fn is_unknown_degree(&self, value: &Value) -> bool {
+        let Value::Sym(path) = value else { return false };
+        let last = path.rsplit('.').next().unwrap_or(path);
+        self.settings.is_degree(last) && self.deriving.is_none() && self.in_constructor()
+    }
+
+    /// Whether a tensor may be split over an axis by its size, and nothing else tells its type there.
+    pub fn may_be_split(&self, tensor: Option<ObjId>, axis: &Axis) -> bool {
+        let divided = tensor.and_then(|id| self.w.heap.tensor(id)).and_then(|t| t.divided.as_ref());
+        divided.is_some_and(|divided| divided.axes.iter().next().is_none() || divided.axes.contains(axis))
     }
 
     /// Whether a value is a number that is no part of another: one that is not known, or that a constructor computes from what it is given.

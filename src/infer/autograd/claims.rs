@@ -62,7 +62,7 @@ pub fn claims(project: &Project, files: &Files, rows: &[Arc<DerivedRow>], memo: 
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let claims = kept_each(memo, &modules, Task::Claims, |module| claims_in(project, files, module));
     let of_row = |claim: &Claim| {
-        let row = rows.iter().find(|r| r.class == claim.class && !r.cases.is_empty())?;
+        let row = rows.iter().find(|r| r.class == claim.class && !r.cases.is_empty() && r.gaps.is_empty())?;
         let (case, in_forward) = other(row, claim.claimed)?;
         Some(finding(claim.place, claim.name.clone(), case, in_forward))
     };

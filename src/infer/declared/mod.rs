@@ -172,7 +172,12 @@ impl Machine<'_> {
             return Value::Object(at);
         }
         let results = ["output-from", "output-to"].map(|part| self.layout_of(rule, at, part));
-        if matches!(local, Some(Value::Object(_)))
+        // Other versions say it where the region of local tensors is declared.
+        let says = |local: &Value| match local {
+            Value::Object(local) => !self.is_without(rule, *local, "local-output"),
+            _ => true,
+        };
+        if local.is_some_and(|local| !says(&local))
             && results.iter().all(|given| matches!(given, Given::Without))
             && let Some(argument) = rule.role("output-from")
         {

@@ -20,6 +20,10 @@ const UNTRAINED: &[&str] = &["infer", "generat", "eval", "decod", "predict", "no
 /// How files say that their models are not trained.
 const SERVED: &[&str] = &["Inference-only", "inference-only", "Inference only", "inference only"];
 
+/// How code says that it runs without gradients, and words that no project goes without that trains anything.
+const WITHOUT: &[&str] = &["inference_mode", "no_grad"];
+const TRAINS: &[&str] = &[".backward(", "optim.", "optimizer", "Trainer", "requires_grad", "autograd.Function"];
+
 /// Cuts of the gradient in one function.
 pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let forward = view.func.name == "forward" && class_of(view).is_some_and(|c| is_module(lint, c));
@@ -35,6 +39,10 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
             report_cut(&walk.cuts, returned, out);
         }
         report_mixed(view, &walk.cuts, returned, out);
+    }
+    let any = |words: &[&str]| words.iter().any(|word| lint.files.any_says(word));
+    if !out.is_empty() && any(WITHOUT) && !any(TRAINS) {
+        out.clear();
     }
     let mut seen = Vec::new();
     out.retain(|(place, practice)| {

@@ -8,7 +8,7 @@ use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
 use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
-use crate::project::Resolved;
+use crate::project::{FuncRef, Resolved};
 use crate::source::{Idx, Name, Place};
 
 /// Words in code that may sum gradients, wrap a model, or do nothing of the kind with data.
@@ -240,7 +240,7 @@ fn constructs(view: &View<'_>, callee: &Expr) -> bool {
     let Some(path) = near::path(view, callee) else { return false };
     match view.project.path(&path) {
         Resolved::Class(at) => plain(&class_code(view, at)),
-        Resolved::Func(at) => plain(&near::code(&near::other(view, at), view.project.func(at).span)),
+        Resolved::Func(at) => builds_plainly(view, at, MOST_BUILDERS),
         Resolved::External(path) => {
             let last = path.rsplit('.').next().unwrap_or("");
             let class = last.chars().next().is_some_and(char::is_uppercase)
@@ -250,6 +250,23 @@ fn constructs(view: &View<'_>, callee: &Expr) -> bool {
         }
         _ => false,
     }
+}
+
+/// Builders within builders that are looked through.
+const MOST_BUILDERS: usize = 4;
+
+/// Whether nothing in a builder, or in the functions of the project that it calls, names what may reduce gradients.
+fn builds_plainly(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    let inner = near::other(view, at);
+    plain(&near::code(&inner, view.project.func(at).span))
+        && (0..inner.steps.len()).all(|step| {
+            let called = inner.value(step).and_then(|value| inner.callee(value));
+            match called.map(|path| view.project.path(&path)) {
+                Some(Resolved::Func(called)) if called != at => builds_plainly(&inner, called, depth),
+                _ => true,
+            }
+        })
 }
 
 fn class_code(view: &View<'_>, at: crate::project::ClassRef) -> String {
@@ -307,7 +324,7 @@ fn keeps_parameters(view: &View<'_>, step: usize, model: LocalId) -> bool {
 }
 
 /// Whether a function of the project takes no gradients and names nothing that may sum any.
-fn does_nothing(view: &View<'_>, at: crate::project::FuncRef) -> bool {
+fn does_nothing(view: &View<'_>, at: FuncRef) -> bool {
     let inner = near::other(view, at);
     plain(&near::code(&inner, view.project.func(at).span)) && !takes_gradients(&inner)
 }
