@@ -1,7 +1,7 @@
 //! The configurations in which a finding holds, in words. In: the worlds that found it and those that did not. Out: conditions, empty
 //! if it holds always. Never: atoms that no flag of the user stands for. Next: `words/mod.rs`.
 
-use crate::infer::finding::Finding;
+use crate::infer::finding::{Finding, Reached};
 use crate::infer::formula::{Atom, Facts, show_const, show_fact, shown};
 use crate::infer::limits::MAX_EXPANDED;
 
@@ -20,9 +20,6 @@ pub struct Configurations {
     pub rests_on_callers: bool,
 }
 
-/// Worlds that found something, and those that did not.
-type Reached = (Vec<Facts>, Vec<Facts>);
-
 /// Configurations that were worked out before, by what they are worked out from.
 #[derive(Debug, Default)]
 pub struct Known {
@@ -39,8 +36,9 @@ impl Known {
     pub fn configurations(&mut self, finding: &Finding) -> Configurations {
         let alike = |(worlds, _): &(Vec<Reached>, Configurations)| {
             worlds.len() == finding.others.len() + 1
-                && worlds[0].0 == finding.worlds
-                && worlds[0].1 == finding.silent_worlds
+                && worlds[0].found == finding.worlds
+                && worlds[0].silent == finding.silent_worlds
+                && worlds[0].silent_right == finding.silent_right
                 && worlds[1..] == finding.others
         };
         let known = self.now.iter().find(|k| alike(k)).map(|(_, found)| found.clone());
@@ -51,8 +49,7 @@ impl Known {
         let entry = match at {
             Some(at) => self.before.swap_remove(at),
             None => {
-                let own = (finding.worlds.clone(), finding.silent_worlds.clone());
-                let worlds = std::iter::once(own).chain(finding.others.iter().cloned()).collect();
+                let worlds = std::iter::once(finding.reached()).chain(finding.others.iter().cloned()).collect();
                 (worlds, configurations(finding))
             }
         };
@@ -64,18 +61,28 @@ impl Known {
 /// The configurations of a finding, over all roots that reach it: one that always fails decides.
 pub fn configurations(finding: &Finding) -> Configurations {
     let always = Configurations { when: Vec::new(), rests_on_callers: false };
-    let own = std::iter::once((&finding.worlds, &finding.silent_worlds));
-    let reached: Vec<(Vec<Facts>, Vec<Facts>)> =
-        own.chain(finding.others.iter().map(|(f, s)| (f, s))).map(|(f, s)| cleaned(f, s)).collect();
+    let reached: Vec<Reached> = std::iter::once(finding.reached())
+        .chain(finding.others.iter().cloned())
+        .map(|r| {
+            let (found, silent) = cleaned(&r.found, &r.silent);
+            Reached { found, silent, ..r }
+        })
+        .collect();
     let mut cubes: Vec<Cube<'_>> = Vec::new();
-    for (found, silent) in &reached {
-        let Some(more) = cubes_of(found, silent) else { return always };
+    let mut told: Vec<Cube<'_>> = Vec::new();
+    for one in &reached {
+        let Some(more) = cubes_of(&one.found, &one.silent) else { return always };
+        if one.silent_right {
+            told.extend(more.iter().cloned());
+        }
         cubes.extend(more);
     }
     let cubes = absorbed(cubes);
     let chosen = |c: &Cube<'_>| c.len() > 1 && c.iter().any(|(a, _)| matches!(a, Atom::IsNone(_)));
     let rests_on_callers = !cubes.is_empty() && cubes.iter().all(chosen);
-    Configurations { when: written(&cubes), rests_on_callers }
+    // What tells wrong worlds from right ones is the reason; what tells them from those of which nothing is known may be anything.
+    let told = if told.is_empty() { cubes } else { absorbed(told) };
+    Configurations { when: written(&told), rests_on_callers }
 }
 
 /// Conditions under which something holds that holds in some worlds and not in others.
@@ -122,8 +129,14 @@ fn cubes_of<'a>(found: &'a [Facts], silent: &[Facts]) -> Option<Vec<Cube<'a>>> {
     if silent.is_empty() || found.iter().any(Facts::is_empty) {
         return None;
     }
-    let mut cubes = Vec::new();
-    for facts in found {
+    let mut cubes: Vec<Cube<'a>> = Vec::new();
+    let mut left: Vec<&Facts> = found.iter().collect();
+    // The fact that tells most of them from the silent ones is more likely the reason than one that happens to tell a few.
+    while let Some(fact) = common(&left, silent) {
+        left.retain(|facts| facts.get(fact.0) != Some(fact.1));
+        cubes.push(vec![fact]);
+    }
+    for facts in left {
         let cube = needed(facts, silent);
         if cube.is_empty() {
             return None;
@@ -133,6 +146,26 @@ fn cubes_of<'a>(found: &'a [Facts], silent: &[Facts]) -> Option<Vec<Cube<'a>>> {
         }
     }
     Some(cubes)
+}
+
+/// The fact that no silent world may have, of most worlds; of several the first.
+fn common<'a>(found: &[&'a Facts], silent: &[Facts]) -> Option<(&'a Atom, bool)> {
+    let mut best: Option<((&Atom, bool), usize)> = None;
+    for fact in found.iter().flat_map(|facts| facts.iter()) {
+        if best.is_some_and(|(known, _)| known == fact) || !tells(&[fact], silent) {
+            continue;
+        }
+        let worlds = found.iter().filter(|facts| facts.get(fact.0) == Some(fact.1)).count();
+        if best.is_none_or(|(_, most)| worlds > most) {
+            best = Some((fact, worlds));
+        }
+    }
+    best.map(|(fact, _)| fact)
+}
+
+/// Whether no silent world may have all of these facts.
+fn tells(cube: &[(&Atom, bool)], silent: &[Facts]) -> bool {
+    !silent.iter().any(|s| cube.iter().all(|(a, v)| s.get(a).is_none_or(|known| known == *v)))
 }
 
 /// Without conjunctions that another one covers.
@@ -152,17 +185,11 @@ fn written(cubes: &[Cube<'_>]) -> Vec<String> {
     out.into_iter().map(|(_, text)| text).take(MOST_CONDITIONS).collect()
 }
 
-/// The facts of a world that tell it from the silent ones: one if one does, two if two do, else all but those that do not matter.
+/// The facts of a world that tell it from the silent ones, of which none does alone: two if two do, else all but those that do not matter.
 fn needed<'a>(facts: &'a Facts, silent: &[Facts]) -> Cube<'a> {
     let mut kept: Cube<'a> = facts.iter().collect();
-    let tells = |cube: &[(&Atom, bool)]| {
-        !silent.iter().any(|s| cube.iter().all(|(a, v)| s.get(a).is_none_or(|known| known == *v)))
-    };
-    if let Some(one) = kept.iter().find(|fact| tells(&[**fact])) {
-        return vec![*one];
-    }
     for (i, a) in kept.iter().enumerate() {
-        if let Some(b) = kept[i + 1..].iter().find(|b| tells(&[*a, **b])) {
+        if let Some(b) = kept[i + 1..].iter().find(|b| tells(&[*a, **b], silent)) {
             return vec![*a, *b];
         }
     }
@@ -170,7 +197,7 @@ fn needed<'a>(facts: &'a Facts, silent: &[Facts]) -> Cube<'a> {
     while i < kept.len() {
         let mut without = kept.clone();
         without.remove(i);
-        if !tells(&without) {
+        if !tells(&without, silent) {
             i += 1;
         } else {
             kept = without;

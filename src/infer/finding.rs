@@ -64,6 +64,14 @@ pub struct Adjoint {
     pub result: (Spmd, Option<usize>),
 }
 
+/// The worlds of one root that find a mistake, and those that reach its place without it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reached {
+    pub found: Vec<Facts>,
+    pub silent: Vec<Facts>,
+    pub silent_right: bool,
+}
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -73,8 +81,10 @@ pub struct Finding {
     pub worlds: Vec<Facts>,
     /// The worlds that reached the place without it.
     pub silent_worlds: Vec<Facts>,
+    /// Whether those are right, rather than not known to be wrong.
+    pub silent_right: bool,
     /// The same for further roots that reach it.
-    pub others: Vec<(Vec<Facts>, Vec<Facts>)>,
+    pub others: Vec<Reached>,
     pub calls: Vec<CallStep>,
     /// Places that sum gradients of parameters, but not of the one concerned.
     pub reducers: Vec<Place>,
@@ -84,6 +94,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// What the root that is shown knows of its worlds.
+    pub fn reached(&self) -> Reached {
+        Reached { found: self.worlds.clone(), silent: self.silent_worlds.clone(), silent_right: self.silent_right }
+    }
+
     /// A finding that holds in every configuration.
     pub fn everywhere(place: Place, kind: FindingKind) -> Finding {
         Finding {
@@ -91,6 +106,7 @@ impl Finding {
             place,
             worlds: vec![Facts::default()],
             silent_worlds: Vec::new(),
+            silent_right: false,
             others: Vec::new(),
             calls: Vec::new(),
             reducers: Vec::new(),

@@ -382,6 +382,7 @@ impl<'a> Machine<'a> {
             place,
             worlds,
             silent_worlds: Vec::new(),
+            silent_right: false,
             others: Vec::new(),
             calls,
             reducers,

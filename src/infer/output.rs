@@ -199,6 +199,7 @@ impl Output {
                 };
                 // A world that is right explains the finding better than one in which nothing is known.
                 let right = silent(Pass::Right);
+                finding.silent_right = !right.is_empty();
                 finding.silent_worlds = if right.is_empty() { silent(Pass::Unknown) } else { right };
             }
         }
@@ -262,7 +263,7 @@ impl Output {
             match self.index.get(&key) {
                 Some(at) => {
                     let known = &mut self.findings[*at];
-                    known.others.push((finding.worlds, finding.silent_worlds));
+                    known.others.push(finding.reached());
                     known.others.extend(finding.others);
                 }
                 None => {
