@@ -240,7 +240,7 @@ fn constructs(view: &View<'_>, callee: &Expr) -> bool {
     let Some(path) = near::path(view, callee) else { return false };
     match view.project.path(&path) {
         Resolved::Class(at) => plain(&class_code(view, at)),
-        Resolved::Func(at) => builds_plainly(view, at, MOST_BUILDERS),
+        Resolved::Func(at) => is_plain_throughout(view, at),
         Resolved::External(path) => {
             let last = path.rsplit('.').next().unwrap_or("");
             let class = last.chars().next().is_some_and(char::is_uppercase)
@@ -252,21 +252,29 @@ fn constructs(view: &View<'_>, callee: &Expr) -> bool {
     }
 }
 
-/// Builders within builders that are looked through.
-const MOST_BUILDERS: usize = 4;
+/// Functions below one that are looked through.
+const MOST_HELPERS: usize = 40;
 
-/// Whether nothing in a builder, or in the functions of the project that it calls, names what may reduce gradients.
-fn builds_plainly(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else { return false };
-    let inner = near::other(view, at);
-    plain(&near::code(&inner, view.project.func(at).span))
-        && (0..inner.steps.len()).all(|step| {
-            let called = inner.value(step).and_then(|value| inner.callee(value));
-            match called.map(|path| view.project.path(&path)) {
-                Some(Resolved::Func(called)) if called != at => builds_plainly(&inner, called, depth),
-                _ => true,
+/// Whether nothing in a function, or in those of the project that it calls, names what may reduce gradients.
+fn is_plain_throughout(view: &View<'_>, at: FuncRef) -> bool {
+    let mut reached = vec![at];
+    let mut next = 0;
+    while let Some(at) = reached.get(next).copied() {
+        next += 1;
+        let inner = near::other(view, at);
+        if next > MOST_HELPERS || !plain(&near::code(&inner, view.project.func(at).span)) {
+            return false;
+        }
+        for step in 0..inner.steps.len() {
+            let path = inner.value(step).and_then(|value| inner.callee(value));
+            if let Some(Resolved::Func(called)) = path.map(|path| view.project.path(&path))
+                && !reached.contains(&called)
+            {
+                reached.push(called);
             }
-        })
+        }
+    }
+    true
 }
 
 fn class_code(view: &View<'_>, at: crate::project::ClassRef) -> String {
@@ -325,8 +333,7 @@ fn keeps_parameters(view: &View<'_>, step: usize, model: LocalId) -> bool {
 
 /// Whether a function of the project takes no gradients and names nothing that may sum any.
 fn does_nothing(view: &View<'_>, at: FuncRef) -> bool {
-    let inner = near::other(view, at);
-    plain(&near::code(&inner, view.project.func(at).span)) && !takes_gradients(&inner)
+    is_plain_throughout(view, at) && !takes_gradients(&near::other(view, at))
 }
 
 /// Whether a function of the project that takes the model does nothing with its gradients.

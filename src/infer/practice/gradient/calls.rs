@@ -98,7 +98,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         Cut { place, name, how, input, computed, axes: None, splits: false, step, call: None }
     }
 
-    /// The autograd function of the project that a call applies and that communicates.
+    /// The autograd function of the project that a call applies and whose forward communicates: one that only its backward makes a
+    /// collective of has a sum where a raw one may stand later on.
     fn applied(&self, value: &'a Rvalue) -> Option<Name> {
         let Rvalue::CallMethod { base, name, .. } = value else { return None };
         if name != "apply" {
@@ -108,7 +109,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         let Resolved::Class(class) = self.lint.project.path(&path) else { return None };
         let c = self.lint.project.class(class);
         let file = self.lint.project.file(class.module);
-        let text = self.lint.files[file].slice(c.span);
+        let forward = c.methods.iter().find(|(name, _)| name == "forward");
+        let span = forward
+            .map_or(c.span, |(_, func)| self.lint.project.func(FuncRef { module: class.module, func: *func }).span);
+        let text = self.lint.files[file].slice(span);
         let talks = TALKS.iter().any(|n| text.contains(n));
         (talks && self.lint.is_autograd(class)).then(|| c.name.clone())
     }
