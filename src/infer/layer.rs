@@ -25,6 +25,19 @@ fn slot(name: &str) -> Name {
     Name::from(format!("({name})"))
 }
 
+fn is_parameter(rule: &LayerRule, name: &str) -> bool {
+    rule.params.iter().any(|(n, _)| n == name)
+}
+
+/// Whether somebody has switched something on or off of which the contract does not speak: it may hold no longer.
+fn is_switched(rule: &LayerRule, cell: &ObjectCell) -> bool {
+    let is_switch = |v: &Value| matches!(v, Value::Const(Const::Bool(_) | Const::None));
+    cell.attrs.iter().any(|(name, value)| {
+        let known = name.starts_with('(') || is_parameter(rule, name) || rule.args.index(name).is_some();
+        !known && is_switch(value)
+    })
+}
+
 /// A default as written, as a value.
 fn written(default: Option<&Name>) -> Value {
     match default.map(Name::as_str) {
@@ -196,8 +209,14 @@ impl Machine<'_> {
         };
         let cell = self.w.heap.object(object).cloned();
         for param in &rule.args.params {
-            let value = cell.as_ref().and_then(|c| c.get(&slot(&param.name))).cloned();
+            let later = cell.as_ref().filter(|_| !is_parameter(rule, &param.name)).and_then(|c| c.get(&param.name));
+            let value = later.or_else(|| cell.as_ref()?.get(&slot(&param.name))).cloned();
             values.push((param.name.clone(), value.unwrap_or(Value::Unknown)));
+        }
+        if cell.as_ref().is_some_and(|cell| is_switched(rule, cell)) {
+            let value = self.new_tensor(TensorType::unknown());
+            let value = self.with_bias(rule, value, cell.as_ref());
+            return Eval::One(value);
         }
         let mut taken = args.clone();
         if cell.as_ref().is_some_and(|c| c.get(&slot(UNSEEN)).is_some()) {
