@@ -19,8 +19,10 @@ pub const COPIES: &[&str] =
 /// `all_reduce(x.contiguous())`: the sum is written to a copy.
 pub fn copies(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
-        let Some((made, method, copied)) = written(call).and_then(|operand| copy(view, operand)) else { continue };
-        if !is_fresh(&copied) && is_read_later(view, &copied, *step) && !is_itself(view, made, &copied) {
+        let copied = written(call).and_then(|operand| copy(view, operand).or_else(|| named_copy(view, *step, operand)));
+        let Some((made, method, copied)) = copied else { continue };
+        let read = outlives(&copied) || is_read_later(view, &copied, *step);
+        if !is_fresh(&copied) && read && !is_itself(view, made, &copied) {
             let original = view.part(view.steps[made].id, 0);
             let practice = Practice::LostCopy { collective: last(&call.rule.name), method, original };
             out.push((view.place(view.steps[*step].id), practice));
@@ -42,6 +44,15 @@ fn copy(view: &View<'_>, operand: &Operand) -> Option<(usize, Name, Expr)> {
     let (temp, made, base, name) = is_copy(view, operand)?;
     let once = view.readers(temp).len() <= 1;
     once.then(|| (made, name.clone(), view.expr(base)))
+}
+
+/// The same of a copy with a name that only the collective reads, on all ranks: the rank that sends one need not read it.
+fn named_copy(view: &View<'_>, step: usize, operand: &Operand) -> Option<(usize, Name, Expr)> {
+    let Operand::Local(copy) = operand else { return None };
+    let ([made], LocalKind::Plain) = (view.defs(*copy), view.func.locals()[*copy].kind) else { return None };
+    let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { return None };
+    let unread = view.readers(*copy) == [step] && view.steps[step].guards.is_empty() && !view.is_param(*copy);
+    (unread && COPIES.contains(&name.as_str())).then(|| (*made, name.clone(), view.expr(base)))
 }
 
 /// Whether a conversion returns the tensor itself: it was converted the same way before, or made so, or is asked whether it is so.
@@ -130,6 +141,11 @@ fn written_by(inner: &View<'_>, n: usize) -> Option<Name> {
 }
 
 /// Whether what was copied is read after a step: a copy that is reduced for its own sake is a barrier or a warm-up.
+/// Whether a value is one of an object that is there when the function is left: the data or the gradient of a parameter.
+fn outlives(copied: &Expr) -> bool {
+    matches!(copied, Expr::Attr(_, name) if matches!(name.as_str(), "data" | "grad" | "main_grad"))
+}
+
 pub(super) fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
     (step + 1..view.steps.len()).any(|s| {
         view.reads(s).iter().any(|o| {
