@@ -21,7 +21,8 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
         let copied = written(call).and_then(|operand| copy(view, operand).or_else(|| named_copy(view, *step, operand)));
         let Some((made, method, copied)) = copied else { continue };
-        let read = outlives(&copied) || is_read_later(view, &copied, *step);
+        // Who asks for a copy by that name may want one, for a measurement.
+        let read = method != "clone" && outlives(&copied) || is_read_later(view, &copied, *step);
         if !is_fresh(&copied) && read && !is_itself(view, made, &copied) {
             let original = view.part(view.steps[made].id, 0);
             let practice = Practice::LostCopy { collective: last(&call.rule.name), method, original };
