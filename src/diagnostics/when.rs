@@ -68,20 +68,23 @@ pub fn configurations(finding: &Finding) -> Configurations {
             Reached { found, silent, ..r }
         })
         .collect();
-    let mut cubes: Vec<Cube<'_>> = Vec::new();
-    let mut told: Vec<Cube<'_>> = Vec::new();
+    let mut of_roots: Vec<Vec<Cube<'_>>> = Vec::with_capacity(reached.len());
     for one in &reached {
-        let Some(more) = cubes_of(&one.found, &one.silent) else { return always };
-        if one.silent_right {
-            told.extend(more.iter().cloned());
-        }
-        cubes.extend(more);
+        let Some(cubes) = cubes_of(&one.found, &one.silent) else { return always };
+        of_roots.push(cubes);
     }
-    let cubes = absorbed(cubes);
+    let cubes = absorbed(of_roots.concat());
     let chosen = |c: &Cube<'_>| c.len() > 1 && c.iter().any(|(a, _)| matches!(a, Atom::IsNone(_)));
     let rests_on_callers = !cubes.is_empty() && cubes.iter().all(chosen);
-    // What tells wrong worlds from right ones is the reason; what tells them from those of which nothing is known may be anything.
-    let told = if told.is_empty() { cubes } else { absorbed(told) };
+    // What tells wrong worlds from right ones is the reason. What tells them from those of which nothing is known may be anything: it is
+    // left out where the reason holds as well.
+    let is_told = |one: &Reached| one.silent_right;
+    let told: Vec<Cube<'_>> =
+        reached.iter().zip(&of_roots).filter(|(one, _)| is_told(one)).flat_map(|(_, cubes)| cubes.clone()).collect();
+    let holds = |facts: &Facts| told.iter().any(|cube| cube.iter().all(|(a, v)| facts.get(a) == Some(*v)));
+    let further = reached.iter().zip(&of_roots).filter(|(one, _)| !is_told(one) && !one.found.iter().all(holds));
+    let more: Vec<Cube<'_>> = further.flat_map(|(_, cubes)| cubes.clone()).collect();
+    let told = absorbed(told.into_iter().chain(more).collect());
     Configurations { when: written(&told), rests_on_callers }
 }
 

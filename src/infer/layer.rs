@@ -29,13 +29,9 @@ fn is_parameter(rule: &LayerRule, name: &str) -> bool {
     rule.params.iter().any(|(n, _)| n == name)
 }
 
-/// Whether somebody has switched something on or off of which the contract does not speak: it may hold no longer.
+/// Whether somebody has turned the collectives off since the construction.
 fn is_switched(rule: &LayerRule, cell: &ObjectCell) -> bool {
-    let is_switch = |v: &Value| matches!(v, Value::Const(Const::Bool(_) | Const::None));
-    cell.attrs.iter().any(|(name, value)| {
-        let known = name.starts_with('(') || is_parameter(rule, name) || rule.args.index(name).is_some();
-        !known && is_switch(value)
-    })
+    rule.switches.iter().any(|name| cell.get(name).is_some())
 }
 
 /// A default as written, as a value.

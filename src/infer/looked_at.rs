@@ -3,7 +3,7 @@
 
 use super::limits::MAX_MEASURED;
 use super::machine::Machine;
-use crate::ir::{Block, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
 use crate::rules::RuleBook;
 
 impl Machine<'_> {
@@ -18,7 +18,7 @@ impl Machine<'_> {
         if !matches!(func.locals()[local].kind, LocalKind::Plain | LocalKind::Temp) {
             return false;
         }
-        uses.collect(self.rules, func.body(), local);
+        uses.collect(self.rules, func, func.body(), local);
         uses.looks > 0 && uses.others == 0 && uses.bindings == 1
     }
 }
@@ -32,28 +32,37 @@ struct Uses {
 }
 
 impl Uses {
-    fn collect(&mut self, rules: &RuleBook, block: &Block, local: LocalId) {
+    fn collect(&mut self, rules: &RuleBook, func: &Func, block: &Block, local: LocalId) {
         for node in block {
             self.bindings += usize::from(matches!(&node.stmt, Stmt::Assign { dst, .. } if *dst == local));
             let reads = node.stmt.operands().into_iter().any(|operand| *operand == Operand::Local(local));
             match reads {
-                true if looks(rules, &node.stmt) => self.looks += 1,
+                true if looks(rules, func, &node.stmt, local) => self.looks += 1,
                 true => self.others += 1,
                 false => {}
             }
-            node.stmt.blocks().for_each(|inner| self.collect(rules, inner, local));
+            node.stmt.blocks().for_each(|inner| self.collect(rules, func, inner, local));
         }
     }
 }
 
-/// Whether no gradient comes back through a statement to any of its operands.
-fn looks(rules: &RuleBook, stmt: &Stmt) -> bool {
-    match stmt {
-        Stmt::Assign { value: Rvalue::CallMethod { name, .. } | Rvalue::Attr { name, .. }, .. } => {
-            rules.only_looks(name)
+/// Builtins that show a value.
+const SHOWS: &[&str] = &["print", "repr", "str", "len"];
+
+/// Whether no gradient comes back through a statement to a variable. The method of a
+/// variable may do anything with what it is given; that of a path is the function of a library.
+fn looks(rules: &RuleBook, func: &Func, stmt: &Stmt, local: LocalId) -> bool {
+    let Stmt::Assign { value, .. } = stmt else { return false };
+    match value {
+        Rvalue::Attr { name, .. } => rules.only_looks(name),
+        Rvalue::CallMethod { base: Operand::Local(base), name, args } => {
+            let given = args.iter().any(|arg| arg.value == Operand::Local(local));
+            let path = func.locals()[*base].kind == LocalKind::Temp;
+            rules.only_looks(name) && (path || !given || *base == local)
         }
-        Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(name), .. }, .. } => rules.only_looks(name),
-        Stmt::Assign { value: Rvalue::Compare { .. }, .. } => true,
+        Rvalue::CallMethod { base: Operand::Global(_), name, .. } => rules.only_looks(name),
+        Rvalue::Call { callee: Operand::Global(name), .. } => rules.only_looks(name) || SHOWS.contains(&name.as_str()),
+        Rvalue::Compare { .. } => true,
         _ => false,
     }
 }

@@ -37,7 +37,7 @@ pub struct OpCall<'r> {
 }
 
 /// The axes of a step, and whether the axis listed is every other one.
-enum AxisRef {
+pub enum AxisRef {
     Named(Axis),
     Rest,
 }
@@ -492,18 +492,14 @@ impl Machine<'_> {
         if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
             return Ok(AxisState::UNKNOWN);
         }
-        // A parameter of a divided size may be each rank's own part: what it meets does not tell that it is whole.
-        if let AxisRef::Named(axis) = axis
-            && operands.iter().zip(&states).any(|(o, s)| s.set.is_unknown() && self.may_be_split(o.id, axis))
-        {
-            return Ok(AxisState::UNKNOWN);
-        }
         let args: Vec<Arg> = operands
             .iter()
             .zip(&states)
             .map(|(o, s)| Arg { set: if s.set.is_empty() { AxisType::ALL } else { s.set }, grad: o.grad, role: o.role })
             .collect();
         match apply(kind, &args) {
+            // A parameter of a divided size may be each rank's own part: what it meets does not tell that it is whole.
+            Ok(_) if self.meets_part(operands, &states, axis) => Ok(AxisState::UNKNOWN),
             Ok(applied) => {
                 if !permissive_skip && !unmarked {
                     self.narrow(id, op, operands, axis, &states, &applied);

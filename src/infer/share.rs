@@ -4,17 +4,20 @@
 
 use super::expr::{CallArgs, differing};
 use super::machine::Machine;
-use super::ops::OpCall;
-use super::value::{ObjId, Value};
+use super::ops::{AxisRef, OpCall, Operand};
+use super::value::Value;
 use crate::ir::{BinOp, Const};
 use crate::project::{Binding, ClassRef, ModuleId, Resolved};
 use crate::rules::Entry;
 use crate::source::Name;
-use crate::types::{Axis, AxisSet, AxisState, AxisType, Divided, LocalType, Origin, Reason};
+use crate::types::{AxisSet, AxisState, AxisType, Divided, LocalType, Origin, Reason};
 use std::sync::Arc;
 
 /// Operations that give the same values in memory of their own or of another kind.
 const SAME: &[&str] = &["clone", "contiguous", "detach", "to", "cuda", "cpu", "float", "half", "bfloat16", "double"];
+
+/// How names of groups begin whose number of ranks divides data, experts or layers, but no weight.
+const OTHERS: &[&str] = &["dp_", "data_", "ep_", "expert_", "cp_", "context_", "pp_", "pipeline_"];
 
 impl Machine<'_> {
     /// Arithmetic with the number of ranks, or with a size that was divided by it.
@@ -42,17 +45,22 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether a constructor is given a number of ranks by that name, of a group that nothing tells.
+    /// Whether a constructor is given a number of ranks by that name, of a group that nothing tells and that weights are split over.
     fn is_unknown_degree(&self, value: &Value) -> bool {
         let Value::Sym(path) = value else { return false };
         let last = path.rsplit('.').next().unwrap_or(path);
-        self.settings.is_degree(last) && self.deriving.is_none() && self.in_constructor()
+        let of_others = OTHERS.iter().any(|other| last.starts_with(other));
+        self.settings.is_degree(last) && !of_others && self.deriving.is_none() && self.in_constructor()
     }
 
-    /// Whether a tensor may be split over an axis by its size, and nothing else tells its type there.
-    pub fn may_be_split(&self, tensor: Option<ObjId>, axis: &Axis) -> bool {
-        let divided = tensor.and_then(|id| self.w.heap.tensor(id)).and_then(|t| t.divided.as_ref());
-        divided.is_some_and(|divided| divided.axes.iter().next().is_none() || divided.axes.contains(axis))
+    /// Whether one of the operands may be split over an axis by its size, and nothing else tells its type there.
+    pub fn meets_part(&self, operands: &[Operand], states: &[AxisState], axis: &AxisRef) -> bool {
+        let AxisRef::Named(axis) = axis else { return false };
+        let may_be = |o: &Operand| {
+            let divided = o.id.and_then(|id| self.w.heap.tensor(id)).and_then(|t| t.divided.as_ref());
+            divided.is_some_and(|d| d.axes.iter().next().is_none() || d.axes.contains(axis) || axis.name() == "world")
+        };
+        operands.iter().zip(states).any(|(o, s)| s.set.is_unknown() && may_be(o))
     }
 
     /// Whether a value is a number that is no part of another: one that is not known, or that a constructor computes from what it is given.

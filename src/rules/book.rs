@@ -233,7 +233,7 @@ impl RuleBook {
         {
             self.losses.push(method.clone());
         }
-        if matches!(&entry, Entry::Op(rule) if rule.nondiff) {
+        if matches!(&entry, Entry::Op(rule) if rule.nondiff || rule.class == OpClass::Metadata) {
             self.looking.insert(last.clone());
         }
         self.last.insert(last);

@@ -32,6 +32,8 @@ pub struct LayerRule {
     pub gives_bias: bool,
     /// Parameters of the layer, and what they are on the axes of the group.
     pub params: Vec<(Name, Pattern)>,
+    /// Attributes with which somebody turns the collectives off after the construction.
+    pub switches: Vec<Name>,
     pub source: Name,
 }
 
@@ -143,6 +145,7 @@ impl Loader {
                 cases,
                 gives_bias,
                 params: params.clone(),
+                switches: names(&l.switches),
                 source: source.clone(),
             };
             self.insert(path, Entry::Layer(Arc::new(rule)));

@@ -207,6 +207,9 @@ pub struct Layer {
     /// Parameters and how they are split: `weight = "S(0)"`.
     #[serde(default)]
     pub params: BTreeMap<String, Spanned<String>>,
+    /// Attributes that turn the collectives off, whatever they are set to.
+    #[serde(default)]
+    pub switches: Vec<String>,
     pub source: Option<String>,
 }
 

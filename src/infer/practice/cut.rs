@@ -22,7 +22,20 @@ const SERVED: &[&str] = &["Inference-only", "inference-only", "Inference only", 
 
 /// How code says that it runs without gradients, and words that no project goes without that trains anything.
 const WITHOUT: &[&str] = &["inference_mode", "no_grad"];
-const TRAINS: &[&str] = &[".backward(", "optim.", "optimizer", "Trainer", "requires_grad", "autograd.Function"];
+const TRAINS: &[&str] = &[
+    ".backward(",
+    "optim.",
+    "optimizer",
+    "Trainer",
+    "training_step",
+    ".train()",
+    "cross_entropy",
+    "Loss",
+    " loss",
+    "_loss",
+    "requires_grad",
+    "autograd.Function",
+];
 
 /// Cuts of the gradient in one function.
 pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {

@@ -21,9 +21,7 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
         let copied = written(call).and_then(|operand| copy(view, operand).or_else(|| named_copy(view, *step, operand)));
         let Some((made, method, copied)) = copied else { continue };
-        // Who asks for a copy by that name may want one, for a measurement.
-        let read = method != "clone" && outlives(&copied) || is_read_later(view, &copied, *step);
-        if !is_fresh(&copied) && read && !is_itself(view, made, &copied) {
+        if !is_fresh(&copied) && is_read_later(view, &copied, *step) && !is_itself(view, made, &copied) {
             let original = view.part(view.steps[made].id, 0);
             let practice = Practice::LostCopy { collective: last(&call.rule.name), method, original };
             out.push((view.place(view.steps[*step].id), practice));
@@ -142,11 +140,6 @@ fn written_by(inner: &View<'_>, n: usize) -> Option<Name> {
 }
 
 /// Whether what was copied is read after a step: a copy that is reduced for its own sake is a barrier or a warm-up.
-/// Whether a value is one of an object that is there when the function is left: the data or the gradient of a parameter.
-fn outlives(copied: &Expr) -> bool {
-    matches!(copied, Expr::Attr(_, name) if matches!(name.as_str(), "data" | "grad" | "main_grad"))
-}
-
 pub(super) fn is_read_later(view: &View<'_>, copied: &Expr, step: usize) -> bool {
     (step + 1..view.steps.len()).any(|s| {
         view.reads(s).iter().any(|o| {

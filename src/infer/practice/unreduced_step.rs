@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
-use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::source::{Idx, Name, Place};
 
@@ -240,7 +240,7 @@ fn constructs(view: &View<'_>, callee: &Expr) -> bool {
     let Some(path) = near::path(view, callee) else { return false };
     match view.project.path(&path) {
         Resolved::Class(at) => plain(&class_code(view, at)),
-        Resolved::Func(at) => is_plain_throughout(view, at),
+        Resolved::Func(at) => is_plain_throughout(view, at, None),
         Resolved::External(path) => {
             let last = path.rsplit('.').next().unwrap_or("");
             let class = last.chars().next().is_some_and(char::is_uppercase)
@@ -255,26 +255,41 @@ fn constructs(view: &View<'_>, callee: &Expr) -> bool {
 /// Functions below one that are looked through.
 const MOST_HELPERS: usize = 40;
 
-/// Whether nothing in a function, or in those of the project that it calls, names what may reduce gradients.
-fn is_plain_throughout(view: &View<'_>, at: FuncRef) -> bool {
-    let mut reached = vec![at];
+/// Whether a function, and those of the project that it hands the model to, names nothing that may reduce gradients. Of a builder, which
+/// makes the model, nothing tells where that goes: all that it calls counts.
+fn is_plain_throughout(view: &View<'_>, at: FuncRef, given: Option<usize>) -> bool {
+    let mut reached = vec![(at, given)];
     let mut next = 0;
-    while let Some(at) = reached.get(next).copied() {
+    while let Some((at, given)) = reached.get(next).copied() {
         next += 1;
         let inner = near::other(view, at);
         if next > MOST_HELPERS || !plain(&near::code(&inner, view.project.func(at).span)) {
             return false;
         }
+        let model = given.and_then(|n| inner.func.params.get(n)).map(|param| param.local);
         for step in 0..inner.steps.len() {
-            let path = inner.value(step).and_then(|value| inner.callee(value));
-            if let Some(Resolved::Func(called)) = path.map(|path| view.project.path(&path))
-                && !reached.contains(&called)
-            {
-                reached.push(called);
+            let Some((called, handed)) = handed_on(&inner, step, model) else { continue };
+            if (given.is_none() || handed.is_some()) && !reached.iter().any(|(known, _)| *known == called) {
+                reached.push((called, handed.filter(|_| given.is_some())));
             }
         }
     }
     true
+}
+
+/// The function of the project that a step calls, and the number of the parameter that it gives the model, or something of it.
+fn handed_on(view: &View<'_>, step: usize, model: Option<LocalId>) -> Option<(FuncRef, Option<usize>)> {
+    let value = view.value(step)?;
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    let Resolved::Func(called) = view.project.path(&view.callee(value)?) else { return None };
+    let is_model = |arg: &&Arg| model.is_some_and(|m| view.expr(&arg.value).any(&mut |e| *e == Expr::Local(m)));
+    let at = args.iter().position(|arg| is_model(&arg));
+    let params = &view.project.func(called).params;
+    let number = at.map(|n| match &args[n].kind {
+        ArgKind::Keyword(name) => params.iter().position(|p| p.name == *name).unwrap_or(n),
+        _ => n,
+    });
+    Some((called, number))
 }
 
 fn class_code(view: &View<'_>, at: crate::project::ClassRef) -> String {
@@ -298,7 +313,7 @@ fn harmless(view: &View<'_>, step: usize, model: LocalId) -> bool {
             !is_model(value) || matches!(view.steps[step].stmt, Stmt::Return { .. })
         }
         (_, Some(Rvalue::Call { callee, args })) if args.iter().any(|a| is_model(&a.value)) => {
-            schedule(view, callee) || takes(view, &view.through(callee))
+            schedule(view, callee) || takes(view, step, model, &view.through(callee))
         }
         (_, Some(Rvalue::CallMethod { args, .. })) => !args.iter().any(|a| is_model(&a.value)),
         (_, Some(Rvalue::Build { items, .. })) => {
@@ -326,21 +341,22 @@ fn keeps_parameters(view: &View<'_>, step: usize, model: LocalId) -> bool {
     let given = args.iter().any(|a| near::deep(view, &view.expr(&a.value)).any(&mut |e| of_model(e)));
     !given
         || view.callee(value).is_some_and(|path| match view.project.path(&path) {
-            Resolved::Func(at) => does_nothing(view, at),
+            Resolved::Func(_) => does_nothing(view, step, model),
             _ => path.starts_with("torch.") || !path.contains('.'),
         })
 }
 
-/// Whether a function of the project takes no gradients and names nothing that may sum any.
-fn does_nothing(view: &View<'_>, at: FuncRef) -> bool {
-    is_plain_throughout(view, at) && !takes_gradients(&near::other(view, at))
+/// Whether a function of the project that a step gives the model takes no gradients, and sums none.
+fn does_nothing(view: &View<'_>, step: usize, model: LocalId) -> bool {
+    let Some((at, given)) = handed_on(view, step, Some(model)) else { return false };
+    is_plain_throughout(view, at, Some(given.unwrap_or(0))) && !takes_gradients(&near::other(view, at))
 }
 
-/// Whether a function of the project that takes the model does nothing with its gradients.
-fn takes(view: &View<'_>, callee: &Expr) -> bool {
+/// Whether a step calls what does nothing with the gradients of the model that it is given.
+fn takes(view: &View<'_>, step: usize, model: LocalId, callee: &Expr) -> bool {
     let Some(path) = near::path(view, callee) else { return false };
     match view.project.path(&path) {
-        Resolved::Func(at) => does_nothing(view, at),
+        Resolved::Func(_) => does_nothing(view, step, model),
         _ => ["print", "len", "isinstance", "torch.nn.utils.clip_grad_norm_"].contains(&path.as_str()),
     }
 }

@@ -109,12 +109,24 @@ impl<'w, 'a> Walk<'w, 'a> {
         let Resolved::Class(class) = self.lint.project.path(&path) else { return None };
         let c = self.lint.project.class(class);
         let file = self.lint.project.file(class.module);
+        let talks = |span| TALKS.iter().any(|n| self.lint.files[file].slice(span).contains(n));
         let forward = c.methods.iter().find(|(name, _)| name == "forward");
-        let span = forward
-            .map_or(c.span, |(_, func)| self.lint.project.func(FuncRef { module: class.module, func: *func }).span);
-        let text = self.lint.files[file].slice(span);
-        let talks = TALKS.iter().any(|n| text.contains(n));
+        let forward = forward.map(|(_, func)| FuncRef { module: class.module, func: *func });
+        let talks = talks(c.span)
+            && forward.is_none_or(|at| talks(self.lint.project.func(at).span) || self.calls_what_talks(at));
         (talks && self.lint.is_autograd(class)).then(|| c.name.clone())
+    }
+
+    /// Whether a function calls one of the project that names a collective.
+    fn calls_what_talks(&self, at: FuncRef) -> bool {
+        let view = self.view.other(at);
+        (0..view.steps.len()).any(|step| {
+            let path = view.value(step).and_then(|value| view.callee(value));
+            let Some(Resolved::Func(called)) = path.map(|path| self.lint.project.path(&path)) else { return false };
+            let text =
+                self.lint.files[self.lint.project.file(called.module)].slice(self.lint.project.func(called).span);
+            TALKS.iter().any(|n| text.contains(n))
+        })
     }
 
     /// Whether a condition around a step asks about training or gradients.
