@@ -3,6 +3,7 @@
 
 use super::limits::MAX_MEASURED;
 use super::machine::Machine;
+use super::repeated::{bound, statement};
 use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
 use crate::rules::RuleBook;
 
@@ -13,13 +14,14 @@ impl Machine<'_> {
         if func.code.count() > MAX_MEASURED {
             return false;
         }
-        let mut uses = Uses::default();
-        let Some(local) = assigned(func.body(), id) else { return false };
-        if !matches!(func.locals()[local].kind, LocalKind::Plain | LocalKind::Temp) {
+        let Some(Stmt::Assign { dst: local, .. }) = statement(func.body(), id) else { return false };
+        if !matches!(func.locals()[*local].kind, LocalKind::Plain | LocalKind::Temp) {
             return false;
         }
-        uses.collect(self.rules, func, func.body(), local);
-        uses.looks > 0 && uses.others == 0 && uses.bindings == 1
+        let (mut uses, mut values) = (Uses::default(), Vec::new());
+        uses.collect(self.rules, func, func.body(), *local);
+        bound(func.body(), *local, &mut values);
+        uses.looks > 0 && uses.others == 0 && values.len() == 1
     }
 }
 
@@ -28,13 +30,11 @@ impl Machine<'_> {
 struct Uses {
     looks: usize,
     others: usize,
-    bindings: usize,
 }
 
 impl Uses {
     fn collect(&mut self, rules: &RuleBook, func: &Func, block: &Block, local: LocalId) {
         for node in block {
-            self.bindings += usize::from(matches!(&node.stmt, Stmt::Assign { dst, .. } if *dst == local));
             let reads = node.stmt.operands().into_iter().any(|operand| *operand == Operand::Local(local));
             match reads {
                 true if looks(rules, func, &node.stmt, local) => self.looks += 1,
@@ -65,12 +65,4 @@ fn looks(rules: &RuleBook, func: &Func, stmt: &Stmt, local: LocalId) -> bool {
         Rvalue::Compare { .. } => true,
         _ => false,
     }
-}
-
-/// The variable that a statement assigns.
-fn assigned(block: &Block, wanted: StmtId) -> Option<LocalId> {
-    block.iter().find_map(|node| match &node.stmt {
-        Stmt::Assign { dst, .. } if node.id == wanted => Some(*dst),
-        other => other.blocks().find_map(|inner| assigned(inner, wanted)),
-    })
 }

@@ -77,7 +77,7 @@ fn is_made(func: &Func, local: LocalId, depth: usize) -> bool {
 }
 
 /// What a variable is assigned in a block.
-fn bound<'b>(block: &'b Block, local: LocalId, out: &mut Vec<&'b Rvalue>) {
+pub(super) fn bound<'b>(block: &'b Block, local: LocalId, out: &mut Vec<&'b Rvalue>) {
     for node in block {
         if let Stmt::Assign { dst, value } = &node.stmt
             && *dst == local
@@ -136,7 +136,8 @@ fn innermost(block: &Block, wanted: StmtId) -> Option<(Vec<&Block>, &Stmt)> {
     None
 }
 
-fn statement(block: &Block, wanted: StmtId) -> Option<&Stmt> {
+/// The statement with this id.
+pub(super) fn statement(block: &Block, wanted: StmtId) -> Option<&Stmt> {
     block.iter().find_map(|node| match node.id == wanted {
         true => Some(&node.stmt),
         false => node.stmt.blocks().find_map(|inner| statement(inner, wanted)),
