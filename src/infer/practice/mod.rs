@@ -48,6 +48,7 @@ mod marks;
 mod masked_rows;
 pub mod membership;
 mod mesh_dims;
+mod metrics;
 mod mixed_mean;
 mod named_axes;
 pub mod near;
@@ -207,6 +208,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(mesh_dims::WORDS, mesh_dims::counts).with(&[mesh_dims::WORDS]).or_seen(|seen| seen.renames),
     of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
+    of_words(&[".step("], unreduced_step::steps_of_loaders).with(&[&[".step("], metrics::COUNTS]),
     of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),

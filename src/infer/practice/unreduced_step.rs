@@ -5,8 +5,8 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
-use super::near;
 use super::view::View;
+use super::{metrics, near};
 use crate::ir::{Arg, ArgKind, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::source::{Idx, Name, Place};
@@ -68,25 +68,39 @@ pub const SPLITS: &[&str] =
     &["distributedsampler", "initialize_model_parallel(", "split_dataset_by_node", "num_replicas="];
 
 pub fn steps(view: &View<'_>, out: &mut Found) {
-    if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) {
-        return;
+    let Some(code) = run(view) else { return };
+    if SPLITS.iter().any(|w| code.contains(w)) {
+        unreduced(view, &code, None, out);
     }
-    if !view.text(view.spot(view.func.span)).contains(".step(") {
-        return;
+}
+
+/// The same where a loader is told the rank and the number of processes.
+pub fn steps_of_loaders(view: &View<'_>, out: &mut Found) {
+    let Some(code) = run(view).filter(|code| !SPLITS.iter().any(|w| code.contains(w))) else { return };
+    if let Some(split) = metrics::split(view) {
+        unreduced(view, &code, Some(split), out);
     }
+}
+
+/// The code that runs with a function, if there is a step of an optimizer in it.
+fn run(view: &View<'_>) -> Option<String> {
+    let stands = matches!(view.func.kind, FuncKind::Function | FuncKind::Module)
+        && view.text(view.spot(view.func.span)).contains(".step(");
     let code = match view.func.kind {
+        _ if !stands => return None,
         // The functions of a module are no part of its own run.
         FuncKind::Module => own_code(view),
         _ => view.code().to_string(),
     };
-    if !code.contains(".step(") || !SPLITS.iter().any(|w| code.contains(w)) || SUMS.iter().any(|w| code_calls(&code, w))
-    {
+    code.contains(".step(").then_some(code)
+}
+
+fn unreduced(view: &View<'_>, code: &str, split: Option<Place>, out: &mut Found) {
+    let rest = metrics::without(view, code);
+    if SUMS.iter().any(|w| code_calls(&rest, w)) || takes_gradients(view) || spreads_in_rounds(view) {
         return;
     }
-    if takes_gradients(view) || spreads_in_rounds(view) {
-        return;
-    }
-    let Some(distributed) = starts(view) else { return };
+    let Some(distributed) = split.or_else(|| starts(view)) else { return };
     for (i, step) in view.steps.iter().enumerate() {
         let Some(Rvalue::CallMethod { base: Operand::Local(optimizer), name, .. }) = view.value(i) else { continue };
         let Some((model, made)) = (name == "step").then(|| model_of(view, *optimizer)).flatten() else { continue };
@@ -156,19 +170,78 @@ fn model_of(view: &View<'_>, optimizer: LocalId) -> Option<(LocalId, Place)> {
     let [def] = view.defs(optimizer) else { return None };
     let value = view.value(*def)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-    let path = view.callee(value)?;
-    if !path.starts_with("torch.optim.") {
-        return None;
-    }
-    let given = view.expr(&args.first()?.value);
-    let Expr::Call { callee, .. } = &given else { return None };
-    let Expr::Attr(base, name) = &**callee else { return None };
-    let Expr::Local(model) = **base else { return None };
-    if name != "parameters" || view.is_param(model) {
+    let owner = match view.callee(value)? {
+        path if path.starts_with("torch.optim.") => {
+            let given = view.expr(&args.first()?.value);
+            let Expr::Call { callee, .. } = &given else { return None };
+            let Expr::Attr(base, name) = &**callee else { return None };
+            (name == "parameters").then(|| (**base).clone())?
+        }
+        _ => makes_its_own(view, value)?,
+    };
+    let Expr::Local(owner) = owner else { return None };
+    let model = *names_of(view, owner).first()?;
+    if view.is_param(model) {
         return None;
     }
     let first = *view.defs(model).first()?;
     Some((model, view.place(view.steps[first].id)))
+}
+
+/// The model that a method of its class gives an optimizer for.
+fn makes_its_own<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Expr> {
+    let Rvalue::CallMethod { base, name, .. } = value else { return None };
+    let owner = view.expr(base);
+    let Expr::Local(local) = &owner else { return None };
+    let model = *names_of(view, *local).first()?;
+    let made = view.defs(model).iter().find_map(|def| {
+        let Rvalue::Call { callee, .. } = view.value(*def)? else { return None };
+        match view.project.path(&near::path(view, &view.through(callee))?) {
+            Resolved::Class(class) => Some(class),
+            _ => None,
+        }
+    })?;
+    let (_, method) = view.project.class(made).methods.iter().find(|(n, _)| n == name)?;
+    let inner = near::other(view, FuncRef { module: made.module, func: *method });
+    (inner.code().contains("torch.optim.") && inner.code().contains("parameters()")).then_some(owner)
+}
+
+/// The model that a variable is, and its other names: `raw = model`, `raw = model.module if wrapped else model`.
+fn names_of(view: &View<'_>, local: LocalId) -> Vec<LocalId> {
+    let mut root = local;
+    for _ in 0..MOST_NAMES {
+        match same(view, root) {
+            Some(other) if other != root => root = other,
+            _ => break,
+        }
+    }
+    let mut names = vec![root];
+    for (other, _) in view.func.locals().iter_enumerated() {
+        if other != root && !view.is_temp(other) && same(view, other) == Some(root) {
+            names.push(other);
+        }
+    }
+    names
+}
+
+/// Names that a model goes by one after the other.
+const MOST_NAMES: usize = 4;
+
+/// The variable that another one is a name of.
+fn same(view: &View<'_>, local: LocalId) -> Option<LocalId> {
+    let [def] = view.defs(local) else { return None };
+    let model = |e: &Expr| match e {
+        Expr::Local(l) => Some(*l),
+        Expr::Attr(base, name) if name == "module" => match &**base {
+            Expr::Local(l) => Some(*l),
+            _ => None,
+        },
+        _ => None,
+    };
+    match view.bound(*def, local) {
+        Expr::Choice(_, a, b) => model(&a).filter(|a| model(&b) == Some(*a)),
+        other => model(&other),
+    }
 }
 
 /// The last `backward()` before a step, or a schedule that runs it.
@@ -197,11 +270,12 @@ fn schedule(view: &View<'_>, callee: &Operand) -> bool {
 /// Whether a model is made here by a constructor, and no call takes it that may reduce its gradients.
 fn is_bare(view: &View<'_>, model: LocalId) -> bool {
     let made = view.defs(model).iter().all(|d| view.value(*d).is_some_and(|v| makes(view, v, model)));
-    made && (0..view.steps.len()).all(|i| harmless(view, i, model))
+    let names = names_of(view, model);
+    made && (0..view.steps.len()).all(|i| names.iter().all(|name| harmless(view, i, *name, &names)))
 }
 
 /// `Model(config)`, `build_model().to(device)`, `model.cuda()`.
-fn makes(view: &View<'_>, value: &Rvalue, model: LocalId) -> bool {
+fn makes<'a>(view: &View<'a>, value: &'a Rvalue, model: LocalId) -> bool {
     match value {
         Rvalue::CallMethod { base, name, .. }
             if matches!(name.as_str(), "to" | "cuda" | "train" | "bfloat16" | "half" | "float") =>
@@ -212,10 +286,18 @@ fn makes(view: &View<'_>, value: &Rvalue, model: LocalId) -> bool {
                 _ => false,
             }
         }
+        // What is compiled stays what it was.
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if compiles(view, value) => {
+            args.first().is_some_and(|arg| view.expr(&arg.value) == Expr::Local(model))
+        }
         Rvalue::Call { callee, .. } => constructs(view, &view.through(callee)),
         Rvalue::CallMethod { base, name, .. } => constructs(view, &Expr::Attr(Box::new(view.expr(base)), name.clone())),
         _ => false,
     }
+}
+
+fn compiles<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+    view.callee(value).is_some_and(|path| path == "torch.compile")
 }
 
 /// Whether a callee gives a model as it is: a class, or a builder that wraps nothing.
@@ -302,19 +384,20 @@ fn plain(code: &str) -> bool {
 }
 
 /// Whether a step cannot wrap the model or reduce its gradients.
-fn harmless(view: &View<'_>, step: usize, model: LocalId) -> bool {
+fn harmless(view: &View<'_>, step: usize, model: LocalId, names: &[LocalId]) -> bool {
     let is_model = |o: &Operand| matches!(o, Operand::Local(l) if *l == model);
     if !keeps_parameters(view, step, model) {
         return false;
     }
     match (view.steps[step].stmt, view.value(step)) {
-        (Stmt::Assign { dst, .. }, Some(Rvalue::Use(o))) if is_model(o) => view.is_temp(*dst),
+        (Stmt::Assign { dst, .. }, Some(Rvalue::Use(o))) if is_model(o) => view.is_temp(*dst) || names.contains(dst),
         (Stmt::SetAttr { value, .. } | Stmt::SetItem { value, .. } | Stmt::Return { value }, _) => {
             !is_model(value) || matches!(view.steps[step].stmt, Stmt::Return { .. })
         }
         (_, Some(Rvalue::Call { callee, args })) if args.iter().any(|a| is_model(&a.value)) => {
             schedule(view, callee) || takes(view, step, model, &view.through(callee))
         }
+        (_, Some(value)) if compiles(view, value) => true,
         (_, Some(Rvalue::CallMethod { args, .. })) => !args.iter().any(|a| is_model(&a.value)),
         (_, Some(Rvalue::Build { items, .. })) => {
             !items.iter().any(|i| matches!(i, crate::ir::Item::One(o) | crate::ir::Item::Star(o) if is_model(o)))

@@ -1,0 +1,106 @@
+//! What a training loop communicates that is no gradient, and loaders that take a part of the data for each rank. In: a view. Out: its code
+//! without those calls; where data is split. Never: a sum of what is not computed here. Next: `unreduced_step.rs`.
+
+use super::expr::Expr;
+use super::near;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue};
+use crate::source::Place;
+
+/// Words for what gives a process its data.
+const LOADERS: &[&str] = &["loader", "dataset", "sampler", "batches"];
+
+/// Parts of names for the number of processes. One of these words has to stand in a file for [`split`] to find anything in it.
+pub const COUNTS: &[&str] = &["world_size", "num_processes", "num_shards", "num_ranks", "shard_count", "worldsize"];
+
+/// Where something that gives data is made for one rank of so many.
+pub fn split(view: &View<'_>) -> Option<Place> {
+    (0..view.steps.len()).find_map(|step| {
+        let value = view.value(step)?;
+        let (name, args) = match value {
+            Rvalue::Call { callee, args } => match view.expr(callee) {
+                // A class of the module whose body this is.
+                Expr::Local(class) => (view.local_name(class).to_string(), args),
+                other => (other.last_name()?.to_string(), args),
+            },
+            Rvalue::CallMethod { name, args, .. } => (name.to_string(), args),
+            _ => return None,
+        };
+        let name = name.to_lowercase();
+        let is_loader = LOADERS.iter().any(|w| name.contains(w));
+        let of_one = args.iter().any(|arg| named(view, arg, is_rank));
+        let of_many = args.iter().any(|arg| named(view, arg, is_count));
+        (is_loader && of_one && of_many).then(|| view.place(view.steps[step].id))
+    })
+}
+
+fn is_rank(name: &str) -> bool {
+    near::has_part(name, "rank") && !near::has_part(name, "local") && !is_count(name)
+}
+
+fn is_count(name: &str) -> bool {
+    let name = name.to_lowercase();
+    COUNTS.iter().any(|w| name.contains(w))
+}
+
+/// Whether an argument, a variable, goes by a name of this kind: its keyword's or its own.
+fn named(view: &View<'_>, arg: &Arg, is: fn(&str) -> bool) -> bool {
+    let own = match view.expr(&arg.value) {
+        Expr::Local(local) => Some(view.local_name(local).to_string()),
+        Expr::Path(path) => path.rsplit('.').next().map(str::to_string),
+        Expr::Attr(_, name) => Some(name.to_string()),
+        Expr::Call { callee, .. } => callee.last_name().map(str::to_string),
+        _ => None,
+    };
+    let Some(own) = own else { return false };
+    is(&own) || matches!(&arg.kind, ArgKind::Keyword(name) if is(name))
+}
+
+/// Words in what a sum is made of that may bring gradients, parameters, or anything else of a model along.
+const OF_MODELS: &[&str] = &["grad", "param", "weight", "flat", "bucket", "buffer", "model", "state", "optim"];
+
+/// What sounds like communication and is none: a choice of elements, a wish to a wrapper, devices and processes of torch_xla.
+const QUIET: &[&str] = &[
+    "torch.gather(",
+    "require_backward_grad_sync",
+    "torch_xla.device(",
+    "torch_xla.launch(",
+    "torch_xla.sync(",
+    "xm.xla_device(",
+];
+
+/// Words of a program that splits what it computes by annotations, and not by processes.
+const ANNOTATED: &[&str] = &["use_spmd", "mark_sharding", "distributed.spmd"];
+
+/// The code of a view without its sums of values that are computed here and are no gradients, and without what only sounds like one.
+pub fn without(view: &View<'_>, code: &str) -> String {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    if ANNOTATED.iter().any(|w| file.contains(w)) {
+        return code.to_string();
+    }
+    let mut out = QUIET.iter().fold(code.to_string(), |out, quiet| out.replace(quiet, "("));
+    for (step, call) in view.collectives() {
+        if call.input.is_some_and(|input| is_metric(view, input)) {
+            let text = view.text(view.place(view.steps[*step].id)).to_lowercase();
+            out = out.replace(&text, "");
+        }
+    }
+    out
+}
+
+/// Whether a variable is made of losses and counts alone, and no gradient is asked of it.
+fn is_metric(view: &View<'_>, input: &Operand) -> bool {
+    let Expr::Local(local) = view.expr(input) else { return false };
+    let plain = |l: LocalId| !OF_MODELS.iter().any(|w| view.local_name(l).to_lowercase().contains(w));
+    if view.is_param(local) || !plain(local) || view.defs(local).is_empty() {
+        return false;
+    }
+    let backward =
+        |step: &usize| matches!(view.value(*step), Some(Rvalue::CallMethod { name, .. }) if name == "backward");
+    !view.readers(local).iter().any(backward)
+        && view.defs(local).iter().all(|def| {
+            let text = view.text(view.place(view.steps[*def].id)).to_lowercase();
+            let words = OF_MODELS.iter().filter(|w| **w != "model");
+            !words.into_iter().any(|w| text.contains(w)) && view.value(*def).is_some()
+        })
+}
