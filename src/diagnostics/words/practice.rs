@@ -5,7 +5,7 @@ use super::super::codes;
 use super::practice_scales::{concerned, labels, scales};
 use super::{Draft, Words};
 use crate::infer::practice::found::Practice;
-use crate::source::Label;
+use crate::source::{Label, Name, Place};
 
 impl Words<'_> {
     pub fn practice(&self, practice: &Practice) -> Draft {
@@ -23,6 +23,7 @@ impl Words<'_> {
                 draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
                 draft
             }
+            Practice::LostGradients { collective, copy, made } => lost_gradients(collective, copy, *made),
             Practice::OtherPositions { collective, sliced } => {
                 let title = format!(
                     "`{collective}` adds different positions: each rank gives the part at the place of its own rank"
@@ -169,4 +170,15 @@ impl Words<'_> {
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
     }
+}
+
+fn lost_gradients(collective: &Name, copy: &Name, made: Place) -> Draft {
+    let title = format!(
+        "the result of `{collective}` is lost: it stays in the copy `{copy}`, and the gradients keep what this rank computed"
+    );
+    let mut draft = Draft::new(&codes::LOST_RESULT, title);
+    draft.primary = "written to the copy".to_string();
+    draft.labels.push(Label { place: made, message: "copies gradients".to_string() });
+    draft.help.push(format!("write what `{copy}` holds back to the gradients afterwards"));
+    draft
 }

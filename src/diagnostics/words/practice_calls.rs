@@ -177,6 +177,15 @@ impl Words<'_> {
                 "clipped here",
                 "reduce before clipping",
             ),
+            Late::Early => {
+                let title =
+                    "gradients are reduced before the backward pass computes them: every rank steps with its own";
+                let mut draft = Draft::new(&codes::LATE_REDUCTION, title.to_string());
+                draft.primary = "reduced too early".to_string();
+                label(&mut draft, before, "computes gradients".to_string());
+                draft.help.push("reduce after the backward pass".to_string());
+                return draft;
+            }
             Late::Moved { method, .. } => {
                 let title = format!(
                     "`.grad` is reduced after `{method}` has moved the gradients elsewhere: what the optimizer steps with stays that of each rank"

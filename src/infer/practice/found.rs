@@ -9,6 +9,8 @@ use crate::source::{Name, Place};
 pub enum Practice {
     /// An in-place collective on a copy that nothing keeps.
     LostCopy { collective: Name, method: Name, original: Place },
+    /// The sum of gradients stays in a copy of them.
+    LostGradients { collective: Name, copy: Name, made: Place },
     /// The result of a collective that returns it is not used.
     UnusedResult { collective: Name },
     /// The result of an autograd function is not used, and its argument goes on as it was.
@@ -181,6 +183,8 @@ pub enum Late {
     Used,
     Cleared,
     Clipped,
+    /// The backward pass, before which nothing is there.
+    Early,
     /// A method has added the gradients to others and cleared them.
     Moved {
         method: Name,

@@ -30,7 +30,7 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
 }
 
 /// The tensor that a collective writes to.
-fn written<'a>(call: &CollectiveCall<'a>) -> Option<&'a Operand> {
+pub(super) fn written<'a>(call: &CollectiveCall<'a>) -> Option<&'a Operand> {
     match call.rule.form {
         Form::InPlace => call.input,
         Form::IntoOutput => call.output,

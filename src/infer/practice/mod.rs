@@ -42,6 +42,7 @@ mod local_gradient;
 mod local_map;
 mod local_norm;
 mod lost;
+mod lost_gradients;
 mod made;
 pub mod marking;
 mod marks;
@@ -189,6 +190,7 @@ const OF_COUNTS: Check = Check {
 
 const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
+    of_collectives(lost_gradients::kept_apart),
     of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
     of_collectives(lost::results),
     of_collectives(no_result::used),

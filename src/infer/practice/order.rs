@@ -9,6 +9,7 @@ use super::view::View;
 use super::{Found, Lint, data_sum, whose};
 use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
+use crate::rules::Entry;
 use crate::source::{Name, Place};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +50,11 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let mut told = Vec::new();
     for level in levels {
         let here: Vec<&Event> = events.iter().filter(|e| view.steps[e.at].loops.starts_with(level)).collect();
+        if let Some((event, gradients, backward)) = early(view, &here).filter(|(at, ..)| !told.contains(at)) {
+            told.push(event);
+            let practice = Practice::LateReduction { why: Late::Early, gradients, before: backward };
+            out.push((view.place(view.steps[event].id), practice));
+        }
         let mut segment: Vec<&Event> = Vec::new();
         let (mut open, mut again) = (false, false);
         for (i, event) in here.iter().enumerate() {
@@ -75,6 +81,43 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
             }
         }
     }
+}
+
+/// The only reduction, if it stands between the clearing of gradients and the pass that computes them, with that pass.
+fn early(view: &View<'_>, events: &[&Event]) -> Option<(usize, Place, Place)> {
+    let mut reductions = events.iter().enumerate().filter_map(|(i, e)| match &e.what {
+        What::Reduce(from, _) => Some((i, e.at, *from)),
+        _ => None,
+    });
+    let (i, reduce, from) = reductions.next()?;
+    if reductions.next().is_some() {
+        return None;
+    }
+    let What::Clear(cleared) = &events[i.checked_sub(1)?].what else { return None };
+    let [backward, rest @ ..] = &events[i + 1..] else { return None };
+    let steps = rest.iter().all(|e| matches!(&e.what, What::Step(of) | What::Clear(of) if of == cleared));
+    let stepped = rest.iter().any(|e| matches!(e.what, What::Step(_)));
+    if backward.what != What::Backward || !steps || !stepped {
+        return None;
+    }
+    // All of it in each round, whatever configuration it is.
+    let (clear, pass) = (&view.steps[events[i - 1].at], &view.steps[backward.at]);
+    let always = clear.guards.is_empty() && pass.guards.is_empty() && clear.loops == pass.loops;
+    let computes = |at: usize| {
+        let name = match view.value(at) {
+            Some(Rvalue::CallMethod { name, .. }) => name.to_string(),
+            Some(Rvalue::Call { callee, .. }) => match view.expr(callee) {
+                Expr::Local(local) => view.local_name(local).to_string(),
+                other => other.last_name().unwrap_or_default().to_string(),
+            },
+            _ => return false,
+        };
+        let words = ["step", "train", "backward", "closure", "update", "run"];
+        words.iter().any(|w| name.to_lowercase().contains(w))
+    };
+    let between = || events[i - 1].at + 1..backward.at;
+    let still = between().filter(|at| *at != reduce).all(|at| !sets(view, at) && !computes(at));
+    (always && still).then(|| (reduce, from, view.place(pass.id)))
 }
 
 /// Why a reduction comes too late, and what came before it.
@@ -149,6 +192,11 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     let value = view.value(at)?;
     if let Some((from, taken)) = reduced(view, at) {
         return Some(What::Reduce(from, whose_taken(view, taken)));
+    }
+    if let Some((_, Some(Entry::Intrinsic(rule)))) = view.ruled(value)
+        && rule.does == "gradients-averaged"
+    {
+        return Some(What::Reduce(view.place(view.steps[at].id), None));
     }
     if let Some(helper) = helper(lint, view, value) {
         let inner = lint.view(helper);
@@ -225,8 +273,11 @@ fn reduced(view: &View<'_>, at: usize) -> Option<(Place, usize)> {
     gradients(view, call.buffer?, 0)
 }
 
+/// Methods that give the same numbers in another shape.
+const FLAT: &[&str] = &["view", "reshape", "flatten", "ravel", "contiguous"];
+
 /// Whether an operand is `.grad` of something, or is made of such; where it is taken, and by which step.
-fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<(Place, usize)> {
+pub(super) fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<(Place, usize)> {
     let Operand::Local(local) = o else { return None };
     if depth > 8 {
         return None;
@@ -239,6 +290,9 @@ fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<(Place, usize
                 Rvalue::Attr { name, .. } if name == "grad" => Some((view.place(id), *at)),
                 Rvalue::Attr { base, name } if name == "data" => gradients(view, base, depth + 1),
                 Rvalue::Use(base) => gradients(view, base, depth + 1),
+                Rvalue::CallMethod { base, name, .. } if FLAT.contains(&name.as_str()) => {
+                    gradients(view, base, depth + 1)
+                }
                 Rvalue::Build { items, .. } => {
                     let inside = items.iter().find_map(|(Item::One(o) | Item::Star(o))| gradients(view, o, depth + 1));
                     inside.or_else(|| appended(view, *local, depth))
