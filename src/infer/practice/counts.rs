@@ -77,7 +77,7 @@ fn counts(view: &View<'_>, step: usize) -> bool {
     is_mask(view, &view.through(base))
 }
 
-fn is_mask(view: &View<'_>, e: &Expr) -> bool {
+pub(super) fn is_mask(view: &View<'_>, e: &Expr) -> bool {
     match e {
         Expr::Compare(..) => true,
         Expr::Local(l) => view.local_name(*l).contains("mask"),

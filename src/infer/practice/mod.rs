@@ -17,6 +17,7 @@ mod bypassed;
 mod collected;
 pub mod concerned;
 mod copies;
+mod counted_rounds;
 mod counts;
 mod cut;
 mod cut_local;
@@ -256,6 +257,7 @@ const OF_FUNCTIONS: &[Check] = &[
     OF_COUNTS,
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
+    of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[
         &["len(", "size(", "shape", "numel"],
         &["all_reduce"],

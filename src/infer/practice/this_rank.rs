@@ -139,7 +139,7 @@ fn subject(of: &Expr, subjects: &mut FxHashSet<LocalId>) -> bool {
 }
 
 /// Whether a step multiplies with, or divides by, a number of ranks.
-fn scales_by_ranks(view: &View<'_>, step: usize) -> bool {
+pub(super) fn scales_by_ranks(view: &View<'_>, step: usize) -> bool {
     let knows = |o: &Operand| {
         near::deep(view, &view.expr(o)).any(&mut |e| {
             let name = match e {

@@ -1,0 +1,137 @@
+//! Sums and counts that a loop adds up. In: a function. Out: a quotient of two of them where the sum was taken over ranks and the count is
+//! that of this rank. Never: a count that anything else may communicate, a mean over ranks, a function that knows the number of ranks.
+//! Next: `counts.rs`.
+
+use super::Found;
+use super::counts::{is_mask, over_data, quotient, slice_until};
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::this_rank::scales_by_ranks;
+use super::view::View;
+use crate::ir::{BinOp, LocalId, LocalKind, Operand, Rvalue};
+
+/// Words of a file whose ranks have other data.
+const DATA: &[&str] = &["dp_group", "data_parallel", "DistributedSampler", "num_replicas", "dp_rank", "dp_size"];
+
+/// What gives the number that it is given, or a tensor of it.
+const SAME: &[&str] = &["item", "float", "int", "max", "clamp", "clamp_min", "cpu", "to", "double", "detach"];
+
+pub fn divided(view: &View<'_>, out: &mut Found) {
+    let mut scales = None;
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some((left, right)) = quotient(view, i) else { continue };
+        let (Some(total), Some(count)) = (inner(view, left), inner(view, right)) else { continue };
+        let Some((round, counted)) = added_up(view, count).filter(|_| total != count) else { continue };
+        if !of_data(view, counted) || !is_own(view, count) {
+            continue;
+        }
+        let reduced = view.collectives().iter().find(|(at, call)| {
+            let sums = over_data(view, *at) && (call.group.is_some() || splits(view));
+            let of_round = |local: LocalId| added_up(view, local).is_some_and(|(r, _)| r == round);
+            let input = || call.input.and_then(near::local);
+            let made = || call.input.map(|input| slice_until(view, input, *at).locals).unwrap_or_default();
+            let same = input() == Some(total) && (of_round(total) || made().iter().any(|l| of_round(*l)));
+            *at > counted && *at < i && sums && same && unguarded(view, *at)
+        });
+        let Some((at, _)) = reduced else { continue };
+        let by_ranks = || {
+            let divides = |v: &View<'_>| (0..v.steps.len()).any(|s| quotient(v, s).is_some() && scales_by_ranks(v, s));
+            (0..view.steps.len()).any(|step| scales_by_ranks(view, step))
+                || near::callers(view).iter().any(|(caller, _)| divides(caller))
+        };
+        if !*scales.get_or_insert_with(by_ranks) {
+            let practice = Practice::LocalCount {
+                divided: view.place(step.id),
+                reduced: Some(view.place(view.steps[*at].id)),
+                comment: None,
+            };
+            out.push((view.place(view.steps[counted].id), practice));
+        }
+    }
+}
+
+/// Whether ranks have other data, going by the file: else the sum over all of them may be one of parts of a model.
+fn splits(view: &View<'_>) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    DATA.iter().any(|w| file.contains(w))
+}
+
+/// The variable that an operand is, but for conversions and for a least value.
+fn inner(view: &View<'_>, operand: &Operand) -> Option<LocalId> {
+    let mut expr = view.expr(operand);
+    loop {
+        expr = match expr {
+            Expr::Local(local) => return (view.func.locals()[local].kind == LocalKind::Plain).then_some(local),
+            Expr::Item(of, _) => *of,
+            Expr::Call { callee, args, .. } if callee.last_name().is_some_and(|n| SAME.contains(&n)) => match *callee {
+                Expr::Attr(of, _) => *of,
+                _ => args.into_iter().next()?.1,
+            },
+            _ => return None,
+        };
+    }
+}
+
+/// The loop that adds to a variable which is bound before it, and the step that does.
+fn added_up(view: &View<'_>, local: LocalId) -> Option<(usize, usize)> {
+    let adds = |def: &usize| match view.value(*def) {
+        Some(Rvalue::InPlace { op: BinOp::Add, left, .. } | Rvalue::Binary { op: BinOp::Add, left, .. }) => {
+            *left == Operand::Local(local) && !view.steps[*def].loops.is_empty()
+        }
+        _ => false,
+    };
+    let (sums, starts): (Vec<usize>, Vec<usize>) = view.defs(local).iter().copied().partition(adds);
+    let ([sum], [start]) = (sums.as_slice(), starts.as_slice()) else { return None };
+    let round = *view.steps[*sum].loops.last()?;
+    let before = *start < round && !view.steps[*start].loops.contains(&round) && !view.is_param(local);
+    (before && unguarded(view, *sum)).then_some((round, *sum))
+}
+
+/// Whether what a step adds depends on the data: elements of a mask, rows or elements of a tensor. Rounds and seconds are the same on all
+/// ranks.
+fn of_data(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::InPlace { right, .. } | Rvalue::Binary { right, .. }) = view.value(step) else { return false };
+    let mut added = view.through(right);
+    while let Expr::Call { callee, args, .. } = added {
+        match *callee {
+            Expr::Attr(of, name) if SAME.contains(&name.as_str()) => added = *of,
+            Expr::Attr(of, name) => return name == "numel" || name == "size" || name == "sum" && is_mask(view, &of),
+            Expr::Path(path) if path == "len" => return true,
+            _ if args.len() == 1 => match args.into_iter().next() {
+                Some((_, of)) => added = of,
+                None => return false,
+            },
+            _ => return false,
+        }
+    }
+    matches!(added, Expr::Item(of, _) if matches!(*of, Expr::Attr(_, ref name) if name == "shape"))
+}
+
+/// Whether no rank decides whether a step runs.
+fn unguarded(view: &View<'_>, step: usize) -> bool {
+    !view.steps[step].guards.iter().any(|guard| {
+        near::deep(view, &view.expr(guard.test)).any(&mut |e| match e {
+            Expr::Local(l) => view.local_name(*l).contains("rank"),
+            other => other.last_name().is_some_and(|name| name.contains("rank")),
+        })
+    })
+}
+
+/// Whether a count goes nowhere but into numbers: nothing communicates it, and no function of the project is given it.
+fn is_own(view: &View<'_>, count: LocalId) -> bool {
+    let communicated = view.collectives().iter().any(|(at, call)| {
+        let mut given = call.args.iter().map(|arg| slice_until(view, &arg.value, *at));
+        given.any(|slice| slice.locals.contains(&count))
+    });
+    let harmless = |step: &usize| match view.value(*step) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            let name = view.callee(value);
+            let last = name.as_ref().and_then(|path| path.rsplit('.').next());
+            last.is_some_and(|n| SAME.contains(&n) || matches!(n, "print" | "format" | "info" | "append"))
+        }
+        Some(Rvalue::Build { .. }) | None => false,
+        Some(_) => true,
+    };
+    !communicated && view.readers(count).iter().all(harmless)
+}
