@@ -154,7 +154,7 @@ impl Words<'_> {
                 let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
                 draft.primary = "not marked".to_string();
                 draft.labels.push(Label { place: *marked, message: format!("marks `{sibling}`") });
-                draft.help.push(format!("mark the parameters of `{module}` in the same way"));
+                draft.help.push(format!("mark `{module}` like `{sibling}`"));
                 draft
             }
             Practice::PartNotNamed { module, named, part, made } => {

@@ -276,6 +276,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     marks::unset,
     marks::partly,
     uneven::siblings,
+    uneven::of_one_norm,
     uneven::biases,
     pool::shared,
     partition::unmarked,

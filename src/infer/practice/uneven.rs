@@ -184,3 +184,56 @@ pub fn biases<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         }
     }
 }
+
+/// Parameters of a class that one normalisation is given, of which one is marked and the other is not.
+pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let Some(init) = class.marking_init(lint) else { return };
+    let marked = marked_attributes(lint, init);
+    let Some((first, mark, at)) = marked.first() else { return };
+    // What is not followed may mark any of them.
+    let derives = |other| lint.settings.statics.linearized(other).contains(&class.at);
+    for step in &init.steps {
+        let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
+        let is_marked = marked.iter().any(|(attr, ..)| attr == name);
+        if is_marked || !trains(init, value) || lint.settings.marking.may_mark(class.at, name, &derives) {
+            continue;
+        }
+        if normalised_with(lint, class.at, first, name) {
+            let practice = Practice::SiblingNotMarked {
+                module: name.clone(),
+                sibling: first.clone(),
+                mark: mark.clone(),
+                marked: *at,
+            };
+            out.push((init.place(step.id), practice));
+        }
+    }
+}
+
+/// Whether a value is a parameter that is made here and has a gradient.
+fn trains(init: &View<'_>, value: &Operand) -> bool {
+    let Expr::Call { callee, args, .. } = init.expr(value) else { return false };
+    let whole = |e: &Expr| *e == Expr::Const(crate::ir::Const::Bool(true));
+    let named = |kind: &crate::ir::ArgKind| matches!(kind, crate::ir::ArgKind::Keyword(k) if k == "requires_grad");
+    callee.last_name() == Some("Parameter")
+        && args.iter().skip(1).all(|(kind, e)| whole(e) && (named(kind) || *kind == crate::ir::ArgKind::Positional))
+}
+
+/// Whether a method of a class gives two attributes to one normalisation.
+fn normalised_with(lint: &Lint<'_>, class: ClassRef, a: &Name, b: &Name) -> bool {
+    lint.project.class(class).methods.iter().filter(|(n, _)| n != "__init__").any(|(_, func)| {
+        let view = lint.view(crate::project::FuncRef { module: class.module, func: *func });
+        (0..view.steps.len()).any(|step| {
+            let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
+                return false;
+            };
+            let norm = view
+                .callee(value)
+                .is_some_and(|c| c.rsplit('.').next().is_some_and(|n| n.to_lowercase().contains("norm")));
+            let has = |wanted: &Name| {
+                args.iter().any(|arg| matches!(view.through(&arg.value), Expr::Attr(_, ref name) if name == wanted))
+            };
+            norm && has(a) && has(b)
+        })
+    })
+}
