@@ -72,8 +72,11 @@ impl Machine<'_> {
                 return self.attr(id, &base, name);
             }
             Rvalue::Item { base, index } => {
-                let (base, index) = (self.operand(base), self.operand(index));
-                return self.item(id, &base, &index);
+                let (base, at) = (self.operand(base), self.operand(index));
+                return match self.item(id, &base, &at) {
+                    Eval::One(element) if self.deriving.is_some() => Eval::One(self.fixed_element(index, element)),
+                    eval => eval,
+                };
             }
             Rvalue::Call { callee, args } => {
                 let callee = self.operand(callee);

@@ -299,7 +299,9 @@ impl Machine<'_> {
             case.named = self.dims_by_name();
         }
         let lost = self.deriving.as_mut().map_or_else(Vec::new, |d| std::mem::take(&mut d.lost));
-        merged(told_apart(out, &lost))
+        let mut cases = told_apart(out, &lost);
+        super::fixed::apart_by_rank(&mut cases);
+        merged(cases)
     }
 
     fn deriving_places(&mut self) -> Vec<Place> {
@@ -549,6 +551,7 @@ impl Machine<'_> {
                 self.factor_of_one(&mut case, forward_scale);
                 self.layout_of_gradients(&mut case, &gradients);
                 self.order_of_products(&mut case, &gradients);
+                self.same_part_everywhere(&mut case);
             }
             out.push(case);
         }

@@ -57,7 +57,8 @@ pub fn meaning(term: &Term, args: &dyn Fn(usize) -> Meaning, grad: Meaning) -> O
             other => other,
         },
         Term::Broadcast { .. } => Meaning::Equal,
-        Term::Scale { x, .. } | Term::Moved { x, .. } | Term::Swapped { x, .. } | Term::Chunk { x, .. } => of(x)?,
+        Term::Scale { x, .. } | Term::Moved { x, .. } | Term::Swapped { x, .. } => of(x)?,
+        Term::Chunk { x, .. } | Term::Fixed { x, .. } => of(x)?,
         Term::Gathered { .. } | Term::Exchanged { .. } | Term::Stacked { .. } => return None,
         Term::Math { linearity, operands } => {
             let operands: Option<Vec<Meaning>> = operands.iter().map(|o| of(o)).collect();
