@@ -544,7 +544,8 @@ impl Machine<'_> {
     }
 
     /// A `def` statement: decorators that are known to be transparent leave the function, others make it unknown.
-    pub fn define(&mut self, func: FuncId, defaults: &[(u32, Operand)], decorators: &[Operand]) -> Value {
+    pub fn define(&mut self, id: StmtId, func: FuncId, defaults: &[(u32, Operand)], decorators: &[Operand]) -> Value {
+        self.decorated_region(id, func, defaults, decorators);
         let mut flavour = Flavour::Plain;
         let mut transparent = true;
         for decorator in decorators.iter().rev() {
