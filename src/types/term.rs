@@ -417,7 +417,8 @@ impl Term {
     }
 
     /// The same step on other operands.
-    fn with_inner(&self, of: impl Fn(&Arc<Term>) -> Arc<Term>) -> Term {
+    #[must_use]
+    pub fn with_inner(&self, of: impl Fn(&Arc<Term>) -> Arc<Term>) -> Term {
         let mut out = self.clone();
         match &mut out {
             Term::Math { operands, .. } => operands.iter_mut().for_each(|o| *o = of(o)),

@@ -43,6 +43,8 @@ pub struct Case {
     /// The output that is the tensor, and how many there are if they are a tuple.
     pub output: usize,
     pub outputs: Option<usize>,
+    /// The other outputs, where they are followed.
+    pub others: Vec<(usize, Arc<Term>)>,
     /// The number of dims that tensors were taken to have.
     pub rank: usize,
     /// Dims that are arguments, by the number that they were taken for.
@@ -501,6 +503,8 @@ impl Machine<'_> {
             }
             return;
         };
+        let others: Vec<(usize, Arc<Term>)> =
+            terms.iter().cloned().enumerate().filter(|(i, t)| *i != output && tells(t)).collect();
         let mut given = vec![context.clone()];
         given.extend(self.upstream(&results, rank));
         for (world, value) in self.body(methods.backward, &given) {
@@ -524,6 +528,7 @@ impl Machine<'_> {
                 gradients: gradients.iter().map(|(i, _)| *i).collect(),
                 output,
                 outputs: matches!(result, Value::Tuple(_)).then_some(results.len()),
+                others: others.clone(),
                 rank,
                 named: Vec::new(),
                 further: Vec::new(),
