@@ -193,7 +193,7 @@ impl Machine<'_> {
                 Step::Here
             }
             Stmt::Def { dst, func, defaults, decorators } => {
-                let value = self.define(*func, defaults, decorators);
+                let value = self.define(node.id, *func, defaults, decorators);
                 self.assign(node.id, *dst, value);
                 Step::Here
             }

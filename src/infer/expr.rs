@@ -72,8 +72,11 @@ impl Machine<'_> {
                 return self.attr(id, &base, name);
             }
             Rvalue::Item { base, index } => {
-                let (base, index) = (self.operand(base), self.operand(index));
-                return self.item(id, &base, &index);
+                let (base, at) = (self.operand(base), self.operand(index));
+                return match self.item(id, &base, &at) {
+                    Eval::One(element) if self.deriving.is_some() => Eval::One(self.fixed_element(index, element)),
+                    eval => eval,
+                };
             }
             Rvalue::Call { callee, args } => {
                 let callee = self.operand(callee);
@@ -541,7 +544,8 @@ impl Machine<'_> {
     }
 
     /// A `def` statement: decorators that are known to be transparent leave the function, others make it unknown.
-    pub fn define(&mut self, func: FuncId, defaults: &[(u32, Operand)], decorators: &[Operand]) -> Value {
+    pub fn define(&mut self, id: StmtId, func: FuncId, defaults: &[(u32, Operand)], decorators: &[Operand]) -> Value {
+        self.decorated_region(id, func, defaults, decorators);
         let mut flavour = Flavour::Plain;
         let mut transparent = true;
         for decorator in decorators.iter().rev() {

@@ -29,6 +29,7 @@ const TELLING: &[&str] = &[
     "dtensor-distribute",
     "dtensor-from-local",
     "dtensor-redistribute",
+    "dtensor-local-map",
     "dtensor-fully-shard",
     "dtensor-parallelize",
     "dtensor-style-input",

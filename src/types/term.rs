@@ -87,6 +87,12 @@ pub enum Term {
         dim: usize,
         x: Arc<Term>,
     },
+    /// A part along a dim that is the same one on every rank.
+    Fixed {
+        dim: usize,
+        at: i64,
+        x: Arc<Term>,
+    },
     /// What any one of the ranks has.
     Gathered {
         axes: AxisSet,
@@ -307,6 +313,7 @@ impl Term {
             | Term::Scale { x, .. }
             | Term::Mask { x, .. }
             | Term::Chunk { x, .. }
+            | Term::Fixed { x, .. }
             | Term::Gathered { x, .. }
             | Term::Exchanged { x, .. }
             | Term::Moved { x, .. }
@@ -398,8 +405,20 @@ impl Term {
         }
     }
 
+    /// The term where every rank takes its own part along a dim, not the same one.
+    #[must_use]
+    pub fn with_own_parts(&self, axes: &AxisSet) -> Term {
+        match self {
+            Term::Fixed { dim, x, .. } => {
+                Term::Split { axes: axes.clone(), dim: *dim, x: Arc::new(x.with_own_parts(axes)) }
+            }
+            other => other.with_inner(|x| Arc::new(x.with_own_parts(axes))),
+        }
+    }
+
     /// The same step on other operands.
-    fn with_inner(&self, of: impl Fn(&Arc<Term>) -> Arc<Term>) -> Term {
+    #[must_use]
+    pub fn with_inner(&self, of: impl Fn(&Arc<Term>) -> Arc<Term>) -> Term {
         let mut out = self.clone();
         match &mut out {
             Term::Math { operands, .. } => operands.iter_mut().for_each(|o| *o = of(o)),
@@ -412,6 +431,7 @@ impl Term {
             | Term::Scale { x, .. }
             | Term::Mask { x, .. }
             | Term::Chunk { x, .. }
+            | Term::Fixed { x, .. }
             | Term::Gathered { x, .. }
             | Term::Exchanged { x, .. }
             | Term::Moved { x, .. }

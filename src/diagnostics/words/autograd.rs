@@ -134,6 +134,7 @@ fn step(term: &Term) -> Option<String> {
         Term::Mask { .. } => "zero except on one rank".to_string(),
         Term::Moved { from, to, .. } => format!("parts of dim {from} joined on dim {to}"),
         Term::Swapped { a, b, .. } => format!("dims {a} and {b} exchanged"),
+        Term::Fixed { dim, .. } => format!("the same part of dim {dim} on every rank"),
         Term::Math { .. } => "local mathematics".to_string(),
         Term::Unknown => "something that is not followed".to_string(),
         Term::Arg(_)

@@ -157,7 +157,7 @@ impl Machine<'_> {
             Trouble::NotAdjoint => FindingKind::NotAdjoint {
                 class,
                 forward: case.forward.clone(),
-                backward: case.backward[0].clone(),
+                backward: super::fixed::of_interest(case).clone(),
                 forward_at: case.forward_at,
                 axes: case.axes.clone(),
                 nearest: nearest(case),

@@ -5,6 +5,7 @@ use super::super::finding::Adjoint;
 use super::super::formula::Facts;
 use super::derive::{Case, Further, Signature, Trouble};
 use super::numeric;
+use super::outputs::Apart;
 use crate::types::{AxisSet, Reduction, Spmd, Term};
 use std::sync::Arc;
 
@@ -64,7 +65,17 @@ pub fn decide(case: &mut Case, mesh: Option<AxisSet>) {
         if unknown(&case.forward) || known.first().map(|(i, _)| *i) != case.inputs.first().copied() {
             return;
         }
-        let (inputs, legal) = super::meaning::signatures(&case.forward, &known);
+        let tracked: Vec<usize> = known.iter().map(|(i, _)| *i).collect();
+        let apart = super::outputs::typings(case, &known, &axes_of(case.others.iter().map(|(_, t)| t)));
+        let (inputs, legal) = match apart {
+            Some(Apart { typings, conflict }) => {
+                if conflict && known.len() == case.backward.len() && case.communicates() {
+                    case.trouble = Some(Trouble::NotAdjoint);
+                }
+                typings
+            }
+            None => super::meaning::signatures(&case.forward, &known, &tracked, &[]),
+        };
         case.legal = legal
             .into_iter()
             .map(|(sources, d)| Signature {

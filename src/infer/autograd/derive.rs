@@ -43,6 +43,8 @@ pub struct Case {
     /// The output that is the tensor, and how many there are if they are a tuple.
     pub output: usize,
     pub outputs: Option<usize>,
+    /// The other outputs, where they are followed.
+    pub others: Vec<(usize, Arc<Term>)>,
     /// The number of dims that tensors were taken to have.
     pub rank: usize,
     /// Dims that are arguments, by the number that they were taken for.
@@ -299,7 +301,9 @@ impl Machine<'_> {
             case.named = self.dims_by_name();
         }
         let lost = self.deriving.as_mut().map_or_else(Vec::new, |d| std::mem::take(&mut d.lost));
-        merged(told_apart(out, &lost))
+        let mut cases = told_apart(out, &lost);
+        super::fixed::apart_by_rank(&mut cases);
+        merged(cases)
     }
 
     fn deriving_places(&mut self) -> Vec<Place> {
@@ -499,6 +503,8 @@ impl Machine<'_> {
             }
             return;
         };
+        let others: Vec<(usize, Arc<Term>)> =
+            terms.iter().cloned().enumerate().filter(|(i, t)| *i != output && tells(t)).collect();
         let mut given = vec![context.clone()];
         given.extend(self.upstream(&results, rank));
         for (world, value) in self.body(methods.backward, &given) {
@@ -522,6 +528,7 @@ impl Machine<'_> {
                 gradients: gradients.iter().map(|(i, _)| *i).collect(),
                 output,
                 outputs: matches!(result, Value::Tuple(_)).then_some(results.len()),
+                others: others.clone(),
                 rank,
                 named: Vec::new(),
                 further: Vec::new(),
@@ -549,6 +556,7 @@ impl Machine<'_> {
                 self.factor_of_one(&mut case, forward_scale);
                 self.layout_of_gradients(&mut case, &gradients);
                 self.order_of_products(&mut case, &gradients);
+                self.same_part_everywhere(&mut case);
             }
             out.push(case);
         }

@@ -38,7 +38,7 @@ fn leaves(term: &Term) -> (bool, bool) {
         Term::Math { operands, .. } => {
             operands.iter().map(|o| leaves(o)).fold((false, false), |a, b| (a.0 || b.0, a.1 || b.1))
         }
-        Term::Swapped { x, .. } => leaves(x),
+        Term::Swapped { x, .. } | Term::Fixed { x, .. } => leaves(x),
         _ => (false, false),
     }
 }
@@ -47,7 +47,7 @@ fn leaves(term: &Term) -> (bool, bool) {
 fn mixing(term: &Term) -> Option<&Term> {
     let inner = match term {
         Term::Math { operands, .. } => operands.iter().find_map(|o| mixing(o)),
-        Term::Swapped { x, .. } => mixing(x),
+        Term::Swapped { x, .. } | Term::Fixed { x, .. } => mixing(x),
         _ => None,
     };
     let product = |t: &Term| matches!(t, Term::Math { .. }) && leaves(t) == (true, true);

@@ -57,7 +57,8 @@ pub fn meaning(term: &Term, args: &dyn Fn(usize) -> Meaning, grad: Meaning) -> O
             other => other,
         },
         Term::Broadcast { .. } => Meaning::Equal,
-        Term::Scale { x, .. } | Term::Moved { x, .. } | Term::Swapped { x, .. } | Term::Chunk { x, .. } => of(x)?,
+        Term::Scale { x, .. } | Term::Moved { x, .. } | Term::Swapped { x, .. } => of(x)?,
+        Term::Chunk { x, .. } | Term::Fixed { x, .. } => of(x)?,
         Term::Gathered { .. } | Term::Exchanged { .. } | Term::Stacked { .. } => return None,
         Term::Math { linearity, operands } => {
             let operands: Option<Vec<Meaning>> = operands.iter().map(|o| of(o)).collect();
@@ -93,7 +94,7 @@ fn serves(gradient: Meaning, t: Spmd) -> bool {
 }
 
 /// Arguments of which a function may have so many; more are not enumerated.
-const MOST_ARGUMENTS: usize = 6;
+pub const MOST_ARGUMENTS: usize = 6;
 
 /// The arguments that terms are made of.
 fn arguments(terms: &[&Term]) -> Vec<usize> {
@@ -111,9 +112,12 @@ fn arguments(terms: &[&Term]) -> Vec<usize> {
     out
 }
 
+/// The arguments, and types of each with that of the result.
+pub type Typings = (Vec<usize>, Vec<(Vec<Spmd>, Spmd)>);
+
 /// Every typing of the arguments and the result: the forward has a meaning, and the backward gives each argument its gradient. Of an
-/// argument without a gradient that is followed, any type will do. Also the arguments, in the order of the types.
-pub fn signatures(forward: &Term, gradients: &[(usize, &Term)]) -> (Vec<usize>, Vec<(Vec<Spmd>, Spmd)>) {
+/// argument without a gradient, which is not `tracked`, any type will do that needs none; that of one whose parts have `met` may happen to be equal. Also the arguments, in the order of the types.
+pub fn signatures(forward: &Term, gradients: &[(usize, &Term)], tracked: &[usize], met: &[usize]) -> Typings {
     let mut out = Vec::new();
     let mut terms: Vec<&Term> = gradients.iter().map(|(_, t)| *t).collect();
     terms.push(forward);
@@ -124,7 +128,7 @@ pub fn signatures(forward: &Term, gradients: &[(usize, &Term)]) -> (Vec<usize>, 
     if inputs.is_empty() || inputs.len() > MOST_ARGUMENTS || gradients.is_empty() {
         return (inputs, out);
     }
-    let free = |i: usize| !gradients.iter().any(|(arg, _)| *arg == i);
+    let free = |i: usize| !tracked.contains(&i);
     for code in 0..4_usize.pow(u32::try_from(inputs.len()).unwrap_or(0)) {
         let types: Vec<Spmd> = (0..inputs.len()).map(|k| Spmd::ALL[code / 4_usize.pow(k as u32) % 4]).collect();
         if inputs.iter().zip(&types).any(|(i, t)| free(*i) && matches!(t, Spmd::Invariant | Spmd::Partial)) {
@@ -142,7 +146,8 @@ pub fn signatures(forward: &Term, gradients: &[(usize, &Term)]) -> (Vec<usize>, 
             let dual = Meaning::of(d.dual());
             let right = gradients.iter().all(|(i, term)| {
                 let t = at(*i).map_or(Spmd::Replicate, |k| types[k]);
-                meaning(term, &of, dual).is_some_and(|g| serves(g, t))
+                let alike = |g| t == Spmd::Varying && g == Meaning::Equal && met.contains(i);
+                meaning(term, &of, dual).is_some_and(|g| serves(g, t) || alike(g))
             });
             if right {
                 out.push((types.clone(), *d));

@@ -3,8 +3,8 @@
 //!
 //! `symbols.rs` names what nothing resolves; `terms.rs` follows tensors as terms while the bodies run; `blind.rs` knows bodies that no
 //! term leads through; `numeric.rs` decides by the definition which signatures a chain of collectives has; `meaning.rs` does so for
-//! bodies with local mathematics; `derive.rs` puts them together; `apply.rs` uses the result; `wrapper.rs` derives functions that apply a
-//! class. `order.rs` and `layout.rs` look at products beside exchanges; `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with
+//! bodies with local mathematics, `outputs.rs` where there are several results; `derive.rs` puts them together; `apply.rs` uses the result; `wrapper.rs` derives functions that apply a
+//! class. `order.rs` and `layout.rs` look at products beside exchanges, `fixed.rs` at parts; `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with
 //! what code says of it.
 
 mod apply;
@@ -14,6 +14,7 @@ mod count;
 mod decide;
 mod declared;
 mod derive;
+mod fixed;
 mod folds;
 mod fused;
 mod layout;
@@ -21,6 +22,7 @@ mod meaning;
 mod misplaced;
 mod numeric;
 mod order;
+mod outputs;
 mod symbols;
 mod terms;
 mod twice;

@@ -169,6 +169,7 @@ fn run(term: &Term, start: &[Array]) -> Option<Vec<Array>> {
         }
         Term::Swapped { a, b, .. } => x.iter().map(|y| y.swapped(*a, *b)).collect(),
         Term::Chunk { .. }
+        | Term::Fixed { .. }
         | Term::Gathered { .. }
         | Term::Exchanged { .. }
         | Term::Stacked { .. }
@@ -234,7 +235,8 @@ pub fn is_chain(term: &Term) -> bool {
     match term {
         Term::Arg(_) | Term::Grad(_) => true,
         Term::AllReduce { by: Reduction::Other, .. } | Term::ReduceScatter { by: Reduction::Other, .. } => false,
-        Term::Chunk { .. } | Term::Gathered { .. } | Term::Exchanged { .. } | Term::Stacked { .. } => false,
+        Term::Chunk { .. } | Term::Fixed { .. } | Term::Gathered { .. } => false,
+        Term::Exchanged { .. } | Term::Stacked { .. } => false,
         other => other.inner().is_some_and(|x| is_chain(x)),
     }
 }

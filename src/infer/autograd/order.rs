@@ -117,7 +117,7 @@ fn unexchanged<'t>(mut term: &'t Arc<Term>, exchanges: &mut Vec<Exchange>) -> &'
                 exchanges.push(step);
                 x
             }
-            (None, Term::Swapped { x, .. }) => x,
+            (None, Term::Swapped { x, .. } | Term::Fixed { x, .. }) => x,
             (None, _) => return term,
         };
     }

@@ -50,6 +50,8 @@ pub struct Deriving {
     pub given: Option<usize>,
     /// Whether the last call led to nothing known.
     pub unresolved: bool,
+    /// Parts of tensors.
+    pub parts: super::fixed::Parts,
     /// Reductions along dims.
     pub folds: super::folds::Folds,
     /// Collectives without a gradient that the body itself issues, and how deep in functions that it applies it is.
@@ -231,7 +233,9 @@ impl Machine<'_> {
         let known = |t: Option<Term>| Arc::new(t.unwrap_or(Term::Unknown));
         match last {
             "chunk" | "split" | "tensor_split" | "split_with_sizes" => {
-                known(self.dim_argument(call, args, 0).map(|dim| Term::chunk(&x, dim)))
+                let part = known(self.dim_argument(call, args, 0).map(|dim| Term::chunk(&x, dim)));
+                self.note_parts(call, args, &part);
+                part
             }
             "cat" | "concat" | "concatenate" => {
                 let part = self.part_term(&first);
@@ -258,18 +262,12 @@ impl Machine<'_> {
                 },
                 _ => self.math(call, args),
             },
-            "narrow" | "narrow_copy" => {
-                let start = call.rule.args.index("start").and_then(|p| call.bound.first(p));
-                let axes = start.and_then(|i| differing(&args.args[i].value));
-                let each = start.is_some_and(|i| visits_ranks(&args.args[i].value));
-                match (axes, self.dim_argument(call, args, 0)) {
-                    (Some(axes), Some(dim)) => Arc::new(split(&x, &axes, dim)),
-                    (None, Some(dim)) if each => Arc::new(Term::chunk(&x, dim)),
-                    _ => self.math(call, args),
-                }
-            }
+            "narrow" | "narrow_copy" => self.narrowed(&x, call, args),
             "__getitem__" => match bound(1) {
-                Some(index) => self.term_of_index(&x, &index).unwrap_or_else(|| self.math(call, args)),
+                Some(index) => self
+                    .term_of_index(&x, &index)
+                    .or_else(|| self.fixed_slice(&x, &index))
+                    .unwrap_or_else(|| self.math(call, args)),
                 None => unknown(),
             },
             "transpose" | "swapaxes" | "swapdims" | "transpose_" => {
@@ -300,6 +298,24 @@ impl Machine<'_> {
                 OpClass::Plain(_) => self.math(call, args),
                 OpClass::Metadata | OpClass::CopyInto | OpClass::Probe | OpClass::Opaque => unknown(),
             },
+        }
+    }
+
+    /// `narrow`: the rank's own part, one for each rank, the same one everywhere, or some part.
+    fn narrowed(&mut self, x: &Arc<Term>, call: &OpCall<'_>, args: &CallArgs) -> Arc<Term> {
+        let given = |param: Option<usize>| {
+            let at = param.and_then(|p| call.bound.first(p));
+            at.map_or(Value::Unknown, |i| args.args[i].value.clone())
+        };
+        let start = given(call.rule.args.index("start"));
+        let dim = self.dim_argument(call, args, 0);
+        match (differing(&start), dim) {
+            (Some(axes), Some(dim)) => Arc::new(split(x, &axes, dim)),
+            (None, Some(dim)) if visits_ranks(&start) => Arc::new(Term::chunk(x, dim)),
+            (_, dim) => {
+                let length = given(call.rule.args.index("length"));
+                self.fixed_narrow(x, dim, &start, &length).unwrap_or_else(|| self.math(call, args))
+            }
         }
     }
 

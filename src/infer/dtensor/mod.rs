@@ -10,6 +10,7 @@ mod modules;
 mod op;
 mod placements;
 pub mod planned;
+mod region;
 mod unknown_mesh;
 mod view;
 
@@ -102,6 +103,7 @@ impl Machine<'_> {
             "parallelize" => self.parallelize(&call),
             "style" | "style-weight" | "style-input" | "style-output" | "style-both" => self.style(&call),
             "module" => self.distribute_module(&call),
+            "local-map" => self.local_region(&call),
             _ => {
                 self.forget(args);
                 Value::Unknown

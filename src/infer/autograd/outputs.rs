@@ -1,0 +1,135 @@
+//! Functions with several results: the gradient of each result has to come back right when those of the others are zero, with the same types
+//! of the arguments. In: the terms of a case. Out: the typings that all results leave. Never: a function of which a result mixes gradients in
+//! a way that is not linear. Source: DESIGN.md section 6. Next: `decide.rs`.
+
+use super::derive::Case;
+use super::meaning::{MOST_ARGUMENTS, Typings, signatures};
+use crate::types::{AxisSet, Linearity, Spmd, Term};
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
+
+/// What the results of a function leave together.
+pub struct Apart {
+    /// Of the arguments, and of the result that is the tensor.
+    pub typings: Typings,
+    /// Whether each result has typings and they have none in common.
+    pub conflict: bool,
+}
+
+/// The typings of a case with several results; `None`: it has one, or they are not told apart. `axes`: what the other results go over.
+pub fn typings(case: &Case, gradients: &[(usize, &Term)], axes: &[AxisSet]) -> Option<Apart> {
+    if case.others.is_empty() || axes.iter().any(|a| *a != case.axes) {
+        return None;
+    }
+    let tracked: Vec<usize> = gradients.iter().map(|(i, _)| *i).collect();
+    let mut found: Vec<Typings> = Vec::new();
+    let first = (case.output, &case.forward);
+    for (output, forward) in std::iter::once(first).chain(case.others.iter().map(|(i, t)| (*i, t))) {
+        let mut own: Vec<(usize, Term)> = Vec::new();
+        for (argument, term) in gradients {
+            own.extend(of_output(term, output)?.filter(|t| asks(t, output)).map(|t| (*argument, t)));
+        }
+        let own: Vec<(usize, &Term)> = own.iter().map(|(i, t)| (*i, t)).collect();
+        let made = signatures(forward, &own, &tracked, &met(forward));
+        match (found.is_empty(), made.1.is_empty()) {
+            (true, true) => return None,
+            // A result without a gradient, or of which nothing is known.
+            (false, true) => {}
+            (_, false) => found.push(made),
+        }
+    }
+    let mut inputs: Vec<usize> = found.iter().flat_map(|(inputs, _)| inputs.clone()).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    if inputs.len() > MOST_ARGUMENTS {
+        return None;
+    }
+    let legal = common(&inputs, &found);
+    let conflict = legal.is_empty() && gradients.iter().all(|(_, t)| is_linear(t));
+    Some(Apart { typings: (inputs, legal), conflict })
+}
+
+/// The typings of all arguments that each result has, with those of the first result.
+fn common(inputs: &[usize], found: &[Typings]) -> Vec<(Vec<Spmd>, Spmd)> {
+    let sets: Vec<FxHashSet<&[Spmd]>> =
+        found.iter().map(|(_, legal)| legal.iter().map(|(types, _)| types.as_slice()).collect()).collect();
+    let mut out = Vec::new();
+    for code in 0..4_usize.pow(u32::try_from(inputs.len()).unwrap_or(0)) {
+        let types: Vec<Spmd> = (0..inputs.len()).map(|k| Spmd::ALL[code / 4_usize.pow(k as u32) % 4]).collect();
+        let of = |own: &[usize]| -> Vec<Spmd> {
+            let each = inputs.iter().zip(&types).filter(|(i, _)| own.contains(i));
+            each.map(|(_, t)| *t).collect()
+        };
+        if found.iter().zip(&sets).all(|((own, _), set)| set.contains(of(own).as_slice())) {
+            let (own, legal) = &found[0];
+            let due = of(own);
+            out.extend(legal.iter().filter(|(sources, _)| *sources == due).map(|(_, d)| (types.clone(), *d)));
+        }
+    }
+    out
+}
+
+/// The arguments of which a forward brings the parts of the ranks together.
+fn met(forward: &Term) -> Vec<usize> {
+    let mut steps = Vec::new();
+    forward.steps(&mut steps);
+    let mut below = Vec::new();
+    steps.iter().filter(|s| s.communicates()).for_each(|s| s.steps(&mut below));
+    let argument = |s: &&Term| match s {
+        Term::Arg(i) => Some(*i),
+        _ => None,
+    };
+    below.iter().filter_map(argument).collect()
+}
+
+/// Whether a backward does to gradients only what keeps the terms of a sum.
+fn is_linear(term: &Term) -> bool {
+    let mut steps = Vec::new();
+    term.steps(&mut steps);
+    let bends = |s: &&Term| matches!(s, Term::Math { linearity: Linearity::Nonlinear, .. }) && of_any(s);
+    !steps.iter().any(bends)
+}
+
+fn of_any(term: &Term) -> bool {
+    let mut steps = Vec::new();
+    term.steps(&mut steps);
+    steps.iter().any(|s| matches!(s, Term::Grad(_)))
+}
+
+/// Whether the gradient of an output is in a term.
+fn asks(term: &Term, output: usize) -> bool {
+    let mut steps = Vec::new();
+    term.steps(&mut steps);
+    steps.contains(&&Term::Grad(output))
+}
+
+/// A term where the gradients of the other outputs are zero, if that is known; inside `None`: nothing is left.
+fn of_output(term: &Term, output: usize) -> Option<Option<Term>> {
+    let others = |t: &Term| {
+        let mut steps = Vec::new();
+        t.steps(&mut steps);
+        steps.iter().any(|s| matches!(s, Term::Grad(i) if *i != output))
+    };
+    if !others(term) {
+        return Some(Some(term.clone()));
+    }
+    match term {
+        Term::Grad(_) => Some(None),
+        Term::Math { linearity: Linearity::Nonlinear, .. } => None,
+        Term::Math { linearity, operands } => {
+            let mut left: Vec<Arc<Term>> = Vec::new();
+            for operand in operands {
+                match (of_output(operand, output)?, linearity) {
+                    (Some(t), _) => left.push(Arc::new(t)),
+                    (None, Linearity::Linear) => {}
+                    (None, _) => return Some(None),
+                }
+            }
+            Some((!left.is_empty()).then(|| Term::Math { linearity: *linearity, operands: left }))
+        }
+        other => {
+            let inner = of_output(other.inner()?, output)?;
+            Some(inner.map(|x| other.with_inner(|_| Arc::new(x.clone()))))
+        }
+    }
+}
