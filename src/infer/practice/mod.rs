@@ -457,7 +457,13 @@ impl<'a> Practices<'a> {
     /// The findings. `told`: what execution has found.
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
         let arities = arities(&self.lint, told, self.memo);
-        let found = self.found.into_iter().map(|(place, practice)| {
+        // Of a parameter that execution has found without a mark, what its sibling has says the same again.
+        let unmarked =
+            |place: Place| told.iter().any(|f| f.kind.unmarked().is_some() && f.kind.unmarked_source() == Some(place));
+        let again = |(place, practice): &(Place, Practice)| {
+            matches!(practice, Practice::SiblingNotMarked { .. }) && unmarked(*place)
+        };
+        let found = self.found.into_iter().filter(|found| !again(found)).map(|(place, practice)| {
             let when = practice.when();
             restricted(Finding::everywhere(place, FindingKind::Practice(practice)), &when)
         });

@@ -205,7 +205,8 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
                 mark: mark.clone(),
                 marked: *at,
             };
-            out.push((init.place(step.id), practice));
+            let made = init.source(value).map_or(step.id, |(made, _)| init.steps[made].id);
+            out.push((init.place(made), practice));
         }
     }
 }
