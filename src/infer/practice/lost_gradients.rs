@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::lost::{last, written};
 use super::order::gradients;
 use super::view::View;
-use crate::ir::{LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
 
 /// Words in the names of functions that communicate for its own sake.
 const FOR_ITSELF: &[&str] = &["warm", "bench", "time", "timing", "profile", "test", "check", "debug"];
@@ -43,7 +43,10 @@ fn copied(view: &View<'_>, copy: LocalId) -> Option<usize> {
     let later = changed.iter().all(|def| def > made);
     let joined = |value: &Rvalue| match value {
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
-            args.first().is_some_and(|arg| gradients(view, &arg.value, 0).is_some())
+            // What is written elsewhere as well may be read there.
+            let named = |kind: &ArgKind| matches!(kind, ArgKind::Keyword(name) if name == "out");
+            let apart = !args.iter().any(|arg| named(&arg.kind));
+            apart && args.first().is_some_and(|arg| gradients(view, &arg.value, 0).is_some())
         }
         _ => false,
     };

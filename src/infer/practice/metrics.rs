@@ -4,7 +4,7 @@
 use super::expr::Expr;
 use super::near;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue};
+use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Place;
 
 /// Words for what gives a process its data.
@@ -57,7 +57,20 @@ fn named(view: &View<'_>, arg: &Arg, is: fn(&str) -> bool) -> bool {
 }
 
 /// Words in what a sum is made of that may bring gradients, parameters, or anything else of a model along.
-const OF_MODELS: &[&str] = &["grad", "param", "weight", "flat", "bucket", "buffer", "model", "state", "optim"];
+const OF_MODELS: &[&str] = &[
+    "grad",
+    "param",
+    "weight",
+    "flat",
+    "bucket",
+    "buffer",
+    "model",
+    "state_dict",
+    "optim",
+    "anchor",
+    "delta",
+    ".data",
+];
 
 /// What sounds like communication and is none: a choice of elements, a wish to a wrapper, devices and processes of torch_xla.
 const QUIET: &[&str] = &[
@@ -88,19 +101,70 @@ pub fn without(view: &View<'_>, code: &str) -> String {
     out
 }
 
-/// Whether a variable is made of losses and counts alone, and no gradient is asked of it.
+/// Parts of names of what is computed for the log.
+const SHOWN: &[&str] = &[
+    "loss",
+    "acc",
+    "metric",
+    "correct",
+    "total",
+    "count",
+    "num",
+    "tokens",
+    "score",
+    "reward",
+    "return",
+    "ppl",
+    "perplexity",
+    "elapsed",
+    "time",
+    "avg",
+    "mean",
+    "stat",
+    "stats",
+    "error",
+    "hits",
+    "shown",
+    "log",
+    "logs",
+    "batch",
+    "samples",
+    "norm",
+];
+
+/// Whether a variable goes by the name of a loss or a count, is made of nothing of a model, and no gradient is asked of it.
 fn is_metric(view: &View<'_>, input: &Operand) -> bool {
     let Expr::Local(local) = view.expr(input) else { return false };
-    let plain = |l: LocalId| !OF_MODELS.iter().any(|w| view.local_name(l).to_lowercase().contains(w));
-    if view.is_param(local) || !plain(local) || view.defs(local).is_empty() {
-        return false;
-    }
+    let shown = SHOWN.iter().any(|part| near::has_part(view.local_name(local), part));
     let backward =
         |step: &usize| matches!(view.value(*step), Some(Rvalue::CallMethod { name, .. }) if name == "backward");
-    !view.readers(local).iter().any(backward)
-        && view.defs(local).iter().all(|def| {
-            let text = view.text(view.place(view.steps[*def].id)).to_lowercase();
-            let words = OF_MODELS.iter().filter(|w| **w != "model");
-            !words.into_iter().any(|w| text.contains(w)) && view.value(*def).is_some()
-        })
+    shown && !view.is_param(local) && !view.readers(local).iter().any(backward) && !is_of_model(view, local)
+}
+
+/// Whether a value is made of parameters, or of what a loop over some of a model's gives.
+fn is_of_model(view: &View<'_>, local: LocalId) -> bool {
+    let mut todo = vec![local];
+    let mut seen = Vec::new();
+    while let Some(local) = todo.pop() {
+        if seen.contains(&local) {
+            continue;
+        }
+        seen.push(local);
+        // The loss of a model, on data that a loop gives, is no part of it.
+        for def in view.defs(local) {
+            let step = view.steps[*def].id;
+            let text = match view.steps[*def].stmt {
+                Stmt::For { .. } => view.text(view.part(step, 0)),
+                _ => view.text(view.place(step)),
+            };
+            let text =
+                text.to_lowercase().replace("grad_accum", "").replace("gradient_accum", "").replace("no_grad", "");
+            let words = OF_MODELS.iter().filter(|w| **w != "model" || text.contains(".modules"));
+            if words.into_iter().any(|w| text.contains(w)) || text.contains("zip(") {
+                return true;
+            }
+            todo.extend(view.reads(*def).into_iter().filter_map(near::local));
+        }
+    }
+    false
 }

@@ -28,6 +28,7 @@ const SUMS: &[&str] = &[
     "average_param",
     "register_hook",
     "post_accumulate",
+    "register_step",
     "prepare(",
     ".initialize(",
     "engine",
