@@ -38,6 +38,12 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let sum = slice(view, left);
+        // A count over the same count is a number of times.
+        let text = |step: usize| view.text(view.place(view.steps[step].id));
+        let others = || sum.sums.iter().filter(|step| **step != counted);
+        if others().next().is_some() && others().all(|step| text(*step) == text(counted)) {
+            continue;
+        }
         let place = view.place(view.steps[counted].id);
         if let Some((at, _)) = sum.collectives.iter().find(|(at, input)| {
             evident(view, *at, input.as_ref(), &sum, &count) || counted_together(view, counted, *at)

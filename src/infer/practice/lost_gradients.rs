@@ -3,19 +3,37 @@
 //! Next: `lost.rs`.
 
 use super::Found;
+use super::counted_rounds::unguarded;
 use super::expr::Expr;
 use super::found::Practice;
 use super::lost::{last, written};
 use super::order::gradients;
 use super::view::View;
-use crate::ir::{ArgKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
 
 /// Words in the names of functions that communicate for its own sake.
 const FOR_ITSELF: &[&str] = &["warm", "bench", "time", "timing", "profile", "test", "check", "debug"];
 
+/// Words of functions that measure, throw gradients away, or get new parameters from another rank.
+const APART: &[&str] = &[
+    "time(",
+    "perf_counter",
+    "synchronize(",
+    "event(",
+    "zero_grad",
+    "zero_(",
+    "broadcast",
+    "scatter",
+    "store",
+    "grad = none",
+];
+
 pub fn kept_apart(view: &View<'_>, out: &mut Found) {
     let name = view.func.name.to_lowercase();
     if FOR_ITSELF.iter().any(|w| name.contains(w)) {
+        return;
+    }
+    if APART.iter().any(|w| view.code().contains(w)) {
         return;
     }
     for (step, call) in view.collectives() {
@@ -25,13 +43,22 @@ pub fn kept_apart(view: &View<'_>, out: &mut Found) {
         }
         let Some(made) = copied(view, *copy) else { continue };
         // A loop around the collective alone measures how long it takes.
-        let once = view.steps[made].loops == view.steps[*step].loops;
+        let once =
+            view.steps[made].loops == view.steps[*step].loops && unguarded(view, *step) && is_unread(view, *step);
         if once && view.readers(*copy).iter().all(|at| at == step || changes(view, *at, *copy)) {
             let (collective, copy) = (last(&call.rule.name), view.local_name(*copy).clone());
             let made = view.place(view.steps[made].id);
             let practice = Practice::LostGradients { collective, copy, made };
             out.push((view.place(view.steps[*step].id), practice));
         }
+    }
+}
+
+/// Whether nothing asks the handle of a collective for its result.
+fn is_unread(view: &View<'_>, step: usize) -> bool {
+    match view.steps[step].stmt {
+        Stmt::Assign { dst, .. } => view.is_temp(*dst) && view.readers(*dst).is_empty(),
+        _ => true,
     }
 }
 
@@ -46,7 +73,14 @@ fn copied(view: &View<'_>, copy: LocalId) -> Option<usize> {
             // What is written elsewhere as well may be read there.
             let named = |kind: &ArgKind| matches!(kind, ArgKind::Keyword(name) if name == "out");
             let apart = !args.iter().any(|arg| named(&arg.kind));
-            apart && args.first().is_some_and(|arg| gradients(view, &arg.value, 0).is_some())
+            // Of one tensor joining makes no copy.
+            let one = |arg: &Arg| match view.source(&arg.value) {
+                Some((_, Rvalue::Build { items, .. })) => matches!(items.as_ref(), [Item::One(_)]),
+                _ => false,
+            };
+            apart
+                && !args.first().is_some_and(one)
+                && args.first().is_some_and(|arg| gradients(view, &arg.value, 0).is_some())
         }
         _ => false,
     };

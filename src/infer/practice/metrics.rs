@@ -72,6 +72,22 @@ const OF_MODELS: &[&str] = &[
     ".data",
 ];
 
+/// Whether a file imports the wrapper that sums gradients, and calls it nowhere: other programs have other ways to use what each rank
+/// computes, such as a model for each rank.
+pub fn forgets_wrapper(view: &View<'_>) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    const WRAPPER: &str = "DistributedDataParallel";
+    let (mut imported, mut names) = (false, vec![WRAPPER]);
+    for line in file.lines().filter(|line| line.contains("import ") && line.contains(WRAPPER)) {
+        imported = true;
+        names.extend(line.split(" as ").nth(1).map(|name| name.trim().split([',', ' ', ')']).next().unwrap_or(name)));
+    }
+    let code = || file.lines().filter(|l| !l.contains("import ")).filter_map(|l| l.split('#').next());
+    let outside_quotes = |line: &str, at: usize| line[..at].matches(['"', '\'']).count().is_multiple_of(2);
+    let used = |name: &str| code().any(|line| near::words(line, name).any(|at| outside_quotes(line, at)));
+    imported && !names.into_iter().any(used)
+}
+
 /// What sounds like communication and is none: a choice of elements, a wish to a wrapper, devices and processes of torch_xla.
 const QUIET: &[&str] = &[
     "torch.gather(",
@@ -92,6 +108,9 @@ pub fn without(view: &View<'_>, code: &str) -> String {
         return code.to_string();
     }
     let mut out = QUIET.iter().fold(code.to_string(), |out, quiet| out.replace(quiet, "("));
+    if !forgets_wrapper(view) {
+        return out;
+    }
     for (step, call) in view.collectives() {
         if call.input.is_some_and(|input| is_metric(view, input)) {
             let text = view.text(view.place(view.steps[*step].id)).to_lowercase();

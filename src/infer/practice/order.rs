@@ -86,10 +86,10 @@ pub fn order<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 /// The only reduction, if it stands between the clearing of gradients and the pass that computes them, with that pass.
 fn early(view: &View<'_>, events: &[&Event]) -> Option<(usize, Place, Place)> {
     let mut reductions = events.iter().enumerate().filter_map(|(i, e)| match &e.what {
-        What::Reduce(from, _) => Some((i, e.at, *from)),
+        What::Reduce(from, whose) => Some((i, e.at, *from, whose)),
         _ => None,
     });
-    let (i, reduce, from) = reductions.next()?;
+    let (i, reduce, from, whose) = reductions.next()?;
     if reductions.next().is_some() {
         return None;
     }
@@ -103,21 +103,45 @@ fn early(view: &View<'_>, events: &[&Event]) -> Option<(usize, Place, Place)> {
     // All of it in each round, whatever configuration it is.
     let (clear, pass) = (&view.steps[events[i - 1].at], &view.steps[backward.at]);
     let always = clear.guards.is_empty() && pass.guards.is_empty() && clear.loops == pass.loops;
-    let computes = |at: usize| {
-        let name = match view.value(at) {
-            Some(Rvalue::CallMethod { name, .. }) => name.to_string(),
-            Some(Rvalue::Call { callee, .. }) => match view.expr(callee) {
-                Expr::Local(local) => view.local_name(local).to_string(),
-                other => other.last_name().unwrap_or_default().to_string(),
-            },
-            _ => return false,
-        };
-        let words = ["step", "train", "backward", "closure", "update", "run"];
-        words.iter().any(|w| name.to_lowercase().contains(w))
-    };
     let between = || events[i - 1].at + 1..backward.at;
-    let still = between().filter(|at| *at != reduce).all(|at| !sets(view, at) && !computes(at));
-    (always && still).then(|| (reduce, from, view.place(pass.id)))
+    let (made, base) = made_for(view, backward.at)?;
+    // Any other call may have run a pass already.
+    let still =
+        between().filter(|at| *at != reduce).all(|at| !sets(view, at) && (made.contains(&at) || gives(view, at)));
+    let own = whose.as_ref()?.first().is_some_and(|model| base.iter().any(|name| name == model));
+    (always && still && own).then(|| (reduce, from, view.place(pass.id)))
+}
+
+/// The steps that make what a pass goes back from, and the names of the variables and attributes that they read.
+fn made_for(view: &View<'_>, backward: usize) -> Option<(Vec<usize>, Vec<Name>)> {
+    let Rvalue::CallMethod { base, .. } = view.value(backward)? else { return None };
+    let (mut todo, mut steps, mut names) = (vec![base.clone()], Vec::new(), Vec::new());
+    while let Some(operand) = todo.pop() {
+        let Operand::Local(local) = operand else { continue };
+        names.push(view.local_name(local).clone());
+        for def in view.defs(local).iter().filter(|def| **def < backward) {
+            if steps.contains(def) {
+                continue;
+            }
+            steps.push(*def);
+            if let Some(Rvalue::Attr { name, .. }) = view.value(*def) {
+                names.push(name.clone());
+            }
+            todo.extend(view.reads(*def).into_iter().cloned());
+        }
+    }
+    Some((steps, names))
+}
+
+/// Whether a step calls nothing, or only what gives parameters and numbers.
+fn gives(view: &View<'_>, at: usize) -> bool {
+    match view.value(at) {
+        Some(Rvalue::CallMethod { name, .. }) => matches!(name.as_str(), "parameters" | "named_parameters" | "items"),
+        Some(value @ Rvalue::Call { .. }) => view
+            .callee(value)
+            .is_some_and(|path| matches!(path.as_str(), "len" | "range" | "enumerate" | "print" | "list")),
+        _ => true,
+    }
 }
 
 /// Why a reduction comes too late, and what came before it.
@@ -196,7 +220,7 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     if let Some((_, Some(Entry::Intrinsic(rule)))) = view.ruled(value)
         && rule.does == "gradients-averaged"
     {
-        return Some(What::Reduce(view.place(view.steps[at].id), None));
+        return is_only_optimizer(view, value).then(|| What::Reduce(view.place(view.steps[at].id), None));
     }
     if let Some(helper) = helper(lint, view, value) {
         let inner = lint.view(helper);
@@ -234,6 +258,19 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
         _ if !matches!(of, Expr::Path(_)) => moves(lint, name).map(|place| What::Move(name.clone(), place)),
         _ => None,
     }
+}
+
+/// Whether a function steps the optimizer alone that a call is given: each reduces the gradients of its own parameters.
+fn is_only_optimizer(view: &View<'_>, value: &Rvalue) -> bool {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    let Some(given) = args.first().map(|arg| view.expr(&arg.value)) else { return false };
+    let mut stepped = (0..view.steps.len()).filter_map(|at| match view.value(at) {
+        Some(Rvalue::CallMethod { base, name, .. }) if matches!(name.as_str(), "step" | "zero_grad") => {
+            Some(view.expr(base))
+        }
+        _ => None,
+    });
+    stepped.all(|optimizer| optimizer == given)
 }
 
 /// Whether a call runs forward and backward passes, by its name: a schedule.

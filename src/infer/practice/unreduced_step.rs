@@ -75,8 +75,11 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// The same where a loader is told the rank and the number of processes.
+/// The same where a loader is told the rank and the number of processes, of a file that imports the wrapper and does not use it.
 pub fn steps_of_loaders(view: &View<'_>, out: &mut Found) {
+    if !metrics::forgets_wrapper(view) {
+        return;
+    }
     let Some(code) = run(view).filter(|code| !SPLITS.iter().any(|w| code.contains(w))) else { return };
     if let Some(split) = metrics::split(view) {
         unreduced(view, &code, Some(split), out);
