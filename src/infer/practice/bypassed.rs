@@ -1,18 +1,29 @@
 //! Models that are wrapped and then used around the wrapper. In: a function. Out: a pass through `model.module` whose result is trained on,
-//! where nothing in the function calls the model itself. Never: a model that is handed on, kept or used in an inner function, or a file
-//! that sums gradients in a way of its own. Source: torch.nn.parallel.DistributedDataParallel: its own forward prepares the
+//! where nothing in the function, or in the class that keeps the model, calls the model itself. Never: a model that is handed on or used in
+//! an inner function, a class with bases of its own, or a file that sums gradients in a way of its own. Source: torch.nn.parallel.DistributedDataParallel: its own forward prepares the
 //! reducer, without which the hooks of the parameters do nothing. Next: `wrapped.rs`, `rules/torch/wrappers.toml`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
+use super::near;
 use super::no_sync::sums_itself;
 use super::training::Training;
 use super::view::View;
-use crate::ir::{LocalId, LocalKind, Operand, Rvalue, Stmt};
+use super::wrapped::wrappers;
+use crate::ir::{ClassId, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
+use crate::source::{Name, Span};
 use rustc_hash::FxHashSet;
+use std::rc::Rc;
 
 /// The attribute under which a wrapper keeps what it wraps.
 const INNER: &str = "module";
+
+/// Bases of a class that call nothing of it.
+const BASES: &[&str] = &["", "object", "nn.Module", "torch.nn.Module"];
+/// How many methods a loss goes through before its backward pass.
+const MOST_METHODS: usize = 2;
 
 /// Methods of a model that are no pass through it.
 const NO_PASS: &[&str] = &[
@@ -80,8 +91,14 @@ fn variable(view: &View<'_>, call: usize) -> Option<LocalId> {
 
 /// The first pass through the module inside the wrapper, if the wrapper is never called, handed on or kept.
 fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize> {
-    let mut pass = None;
-    for later in view.readers(model).iter().copied().filter(|step| *step > wrapped) {
+    let later = view.readers(model).iter().copied().filter(|step| *step > wrapped);
+    Some(passes(view, model, later)?.into_iter().next()?)
+}
+
+/// The passes through the module inside a wrapper, if these steps that read it do nothing else with it.
+fn passes(view: &View<'_>, model: LocalId, readers: impl Iterator<Item = usize>) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for later in readers {
         let is_model = |o: &Operand| *o == Operand::Local(model);
         match view.value(later)? {
             Rvalue::Attr { base, name } if is_model(base) && name == INNER => {
@@ -89,11 +106,9 @@ fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize>
                 for used in view.readers(*dst).iter().copied() {
                     match view.value(used)? {
                         Rvalue::CallMethod { base, name, .. } if *base == Operand::Local(*dst) => {
-                            if !NO_PASS.contains(&name.as_str()) {
-                                pass = pass.or(Some(used));
-                            }
+                            all.extend((!NO_PASS.contains(&name.as_str())).then_some(used));
                         }
-                        Rvalue::Call { callee, .. } if *callee == Operand::Local(*dst) => pass = pass.or(Some(used)),
+                        Rvalue::Call { callee, .. } if *callee == Operand::Local(*dst) => all.push(used),
                         _ => return None,
                     }
                 }
@@ -101,7 +116,7 @@ fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize>
             // `model.module(x)`
             Rvalue::CallMethod { base, name, args } if is_model(base) && !args.iter().any(|a| is_model(&a.value)) => {
                 if name == INNER {
-                    pass = pass.or(Some(later));
+                    all.push(later);
                 } else if !NO_PASS.contains(&name.as_str()) {
                     return None;
                 }
@@ -109,26 +124,129 @@ fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize>
             _ => return None,
         }
     }
-    pass
+    Some(all)
+}
+
+/// The same of a model that a class keeps: `self.model = Wrapper(model)`, and `self.model.module(x)` in its methods.
+pub fn in_class(view: &View<'_>, out: &mut Found) {
+    let Some(class) = view.func.class else { return };
+    let mut asked: Vec<&Name> = Vec::new();
+    for (i, _) in view.steps.iter().enumerate() {
+        let Some(Rvalue::Attr { base, name }) = view.value(i) else { continue };
+        if !near::is_self(view, base) || asked.contains(&name) {
+            continue;
+        }
+        asked.push(name);
+        let kept = Expr::Attr(Box::new(view.expr(base)), name.clone());
+        let wrapped = wrappers(view, &kept, view.steps.len());
+        let [wrapper] = &wrapped[..] else { continue };
+        if wrapper.rule.in_place || near::assigned(view, class, name).len() != 1 || sums_itself(view) {
+            continue;
+        }
+        let Some((at, pass)) = only_inside_class(view, class, name) else { continue };
+        if at == view.at {
+            let mistake = Training::Bypassed {
+                model: Name::from(format!("self.{name}")),
+                wrapper: super::lost::last(&wrapper.rule.name),
+                wrapped: wrapper.place(),
+            };
+            out.push((view.place(view.steps[pass].id), Practice::Training(mistake)));
+        }
+    }
+}
+
+/// The first trained pass in a class through the module inside a wrapper that it keeps, if that is all that anything does with it.
+fn only_inside_class(view: &View<'_>, class: ClassId, name: &str) -> Option<(FuncRef, usize)> {
+    let definition = &view.project.modules[view.at.module].ir.classes[class];
+    let methods = near::methods(view, class);
+    let file = &view.files[view.project.file(view.at.module)];
+    let header = file.whole().get(definition.name_span.end as usize..)?.split(':').next()?;
+    if !BASES.contains(&header.trim().trim_matches(['(', ')'])) || methods.iter().any(|m| !m.collectives().is_empty()) {
+        return None;
+    }
+    let (mut first, mut seen) = (None, 0);
+    for method in &methods {
+        let mut passed = Vec::new();
+        for step in &method.steps {
+            match step.stmt {
+                Stmt::SetAttr { base, name: set, .. } if set == name && near::is_self(method, base) => seen += 1,
+                Stmt::Assign { dst, value: Rvalue::Attr { base, name: read } }
+                    if read == name && near::is_self(method, base) =>
+                {
+                    seen += 1;
+                    passed.extend(passes(method, *dst, method.readers(*dst).iter().copied())?);
+                }
+                // `self.model(x)`
+                Stmt::Assign { value: Rvalue::CallMethod { base, name: called, .. }, .. }
+                    if called == name && near::is_self(method, base) =>
+                {
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        let trained = passed.into_iter().find(|pass| is_trained_in(method, &methods, *pass, MOST_METHODS));
+        first = first.or(trained.map(|pass| (method.at, pass)));
+    }
+    let attribute = format!(".{name}");
+    let code = near::code(view, Span::new(0, file.whole().len() as u32));
+    let own = near::ending(&code, &attribute.to_lowercase()).count();
+    let elsewhere = view.files.saying(&definition.name).any(|other| {
+        let text = view.files[other].whole();
+        other != view.project.file(view.at.module) && near::ending(text, &attribute).next().is_some()
+    });
+    first.filter(|_| own == seen && !elsewhere)
+}
+
+/// Whether a pass is trained on in its method, or where the methods of a class call that one.
+fn is_trained_in(method: &View<'_>, methods: &[Rc<View<'_>>], pass: usize, depth: usize) -> bool {
+    let text = method.files[method.project.file(method.at.module)].whole();
+    let decorated = || {
+        let before = text.get(..method.func.span.start as usize).unwrap_or_default();
+        before.trim_end().rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('@'))
+    };
+    if method.without_gradient(pass) || decorated() {
+        return false;
+    }
+    if is_trained(method, pass) {
+        return true;
+    }
+    let returned = depth > 0 && flows(method, pass, |step, held| matches!(step, Stmt::Return { value } if held(value)));
+    returned
+        && methods.iter().any(|caller| {
+            (0..caller.steps.len()).any(|i| match caller.value(i) {
+                Some(Rvalue::CallMethod { base, name, .. }) if *name == method.func.name => {
+                    near::is_self(caller, base) && is_trained_in(caller, methods, i, depth - 1)
+                }
+                _ => false,
+            })
+        })
 }
 
 /// Whether `backward()` starts from what a step gives.
 fn is_trained(view: &View<'_>, pass: usize) -> bool {
-    let Stmt::Assign { dst, .. } = view.steps[pass].stmt else { return false };
-    let mut held: FxHashSet<LocalId> = [*dst].into_iter().collect();
-    for later in pass + 1..view.steps.len() {
-        let Stmt::Assign { dst, value } = view.steps[later].stmt else { continue };
-        let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
+    !view.without_gradient(pass)
+        && flows(view, pass, |step, held| match step {
+            Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => name == "backward" && held(base),
+            _ => false,
+        })
+}
+
+/// Whether a later step does something with what comes from a step, but for what `detach` gives.
+fn flows(view: &View<'_>, from: usize, does: impl Fn(&Stmt, &dyn Fn(&Operand) -> bool) -> bool) -> bool {
+    let Stmt::Assign { dst, .. } = view.steps[from].stmt else { return false };
+    let mut all: FxHashSet<LocalId> = [*dst].into_iter().collect();
+    for later in from + 1..view.steps.len() {
+        let stmt = view.steps[later].stmt;
+        if does(stmt, &|o: &Operand| matches!(o, Operand::Local(l) if all.contains(l))) {
+            return true;
+        }
+        let Stmt::Assign { dst, value } = stmt else { continue };
         match value {
-            Rvalue::CallMethod { base, name, .. } if name == "backward" => {
-                if is_held(base) && !view.without_gradient(pass) {
-                    return true;
-                }
-            }
             Rvalue::CallMethod { name, .. } if matches!(name.as_str(), "detach" | "item") => {}
             other => {
-                if other.operands().into_iter().any(is_held) {
-                    held.insert(*dst);
+                if other.operands().into_iter().any(|o| matches!(o, Operand::Local(l) if all.contains(l))) {
+                    all.insert(*dst);
                 }
             }
         }
