@@ -28,6 +28,18 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
             draft
         }
+        Training::MarkedNorm { mark, asked } => {
+            let title =
+                "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
+            let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+            draft.primary = "each rank has another norm".to_string();
+            draft.labels.push(label(
+                *asked,
+                format!("of a parameter with `{mark}` a rank has a part, and others count on one rank"),
+            ));
+            draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
+            draft
+        }
         Training::RootsSummed { used } => {
             let title = "norms are summed over the ranks, and not their squares: the sum is not the norm of the model";
             let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());

@@ -92,7 +92,7 @@ fn variable(view: &View<'_>, call: usize) -> Option<LocalId> {
 /// The first pass through the module inside the wrapper, if the wrapper is never called, handed on or kept.
 fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize> {
     let later = view.readers(model).iter().copied().filter(|step| *step > wrapped);
-    Some(passes(view, model, later)?.into_iter().next()?)
+    passes(view, model, later)?.into_iter().next()
 }
 
 /// The passes through the module inside a wrapper, if these steps that read it do nothing else with it.

@@ -8,10 +8,11 @@ use super::found::Practice;
 use super::near;
 use super::shard_norm::norm;
 use super::training::Training;
-use super::view::View;
-use super::wrapped::{Wrapped, call, function, given, parameters_of, wrappers};
+use super::view::{Step, View};
+use super::wrapped::{Wrapped, call, function, given, parameters_of, says, wrappers};
 use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Keeps;
+use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
 const MOST_DEPTH: usize = 6;
@@ -45,6 +46,62 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         out.push((view.place(step.id), Practice::Training(mistake)));
         return;
     }
+}
+
+/// The same of gradients that are chosen by a mark of split parameters: `if p.tensor_model_parallel or tp_rank == 0: total += square`. What
+/// counts a whole parameter on one rank alone makes no sense without a sum over the ranks.
+pub fn roots_of_marked(view: &View<'_>, out: &mut Found) {
+    let code = view.code();
+    let marked = view.rules.marks().iter().any(|mark| code.contains(mark.to_lowercase().as_str()));
+    if !marked || !code.contains(".grad") || !view.collectives().is_empty() {
+        return;
+    }
+    let gradient = |i: &usize| matches!(view.value(*i), Some(Rvalue::Attr { name, .. }) if name == "grad");
+    let gradients: Held = (0..view.steps.len()).filter(gradient).flat_map(|i| view.binds(i)).collect();
+    let held = flow(view, gradients, 0);
+    if leaves(view, &held) {
+        return;
+    }
+    let Some((asked, mark)) = view.steps.iter().find_map(|step| counts_marked(view, step, &held)) else { return };
+    for (i, step) in view.steps.iter().enumerate() {
+        if !is_root(view, i, &held) {
+            continue;
+        }
+        let after = flow(view, view.binds(i).iter().copied().collect(), i);
+        if scales(view, &after, &held) {
+            out.push((view.place(step.id), Practice::Training(Training::MarkedNorm { mark, asked })));
+            return;
+        }
+    }
+}
+
+/// Whether a step adds to a sum where a parameter is marked as split, or one rank asks: the condition, and the mark.
+fn counts_marked(view: &View<'_>, step: &Step<'_>, held: &Held) -> Option<(Place, Name)> {
+    let (Stmt::Append { .. }
+    | Stmt::Assign {
+        value: Rvalue::InPlace { op: BinOp::Add, .. } | Rvalue::Binary { op: BinOp::Add, .. }, ..
+    }) = step.stmt
+    else {
+        return None;
+    };
+    let is_held = |o: &&Operand| near::local(o).is_some_and(|l| held.contains(&l));
+    if !step.stmt.operands().iter().any(is_held) {
+        return None;
+    }
+    step.guards.iter().filter(|guard| guard.holds).find_map(|guard| {
+        let test = near::deep(view, &view.expr(guard.test));
+        let (mut mark, mut one) = (None, false);
+        test.any(&mut |e| {
+            let named = match e {
+                Expr::Attr(_, name) => Some(name.as_str()),
+                other => other.string().map(|s| s.as_str()),
+            };
+            mark = mark.take().or_else(|| view.rules.marks().iter().find(|m| Some(m.as_str()) == named).cloned());
+            one = one || matches!(e, Expr::Compare(..)) && says(view, e, &["rank"]);
+            false
+        });
+        mark.filter(|_| one).map(|mark| (view.place(guard.at), mark))
+    })
 }
 
 /// Variables with local parts of gradients, and the parameters that they are of.

@@ -253,6 +253,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".module"], bypassed::around).with(&[&[".module"]]).where_seen(|seen| seen.wraps),
     of_words(&["torch.optim", "optim."], outside::attached).where_seen(|seen| seen.puts),
     of_words(&["to_local", "local_grad"], local_norm::roots),
+    of_words(&["sqrt", "norm"], local_norm::roots_of_marked).with(&[&[".grad"], &["rank"]]),
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     OF_COUNTS,

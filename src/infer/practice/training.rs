@@ -11,6 +11,8 @@ pub enum Training {
     /// A root of a sum over this rank's parts of gradients, by which they are scaled; what sums it over other ranks than those that have the
     /// other parts.
     LocalNorm { wrapped: Place, summed: Vec<Place> },
+    /// Gradients are scaled by a norm in which split parameters count by their parts of one rank. `asked`: where the mark is asked for.
+    MarkedNorm { mark: Name, asked: Place },
     /// Norms of what ranks have are summed, and not their squares; the last step that makes the factor.
     RootsSummed { used: Place },
     /// The local value of a norm that is a distributed tensor.
