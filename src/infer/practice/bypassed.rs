@@ -10,7 +10,7 @@ use super::near;
 use super::no_sync::sums_itself;
 use super::training::Training;
 use super::view::View;
-use super::wrapped::wrappers;
+use super::wrapped::{parameters_of, same, wrappers};
 use crate::ir::{ClassId, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::{Name, Span};
@@ -64,13 +64,64 @@ pub fn around(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(pass) = only_inside(view, model, i) else { continue };
-        if is_trained(view, pass) {
+        if is_trained(view, pass) && steps(view, model) {
             let wrapper = super::lost::last(&rule.name);
             let model = view.local_name(model).clone();
             let mistake = Training::Bypassed { model, wrapper, wrapped: view.place(step.id) };
             out.push((view.place(view.steps[pass].id), Practice::Training(mistake)));
         }
     }
+}
+
+/// Whether a function steps with the gradients of a model: an optimizer has its parameters, or one comes from elsewhere and no other model
+/// is wrapped. Gradients that anything reads are summed there, or wanted of one rank.
+fn steps(view: &View<'_>, model: LocalId) -> bool {
+    if !view.code().contains(".step(") || reads_gradients(view.code()) {
+        return false;
+    }
+    let (mut others, mut wrapped, mut measured) = (false, 0, false);
+    for i in 0..view.steps.len() {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            continue;
+        };
+        if matches!(value, Rvalue::CallMethod { base, name, .. } if name == "eval" && is_of(&view.through(base), model))
+        {
+            measured = true;
+        }
+        let Some(path) = view.callee(value) else { continue };
+        wrapped += usize::from(view.rules.wrappers().get(&path).is_some());
+        if path.starts_with("torch.optim.") && !path.contains("lr_scheduler") {
+            if args.first().and_then(|a| parameters_of(view, &a.value)).is_some_and(|of| is_of(&of, model)) {
+                return true;
+            }
+            others = true;
+        }
+    }
+    !others && !measured && wrapped == 1
+}
+
+/// Whether an expression is a model or a part of it.
+fn is_of(expr: &Expr, model: LocalId) -> bool {
+    match same(expr) {
+        Expr::Attr(base, _) => is_of(base, model),
+        other => *other == Expr::Local(model),
+    }
+}
+
+/// Whether a text reads a gradient.
+fn reads_gradients(code: &str) -> bool {
+    near::ending(code, ".grad").next().is_some()
+}
+
+/// Whether parameters are handed to a function that may sum their gradients: one that makes no object and is none of torch.
+fn is_handed(view: &View<'_>, parameters: LocalId) -> bool {
+    view.readers(parameters).iter().any(|used| match view.value(*used) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => view.callee(value).is_none_or(|path| {
+            let makes = super::lost::last(&path).starts_with(char::is_uppercase);
+            !path.starts_with("torch.") && !makes && path.contains(|c: char| c == '.' || c == '_')
+        }),
+        _ => false,
+    })
 }
 
 /// The variable of this function alone that a call is given to.
@@ -115,6 +166,10 @@ fn passes(view: &View<'_>, model: LocalId, readers: impl Iterator<Item = usize>)
             }
             // `model.module(x)`
             Rvalue::CallMethod { base, name, args } if is_model(base) && !args.iter().any(|a| is_model(&a.value)) => {
+                let Stmt::Assign { dst, .. } = view.steps[later].stmt else { return None };
+                if name.ends_with("parameters") && is_handed(view, *dst) {
+                    return None;
+                }
                 if name == INNER {
                     all.push(later);
                 } else if !NO_PASS.contains(&name.as_str()) {
@@ -161,6 +216,10 @@ fn only_inside_class(view: &View<'_>, class: ClassId, name: &str) -> Option<(Fun
     let methods = near::methods(view, class);
     let file = &view.files[view.project.file(view.at.module)];
     let header = file.whole().get(definition.name_span.end as usize..)?.split(':').next()?;
+    let code = near::code(view, Span::new(0, file.whole().len() as u32));
+    if !code.contains(".step(") || reads_gradients(&code) {
+        return None;
+    }
     if !BASES.contains(&header.trim().trim_matches(['(', ')'])) || methods.iter().any(|m| !m.collectives().is_empty()) {
         return None;
     }
@@ -189,7 +248,6 @@ fn only_inside_class(view: &View<'_>, class: ClassId, name: &str) -> Option<(Fun
         first = first.or(trained.map(|pass| (method.at, pass)));
     }
     let attribute = format!(".{name}");
-    let code = near::code(view, Span::new(0, file.whole().len() as u32));
     let own = near::ending(&code, &attribute.to_lowercase()).count();
     let elsewhere = view.files.saying(&definition.name).any(|other| {
         let text = view.files[other].whole();
