@@ -369,8 +369,8 @@ impl Machine<'_> {
                 .map(|(l, v)| (l.name.clone(), portable(v)))
                 .filter(|(_, v)| is_portable(v))
                 .filter(|(name, v)| {
-                    let is_group = *v == Value::NONE && self.settings.is_group_name(&name.to_lowercase());
-                    !is_group || !later.get_or_init(|| self.set_later(module)).contains(name)
+                    let holds = matches!(v, Value::Const(_));
+                    !holds || !later.get_or_init(|| self.set_later(module)).contains(name)
                 })
                 .collect();
             exports = Some(match exports {
@@ -382,7 +382,7 @@ impl Machine<'_> {
         (self.out, exports.unwrap_or_default())
     }
 
-    /// Names of groups of a module that its functions set: `None` in the module body only holds their place.
+    /// Names of a module that its functions set: `None`, or a number, in the module body only holds their place.
     pub(super) fn set_later(&self, module: ModuleId) -> FxHashSet<Name> {
         const WORD: &str = "global ";
         let text = self.files[self.project.modules[module].file].whole();
@@ -394,8 +394,7 @@ impl Machine<'_> {
                 continue;
             }
             let names = text[at + WORD.len()..].lines().next().unwrap_or_default().split(',').map(str::trim);
-            let names = names.filter(|name| self.settings.is_group_name(&name.to_lowercase()));
-            out.extend(names.map(Name::from));
+            out.extend(names.map(|name| Name::from(name.split('#').next().unwrap_or(name).trim())));
         }
         out
     }

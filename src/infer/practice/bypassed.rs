@@ -118,7 +118,7 @@ fn is_handed(view: &View<'_>, parameters: LocalId) -> bool {
     view.readers(parameters).iter().any(|used| match view.value(*used) {
         Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => view.callee(value).is_none_or(|path| {
             let makes = super::lost::last(&path).starts_with(char::is_uppercase);
-            !path.starts_with("torch.") && !makes && path.contains(|c: char| c == '.' || c == '_')
+            !path.starts_with("torch.") && !makes && path.contains(['.', '_'])
         }),
         _ => false,
     })

@@ -3,6 +3,7 @@
 
 use super::Run;
 use super::groups;
+use super::placeholder::Read;
 use super::value::{Num, Part, State, Tensor, Test, Val, What, last};
 use crate::ir::{BinOp, BuildKind, CmpOp, Const, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::Resolved;
@@ -85,7 +86,7 @@ impl<'a> Run<'a> {
         if let Some(body) = body {
             let found = self.global_local(at.module, body.at, name);
             if let Some(value) = found.and_then(|l| body.locals.get(l.index())) {
-                return self.sized(value.clone());
+                return self.unless_set_again(self.sized(value.clone()), name, Read::Global, state);
             }
         }
         self.member(at.module, name)
@@ -125,11 +126,16 @@ impl<'a> Run<'a> {
                     let got = self.run(at, bound, call, state);
                     return got.into_iter().map(|(s, v)| (s, self.gotten(name, v))).collect();
                 }
-                self.attr(id, &base, name, &mut state)
+                let value = self.attr(id, &base, name, &mut state);
+                self.unless_set_again(value, name, Read::Attribute, &state)
             }
             Rvalue::Item { base, index } => {
                 let (base, index) = (self.operand(base, &state), self.operand(index, &state));
-                self.item(id, &base, &index, &mut state)
+                let value = self.item(id, &base, &index, &mut state);
+                match index.text() {
+                    Some(key) => self.unless_set_again(value, key, Read::Item, &state),
+                    None => value,
+                }
             }
             Rvalue::Unary { op, operand } => {
                 let inner = self.operand(operand, &state);

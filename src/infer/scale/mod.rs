@@ -20,6 +20,7 @@ mod methods;
 mod norms;
 mod objects;
 mod optimizers;
+mod placeholder;
 mod received;
 pub mod roots;
 mod round;
