@@ -3,9 +3,11 @@
 
 use super::super::budget::Budget;
 use super::super::expr::CallArgs;
+use super::super::formula::Atom;
 use super::super::heap::{Cell, ListCell, ObjectCell, ObjectClass};
 use super::super::limits::DERIVATION_STEPS;
 use super::super::machine::{Activation, Eval, Machine};
+use super::super::practice::view::View;
 use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
 use super::decide::{decide, fits_without_factor, merged, told_apart};
@@ -175,6 +177,7 @@ impl Machine<'_> {
                 .iter_mut()
                 .filter(|c| undecided && c.trouble == Some(Trouble::NotAdjoint) && !super::order::is_repeated(c))
                 .for_each(|c| c.trouble = None);
+            cases.iter_mut().filter(|c| self.is_before_start(c, &methods)).for_each(|c| c.trouble = None);
             let conclusive = !cases.is_empty() && cases.iter().all(|c| !c.legal.is_empty() || c.trouble.is_some());
             let first = best.as_ref().is_none_or(|b| b.cases.is_empty());
             if conclusive || first {
@@ -188,6 +191,25 @@ impl Machine<'_> {
         self.deriving = None;
         (self.w, self.quiet, self.budget, self.rank_restricted) = saved;
         best
+    }
+
+    /// Whether a case is that of a program that has not made its groups yet: its forward gives what it is given where a variable of a
+    /// module still has the value that holds its place, or where another way through it, which is not followed, communicates.
+    fn is_before_start(&self, case: &Case, methods: &Methods) -> bool {
+        let through = case.trouble == Some(Trouble::NotAdjoint) && matches!(*case.forward, Term::Arg(_));
+        let holds_place = |(atom, value): (&Atom, bool)| match atom {
+            Atom::IsNone(name) | Atom::Equals(name, Const::Int(1)) if value => {
+                let (module, last) = name.rsplit_once('.').unwrap_or_default();
+                self.project.module_named(module).is_some_and(|m| self.set_later(m).contains(last))
+            }
+            _ => false,
+        };
+        let communicates = || {
+            let forward = View::new(self.project, self.rules, self.files, methods.forward);
+            let early = |at: usize| forward.steps[..at].iter().any(|s| matches!(s.stmt, Stmt::Return { .. }));
+            forward.collectives().iter().any(|(at, _)| early(*at))
+        };
+        through && if case.facts.is_empty() { communicates() } else { case.facts.iter().any(holds_place) }
     }
 
     /// Whether no gradient is followed, however many dims the tensors have.

@@ -53,6 +53,9 @@ const SAME: &[&str] = &[
     "equal on every",
     "the same tokens on",
     "complete on",
+    "not sharded",
+    "no longer sharded",
+    "unsharded",
 ];
 
 /// Phrases that say that values differ.

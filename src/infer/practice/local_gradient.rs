@@ -64,6 +64,15 @@ const ONE_RANK: &[&str] = &[
     "local shard",
 ];
 
+/// Words of comments that turn those into the opposite.
+const ALL_RANKS: &[&str] =
+    &["same", "identical", "equal", "gathered", "not sharded", "no longer sharded", "unsharded", "un-sharded"];
+
+/// Whether a comment speaks of values of one rank.
+fn of_one_rank(text: &str) -> bool {
+    ONE_RANK.iter().any(|w| text.contains(w)) && !ALL_RANKS.iter().any(|w| text.contains(w))
+}
+
 /// Words of comments that say that ranks hold different data.
 const DATA_PARALLEL: &[&str] =
     &["fsdp", "data-parallel", "data parallel", "data/context", "context-parallel", "context parallel"];
@@ -245,8 +254,7 @@ fn combines(view: &View<'_>, value: &Rvalue, held: &FxHashSet<LocalId>) -> bool 
 /// Whether a gathered weight surely meets data that differs between the ranks that hold its shards.
 fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<Option<Place>> {
     let note = near::notes(view).into_iter().find(|n| {
-        DATA_PARALLEL.iter().any(|w| n.text.contains(w))
-            || ONE_RANK.iter().any(|w| n.text.contains(w)) && names(view, data, &n.text)
+        DATA_PARALLEL.iter().any(|w| n.text.contains(w)) || of_one_rank(&n.text) && names(view, data, &n.text)
     });
     if let Some(note) = note {
         return Some(note.place);
@@ -314,8 +322,7 @@ fn one_rank(view: &View<'_>, data: &FxHashSet<LocalId>) -> Option<()> {
         let name = view.local_name(*l);
         near::has_part(name, "local") || near::has_part(name, "shard")
     });
-    let noted =
-        || near::notes(view).iter().any(|n| ONE_RANK.iter().any(|w| n.text.contains(w)) && names(view, data, &n.text));
+    let noted = || near::notes(view).iter().any(|n| of_one_rank(&n.text) && names(view, data, &n.text));
     (named || noted()).then_some(())
 }
 
