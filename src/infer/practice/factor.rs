@@ -14,7 +14,8 @@ use crate::source::{Name, Place};
 /// `fully_shard(block.moe.experts, mesh=edp)` inside `fully_shard(block, mesh=dp)`.
 pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
     let code = view.code();
-    if !code.contains("fully_shard") || sets_divisor(code) || code.contains("register_") {
+    let frozen = ["requires_grad_(false)", ".eval()"].iter().any(|w| code.contains(w));
+    if !code.contains("fully_shard") || sets_divisor(code) || code.contains("register_") || frozen {
         return;
     }
     let mut wrapped: Vec<(usize, String, String)> = Vec::new();

@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{BuildKind, Const, FuncKind, Item, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BuildKind, Const, FuncKind, Item, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::rules::PlanStyleRule;
 use crate::source::{Name, Place};
@@ -36,7 +36,7 @@ type Attributes = Vec<(Name, Place, Made)>;
 enum Made {
     /// A matrix, whole unless the plan splits it.
     Linear,
-    /// A norm over the last dim, with a weight.
+    /// A norm over the last dim, with a weight; one without is any module.
     Norm,
     Other,
 }
@@ -122,10 +122,15 @@ fn attributes(init: &View<'_>) -> Attributes {
     let mut out = Attributes::new();
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
-        let Expr::Call { callee, .. } = init.expr(value) else { continue };
+        let Expr::Call { callee, args, .. } = init.expr(value) else { continue };
         let made = callee.last_name().unwrap_or_default();
+        let off = Expr::Const(Const::Bool(false));
+        let bare = args.iter().any(|(kind, value)| {
+            matches!(kind, ArgKind::Keyword(name) if name == "elementwise_affine") && *value == off
+        });
         let made = match made {
             "Linear" => Made::Linear,
+            _ if bare => Made::Other,
             _ if made.ends_with("RMSNorm") || made.ends_with("LayerNorm") => Made::Norm,
             _ => Made::Other,
         };

@@ -63,7 +63,11 @@ fn is_written(view: &View<'_>, step: usize) -> bool {
         return true;
     }
     view.steps[step + 1..].iter().any(|s| match s.stmt {
-        Stmt::SetItem { base, .. } => root(view, base) == Some(*dst),
+        Stmt::SetItem { base, .. } => {
+            // A mask of its own may leave out the last place.
+            let masks = root(view, base).is_some_and(|l| view.local_name(l).contains("mask"));
+            root(view, base) == Some(*dst) || masks
+        }
         Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => {
             name.ends_with('_') && root(view, base) == Some(*dst)
         }

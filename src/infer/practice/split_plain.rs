@@ -27,6 +27,11 @@ pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if !view.answer(Question::Autograd(view.at.module), any) || !is_trained(lint, view) {
         return;
     }
+    // A file that runs models without gradients, and trains none.
+    let file = view.files[view.project.file(view.at.module)].whole();
+    if ["no_grad", "inference_mode"].iter().any(|w| file.contains(w)) && !file.contains(".backward(") {
+        return;
+    }
     let Some((gather, gathered)) = last_gather(lint, view) else { return };
     for step in 0..gather {
         let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
