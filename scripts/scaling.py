@@ -274,6 +274,17 @@ def functions_of_statements(size):
     return HEAD + "".join(f"def f{i}(x, group):\n{body}" for i in range(size))
 
 
+def handed_on(size):
+    """A wrapped model that functions hand on to each other in many ways, and a class that keeps it and uses what is inside."""
+    text = HEAD + "from torch.nn.parallel import DistributedDataParallel\n\n\n"
+    for i in range(size):
+        text += f"def f{i}(model, x):\n    " + (f"f{i - 1}(model, x)\n    f{i - 1}(model, x)\n    " if i else "") + "return model.module(x)\n\n\n"
+    text += "class Trainer:\n    def __init__(self, model):\n        self.model = model\n"
+    for i in range(size):
+        text += f"\n    def m{i}(self, x):\n        Trainer(self.model)\n        f{size - 1}(self.model, x)\n        return self.model.module(x)\n"
+    return text + "\n\ndef main(net, x):\n    Trainer(DistributedDataParallel(net)).m0(x).backward()\n"
+
+
 SHAPES = [
     ("chain of functions", chain, 5_000),
     ("functions called twice", ladder, 400),
@@ -293,6 +304,7 @@ SHAPES = [
     ("calls of one function", calls, 2_000),
     ("classes of one file", layers, 2_000),
     ("handlers", handlers, 1_000),
+    ("models handed on", handed_on, 200),
     ("attributes", attributes, 2_000),
     ("elements of a list", elements, 1_000_000),
     ("entries of a dict", entries, 100_000),

@@ -186,16 +186,19 @@ fn passes(view: &View<'_>, model: LocalId, readers: impl Iterator<Item = usize>)
 pub fn in_class(view: &View<'_>, out: &mut Found) {
     let Some(class) = view.func.class else { return };
     let mut asked: Vec<&Name> = Vec::new();
-    for (i, _) in view.steps.iter().enumerate() {
-        let Some(Rvalue::Attr { base, name }) = view.value(i) else { continue };
-        if !near::is_self(view, base) || asked.contains(&name) {
+    for step in &view.steps {
+        let Stmt::Assign { dst, value: Rvalue::Attr { base, name } } = step.stmt else { continue };
+        if !near::is_self(view, base) || asked.contains(&name) || !reads_inner(view, *dst) {
             continue;
         }
         asked.push(name);
+        if near::assigned(view, class, name).len() != 1 {
+            continue;
+        }
         let kept = Expr::Attr(Box::new(view.expr(base)), name.clone());
         let wrapped = wrappers(view, &kept, view.steps.len());
         let [wrapper] = &wrapped[..] else { continue };
-        if wrapper.rule.in_place || near::assigned(view, class, name).len() != 1 || sums_itself(view) {
+        if wrapper.rule.in_place || sums_itself(view) {
             continue;
         }
         let Some((at, pass)) = only_inside_class(view, class, name) else { continue };
@@ -208,6 +211,16 @@ pub fn in_class(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[pass].id), Practice::Training(mistake)));
         }
     }
+}
+
+/// Whether what a model keeps inside is read, or called: anything else says nothing, and where a model comes from is much to follow.
+fn reads_inner(view: &View<'_>, model: LocalId) -> bool {
+    view.readers(model).iter().any(|later| match view.value(*later) {
+        Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }) => {
+            name == INNER && *base == Operand::Local(model)
+        }
+        _ => false,
+    })
 }
 
 /// The first trained pass in a class through the module inside a wrapper that it keeps, if that is all that anything does with it.

@@ -23,9 +23,11 @@ impl Wrapped<'_> {
     }
 }
 
-/// How far a model is followed, and how many wrappers of one are looked at.
+/// How far a model is followed, how many wrappers of one are looked at, and how many expressions on the way to them: functions that call
+/// each other in many ways have exponentially many ways to a model.
 const MOST_STEPS: usize = 8;
 const MOST_FOUND: usize = 6;
+const MOST_VISITS: usize = 200;
 
 /// Methods and functions that give the model that they are given.
 const SAME: &[&str] =
@@ -33,13 +35,23 @@ const SAME: &[&str] =
 
 /// The calls that have wrapped a model when a step uses it.
 pub fn wrappers<'a>(view: &View<'a>, model: &Expr, before: usize) -> Vec<Wrapped<'a>> {
-    let mut found = Vec::new();
-    model_of(view, model, before, MOST_STEPS, &mut found);
-    found
+    let mut search = Search { found: Vec::new(), left: MOST_VISITS };
+    model_of(view, model, before, MOST_STEPS, &mut search);
+    if search.left == 0 { Vec::new() } else { search.found }
 }
 
-fn model_of<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out: &mut Vec<Wrapped<'a>>) {
-    let Some(depth) = depth.checked_sub(1).filter(|_| out.len() < MOST_FOUND) else { return };
+/// What was found, and how many expressions may still be looked at; where that runs out nothing is known.
+struct Search<'a> {
+    found: Vec<Wrapped<'a>>,
+    left: usize,
+}
+
+fn model_of<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out: &mut Search<'a>) {
+    let Some(depth) = depth.checked_sub(1).filter(|_| out.found.len() < MOST_FOUND) else { return };
+    out.left = out.left.saturating_sub(1);
+    if out.left == 0 {
+        return;
+    }
     changed(view, model, before, depth, out);
     match model {
         Expr::Local(local) => variable(view, *local, before, depth, out),
@@ -76,7 +88,7 @@ fn model_of<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out:
 }
 
 /// A variable: its last values before a step, or what callers give.
-fn variable<'a>(view: &View<'a>, local: LocalId, before: usize, depth: usize, out: &mut Vec<Wrapped<'a>>) {
+fn variable<'a>(view: &View<'a>, local: LocalId, before: usize, depth: usize, out: &mut Search<'a>) {
     for def in view.defs(local).iter().rev().filter(|d| **d < before) {
         let value = view.bound(*def, local);
         if same(&value) == &Expr::Local(local) {
@@ -125,10 +137,10 @@ fn called<'a>(
     step: usize,
     item: Option<usize>,
     depth: usize,
-    out: &mut Vec<Wrapped<'a>>,
+    out: &mut Search<'a>,
 ) {
     if let Some(rule) = near::path(view, callee).and_then(|path| view.rules.wrappers().get(&path)) {
-        out.push(Wrapped { rule, view: near::other(view, view.at), step });
+        out.found.push(Wrapped { rule, view: near::other(view, view.at), step });
         return;
     }
     if let (Some("compile"), Some((ArgKind::Positional, first))) = (callee.last_name(), args.first()) {
@@ -204,13 +216,13 @@ fn parameter<'a>(
 }
 
 /// Wrappers that change a model before a step: here, or in a function that is given it.
-fn changed<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out: &mut Vec<Wrapped<'a>>) {
+fn changed<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out: &mut Search<'a>) {
     if !matches!(model, Expr::Local(_) | Expr::Attr(..)) {
         return;
     }
     for step in 0..before.min(view.steps.len()) {
         if let Some((found, at)) = changes(view, model, step, depth) {
-            out.extend(found.map(|rule| Wrapped { rule, view: near::other(&at.0, at.0.at), step: at.1 }));
+            out.found.extend(found.map(|rule| Wrapped { rule, view: near::other(&at.0, at.0.at), step: at.1 }));
         }
     }
 }
