@@ -117,7 +117,7 @@ pub fn other<'a>(view: &View<'a>, at: FuncRef) -> View<'a> {
 }
 
 /// The same; checks of one module share it.
-fn shared<'a>(view: &View<'a>, at: FuncRef) -> Rc<View<'a>> {
+pub fn shared<'a>(view: &View<'a>, at: FuncRef) -> Rc<View<'a>> {
     match view.beside() {
         Some(beside) => beside.view(at, || other(view, at)),
         None => Rc::new(other(view, at)),

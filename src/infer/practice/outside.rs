@@ -14,6 +14,7 @@ use crate::ir::{Arg, ArgKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
+use std::rc::Rc;
 
 const MOST_DEPTH: usize = 8;
 const MOST_CALLERS: usize = 4;
@@ -333,7 +334,7 @@ fn ancestors(view: &View<'_>, expr: &Expr, depth: usize, out: &mut Vec<Expr>) {
 }
 
 /// Where a model comes from: this step, or the calls that hand it in.
-fn sites<'a>(view: &View<'a>, step: usize, model: &Expr) -> Vec<(View<'a>, usize, Expr)> {
+fn sites<'a>(view: &View<'a>, step: usize, model: &Expr) -> Vec<(Rc<View<'a>>, usize, Expr)> {
     match model {
         Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
             let inside = |model: Expr| match model {
@@ -343,7 +344,7 @@ fn sites<'a>(view: &View<'a>, step: usize, model: &Expr) -> Vec<(View<'a>, usize
             let all = given(view, *local).into_iter().take(MOST_CALLERS);
             all.map(|(caller, step, model)| (caller, step, inside(model))).collect()
         }
-        _ => vec![(near::other(view, view.at), step, model.clone())],
+        _ => vec![(near::shared(view, view.at), step, model.clone())],
     }
 }
 

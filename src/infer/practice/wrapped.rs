@@ -9,11 +9,12 @@ use crate::ir::{ArgKind, Const, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::rules::WrapperRule;
 use crate::source::{Idx, Place};
+use std::rc::Rc;
 
 /// A call that wraps a model.
 pub struct Wrapped<'a> {
     pub rule: &'a WrapperRule,
-    pub view: View<'a>,
+    pub view: Rc<View<'a>>,
     pub step: usize,
 }
 
@@ -77,7 +78,7 @@ fn model_of<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out:
         }
         Expr::Path(path) => {
             let Resolved::Value(module, name) = view.project.path(path) else { return };
-            let body = near::other(view, FuncRef { module, func: crate::ir::FuncId::from_index(0) });
+            let body = near::shared(view, FuncRef { module, func: crate::ir::FuncId::from_index(0) });
             let local = body.func.locals().iter_enumerated().find(|(id, l)| l.name == name && !body.is_temp(*id));
             if let Some((local, _)) = local {
                 model_of(&body, &Expr::Local(local), body.steps.len(), depth, out);
@@ -102,7 +103,7 @@ fn variable<'a>(view: &View<'a>, local: LocalId, before: usize, depth: usize, ou
     if view.func.locals()[local].kind == LocalKind::Captured {
         let outer = view.func.captures.iter().find(|(_, inner)| *inner == local);
         if let (Some((outer, _)), Some(parent)) = (outer, view.func.parent) {
-            let around = near::other(view, FuncRef { module: view.at.module, func: parent });
+            let around = near::shared(view, FuncRef { module: view.at.module, func: parent });
             model_of(&around, &Expr::Local(*outer), around.steps.len(), depth, out);
         }
     }
@@ -140,14 +141,14 @@ fn called<'a>(
     out: &mut Search<'a>,
 ) {
     if let Some(rule) = near::path(view, callee).and_then(|path| view.rules.wrappers().get(&path)) {
-        out.found.push(Wrapped { rule, view: near::other(view, view.at), step });
+        out.found.push(Wrapped { rule, view: near::shared(view, view.at), step });
         return;
     }
     if let (Some("compile"), Some((ArgKind::Positional, first))) = (callee.last_name(), args.first()) {
         return model_of(view, first, step, depth, out);
     }
     let Some(at) = function(view, callee) else { return };
-    let inner = near::other(view, at);
+    let inner = near::shared(view, at);
     for (i, s) in inner.steps.iter().enumerate() {
         let Stmt::Return { value } = s.stmt else { continue };
         let value = match (inner.through(value), item) {
@@ -205,12 +206,12 @@ fn parameter<'a>(
     callee: &Expr,
     args: &[(ArgKind, Expr)],
     model: &Expr,
-) -> Option<(View<'a>, LocalId)> {
+) -> Option<(Rc<View<'a>>, LocalId)> {
     if !args.iter().any(|(_, e)| e == model) {
         return None;
     }
     let at = function(view, callee)?;
-    let inner = near::other(view, at);
+    let inner = near::shared(view, at);
     let param = inner.func.params.iter().find(|p| argument(&inner, p.local, args, at, callee) == Some(model))?.local;
     Some((inner, param))
 }
@@ -222,7 +223,7 @@ fn changed<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out: 
     }
     for step in 0..before.min(view.steps.len()) {
         if let Some((found, at)) = changes(view, model, step, depth) {
-            out.found.extend(found.map(|rule| Wrapped { rule, view: near::other(&at.0, at.0.at), step: at.1 }));
+            out.found.extend(found.map(|rule| Wrapped { rule, view: near::shared(&at.0, at.0.at), step: at.1 }));
         }
     }
 }
@@ -233,7 +234,7 @@ pub fn changes<'a>(
     model: &Expr,
     step: usize,
     depth: usize,
-) -> Option<(Option<&'a WrapperRule>, (View<'a>, usize))> {
+) -> Option<(Option<&'a WrapperRule>, (Rc<View<'a>>, usize))> {
     let depth = depth.checked_sub(1)?;
     let value @ (Rvalue::Call { args: given, .. } | Rvalue::CallMethod { args: given, .. }) = view.value(step)? else {
         return None;
@@ -245,7 +246,7 @@ pub fn changes<'a>(
     let rule = near::path(view, &callee).and_then(|path| view.rules.wrappers().get(&path));
     if let Some(rule) = rule.filter(|r| r.in_place) {
         let first = args.first().is_some_and(|(_, e)| e == model);
-        return first.then(|| (Some(rule), (near::other(view, view.at), step)));
+        return first.then(|| (Some(rule), (near::shared(view, view.at), step)));
     }
     let (inner, param) = parameter(view, &callee, &args, model)?;
     let wanted = Expr::Local(param);
@@ -269,7 +270,7 @@ pub fn call(view: &View<'_>, value: &Rvalue) -> Option<(Expr, Vec<(ArgKind, Expr
 }
 
 /// What callers in the same file give a parameter: the caller, the step of the call, and the value.
-pub fn given<'a>(view: &View<'a>, param: LocalId) -> Vec<(View<'a>, usize, Expr)> {
+pub fn given<'a>(view: &View<'a>, param: LocalId) -> Vec<(Rc<View<'a>>, usize, Expr)> {
     let mut out = Vec::new();
     let Some(index) = view.func.params.iter().position(|p| p.local == param) else { return out };
     let name = &view.func.params[index].name;
@@ -281,7 +282,7 @@ pub fn given<'a>(view: &View<'a>, param: LocalId) -> Vec<(View<'a>, usize, Expr)
     };
     let only = class.is_some() && view.project.methods_named(&view.func.name).len() == 1;
     for at in near::functions(view, view.at.module) {
-        let caller = near::other(view, at);
+        let caller = near::shared(view, at);
         for step in 0..caller.steps.len() {
             let args = match caller.value(step) {
                 Some(Rvalue::Call { callee, args })
@@ -302,7 +303,7 @@ pub fn given<'a>(view: &View<'a>, param: LocalId) -> Vec<(View<'a>, usize, Expr)
             let positional = || args.get(index?).filter(|a| a.kind == ArgKind::Positional);
             if let Some(arg) = named.or_else(positional) {
                 let value = caller.expr(&arg.value);
-                out.push((near::other(view, at), step, value));
+                out.push((near::shared(view, at), step, value));
             }
         }
     }

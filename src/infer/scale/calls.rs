@@ -370,7 +370,7 @@ impl<'a> Run<'a> {
             None => (Scale::one(), Some(rows), What::Sum),
         };
         let events = if rows.is_none() { vec![state.event(what, place)] } else { Vec::new() };
-        let grad = if is_cut { Scale::Unknown } else { scale.clone() };
+        let grad = if is_cut || state.cut_after { Scale::Unknown } else { scale.clone() };
         let part = Part { label, grad, value: scale, events };
         Val::Tensor(Tensor { id: state.fresh(), parts: vec![part], rows, over: AxisSet::default(), added: false })
     }

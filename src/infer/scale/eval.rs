@@ -205,6 +205,8 @@ impl<'a> Run<'a> {
         if let Some(part) = state.slice(base, index) {
             return part;
         }
+        let is_rank = matches!(index, Val::Named(i) if i.contains("rank"));
+        state.cut_after |= is_rank && !state.counted.is_empty();
         let at = match index {
             Val::Const(Const::Int(n)) => usize::try_from(*n).ok(),
             Val::Zero(_) => Some(0),

@@ -260,6 +260,8 @@ pub struct State {
     pub terms: Shared<Vec<Term>>,
     /// Axes over which tokens were counted together.
     pub counted: Shared<Vec<(AxisSet, Place)>>,
+    /// A batch was cut by the rank after that: tokens of a loss are no longer those that were counted.
+    pub cut_after: bool,
     /// What the path has decided of flags, and of conditions on the round.
     pub facts: Shared<BTreeMap<Name, bool>>,
     pub round: Shared<Round>,
@@ -292,6 +294,7 @@ impl Default for State {
             classes: Shared::default(),
             terms: Shared::default(),
             counted: Shared::default(),
+            cut_after: false,
             facts: Shared::default(),
             round: Shared::default(),
             aliases: Shared::default(),
