@@ -304,7 +304,7 @@ SHAPES = [
     ("calls of one function", calls, 2_000),
     ("classes of one file", layers, 2_000),
     ("handlers", handlers, 1_000),
-    ("models handed on", handed_on, 200),
+    ("models handed on", handed_on, 1_000),
     ("attributes", attributes, 2_000),
     ("elements of a list", elements, 1_000_000),
     ("entries of a dict", entries, 100_000),

@@ -2,6 +2,7 @@
 //! sets an attribute, the parts of a module, each worked out once. Never: anything that outlives the checks of a module, whose result is
 //! kept with what it looked at. Next: `near.rs` and `gradient/mod.rs`, which ask.
 
+use super::called::Calls;
 use super::gradient::{Walked, Walks};
 use super::view::View;
 use crate::ir::{Block, FuncId, Operand, Stmt};
@@ -44,6 +45,7 @@ pub struct Beside<'a> {
     parts: Kept<ClassRef, Rc<Parts>>,
     walks: Kept<Walks, Option<Rc<Walked>>>,
     answers: Kept<Question, bool>,
+    calls: Kept<ModuleId, Rc<Calls>>,
 }
 
 /// Answers by what was asked.
@@ -85,6 +87,10 @@ impl<'a> Beside<'a> {
 
     pub fn walk(&self, of: Walks, make: impl FnOnce() -> Option<Walked>) -> Option<Rc<Walked>> {
         self.walks.get(of, || make().map(Rc::new))
+    }
+
+    pub fn calls(&self, module: ModuleId, make: impl FnOnce() -> Calls) -> Rc<Calls> {
+        self.calls.get(module, || Rc::new(make()))
     }
 
     pub fn answer(&self, question: Question, make: impl FnOnce() -> bool) -> bool {

@@ -195,21 +195,20 @@ pub fn in_class(view: &View<'_>, out: &mut Found) {
         if near::assigned(view, class, name).len() != 1 {
             continue;
         }
+        // The class is looked at before its callers: one method of it is the one to say this of.
+        let Some((_, pass)) = only_inside_class(view, class, name).filter(|(at, _)| *at == view.at) else { continue };
         let kept = Expr::Attr(Box::new(view.expr(base)), name.clone());
         let wrapped = wrappers(view, &kept, view.steps.len());
         let [wrapper] = &wrapped[..] else { continue };
         if wrapper.rule.in_place || sums_itself(view) {
             continue;
         }
-        let Some((at, pass)) = only_inside_class(view, class, name) else { continue };
-        if at == view.at {
-            let mistake = Training::Bypassed {
-                model: Name::from(format!("self.{name}")),
-                wrapper: super::lost::last(&wrapper.rule.name),
-                wrapped: wrapper.place(),
-            };
-            out.push((view.place(view.steps[pass].id), Practice::Training(mistake)));
-        }
+        let mistake = Training::Bypassed {
+            model: Name::from(format!("self.{name}")),
+            wrapper: super::lost::last(&wrapper.rule.name),
+            wrapped: wrapper.place(),
+        };
+        out.push((view.place(view.steps[pass].id), Practice::Training(mistake)));
     }
 }
 

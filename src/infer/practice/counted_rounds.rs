@@ -42,7 +42,7 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
         let by_ranks = || {
             let divides = |v: &View<'_>| (0..v.steps.len()).any(|s| quotient(v, s).is_some() && scales_by_ranks(v, s));
             (0..view.steps.len()).any(|step| scales_by_ranks(view, step))
-                || near::callers(view).iter().any(|(caller, _)| divides(caller))
+                || super::called::callers(view).iter().any(|(caller, _)| divides(caller))
         };
         if !*scales.get_or_insert_with(by_ranks) {
             let practice = Practice::LocalCount {

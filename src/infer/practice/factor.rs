@@ -34,7 +34,10 @@ pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
         let outer =
             wrapped.iter().find(|(_, m, _)| module.strip_prefix(m.as_str()).is_some_and(|r| r.starts_with('.')));
         let Some((at, _, whole)) = outer.filter(|(_, _, whole)| whole != mesh && is_of_experts(mesh)) else { continue };
-        if is_of_experts(whole) || calls_divisor(view) || near::callers(view).iter().any(|(v, _)| calls_divisor(v)) {
+        if is_of_experts(whole)
+            || calls_divisor(view)
+            || super::called::callers(view).iter().any(|(v, _)| calls_divisor(v))
+        {
             continue;
         }
         let mistake = Scales::InnerDivisor {

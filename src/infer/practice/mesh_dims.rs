@@ -221,7 +221,7 @@ fn spoken(text: &str) -> Option<usize> {
 fn by_callers(view: &View<'_>, local: LocalId) -> Option<(usize, Option<Place>)> {
     let (position, param) = view.func.params.iter().enumerate().find(|(_, p)| p.local == local)?;
     let mut found = None;
-    for (caller, step) in near::callers(view) {
+    for (caller, step) in super::called::callers(view) {
         let Some(Rvalue::Call { args, .. }) = caller.value(step) else { return None };
         let given = caller.argument(args, position, &param.name)?;
         let expr = near::deep(&caller, &caller.expr(given));

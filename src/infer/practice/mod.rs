@@ -14,6 +14,7 @@ mod axis_map;
 pub mod backwards;
 mod beside;
 mod bypassed;
+mod called;
 mod collected;
 pub mod concerned;
 mod copies;

@@ -5,7 +5,7 @@
 use super::beside::{Assigned, Setters, attributes_set};
 use super::expr::Expr;
 use super::view::View;
-use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::source::{Idx, Place, Span};
 use rustc_hash::FxHashSet;
@@ -298,23 +298,4 @@ pub fn path(view: &View<'_>, callee: &Expr) -> Option<crate::source::Name> {
         Expr::Local(local) if view.func.kind == FuncKind::Module => Some(view.global(view.local_name(*local))),
         _ => None,
     }
-}
-
-/// The calls of a function in its own file, with the view they stand in.
-pub fn callers<'a>(view: &View<'a>) -> Vec<(View<'a>, usize)> {
-    let path = view.project.qualified(view.at);
-    let mut out = Vec::new();
-    for at in functions(view, view.at.module) {
-        let caller = other(view, at);
-        let calls: Vec<usize> = (0..caller.steps.len())
-            .filter(|s| match caller.value(*s) {
-                Some(Rvalue::Call { callee, .. }) => {
-                    self::path(&caller, &caller.through(callee)).as_ref() == Some(&path)
-                }
-                _ => false,
-            })
-            .collect();
-        out.extend(calls.into_iter().map(|s| (other(view, at), s)));
-    }
-    out
 }

@@ -51,7 +51,9 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
         });
         let mut by_ranks = || {
             (0..view.steps.len()).any(|i| scales_by_ranks(view, i))
-                || near::callers(view).iter().any(|(caller, _)| RANKS.iter().any(|w| caller.code().contains(w)))
+                || super::called::callers(view)
+                    .iter()
+                    .any(|(caller, _)| RANKS.iter().any(|w| caller.code().contains(w)))
         };
         if let Some((at, _)) = reduced.filter(|_| !*scales.get_or_insert_with(&mut by_ranks)) {
             let own = Own::Size { reduced: view.place(view.steps[*at].id) };

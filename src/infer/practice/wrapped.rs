@@ -281,30 +281,24 @@ pub fn given<'a>(view: &View<'a>, param: LocalId) -> Vec<(Rc<View<'a>>, usize, E
         _ => view.project.qualified(view.at),
     };
     let only = class.is_some() && view.project.methods_named(&view.func.name).len() == 1;
-    for at in near::functions(view, view.at.module) {
-        let caller = near::shared(view, at);
-        for step in 0..caller.steps.len() {
-            let args = match caller.value(step) {
-                Some(Rvalue::Call { callee, args })
-                    if near::path(&caller, &caller.through(callee)).as_ref() == Some(&path) =>
-                {
-                    args
+    let method = class.is_some().then_some(view.func.name.as_ref());
+    for (caller, step) in super::called::sites(view, &path, method) {
+        let args = match caller.value(step) {
+            Some(Rvalue::Call { args, .. }) => args,
+            Some(Rvalue::CallMethod { base, args, .. }) => {
+                let own = near::is_self(&caller, base) && near::class_of(&caller) == view.func.class;
+                if !own && !only {
+                    continue;
                 }
-                Some(Rvalue::CallMethod { base, name, args }) if class.is_some() && *name == view.func.name => {
-                    let own = near::is_self(&caller, base) && near::class_of(&caller) == view.func.class;
-                    if !own && !only {
-                        continue;
-                    }
-                    args
-                }
-                _ => continue,
-            };
-            let named = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
-            let positional = || args.get(index?).filter(|a| a.kind == ArgKind::Positional);
-            if let Some(arg) = named.or_else(positional) {
-                let value = caller.expr(&arg.value);
-                out.push((near::shared(view, at), step, value));
+                args
             }
+            _ => continue,
+        };
+        let named = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
+        let positional = || args.get(index?).filter(|a| a.kind == ArgKind::Positional);
+        if let Some(arg) = named.or_else(positional) {
+            let value = caller.expr(&arg.value);
+            out.push((caller, step, value));
         }
     }
     out
