@@ -227,6 +227,10 @@ impl Machine<'_> {
         }
         let mut outcomes: Vec<(World, Value)> = Vec::new();
         for (cond, collective) in &rule.cases {
+            let is_unseen = cell.as_ref().is_some_and(|c| c.get(&slot(UNSEEN)).is_some());
+            if is_unseen && cond.as_ref().is_some_and(|c| self.rests_on_unsaid(c)) {
+                continue;
+            }
             let mut left = Vec::new();
             for world in std::mem::take(&mut pending) {
                 self.w = world;
@@ -266,6 +270,24 @@ impl Machine<'_> {
             outcomes.push((std::mem::take(&mut self.w), value));
         }
         self.exits(outcomes)
+    }
+
+    /// Whether a condition holds only with a flag that no file and no configuration names: a program that only takes a layer, made elsewhere
+    /// without that flag as far as anybody says, is not written for it.
+    fn rests_on_unsaid(&self, cond: &Cond) -> bool {
+        match cond {
+            Cond::Flag(path) | Cond::Equals(path, _) => {
+                let name = path.rsplit('.').next().unwrap_or(path);
+                let fixed = self.settings.flags.iter().map(|(flag, _)| flag);
+                let mut set = fixed.chain(self.settings.choices.iter().map(|(flag, _)| flag));
+                // A configuration sets flags; what its comments mention sets nothing.
+                let mut said = self.files.saying(name).filter(|file| !self.files[*file].path.ends_with(".toml"));
+                path.contains('.') && !set.any(|flag| flag.ends_with(name)) && said.next().is_none()
+            }
+            Cond::And(items) => items.iter().any(|c| self.rests_on_unsaid(c)),
+            Cond::Or(items) => items.iter().all(|c| self.rests_on_unsaid(c)),
+            Cond::Not(_) | Cond::Const(_) => false,
+        }
     }
 
     fn split_worlds(&mut self, cond: &Cond, values: &[(Name, Value)], worlds: Vec<World>) -> Vec<World> {

@@ -46,6 +46,7 @@ pub struct Beside<'a> {
     walks: Kept<Walks, Option<Rc<Walked>>>,
     answers: Kept<Question, bool>,
     calls: Kept<ModuleId, Rc<Calls>>,
+    inner: Kept<(ClassRef, Name), Option<(FuncRef, usize)>>,
 }
 
 /// Answers by what was asked.
@@ -91,6 +92,15 @@ impl<'a> Beside<'a> {
 
     pub fn calls(&self, module: ModuleId, make: impl FnOnce() -> Calls) -> Rc<Calls> {
         self.calls.get(module, || Rc::new(make()))
+    }
+
+    /// The pass through what is inside of a wrapper, that a class keeps as an attribute.
+    pub fn inner(
+        &self,
+        of: (ClassRef, Name),
+        make: impl FnOnce() -> Option<(FuncRef, usize)>,
+    ) -> Option<(FuncRef, usize)> {
+        self.inner.get(of, make)
     }
 
     pub fn answer(&self, question: Question, make: impl FnOnce() -> bool) -> bool {

@@ -12,7 +12,7 @@ use super::training::Training;
 use super::view::View;
 use super::wrapped::{parameters_of, same, wrappers};
 use crate::ir::{ClassId, LocalId, LocalKind, Operand, Rvalue, Stmt};
-use crate::project::FuncRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Span};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
@@ -196,7 +196,7 @@ pub fn in_class(view: &View<'_>, out: &mut Found) {
             continue;
         }
         // The class is looked at before its callers: one method of it is the one to say this of.
-        let Some((_, pass)) = only_inside_class(view, class, name).filter(|(at, _)| *at == view.at) else { continue };
+        let Some((_, pass)) = of_class(view, class, name).filter(|(at, _)| *at == view.at) else { continue };
         let kept = Expr::Attr(Box::new(view.expr(base)), name.clone());
         let wrapped = wrappers(view, &kept, view.steps.len());
         let [wrapper] = &wrapped[..] else { continue };
@@ -220,6 +220,15 @@ fn reads_inner(view: &View<'_>, model: LocalId) -> bool {
         }
         _ => false,
     })
+}
+
+/// The answer of `only_inside_class`, which each method of a class asks for.
+fn of_class(view: &View<'_>, class: ClassId, name: &Name) -> Option<(FuncRef, usize)> {
+    let make = || only_inside_class(view, class, name);
+    match view.beside() {
+        Some(beside) => beside.inner((ClassRef { module: view.at.module, class }, name.clone()), make),
+        None => make(),
+    }
 }
 
 /// The first trained pass in a class through the module inside a wrapper that it keeps, if that is all that anything does with it.
