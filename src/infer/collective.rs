@@ -328,6 +328,7 @@ impl Machine<'_> {
             reason: Why::Collective(short(&call.rule.name)),
             decided: result.set.known(),
             from: before.origin.clone(),
+            keeps_part: None,
         });
         let tracked = self.w.modes.typecheck.is_none() || self.w.modes.global;
         let shard = result.shard.filter(|_| tracked && result.set == AxisType::V).and_then(|d| i8::try_from(d).ok());

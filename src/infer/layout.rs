@@ -153,7 +153,13 @@ impl Machine<'_> {
     /// A state after a sum over the ranks that is still to come.
     pub(super) fn pending(&self, id: StmtId, state: AxisState) -> AxisState {
         let from = state.origin.and_then(|o| o.from.clone());
-        let origin = Origin { place: self.place(id), reason: Why::Computed, decided: Some(Spmd::Partial), from };
+        let origin = Origin {
+            place: self.place(id),
+            reason: Why::Computed,
+            decided: Some(Spmd::Partial),
+            from,
+            keeps_part: None,
+        };
         AxisState::new(AxisType::P).from(&Arc::new(origin))
     }
 

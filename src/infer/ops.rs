@@ -611,6 +611,7 @@ impl Machine<'_> {
                 reason: Why::Computed,
                 decided: Some(known),
                 from: decider.and_then(|s| s.origin.clone()),
+                keeps_part: None,
             }));
         } else if !applied.result.is_unknown() && !applied.result.is_empty() {
             // What is left was decided by an operand of which something is known.
@@ -618,8 +619,8 @@ impl Machine<'_> {
             let telling = |s: &&AxisState| !s.set.is_unknown() && s.origin.as_ref().is_some_and(decides);
             let from = states.iter().find(telling).and_then(|s| s.origin.clone());
             if from.is_some() {
-                state.origin =
-                    Some(Arc::new(Origin { place: self.place(id), reason: Why::Computed, decided: None, from }));
+                let started = Origin::new(self.place(id), Why::Computed, None);
+                state.origin = Some(Arc::new(Origin { from, ..(*started).clone() }));
             }
         }
         if applied.result == AxisType::V {

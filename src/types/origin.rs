@@ -42,11 +42,13 @@ pub struct Origin {
     /// The type decided there, if it was a single one.
     pub decided: Option<Spmd>,
     pub from: Option<Arc<Origin>>,
+    /// Where the backward of what decided it leaves each rank its own part of the gradient.
+    pub keeps_part: Option<Place>,
 }
 
 impl Origin {
     pub fn new(place: Place, reason: Reason, decided: Option<Spmd>) -> Arc<Origin> {
-        Arc::new(Origin { place, reason, decided, from: None })
+        Arc::new(Origin { place, reason, decided, from: None, keeps_part: None })
     }
 
     /// Where the parameter without a mark was made in which the chain starts, if it does.

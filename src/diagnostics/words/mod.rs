@@ -255,6 +255,11 @@ impl Words<'_> {
             let telling = !matches!(origin.reason, Reason::Computed) || origin.from.is_none();
             if telling && origin.place != skip && shown < 3 {
                 out.push(Label { place: origin.place, message: reason(axis, origin) });
+                let parted = origin.keeps_part.filter(|at| *at != skip);
+                out.extend(parted.map(|place| Label {
+                    place,
+                    message: "each rank keeps its own part of the gradient: the others' are not summed".to_string(),
+                }));
                 shown += 1;
             }
             at = origin.from.as_ref();

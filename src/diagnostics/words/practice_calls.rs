@@ -43,7 +43,7 @@ impl Words<'_> {
                 draft.help.push("use a differentiable collective for both".to_string());
                 draft
             }
-            Practice::ReadInFlight { collective, launched, waited, buffer } => {
+            Practice::ReadInFlight { collective, launched, read, waited, buffer } => {
                 let title = match waited {
                     Some(_) => format!("`{buffer}` is used before the wait: `{collective}` may still be writing it"),
                     None => {
@@ -56,6 +56,9 @@ impl Words<'_> {
                 if let Some(waited) = waited {
                     label(&mut draft, *launched, "launched here".to_string());
                     label(&mut draft, *waited, "waited for here".to_string());
+                }
+                if let Some(read) = read {
+                    label(&mut draft, *read, "used here".to_string());
                 }
                 draft.help.push("call `wait()` on the handle before the buffer is used".to_string());
                 draft

@@ -354,7 +354,22 @@ impl Machine<'_> {
             [input] => self.one_input(id, class, case, &principal, *input, args),
             _ => self.many_inputs(id, class, case, args),
         };
+        self.keeps_part(&value, case);
         in_place_of(case, value)
+    }
+
+    /// Notes on an Invariant result where the backward leaves each rank its own part of the gradient: there a sum would be missing.
+    fn keeps_part(&mut self, value: &Value, case: &Case) {
+        let own = |t: &Arc<Term>| matches!(**t, Term::Split { .. });
+        let Some(at) = case.own.filter(|_| case.backward.iter().any(own)) else { return };
+        let Some(tensor) = self.as_tensor(value).and_then(|id| self.w.heap.tensor_mut(id)) else { return };
+        for axis in case.axes.iter() {
+            let mut state = tensor.local.get(axis).clone();
+            if let (Some(Spmd::Invariant), Some(origin)) = (state.set.known(), &mut state.origin) {
+                Arc::make_mut(origin).keeps_part = Some(at);
+                tensor.local.set(axis, state);
+            }
+        }
     }
 
     /// A function of one tensor is typed like a collective.

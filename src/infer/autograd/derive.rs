@@ -68,6 +68,8 @@ pub struct Case {
     pub folded: Vec<(usize, Option<usize>)>,
     /// A collective of the backward that has no gradient itself.
     pub raw: Option<Place>,
+    /// Where the backward takes the part of the rank.
+    pub own: Option<Place>,
 }
 
 impl Case {
@@ -337,6 +339,7 @@ impl Machine<'_> {
             d.scales.clear();
             d.products.clear();
             d.raw.clear();
+            d.own.clear();
             d.folds.done = true;
         }
     }
@@ -562,6 +565,7 @@ impl Machine<'_> {
                 backward: gradients.iter().map(|(_, t)| t.clone()).collect(),
                 folded: self.deriving.as_ref().map_or_else(Vec::new, |d| d.folds.over_ranks.clone()),
                 raw: self.deriving.as_ref().and_then(|d| d.raw.first().copied()),
+                own: self.deriving.as_ref().and_then(|d| d.own.last().copied()),
                 forward_at: forward_places.last().copied().unwrap_or_else(|| self.name_of(methods.forward)),
                 backward_at: return_at
                     .or_else(|| places.last().copied())

@@ -56,6 +56,8 @@ pub struct Deriving {
     pub folds: super::folds::Folds,
     /// Collectives without a gradient that the body itself issues, and how deep in functions that it applies it is.
     pub raw: Vec<Place>,
+    /// Where a rank takes its own part.
+    pub own: Vec<Place>,
     pub depth: usize,
     /// What the function applies, if it is a wrapper rather than a class that is derived.
     pub applied: Option<Vec<super::Application>>,
@@ -187,6 +189,9 @@ impl Machine<'_> {
     }
 
     fn set_tensor_term(&mut self, id: ObjId, term: &Arc<Term>) {
+        if let (Term::Split { .. }, Some(deriving)) = (term.as_ref(), &mut self.deriving) {
+            deriving.own.extend(deriving.at);
+        }
         let Some(t) = self.w.heap.tensor_mut(id) else { return };
         let (before, base) = (t.term.replace(term.clone()), t.view_of.map(ObjId));
         // A write into the parts of a buffer fills the buffer.

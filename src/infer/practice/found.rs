@@ -51,7 +51,7 @@ pub enum Practice {
     /// A raw reduction of what a differentiable collective reduces elsewhere.
     MixedGradient { collective: Name, differentiable: Name, other: Place },
     /// A buffer is read while a collective in the background may still write it.
-    ReadInFlight { collective: Name, launched: Place, waited: Option<Place>, buffer: Name },
+    ReadInFlight { collective: Name, launched: Place, read: Option<Place>, waited: Option<Place>, buffer: Name },
     /// A collective over all ranks that only some reach; `exit`: because the others have left.
     SomeRanks { collective: Name, condition: Place, exit: bool },
     /// A collective over the ranks of a group that only some of them reach.

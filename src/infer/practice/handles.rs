@@ -72,7 +72,7 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let wait = match waited(view, *dst) {
-            Waited::Never if !synchronizes(view) => None,
+            Waited::Never if !synchronizes(view, *dst) => None,
             Waited::At(at) if at > i && view.steps[at].loops.starts_with(&step.loops) => Some(at),
             _ => continue,
         };
@@ -89,9 +89,13 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             let follows = later.loops.starts_with(&step.loops) && under(step, later);
             let after = wait.is_none() && step.loops.starts_with(&later.loops) && !excludes(step, later);
             if (follows || after) && reads(view, j, buffer) {
+                if wait.is_none() && waits_for_others(view, *dst, j) {
+                    break;
+                }
                 let practice = Practice::ReadInFlight {
                     collective: call.name.clone(),
                     launched: view.place(step.id),
+                    read: wait.is_none().then(|| view.place(later.id)),
                     waited: wait.map(|w| view.place(view.steps[w].id)),
                     buffer: view.local_name(buffer).clone(),
                 };
@@ -134,6 +138,7 @@ pub fn written(view: &View<'_>, out: &mut Found) {
                 let practice = Practice::ReadInFlight {
                     collective: call.name.clone(),
                     launched: view.place(step.id),
+                    read: None,
                     waited: None,
                     buffer: Name::from(buffer.last_name().unwrap_or_default()),
                 };
@@ -193,10 +198,13 @@ fn waited(view: &View<'_>, handle: LocalId) -> Waited {
     first.map_or(Waited::Never, Waited::At)
 }
 
-/// Whether something else in the function may wait.
-fn synchronizes(view: &View<'_>) -> bool {
+/// Whether something else in the function may wait. What is launched later in the background and waited for is no part of it.
+fn synchronizes(view: &View<'_>, handle: LocalId) -> bool {
     (0..view.steps.len()).filter_map(|i| view.value(i)).any(|value| {
         let name = match value {
+            Rvalue::CallMethod { base, name, .. } if name == "wait" && other_handle(view, base, handle) => {
+                return false;
+            }
             Rvalue::CallMethod { name, .. } => name.clone(),
             other => match view.callee(other) {
                 Some(path) => super::lost::last(&path),
@@ -205,6 +213,21 @@ fn synchronizes(view: &View<'_>) -> bool {
         };
         let name = name.to_lowercase();
         ["synchron", "wait", "barrier", "stream", "finish", "flush"].iter().any(|w| name.contains(w))
+    })
+}
+
+/// Whether an operand is the handle of another collective, in a variable of its own.
+fn other_handle(view: &View<'_>, operand: &Operand, handle: LocalId) -> bool {
+    let Operand::Local(local) = operand else { return false };
+    let launch = |at: &usize| view.value(*at).and_then(|value| raw(view, value)).is_some_and(|call| call.is_async());
+    *local != handle && !view.defs(*local).is_empty() && view.defs(*local).iter().all(launch)
+}
+
+/// Whether another handle may be waited for before a step: collectives of one group end in their order.
+fn waits_for_others(view: &View<'_>, handle: LocalId, step: usize) -> bool {
+    let end = if view.steps[step].loops.is_empty() { step } else { view.steps.len() };
+    (0..end).filter_map(|i| view.value(i)).any(|value| {
+        matches!(value, Rvalue::CallMethod { base, name, .. } if name == "wait" && other_handle(view, base, handle))
     })
 }
 
