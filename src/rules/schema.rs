@@ -275,6 +275,8 @@ pub struct Wrapper {
     pub clip: Option<String>,
     pub whole_where: Option<String>,
     pub no_sync: Option<String>,
+    #[serde(default)]
+    pub namesakes: Vec<String>,
     pub sync_flag: Option<String>,
     #[serde(default)]
     pub ignores: Vec<String>,

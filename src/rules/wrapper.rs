@@ -22,6 +22,8 @@ pub struct WrapperRule {
     pub whole_where: Option<Name>,
     /// Its method that gives a context in which gradients are not summed.
     pub no_sync: Option<Name>,
+    /// Words of files in which a method of that name is another wrapper's.
+    pub namesakes: Vec<Name>,
     /// Its attribute that says whether they are, read in forward.
     pub sync_flag: Option<Name>,
     /// Arguments with modules or parameters that it leaves alone.
@@ -52,6 +54,19 @@ impl Wrappers {
         self.rules.iter().any(|rule| rule.no_sync.as_deref() == Some(method))
     }
 
+    /// Whether a function, by its text and that of its file, leaves out the sum of gradients on a variable as only a wrapped model can.
+    pub fn is_shown(&self, variable: &str, text: &str, file: &str) -> bool {
+        self.rules.iter().any(|rule| {
+            let on_it = |call: &str| {
+                let before = |(at, _): (usize, &str)| text[..at].chars().next_back();
+                text.match_indices(call)
+                    .any(|hit| !before(hit).is_some_and(|c| c.is_alphanumeric() || "_.".contains(c)))
+            };
+            let leaves_out = rule.no_sync.as_ref().is_some_and(|name| on_it(&format!("{variable}.{name}()")));
+            leaves_out && !rule.namesakes.is_empty() && !rule.namesakes.iter().any(|word| file.contains(word.as_str()))
+        })
+    }
+
     /// Whether a text names such a method, or an attribute that says whether gradients are summed.
     pub fn names_no_sync(&self, text: &str) -> bool {
         let names = |name: &Option<Name>| name.as_ref().is_some_and(|n| text.contains(n.as_str()));
@@ -80,6 +95,7 @@ impl Loader {
                 clip: name(&w.clip),
                 whole_where: name(&w.whole_where),
                 no_sync: name(&w.no_sync),
+                namesakes: w.namesakes.iter().map(|i| Name::from(i.as_str())).collect(),
                 sync_flag: name(&w.sync_flag),
                 ignores: w.ignores.iter().map(|i| Name::from(i.as_str())).collect(),
                 source: Name::from(w.source.as_deref().unwrap_or(source)),

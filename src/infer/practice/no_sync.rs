@@ -49,7 +49,7 @@ struct Backward {
 /// Steps that are reached after a backward pass that summed nothing.
 pub fn steps(view: &View<'_>, out: &mut Found) {
     let code = view.code();
-    if !view.rules.wrappers().names_no_sync(code) || !code.contains("step(") {
+    if !code.contains("step(") {
         return;
     }
     if sums_itself(view) || has_several(view) {
@@ -138,7 +138,10 @@ fn backwards(view: &View<'_>, step: usize) -> Option<Vec<Backward>> {
         if !view.steps[i].loops.starts_with(around) || !runs_backward(view, i)? {
             continue;
         }
-        let (silent, said) = silence(view, i)?;
+        let (silent, said) = match silent_inside(view, i) {
+            Some(said) => (always(), Some(said)),
+            None => silence(view, i)?,
+        };
         out.push(Backward { step: i, silent, said });
     }
     // Those of a loop of its own, or those of the loop of the step.
@@ -166,7 +169,41 @@ fn runs_backward(view: &View<'_>, step: usize) -> Option<bool> {
         return Some(false);
     }
     // It may decide by itself.
-    (!view.rules.wrappers().names_no_sync(inner.code())).then_some(true)
+    let decides = view.rules.wrappers().names_no_sync(inner.code());
+    (!decides || silent_inside(view, step).is_some()).then_some(true)
+}
+
+/// Where a function that a step calls leaves out the sum of all its backward passes, whatever happens.
+fn silent_inside(view: &View<'_>, step: usize) -> Option<Place> {
+    let (callee, _) = call(view, view.value(step)?)?;
+    let inner = near::shared(view, function(view, &callee)?);
+    let sums = !inner.collectives().is_empty();
+    if inner.at == view.at || sums || !view.rules.wrappers().names_no_sync(inner.code()) {
+        return None;
+    }
+    let mut said = None;
+    for i in 0..inner.steps.len() {
+        let calls = matches!(inner.value(i), Some(Rvalue::Call { .. } | Rvalue::CallMethod { .. }));
+        let passes = calls && is_backward(&inner, i);
+        if calls && !passes && runs_project_backward(&inner, i) {
+            return None;
+        }
+        if passes {
+            let (silent, at) = silence(&inner, i)?;
+            if silent != always() {
+                return None;
+            }
+            said = said.or(at);
+        }
+    }
+    said
+}
+
+/// Whether a step calls a function of the project in which something runs a backward pass.
+fn runs_project_backward(view: &View<'_>, step: usize) -> bool {
+    let callee = view.value(step).and_then(|value| call(view, value)).map(|(callee, _)| callee);
+    let at = callee.and_then(|callee| function(view, &callee));
+    at.is_some_and(|at| near::shared(view, at).code().contains("backward("))
 }
 
 /// The condition under which a backward pass sums nothing, and what says so.
@@ -179,6 +216,10 @@ fn silence(view: &View<'_>, step: usize) -> Option<(Expr, Option<Place>)> {
             said = Some(named(view, step).unwrap_or(context_place(view, context, step)));
             all.push(silent);
         }
+    }
+    for (entered, silent) in entered(view, step)? {
+        said = Some(named(view, step).unwrap_or(view.place(view.steps[entered].id)));
+        all.push(silent);
     }
     let loops = &view.steps[step].loops;
     let set: Vec<(usize, &Operand)> = view
@@ -204,6 +245,30 @@ fn silence(view: &View<'_>, step: usize) -> Option<(Expr, Option<Place>)> {
         _ => Expr::Bool { and: false, of: all },
     };
     Some((whole, said))
+}
+
+/// What leaves out the sum at a step because a stack of contexts has entered it, and where; `None`: the stack may have left it again.
+fn entered(view: &View<'_>, step: usize) -> Option<Vec<(usize, Expr)>> {
+    let mut out = Vec::new();
+    for i in 0..step {
+        let Some(Rvalue::CallMethod { base, name, args }) = view.value(i) else { continue };
+        let ([context], "enter_context") = (&args[..], name.as_str()) else { continue };
+        if context_expr(view, &view.expr(&context.value), i, MOST_DEPTH) == Some(truth(false)) {
+            continue;
+        }
+        let stack = near::local(base)?;
+        let only_enters = view
+            .readers(stack)
+            .iter()
+            .all(|at| matches!(view.value(*at), Some(Rvalue::CallMethod { name, .. }) if name == "enter_context"));
+        let covers = view.steps[i].contexts.iter().all(|c| view.steps[step].contexts.contains(c));
+        let under = guards(view, i, step).is_empty() && view.steps[step].loops.starts_with(&view.steps[i].loops);
+        if !only_enters || !covers || !under || view.steps[i].contexts.is_empty() {
+            return None;
+        }
+        out.push((i, leaves_out(view, &context.value, i, MOST_DEPTH)?));
+    }
+    Some(out)
 }
 
 fn both(of: Vec<Expr>) -> Expr {

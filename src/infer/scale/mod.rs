@@ -415,15 +415,19 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the annotation of a parameter says that it is a wrapped model, in a function that knows of no other group than all ranks.
+    /// Whether the annotation of a parameter, or `no_sync` on it, says that it is a wrapped model, in a function that knows of no other group
+    /// than all ranks.
     fn is_wrapped(&self, at: FuncRef, param: &crate::ir::Param) -> bool {
-        let named = |hint: &Name| super::practice::expr::path_of_hint(self.project, at.module, hint);
-        let Some(path) = param.hint.as_ref().and_then(named) else { return false };
-        if self.rules.wrappers().get(&path).is_none_or(|rule| rule.in_place) {
+        let file = &self.files[self.project.file(at.module)];
+        let text = file.slice(self.project.func(at).span);
+        if ["group", "mesh"].iter().any(|word| text.contains(word)) {
             return false;
         }
-        let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
-        !["group", "mesh"].iter().any(|word| text.contains(word))
+        let named = |hint: &Name| super::practice::expr::path_of_hint(self.project, at.module, hint);
+        match &param.hint {
+            Some(hint) => named(hint).is_some_and(|path| self.rules.wrappers().get(&path).is_some_and(|r| !r.in_place)),
+            None => self.rules.wrappers().is_shown(&param.name, text, file.whole()),
+        }
     }
 
     /// A loss that is returned to code that averages gradients, as the configuration says.

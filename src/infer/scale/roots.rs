@@ -24,12 +24,13 @@ const REDUCTIONS: &[&str] = &[
     "FullyShardedDataParallel",
     "reduce_gradients(",
     "optimizer_step(",
+    ".no_sync()",
 ];
 /// Those that wrap a module.
 const WRAPPERS: &[&str] = &["DDP(", "FSDP(", "DataParallel", "fully_shard"];
 
 /// One of these is a part of each of those.
-pub const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard", "optimizer_step("];
+pub const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard", "optimizer_step(", "no_sync()"];
 
 /// Calls of methods that every class has.
 const METHODS: &[&str] = &["forward(", "backward(", "step("];
