@@ -74,6 +74,10 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
         let wait = match waited(view, *dst) {
             Waited::Never if !synchronizes(view, *dst) => None,
             Waited::At(at) if at > i && view.steps[at].loops.starts_with(&step.loops) => Some(at),
+            Waited::Elsewhere => match waited_with_others(view, i, *dst) {
+                Some(at) if synchronizing(view, *dst).all(|sync| sync >= at) => Some(at),
+                _ => continue,
+            },
             _ => continue,
         };
         // A handle in a variable that is bound twice is that of another launch.
@@ -89,7 +93,7 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             let follows = later.loops.starts_with(&step.loops) && under(step, later);
             let after = wait.is_none() && step.loops.starts_with(&later.loops) && !excludes(step, later);
             if (follows || after) && reads(view, j, buffer) {
-                if wait.is_none() && waits_for_others(view, *dst, j) {
+                if waits_for_others(view, *dst, j) {
                     break;
                 }
                 let practice = Practice::ReadInFlight {
@@ -198,18 +202,55 @@ fn waited(view: &View<'_>, handle: LocalId) -> Waited {
     first.map_or(Waited::Never, Waited::At)
 }
 
+/// Where a list is waited for into which the only use of a handle, or of its future, puts it.
+fn waited_with_others(view: &View<'_>, launch: usize, handle: LocalId) -> Option<usize> {
+    let only = |local: LocalId| match *view.readers(local) {
+        [at] => Some(at),
+        _ => None,
+    };
+    let (mut put, mut at) = (handle, only(handle)?);
+    if matches!(view.value(at), Some(Rvalue::CallMethod { name, .. }) if name == "get_future") {
+        put = *view.binds(at).first()?;
+        at = only(put)?;
+    }
+    let Some(Rvalue::CallMethod { base, name, args }) = view.value(at) else { return None };
+    let is_put = args.iter().any(|a| near::local(&a.value) == Some(put));
+    let list = near::local(base).filter(|_| name == "append" && is_put && at > launch)?;
+    let other = |j: &usize| match view.value(*j) {
+        Some(Rvalue::CallMethod { name, .. }) => name != "append",
+        _ => !matches!(view.steps[*j].stmt, Stmt::If { .. }),
+    };
+    // Whatever is done with the list first has to be the wait, and no round of the loop comes after it.
+    let first = view.readers(list).iter().copied().filter(other).min()?;
+    let waits = match view.steps[first].stmt {
+        Stmt::For { dst, .. } => view
+            .readers(*dst)
+            .iter()
+            .any(|j| matches!(view.value(*j), Some(Rvalue::CallMethod { name, .. }) if name == "wait")),
+        _ => view.value(first).and_then(|value| view.callee(value)).is_some_and(|path| path.contains("wait")),
+    };
+    let later = first > at && view.steps[launch].loops.starts_with(&view.steps[first].loops);
+    (waits && later && !view.is_param(list)).then_some(first)
+}
+
 /// Whether something else in the function may wait. What is launched later in the background and waited for is no part of it.
 fn synchronizes(view: &View<'_>, handle: LocalId) -> bool {
-    (0..view.steps.len()).filter_map(|i| view.value(i)).any(|value| {
-        let name = match value {
-            Rvalue::CallMethod { base, name, .. } if name == "wait" && other_handle(view, base, handle) => {
+    synchronizing(view, handle).next().is_some()
+}
+
+/// The steps that may wait.
+fn synchronizing<'v>(view: &'v View<'_>, handle: LocalId) -> impl Iterator<Item = usize> + 'v {
+    (0..view.steps.len()).filter(move |i| {
+        let name = match view.value(*i) {
+            Some(Rvalue::CallMethod { base, name, .. }) if name == "wait" && other_handle(view, base, handle) => {
                 return false;
             }
-            Rvalue::CallMethod { name, .. } => name.clone(),
-            other => match view.callee(other) {
+            Some(Rvalue::CallMethod { name, .. }) => name.clone(),
+            Some(other) => match view.callee(other) {
                 Some(path) => super::lost::last(&path),
                 None => return false,
             },
+            None => return false,
         };
         let name = name.to_lowercase();
         ["synchron", "wait", "barrier", "stream", "finish", "flush"].iter().any(|w| name.contains(w))
