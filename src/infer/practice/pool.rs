@@ -3,7 +3,9 @@
 
 use super::expr::Expr;
 use super::found::Practice;
+use super::near;
 use super::view::View;
+use super::wrapped::function;
 use super::{Class, Found, Lint};
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
@@ -22,7 +24,7 @@ pub fn shared<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let view = lint.view(FuncRef { module: class.module, func: *func });
     for step in 0..view.steps.len() {
         let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
-        if view.is_temp(*dst) || !from_pool(&view, *dst, step) {
+        if view.is_temp(*dst) || !from_pool(&view, *dst, step) && !from_helper(&view, *dst, step) {
             continue;
         }
         if let Some(kept) = kept(&view, *dst) {
@@ -56,6 +58,24 @@ fn from_pool(view: &View<'_>, local: LocalId, step: usize) -> bool {
         last.contains("buffer") || last.ends_with("pool") || last.contains("workspace")
     });
     pool && HANDS_OUT.contains(&method.as_str())
+}
+
+/// Whether a step binds a variable to what a function of the project returns, which is always a buffer of a pool.
+fn from_helper(view: &View<'_>, local: LocalId, step: usize) -> bool {
+    let Expr::Call { callee, .. } = view.through(&Operand::Local(local)) else { return false };
+    let Some(at) = function(view, &callee).filter(|at| view.defs(local) == [step] && *at != view.at) else {
+        return false;
+    };
+    let inner = near::shared(view, at);
+    let mut returned = inner.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::Return { value } => Some(value),
+        _ => None,
+    });
+    let is_pooled = |value: &Operand| match value {
+        Operand::Local(l) => inner.defs(*l).iter().any(|at| from_pool(&inner, *l, *at)),
+        Operand::Const(_) | Operand::Global(_) => false,
+    };
+    inner.steps.iter().any(|s| matches!(s.stmt, Stmt::Return { .. })) && returned.all(is_pooled)
 }
 
 /// The name of what hands out: of a call, of what it calls.
