@@ -181,11 +181,18 @@ impl Machine<'_> {
         let class = f.class.map(|class| ClassRef { module, class });
         match made_of(&view, step, 0) {
             Size::Whole => true,
-            Size::Given => {
+            Size::Named if class.is_some_and(|c| !self.is_made(c)) => true,
+            Size::Named | Size::Given => {
                 class.is_some_and(|c| self.settings.marking.goes_by_marks(c) || self.settings.marking.is_made_whole(c))
             }
             Size::Part => false,
         }
+    }
+
+    /// Whether any text makes objects of a class, or derives one from it, and so may give it other sizes than its names say.
+    fn is_made(&self, class: ClassRef) -> bool {
+        let name = &self.project.class(class).name;
+        self.files.times(&format!("{name}(")) > 1 || self.files.any_says(&format!("({name})"))
     }
 
     /// Types that comments give to the parameters of a root: `# [s/tp, b, h]`. What is known already stays.

@@ -34,6 +34,8 @@ const PARTS: &[&str] = &[
 pub enum Size {
     /// Numbers, and sizes of the configuration.
     Whole,
+    /// Sizes that the constructor is given under a name that is one of the whole model.
+    Named,
     /// Sizes that the constructor is given.
     Given,
     /// Divided, computed by a function, or not followed.
@@ -42,6 +44,9 @@ pub enum Size {
 
 /// Receivers whose attributes are sizes of the whole model.
 const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_config", "model_args"];
+
+/// What the sizes of a whole model are called where a constructor is given them.
+const OF_MODELS: &[&str] = &["hidden_size", "head_dim", "head_size", "d_model", "kv_channels", "embed_dim", "cond_dim"];
 
 /// The sizes in the arguments of a call that makes a parameter or a module.
 pub fn made_of(view: &View<'_>, step: usize, depth: usize) -> Size {
@@ -78,6 +83,8 @@ fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
         Expr::Local(l) if view.is_param(*l) => {
             if outer && depth == 0 && is_data(view, *l) {
                 Size::Part
+            } else if OF_MODELS.contains(&view.local_name(*l).as_str()) {
+                Size::Named
             } else {
                 Size::Given
             }
@@ -313,7 +320,7 @@ fn makes(view: &View<'_>, classes: &FxHashMap<ClassRef, &Sized>, out: &mut Vec<(
                     let expr = view.through(o);
                     match size_of(view, &expr, false, 0) {
                         Size::Whole => true,
-                        Size::Given => names_model(view, &expr),
+                        Size::Named | Size::Given => names_model(view, &expr),
                         Size::Part => false,
                     }
                 })
