@@ -3,6 +3,7 @@
 //! is still executed. Next: `root.rs`.
 
 use super::digest::{COMMON, Digests, Gist, Rare};
+use super::limits::MAX_DISTANCE;
 use super::memo::{Memo, Task, combined, kept_equals};
 use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
@@ -132,10 +133,11 @@ impl Relevant {
         // The nearest first, so that a function is met on the shortest way.
         while let Some(func) = work.pop_front() {
             let farther = out.funcs[&func] + 1;
+            let is_last = farther > MAX_DISTANCE;
             // A constructor that makes something worth following: the class calls it through an attribute.
             let found = &parts[func.module.index()][func.func.index()];
             out.classes.extend(found.class);
-            for next in found.used.iter().chain(callers.of(func)) {
+            for next in found.used.iter().chain(callers.of(func)).filter(|_| !is_last) {
                 if let Slot::Vacant(free) = out.funcs.entry(*next) {
                     free.insert(farther);
                     work.push_back(*next);
