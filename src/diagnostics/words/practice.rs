@@ -34,16 +34,8 @@ impl Words<'_> {
                 draft.help.push("sum the whole value first, and take the part of the result".to_string());
                 draft
             }
-            Practice::SharedBuffer { owner, buffer, kept } => {
-                let title = format!(
-                    "`{buffer}` outlives the forward of `{owner}`: it comes from a pool, and the next call overwrites it"
-                );
-                let mut draft = Draft::new(&codes::SHARED_BUFFER, title);
-                draft.primary = "handed out again by the next call".to_string();
-                draft.labels.push(Label { place: *kept, message: "kept beyond the call here".to_string() });
-                draft.help.push(format!("allocate `{buffer}` anew, or use it up inside the forward"));
-                draft
-            }
+            Practice::SharedBuffer { owner, buffer, kept } => shared_buffer(owner, buffer, *kept),
+            Practice::MarkMisnamed { asked, mark, set } => misnamed(asked, mark, *set),
             Practice::IgnoredSwitch { owner, switch, runs } => {
                 let title =
                     format!("`{owner}` never looks at `{switch}`: it communicates in the same way whatever that says");
@@ -180,5 +172,26 @@ fn lost_gradients(collective: &Name, copy: &Name, made: Place) -> Draft {
     draft.primary = "written to the copy".to_string();
     draft.labels.push(Label { place: made, message: "copies gradients".to_string() });
     draft.help.push(format!("write what `{copy}` holds back to the gradients afterwards"));
+    draft
+}
+
+/// A reduction that asks for a mark by a name that nobody gave.
+fn misnamed(asked: &str, mark: &str, set: Place) -> Draft {
+    let title = format!("the gradients marked `{mark}` are never summed: the reduction asks for `{asked}`");
+    let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+    draft.primary = format!("nothing here sets `{asked}`");
+    draft.labels.push(Label { place: set, message: "marked under another name".to_string() });
+    draft.help.push(format!("ask for `{mark}`, or mark the parameters with `{asked}`"));
+    draft
+}
+
+/// A buffer of a pool that is kept beyond the call.
+fn shared_buffer(owner: &str, buffer: &str, kept: Place) -> Draft {
+    let title =
+        format!("`{buffer}` outlives the forward of `{owner}`: it comes from a pool, and the next call overwrites it");
+    let mut draft = Draft::new(&codes::SHARED_BUFFER, title);
+    draft.primary = "handed out again by the next call".to_string();
+    draft.labels.push(Label { place: kept, message: "kept beyond the call here".to_string() });
+    draft.help.push(format!("allocate `{buffer}` anew, or use it up inside the forward"));
     draft
 }

@@ -8,30 +8,90 @@ use crate::source::{Name, Place};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Practice {
     /// An in-place collective on a copy that nothing keeps.
-    LostCopy { collective: Name, method: Name, original: Place },
+    LostCopy {
+        collective: Name,
+        method: Name,
+        original: Place,
+    },
     /// The sum of gradients stays in a copy of them.
-    LostGradients { collective: Name, copy: Name, made: Place },
+    LostGradients {
+        collective: Name,
+        copy: Name,
+        made: Place,
+    },
     /// The result of a collective that returns it is not used.
-    UnusedResult { collective: Name },
+    UnusedResult {
+        collective: Name,
+    },
     /// The result of an autograd function is not used, and its argument goes on as it was.
-    UnusedApply { function: Name, value: Name },
+    UnusedApply {
+        function: Name,
+        value: Name,
+    },
     /// A buffer of a pool that is kept beyond the call.
-    SharedBuffer { owner: Name, buffer: Name, kept: Place },
+    SharedBuffer {
+        owner: Name,
+        buffer: Name,
+        kept: Place,
+    },
     /// A switch that nothing looks at; what communicates whatever it says, and what decides instead.
-    IgnoredSwitch { owner: Name, switch: Name, runs: Vec<Place> },
+    IgnoredSwitch {
+        owner: Name,
+        switch: Name,
+        runs: Vec<Place>,
+    },
     /// A reducer asks for a mark that nothing sets, and there are norms to carry it.
-    MarkNeverSet { mark: Name, modules: Vec<Name>, reducer: Place, missing: Place },
-    /// A mark that says that a gradient is summed, and no reducer over its axes; where the project sums its gradients.
-    MarkNeverAsked { mark: Name, axes: Vec<Name>, reducer: Place, parameters: Concerned, when: When },
+    MarkNeverSet {
+        mark: Name,
+        modules: Vec<Name>,
+        reducer: Place,
+        missing: Place,
+    },
+    /// A reducer asks for a mark that nothing sets, and one of nearly that name is set and read by nothing.
+    MarkMisnamed {
+        /// A mark that says that a gradient is summed, and no reducer over its axes; where the project sums its gradients.
+        asked: Name,
+        mark: Name,
+        set: Place,
+    },
+    MarkNeverAsked {
+        mark: Name,
+        axes: Vec<Name>,
+        reducer: Place,
+        parameters: Concerned,
+        when: When,
+    },
     /// A module is marked and one that is made alike is not.
-    SiblingNotMarked { module: Name, sibling: Name, mark: Name, marked: Place },
+    SiblingNotMarked {
+        module: Name,
+        sibling: Name,
+        mark: Name,
+        marked: Place,
+    },
     /// A reducer takes a parameter by name and no reducer takes another one of the same module.
-    PartNotNamed { module: Name, named: Name, part: Name, made: Place },
+    PartNotNamed {
+        module: Name,
+        named: Name,
+        part: Name,
+        made: Place,
+    },
     /// A parameter of a module is marked and another one is not.
-    PartNotMarked { module: Name, marked: Name, part: Name, mark: Name, made: Place },
+    PartNotMarked {
+        module: Name,
+        marked: Name,
+        part: Name,
+        mark: Name,
+        made: Place,
+    },
     /// A part of a parameter that nothing marks as one; another that is marked.
     /// Or what asks for the mark (`is_asked`), where none is marked in the file.
-    PartitionNotMarked { parameter: Name, mark: Name, axes: Vec<Name>, other: Place, is_asked: bool },
+    PartitionNotMarked {
+        parameter: Name,
+        mark: Name,
+        axes: Vec<Name>,
+        other: Place,
+        is_asked: bool,
+    },
     /// Of gradients and dims of distributed tensors.
     Placements(Placements),
     /// Of groups, sizes and factors.
@@ -45,25 +105,61 @@ pub enum Practice {
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.
-    InvertedGuard { variable: Name, used: Place, collective: Name },
+    InvertedGuard {
+        variable: Name,
+        used: Place,
+        collective: Name,
+    },
     /// An output buffer between a submodule and the result; where the function that holds it is called.
-    GradientCut { collective: Name, call: Option<Place> },
+    GradientCut {
+        collective: Name,
+        call: Option<Place>,
+    },
     /// A raw reduction of what a differentiable collective reduces elsewhere.
-    MixedGradient { collective: Name, differentiable: Name, other: Place },
+    MixedGradient {
+        collective: Name,
+        differentiable: Name,
+        other: Place,
+    },
     /// A buffer is read while a collective in the background may still write it.
-    ReadInFlight { collective: Name, launched: Place, read: Option<Place>, waited: Option<Place>, buffer: Name },
+    ReadInFlight {
+        collective: Name,
+        launched: Place,
+        read: Option<Place>,
+        waited: Option<Place>,
+        buffer: Name,
+    },
     /// A collective over all ranks that only some reach; `exit`: because the others have left.
-    SomeRanks { collective: Name, condition: Place, exit: bool },
+    SomeRanks {
+        collective: Name,
+        condition: Place,
+        exit: bool,
+    },
     /// A collective over the ranks of a group that only some of them reach.
-    SomeOfGroup { collective: Name, condition: Place, exit: bool },
+    SomeOfGroup {
+        collective: Name,
+        condition: Place,
+        exit: bool,
+    },
     /// A sum over the ranks of a group of what each cuts out at its own place.
-    OtherPositions { collective: Name, sliced: Place },
+    OtherPositions {
+        collective: Name,
+        sliced: Place,
+    },
     /// A sum is divided by a count of one rank: a sum that was reduced, or a loss whose gradients a comment says are averaged.
-    LocalCount { divided: Place, reduced: Option<Place>, comment: Option<Place> },
+    LocalCount {
+        divided: Place,
+        reduced: Option<Place>,
+        comment: Option<Place>,
+    },
     /// A value of one rank, where that of all ranks is meant.
     OfThisRank(Own),
     /// Gradients are reduced when it is too late; where they are taken, and what came before.
-    LateReduction { why: Late, gradients: Place, before: Place },
+    LateReduction {
+        why: Late,
+        gradients: Place,
+        before: Place,
+    },
 }
 
 impl Practice {

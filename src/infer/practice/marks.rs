@@ -52,6 +52,18 @@ impl Marks {
         }
     }
 
+    /// Whether something sets a mark, or may.
+    pub fn sets(&self, mark: &str) -> bool {
+        self.open || self.set.contains(mark)
+    }
+
+    /// The marks that are set, in the order of their names.
+    pub fn all(&self) -> impl Iterator<Item = &Name> {
+        let mut all: Vec<&Name> = self.set.iter().collect();
+        all.sort();
+        all.into_iter()
+    }
+
     pub fn join(&mut self, other: &Marks) {
         self.set.extend(other.set.iter().cloned());
         self.open |= other.open;
@@ -63,7 +75,7 @@ fn last(path: &Name) -> Name {
 }
 
 /// The mark that all alternatives of a reducer ask for.
-fn asked(reducer: &Reducer) -> Option<&Name> {
+pub fn asked(reducer: &Reducer) -> Option<&Name> {
     let mut marks = reducer.when.iter().map(|all| match all.as_slice() {
         [Test::Mark(mark)] => Some(mark),
         _ => None,

@@ -52,6 +52,7 @@ mod masked_rows;
 pub mod membership;
 mod mesh_dims;
 mod metrics;
+mod misnamed;
 mod mixed_mean;
 mod named_axes;
 pub mod near;
@@ -446,6 +447,7 @@ impl<'a> Practices<'a> {
         let of_classes = kept_each(memo, &modules, Task::Classes, |module| of_classes(&lint, module));
         found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
         marks::unasked(&lint, &modules, memo, &mut found);
+        misnamed::misnamed(&lint, &mut found);
         let against = kept_each(memo, &modules, Task::Against, |module| {
             let mut out = Vec::new();
             for class in project.modules[module].ir.classes.ids() {

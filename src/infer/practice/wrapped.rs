@@ -11,6 +11,9 @@ use crate::rules::WrapperRule;
 use crate::source::{Idx, Place};
 use std::rc::Rc;
 
+/// A step, with the view that it stands in.
+type Site<'a> = (Rc<View<'a>>, usize);
+
 /// A call that wraps a model.
 pub struct Wrapped<'a> {
     pub rule: &'a WrapperRule,
@@ -234,7 +237,7 @@ pub fn changes<'a>(
     model: &Expr,
     step: usize,
     depth: usize,
-) -> Option<(Option<&'a WrapperRule>, (Rc<View<'a>>, usize))> {
+) -> Option<(Option<&'a WrapperRule>, Site<'a>)> {
     let depth = depth.checked_sub(1)?;
     let value @ (Rvalue::Call { args: given, .. } | Rvalue::CallMethod { args: given, .. }) = view.value(step)? else {
         return None;
