@@ -549,7 +549,9 @@ impl Machine<'_> {
 
     fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
         let lacks_gradient = violation == Violation::InvariantMixed && self.w.modes.typecheck.is_none();
-        if self.is_straight_through(id, axis, operands) || lacks_gradient && self.is_only_looked_at(id) {
+        if self.is_straight_through(id, axis, operands)
+            || lacks_gradient && (self.is_only_looked_at(id) || self.is_own_forward())
+        {
             return;
         }
         let mut at: Vec<OperandAt> = operands.iter().map(|o| self.operand_at(id, o, axis)).collect();

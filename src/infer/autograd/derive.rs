@@ -139,6 +139,15 @@ impl Machine<'_> {
         bases.any(|b| self.rules.autograd_base(b))
     }
 
+    /// Whether the forward of an autograd function runs, by itself or called: its backward is what is written beside it.
+    pub fn is_own_forward(&self) -> bool {
+        self.stack.iter().any(|active| {
+            let func = self.project.func(active.func);
+            let class = func.class.map(|class| ClassRef { module: active.func.module, class });
+            func.name == "forward" && class.is_some_and(|class| self.is_autograd_function(class))
+        })
+    }
+
     pub fn methods_of(&self, class: ClassRef) -> Option<Methods> {
         let bound = |at: FuncRef| {
             let flavour = self.settings.static_flavour(self.project, self.rules, at);

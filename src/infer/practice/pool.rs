@@ -8,7 +8,7 @@ use super::view::View;
 use super::wrapped::function;
 use super::{Class, Found, Lint};
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
-use crate::project::FuncRef;
+use crate::project::{FuncRef, Resolved};
 
 /// Methods by which a pool hands out a buffer.
 const HANDS_OUT: &[&str] = &["get", "get_tensor", "get_buffer", "allocate"];
@@ -46,6 +46,7 @@ fn from_pool(view: &View<'_>, local: LocalId, step: usize) -> bool {
     }
     let Expr::Call { callee, .. } = view.through(&Operand::Local(local)) else { return false };
     let (base, method) = match &*callee {
+        Expr::Attr(base, method) if keeps_nothing(view, base, method) => return false,
         Expr::Attr(base, method) => (name_of(view, base), method.to_string()),
         Expr::Path(path) => match path.rsplit_once('.') {
             Some((base, method)) => (Some(base.to_string()), method.to_string()),
@@ -76,6 +77,20 @@ fn from_helper(view: &View<'_>, local: LocalId, step: usize) -> bool {
         Operand::Const(_) | Operand::Global(_) => false,
     };
     inner.steps.iter().any(|s| matches!(s.stmt, Stmt::Return { .. })) && returned.all(is_pooled)
+}
+
+/// Whether a class of the project hands out what it does not keep: its method reads nothing of the object, and no item of anything.
+fn keeps_nothing(view: &View<'_>, base: &Expr, method: &str) -> bool {
+    let Expr::Call { callee, .. } = base else { return false };
+    let Some(Resolved::Class(class)) = callee.path().and_then(|path| Some(view.project.path(path))) else {
+        return false;
+    };
+    let Some((_, func)) = view.project.class(class).methods.iter().find(|(name, _)| name == method) else {
+        return false;
+    };
+    let inner = near::shared(view, FuncRef { module: class.module, func: *func });
+    let code = inner.code();
+    !code.contains("self.") && !code.contains("cls.") && !code.contains("[")
 }
 
 /// The name of what hands out: of a call, of what it calls.

@@ -631,6 +631,11 @@ impl<'a> Run<'a> {
                 state.clear();
                 Some(Val::Const(Const::None))
             }
+            // What runs before each step may change every gradient.
+            "register_step_pre_hook" => {
+                (0..state.modules.len()).for_each(|m| state.lose(&Val::Module(m)));
+                Some(Val::Const(Const::None))
+            }
             _ => Some(Val::Named(self.text(state, id))),
         }
     }
