@@ -82,7 +82,7 @@ fn from_helper(view: &View<'_>, local: LocalId, step: usize) -> bool {
 /// Whether a class of the project hands out what it does not keep: its method reads nothing of the object, and no item of anything.
 fn keeps_nothing(view: &View<'_>, base: &Expr, method: &str) -> bool {
     let Expr::Call { callee, .. } = base else { return false };
-    let Some(Resolved::Class(class)) = callee.path().and_then(|path| Some(view.project.path(path))) else {
+    let Some(Resolved::Class(class)) = callee.path().map(|path| view.project.path(path)) else {
         return false;
     };
     let Some((_, func)) = view.project.class(class).methods.iter().find(|(name, _)| name == method) else {

@@ -317,6 +317,15 @@ impl<'a> Run<'a> {
             _ => {}
         }
         let (x, y) = (self.factor(a), self.factor(b));
+        // Weights of tokens: a mask with a factor.
+        let weights = match (a, b) {
+            (Val::Mask, _) => y.clone().map(|y| (y, times)),
+            (_, Val::Mask) if times => x.clone().map(|x| (x, true)),
+            _ => None,
+        };
+        if let (Some((by, times)), Val::Tensor(mask)) = (weights, self.per_token("mask", state)) {
+            return self.scaled(id, &mask, times, &by, state);
+        }
         match (a, b) {
             (Val::Tensor(t), _) if y.is_some() => {
                 let y = y.unwrap_or(Scale::Unknown);
@@ -342,7 +351,17 @@ impl<'a> Run<'a> {
     /// A product of tensors: what has one value for each token stays that; other products are not followed.
     fn of_tensors(&mut self, id: StmtId, times: bool, t: &Tensor, u: &Tensor, state: &State) -> Val {
         match (&t.rows, &u.rows) {
-            (Some(_), Some(_)) if times => Val::Tensor(t.clone()),
+            (Some(_), Some(_)) if times => {
+                let mut out = t.clone();
+                // The one that is a weight of tokens hands its factor on.
+                if let [weight] = &u.parts[..] {
+                    out.parts.iter_mut().for_each(|p| {
+                        (p.grad, p.value) = (p.grad.times(&weight.grad), p.value.times(&weight.value));
+                        p.events.extend(weight.events.iter().cloned());
+                    });
+                }
+                Val::Tensor(out)
+            }
             _ => Val::Named(self.text(state, id)),
         }
     }

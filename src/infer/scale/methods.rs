@@ -344,6 +344,10 @@ impl<'a> Run<'a> {
                 "sum" | "count_nonzero" if args.get(0, "dim").is_some() => Some(Val::Mask),
                 "sum" | "count_nonzero" | "numel" if args.plain.is_empty() => Some(self.counted(id, state)),
                 _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Mask),
+                "mul" | "div" => {
+                    let op = if name == "mul" { BinOp::Mul } else { BinOp::Div };
+                    args.plain.first().map(|by| self.binary(id, op, &Val::Mask, by, state))
+                }
                 _ => None,
             },
             Val::Grad(g) => self.of_gradient(id, &g.clone(), name, args, state),
