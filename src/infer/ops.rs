@@ -286,6 +286,8 @@ impl Machine<'_> {
                 let ty = super::expr::number_type(value).unwrap_or_else(LocalType::unknown);
                 out.push(Operand { id: None, ty, grad: Tri::No, role, part });
             }
+            // Zero is no part of a sum, and a sum that is still to come may begin with it.
+            Value::Const(zero) if role == Role::Term && is_zero(zero) && self.w.modes.typecheck.is_none() => {}
             Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Size(_) | Value::Share(_)
                 if numbers =>
             {
@@ -643,6 +645,15 @@ impl Machine<'_> {
         if let Some(known) = self.w.heap.tensor_mut(id) {
             *known = t;
         }
+    }
+}
+
+/// Whether a constant is the number zero.
+fn is_zero(constant: &Const) -> bool {
+    match constant {
+        Const::Int(n) => *n == 0,
+        Const::Float(bits) => f64::from_bits(*bits) == 0.0,
+        Const::None | Const::Bool(_) | Const::Str(_) | Const::Ellipsis => false,
     }
 }
 
