@@ -31,7 +31,7 @@ pub enum Layout {
     /// A redistribution over an axis inside of which another one splits the same dim.
     NotInnermost { axis: Axis, inner: Axis, name: Name, dim: usize, operand: OperandAt },
     /// A stated spec that contradicts the one that the tensor has.
-    SpecConflict { dim: usize, known: Vec<Axis>, stated: Vec<Axis>, operand: OperandAt },
+    SpecConflict { dim: usize, known: Vec<Axis>, stated_dim: usize, stated: Vec<Axis>, operand: OperandAt },
     /// Two axes split one dim of the result, and nothing says which lies outside.
     NoOrder { dim: usize, axes: [Axis; 2], op: Name },
     /// Two operands split a dim over the same axes in different order.
@@ -340,8 +340,8 @@ impl Machine<'_> {
                 (true, None) => None,
                 (false, _) => (at_dim != *axes).then_some((*dim, at_dim)),
             };
-            if let Some((dim, known)) = conflict {
-                let kind = Layout::SpecConflict { dim, known, stated: axes.clone(), operand };
+            if let Some((split, known)) = conflict {
+                let kind = Layout::SpecConflict { dim: split, known, stated_dim: *dim, stated: axes.clone(), operand };
                 self.report(at, FindingKind::Layout(kind));
                 return Err(());
             }

@@ -7,10 +7,10 @@ use super::finding::FindingKind;
 use super::machine::Machine;
 use super::ops::OpCall;
 use super::practice::expr::Expr;
-use super::practice::near::has_word;
+use super::practice::near::{has_word, words};
 use super::practice::view::View;
 use super::value::Value;
-use crate::ir::{Const, Stmt, StmtId};
+use crate::ir::{Const, Rvalue, Stmt, StmtId};
 use crate::rules::shapes::ShapeRule;
 use crate::rules::shards::Whole;
 use crate::rules::{OpRule, Role};
@@ -36,7 +36,8 @@ impl Machine<'_> {
         });
         let Some((axis, _)) = split else { return Ok(()) };
         let axis = axis.clone();
-        if self.is_restricted(&axis) || self.combines_parts(id) {
+        let reduces = call.rule.shape == ShapeRule::Reduce;
+        if self.is_restricted(&axis) || self.combines_parts(id, &call.rule.name) || reduces && !self.is_used_up(id) {
             return Ok(());
         }
         let operand = self.operand_at(id, first, &axis);
@@ -46,12 +47,32 @@ impl Machine<'_> {
     }
 
     /// Whether the function computes what puts softmaxes of parts together.
-    fn combines_parts(&self, id: StmtId) -> bool {
+    fn combines_parts(&self, id: StmtId, op: &str) -> bool {
         let place = self.place(id);
         let Some(active) = self.stack.last() else { return false };
         let span = self.project.func(active.func).span;
         let text = self.files[place.file].slice(span);
-        COMBINES.iter().any(|word| has_word(text, word))
+        let own = op.rsplit('.').next().unwrap_or(op);
+        let beside = |word: &str| if word == own { words(text, word).count() > 1 } else { has_word(text, word) };
+        COMBINES.iter().any(|word| beside(word))
+    }
+
+    /// Whether nothing but arithmetic, in a function without collectives, reads what a statement gives: nobody puts it together with
+    /// what other ranks have.
+    fn is_used_up(&self, id: StmtId) -> bool {
+        let Some(active) = self.stack.last() else { return false };
+        let view = View::new(self.project, self.rules, self.files, active.func);
+        let made = view.steps.iter().find_map(|step| match step.stmt {
+            Stmt::Assign { dst, .. } if step.id == id => Some(*dst),
+            _ => None,
+        });
+        let read = |step: &usize| match view.value(*step) {
+            Some(Rvalue::CallMethod { name, .. }) => self.rules.tensor_method(name).is_some(),
+            Some(Rvalue::Binary { .. } | Rvalue::Compare { .. } | Rvalue::Unary { .. }) => true,
+            _ => false,
+        };
+        view.collectives().is_empty()
+            && made.is_some_and(|made| !view.readers(made).is_empty() && view.readers(made).iter().all(read))
     }
 
     /// Whether a reshape or a slice leaves the last dim of its first argument as it is: `x.view(-1, x.size(-1))`, `x.flatten(0, 1)`,

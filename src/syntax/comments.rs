@@ -26,7 +26,7 @@ const OTHER_TOOLS: [&str; 11] =
 
 pub(super) fn collect(text: &str, tokens: &Tokens) -> Comments {
     // Most files have none, and finding that out costs one search.
-    if !text.contains("spmd:") {
+    if !text.contains("spmd") {
         return Comments::default();
     }
     let mut found = Collector { text, lines: Vec::new(), comments: Vec::new() };
@@ -62,7 +62,7 @@ impl Collector<'_> {
             match token.kind() {
                 TokenKind::Comment => {
                     let text = &self.text[span.start as usize..span.end as usize];
-                    if text.contains("spmd:") {
+                    if text.contains("spmd:") || almost(text).is_some() {
                         self.comments.push(Comment { span, line: self.lines.len(), own_line: start.is_none() });
                     }
                 }
@@ -89,6 +89,11 @@ impl Collector<'_> {
         for comment in &self.comments {
             let text = &self.text[comment.span.start as usize..comment.span.end as usize];
             let (position, line) = self.position(comment);
+            if let Some(length) = almost(text) {
+                let span = Span::new(comment.span.start, comment.span.start + length as u32);
+                let detail = "a comment is read if it begins with `# spmd:`, and this one is not".to_string();
+                out.problems.push(SyntaxProblem::new(ProblemKind::BadAnnotation, span, detail));
+            }
             for start in part_starts(text) {
                 let base = comment.span.start + start as u32;
                 let part = &text[start..];
@@ -190,6 +195,26 @@ fn part_starts(comment: &str) -> Vec<usize> {
         }
     }
     starts
+}
+
+/// How long the beginning of a comment is that misspells `# spmd:` in front of what would be an annotation.
+fn almost(comment: &str) -> Option<usize> {
+    let body = comment.strip_prefix('#')?.trim_start();
+    let word = &body[..body.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(body.len())];
+    let lower = word.to_ascii_lowercase();
+    let mut letters = lower.clone().into_bytes();
+    letters.sort_unstable();
+    let rest = &body[word.len()..];
+    let text = rest.trim_start().strip_prefix(':');
+    if letters != b"dmps" || word == "spmd" && rest.starts_with(':') || lower != "spmd" && text.is_none() {
+        return None;
+    }
+    let said = text.unwrap_or(rest);
+    let parsed = parse_part(&said[..part_end(said, false)], 0);
+    let bare = |c: &Clause| matches!(c.kind, ClauseKind::Bare(_));
+    // Prose may happen to be a type, as `I` is.
+    let says = parsed.suppression.is_some() || parsed.clauses.iter().any(|c| text.is_some() || !bare(c));
+    (says && parsed.problems.is_empty()).then_some(comment.len() - said.len())
 }
 
 /// Where a part ends: at the comment of another tool, or, unless a reason is being read, at any `#` outside quotes.

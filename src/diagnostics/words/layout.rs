@@ -45,13 +45,14 @@ impl Words<'_> {
                 draft.help.push(format!("redistribute `{inner}` first: only the innermost axis of a dim can be moved"));
                 draft
             }
-            Layout::SpecConflict { dim, known, stated, operand } => {
-                let title = format!(
-                    "dim {dim} of {} is split over {}, not over {}",
-                    self.name(operand),
-                    listed(known),
-                    listed(stated)
-                );
+            Layout::SpecConflict { dim, known, stated_dim, stated, operand } => {
+                let (name, known, stated) = (self.name(operand), listed(known), listed(stated));
+                let title = match dim == stated_dim {
+                    true => format!("dim {dim} of {name} is split over {known}, not over {stated}"),
+                    false => format!(
+                        "dim {dim} of {name} is split over {known}, and dim {stated_dim} is said to be over {stated}"
+                    ),
+                };
                 let mut draft = Draft::new(&codes::SPEC_CONFLICT, title);
                 draft.notes.push(
                     "a second statement may add what is not known; the order of axes on a dim counts".to_string(),

@@ -45,17 +45,24 @@ impl Words<'_> {
             }
             FindingKind::NormalisedParts { axis, operand, op } => {
                 let name = self.name(operand);
-                let title = format!(
-                    "`{}` normalises over a dim of {name} of which each rank of `{axis}` has a part",
-                    short(op)
-                );
+                let does = match short(op) {
+                    "argmax" => "looks for the largest",
+                    "argmin" => "looks for the smallest",
+                    "logsumexp" => "adds up exponentials",
+                    _ => "normalises",
+                };
+                let title =
+                    format!("`{}` {does} over a dim of {name} of which each rank of `{axis}` has a part", short(op));
                 let mut draft = Draft::new(&codes::NORMALISED_PARTS, title);
                 let message = format!("{} on `{axis}`", state_words(&operand.state));
                 draft.labels.extend(label(operand.place, message));
                 self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
-                draft.notes.push(format!(
-                    "forward: each rank of `{axis}` divides by the sum over its own part, not by the sum over the whole dim"
-                ));
+                draft.notes.push(match does {
+                    "normalises" => format!(
+                        "forward: each rank of `{axis}` divides by the sum over its own part, not by the sum over the whole dim"
+                    ),
+                    _ => format!("forward: each rank of `{axis}` has the result for its own part, not for the whole dim"),
+                });
                 draft.help.push(format!(
                     "gather {name} over `{axis}` first, or use a function that sums over `{axis}`, such as a vocabulary-parallel loss"
                 ));

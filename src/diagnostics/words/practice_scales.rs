@@ -35,6 +35,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::BufferOfGroup { .. }
         | Scales::UnreadGroup { .. }
         | Scales::FixedRoot { .. }
+        | Scales::OtherPart { .. }
         | Scales::SplitOverModel { .. } => other_ranks(mistake),
         Scales::GlobalRank { unread, given } => {
             let title = format!("the rank among all ranks decides, and `{unread}` says among which ranks");
@@ -117,6 +118,15 @@ fn other_ranks(mistake: &Scales) -> Draft {
             draft.primary = "over other ranks".to_string();
             draft.labels.push(label(*given, format!("`{unread}` is named here")));
             draft.help.push(format!("pass `group={unread}`"));
+            draft
+        }
+        Scales::OtherPart { size, rank, parts } => {
+            let (size, rank) = (axes(size), axes(rank));
+            let title = format!("the rank of {rank} picks one of the parts for the ranks of {size}");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("the rank of {rank}");
+            draft.labels.push(label(*parts, format!("as many parts as {size} has ranks")));
+            draft.help.push(format!("pick by the rank of {size}, or cut by the size of {rank}"));
             draft
         }
         Scales::FixedRoot { collective, group } => {

@@ -11,7 +11,7 @@ use super::derive::{Case, Derived, Signature};
 use crate::ir::annotation::{Atom, Result_, Target};
 use crate::rules::CollectiveRule;
 use crate::source::{Name, Place};
-use crate::types::{Axis, Spmd};
+use crate::types::{Axis, AxisSet, Spmd};
 
 impl Machine<'_> {
     /// Compares the signature above `forward` with the cases of its class.
@@ -50,12 +50,23 @@ impl Machine<'_> {
                 allows(&wanted, axis, s.result.0)
                     && sources.iter().all(|(k, d)| s.sources.get(*k).is_none_or(|(t, _)| allows(d, axis, *t)))
             };
-            let bad = case.axes.iter().any(|axis| !case.legal.iter().any(|s| fits(s, axis)));
-            if let (true, Some(principal), Some(backward)) = (bad, &case.principal, case.backward.first()) {
+            let bad: AxisSet = case.axes.iter().filter(|a| !case.legal.iter().any(|s| fits(s, a))).cloned().collect();
+            // What it does to an input of the declared type says more than what it does to any.
+            let from_declared = |s: &&Signature| {
+                let as_declared = |(k, d): &(usize, DeclaredType)| {
+                    let of_axis = |axis| s.sources.get(*k).is_none_or(|(t, _)| allows(d, axis, *t));
+                    bad.iter().all(of_axis)
+                };
+                sources.iter().all(as_declared)
+            };
+            let nearest = case.legal.iter().find(from_declared).filter(|_| !sources.is_empty());
+            if let (false, Some(principal), Some(backward)) =
+                (bad.is_empty(), nearest.or(case.principal.as_ref()), case.backward.first())
+            {
                 let place = self.place_of(result.span);
                 let kind = FindingKind::DeclaredOther {
                     class: self.project.class(derived.class).name.clone(),
-                    axes: case.axes.clone(),
+                    axes: bad,
                     derived: notation(case, principal),
                     by_rules: false,
                     forward: case.forward.clone(),

@@ -81,7 +81,8 @@ pub fn size_of_other(view: &View<'_>, size: &Operand) -> Option<(Name, Place)> {
     size_in(view, &view.through(size), 0)
 }
 
-fn size_in(view: &View<'_>, size: &Expr, depth: usize) -> Option<(Name, Place)> {
+/// The same of an expression.
+pub fn size_in(view: &View<'_>, size: &Expr, depth: usize) -> Option<(Name, Place)> {
     match size {
         Expr::Call { callee, args, step } => {
             let path = near::path(view, callee);

@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::view::View;
 use super::{Class, Found, Lint, partition};
-use crate::ir::{ArgKind, BuildKind, Const, Item, Operand, Rvalue, Stmt, UnOp};
+use crate::ir::{Arg, ArgKind, BuildKind, Const, Item, Operand, Rvalue, Stmt, UnOp};
 use crate::project::FuncRef;
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -58,7 +58,8 @@ fn of_method(view: &View<'_>) -> Option<(Vec<Split>, Place)> {
         let Entry::Intrinsic(rule) = view.rules.get(&view.callee(value)?)? else { return None };
         let Rvalue::Call { args, .. } = value else { return None };
         let at = rule.args.index("axis_map").filter(|_| rule.does == "checkpoint-axes")?;
-        let given = args.get(at).filter(|a| a.kind == ArgKind::Positional)?;
+        let named = |a: &&Arg| matches!(&a.kind, ArgKind::Keyword(name) if name.ends_with("axis_map"));
+        let given = args.get(at).filter(|a| a.kind == ArgKind::Positional).or_else(|| args.iter().find(named))?;
         let (made, Rvalue::Build { kind: BuildKind::Dict, items }) = view.source(&given.value)? else { return None };
         if is_changed(view, &given.value) {
             return None;

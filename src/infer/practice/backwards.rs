@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::gradient::target;
 use super::view::View;
-use super::{Class, Found, Lint};
+use super::{Class, Found, Lint, near};
 use crate::ir::{ArgKind, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place};
@@ -73,7 +73,7 @@ fn asked_for(view: &View<'_>, local: LocalId) -> Option<(Vec<usize>, Place)> {
         }
         let mut own = Vec::new();
         for guard in view.steps[*def].guards.iter() {
-            let test = view.expr(guard.test);
+            let test = near::deep(view, &view.expr(guard.test));
             if !test.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == NEEDS)) {
                 continue;
             }
@@ -125,7 +125,9 @@ pub(super) fn same_sizes<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found
         Expr::Local(local) => forward.local_name(*local).clone(),
         _ => Name::from("sizes"),
     };
-    for found in sizes(lint, &backward, 0) {
+    let mut undone = sizes(lint, &backward, 0);
+    undone.extend(again(lint, class, &backward, &forward, made));
+    for found in undone {
         let known = |e: &Expr| match e {
             Expr::Attr(base, attr) if is_first(&backward, base) => {
                 let mut of = stored.iter().filter(|(n, _)| n == attr);
@@ -144,6 +146,30 @@ pub(super) fn same_sizes<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found
             out.push((found.place, Practice::Backwards(mistake)));
         }
     }
+}
+
+/// Exchanges of the backward by the function itself, which is applied to the gradient with sizes of its own.
+fn again(lint: &Lint<'_>, class: &Class<'_>, backward: &View<'_>, forward: &View<'_>, made: &Sizes) -> Vec<Sizes> {
+    let own = lint.project.qualified_class(class.at);
+    let place_of = |e: &Expr| {
+        let at = forward.func.params.iter().position(|p| matches!(e, Expr::Local(l) if *l == p.local))?;
+        // The context is given by autograd.
+        at.checked_sub(1)
+    };
+    let (Some(received), Some(sent)) = (place_of(&made.received), place_of(&made.sent)) else { return Vec::new() };
+    let mut out = Vec::new();
+    for step in 0..backward.steps.len() {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = backward.value(step) else {
+            continue;
+        };
+        let applies = backward.callee(value).is_some_and(|p| p.strip_suffix(".apply") == Some(own.as_str()));
+        let plain = args.iter().all(|a| a.kind == ArgKind::Positional);
+        if let (true, true, Some(received), Some(sent)) = (applies, plain, args.get(received), args.get(sent)) {
+            let (received, sent) = (backward.through(&received.value), backward.through(&sent.value));
+            out.push(Sizes { received, sent, place: backward.place(backward.steps[step].id) });
+        }
+    }
+    out
 }
 
 /// Whether sizes are an argument of the function, as it is given.

@@ -242,6 +242,8 @@ pub enum Scales {
     GlobalRank { unread: Name, given: Place },
     /// The rank of all ranks picks a part of what belongs to another group, which is named there.
     WorldRank { group: Place },
+    /// As many parts as one axis has ranks, and the rank of another picks one.
+    OtherPart { size: Vec<Name>, rank: Vec<Name>, parts: Place },
     /// A hook averages gradients of parts of the sequence over the ranks that have the parts.
     AveragedParts { summed: Place },
     /// Divided by the size of one group, and summed over another.

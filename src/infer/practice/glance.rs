@@ -93,7 +93,7 @@ impl Glance {
             plans: gist.puts || gist.builds_dict || gist.plans,
             is_switched: func.kind == FuncKind::Function && func.params.iter().any(|p| switch::is_switch(&p.name)),
             leaves_groups: unknown && may_keep_group(func),
-            asks_rank: unknown || calls(|name| name == "get_rank"),
+            asks_rank: unknown || calls(|name| name.ends_with("rank")),
             renames: unknown,
         }
     }

@@ -60,6 +60,7 @@ mod no_result;
 mod no_sync;
 mod nones;
 mod order;
+mod other_part;
 mod outside;
 mod own_group;
 mod own_part;
@@ -226,6 +227,9 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
     of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
     of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
+    of_words(&["chunk(", "split(", "narrow(", ":"], other_part::picked)
+        .with(&[&["rank"], &["size"], &["//", "chunk(", "tensor_split("]])
+        .where_seen(|seen| seen.asks_rank),
     of_collectives(own_group::other_size),
     of_collectives(own_group::counted_again),
     of_collectives(asked_group::guards),

@@ -28,6 +28,11 @@ pub fn of_size(view: &View<'_>, size: &Expr) -> Option<Vec<Name>> {
     resolve(view, size, Gives::Size, 0)
 }
 
+/// The axes among whose ranks a value is the own rank.
+pub fn of_rank(view: &View<'_>, rank: &Expr) -> Option<Vec<Name>> {
+    resolve(view, rank, Gives::Rank, 0)
+}
+
 fn resolve(view: &View<'_>, expr: &Expr, gives: Gives, depth: usize) -> Option<Vec<Name>> {
     if depth > MOST_DEPTH {
         return None;
@@ -56,7 +61,7 @@ fn by_name(name: &str, gives: Gives) -> Option<Vec<Name>> {
     names(&match gives {
         Gives::Group => groups::of_group_name(name)?,
         Gives::Size => groups::of_size_name(name).filter(|_| !name.ends_with("world_size") || name.len() > 10)?,
-        Gives::Rank => return None,
+        Gives::Rank => groups::words(name.trim_start_matches('_').strip_suffix("_rank")?.trim_end_matches("_local"))?,
     })
 }
 
@@ -74,13 +79,16 @@ fn of_call(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)], gives: Give
         named.or_else(|| args.get(at).filter(|(k, _)| *k == ArgKind::Positional)).map(|(_, e)| e)
     };
     if let Some(path) = near::path(view, callee)
-        && path == "torch.distributed.get_world_size"
+        && let Some(asked) = path.strip_prefix("torch.distributed.get_")
+        && let Some(is) = [("world_size", Gives::Size), ("rank", Gives::Rank)].into_iter().find(|(n, _)| *n == asked)
     {
-        return resolve(view, group(0).filter(|_| gives == Gives::Size)?, Gives::Group, depth + 1);
+        return resolve(view, group(0).filter(|_| gives == is.1)?, Gives::Group, depth + 1);
     }
     let Expr::Attr(base, method) = callee else { return None };
     match (method.as_str(), args) {
         ("size", []) if gives == Gives::Size => resolve(view, base, Gives::Group, depth + 1),
+        ("rank" | "get_local_rank", []) if gives == Gives::Rank => resolve(view, base, Gives::Group, depth + 1),
+        ("get_local_rank", [(_, Expr::Const(Const::Str(dim)))]) if gives == Gives::Rank => of_dim(dim),
         ("get_group", []) => resolve(view, base, Gives::Group, depth + 1),
         ("_flatten" | "flatten", _) => resolve(view, base, Gives::Group, depth + 1),
         ("get_group", [(_, Expr::Const(Const::Str(dim)))]) if gives == Gives::Group => of_dim(dim),

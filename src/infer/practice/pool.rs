@@ -90,7 +90,8 @@ fn keeps_nothing(view: &View<'_>, base: &Expr, method: &str) -> bool {
     };
     let inner = near::shared(view, FuncRef { module: class.module, func: *func });
     let code = inner.code();
-    !code.contains("self.") && !code.contains("cls.") && !code.contains("[")
+    // What is taken out of the pool is nobody else's until it is given back.
+    !code.contains("self.") && !code.contains("cls.") && !code.contains("[") || code.contains(".pop(")
 }
 
 /// The name of what hands out: of a call, of what it calls.
@@ -104,17 +105,45 @@ fn name_of(view: &View<'_>, expr: &Expr) -> Option<String> {
     }
 }
 
-/// The step that keeps a buffer beyond the call: a return of it, or of a tuple with it, or `save_for_backward`.
+/// Methods whose result is the same memory.
+const VIEWS: &[&str] = &["view", "reshape", "narrow", "view_as", "transpose", "unsqueeze", "squeeze", "flatten", "t"];
+
+/// The step that keeps a buffer or a view of it beyond the call: a return of it, or of a tuple with it, `save_for_backward`, or an
+/// attribute of the context.
 fn kept(view: &View<'_>, local: LocalId) -> Option<usize> {
-    (0..view.steps.len()).find(|s| match view.steps[*s].stmt {
-        Stmt::Return { value } => match view.expr(value) {
-            Expr::Local(l) => l == local,
-            Expr::Build(items) => items.contains(&Expr::Local(local)),
+    let mut held = vec![local];
+    for step in 0..view.steps.len() {
+        let is_held = |e: &Expr| matches!(e, Expr::Local(l) if held.contains(l));
+        let keeps = match view.steps[step].stmt {
+            Stmt::Return { value } => match view.expr(value) {
+                Expr::Build(items) => items.iter().any(is_held),
+                Expr::Call { callee, .. } => match &*callee {
+                    Expr::Attr(base, name) => VIEWS.contains(&name.as_str()) && is_held(base),
+                    _ => false,
+                },
+                one => is_held(&one),
+            },
+            Stmt::Assign { value: Rvalue::CallMethod { name, args, .. }, .. } if name == "save_for_backward" => {
+                args.iter().any(|a| is_held(&view.expr(&a.value)))
+            }
+            Stmt::SetAttr { base, value, .. } => near::is_self(view, base) && is_held(&view.expr(value)),
+            Stmt::Assign { dst, value: Rvalue::CallMethod { base, name, .. } } => {
+                if VIEWS.contains(&name.as_str()) && is_held(&view.expr(base)) && view.defs(*dst).len() == 1 {
+                    held.push(*dst);
+                }
+                false
+            }
+            Stmt::Assign { dst, value: Rvalue::Use(inner) } => {
+                if is_held(&view.expr(inner)) && view.defs(*dst).len() == 1 {
+                    held.push(*dst);
+                }
+                false
+            }
             _ => false,
-        },
-        Stmt::Assign { value: Rvalue::CallMethod { name, args, .. }, .. } if name == "save_for_backward" => {
-            args.iter().any(|a| matches!(&a.value, Operand::Local(l) if *l == local))
+        };
+        if keeps {
+            return Some(step);
         }
-        _ => false,
-    })
+    }
+    None
 }

@@ -4,7 +4,7 @@
 //! default. Next: `own_group.rs`.
 
 use super::Found;
-use super::all_ranks::{compares_sizes, is_other};
+use super::all_ranks::{compares_sizes, size_in};
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
@@ -47,6 +47,11 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
             Stmt::Assign { dst, value } => match value {
                 Rvalue::Item { base, index } if uses(index) => return group_of(view, base, later).or(scaled),
                 Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+                    let narrows =
+                        view.callee(value).is_some_and(|path| matches!(path.as_str(), ".narrow" | "torch.narrow"));
+                    if narrows && args.iter().any(|a| uses(&a.value)) && scaled.is_some() {
+                        return scaled;
+                    }
                     if let Some(place) = handed_on(view, value, args, &uses) {
                         return Some(place);
                     }
@@ -77,10 +82,7 @@ fn share_of_group(view: &View<'_>, share: &Operand) -> Option<Place> {
         Expr::Local(local) => view.through(&Operand::Local(local)),
         other => other,
     };
-    let Expr::Call { callee, args, step } = size else { return None };
-    let given = is_other(view, &args.first()?.1, 0) && !compares_sizes(view);
-    let sized = callee.path().is_some_and(|p| p == "torch.distributed.get_world_size");
-    (given && sized).then(|| view.place(view.steps[step].id))
+    size_in(view, &size, 0).filter(|_| !compares_sizes(view)).map(|(_, place)| place)
 }
 
 /// A group that the caller has to give; one that may be left out is all ranks by default.
