@@ -201,6 +201,7 @@ impl<'a> Run<'a> {
 
     pub fn apply(&mut self, id: StmtId, callee: &Val, args: Args, mut state: State) -> Vec<(State, Val)> {
         match callee {
+            Val::Func(at) if self.is_scaled_by_decorator(*at) => vec![(state, Val::named("call"))],
             Val::Func(at) if !args.open && (self.matters(*at) || args.all().any(is_followed)) => {
                 let bound = self.bind(*at, None, &args);
                 let call = Some(self.place(&state, id));

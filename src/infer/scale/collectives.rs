@@ -25,6 +25,9 @@ impl<'a> Run<'a> {
         let Some(axes) = group else {
             // Some ranks or other: nothing is known afterwards.
             state.lose(&input);
+            if let (Val::Num(_), Form::InPlace) = (&input, call.rule.form) {
+                replace(state, &input, &unknown);
+            }
             return unknown;
         };
         let mean = self.mean(call, state);

@@ -246,6 +246,10 @@ impl<'a> Run<'a> {
             let callee = match self.attribute(*object, name, &state) {
                 Some(value) => value.clone(),
                 None => match self.own_method(*object, name, &state) {
+                    Some(Val::Method(_, own)) if self.is_overridden(*object, name, &state) => {
+                        let value = self.said_by_subclass(own, name, &mut state);
+                        return vec![(state, value)];
+                    }
                     Some(own) => own,
                     None => {
                         let trainer = self.own_trainer(id, *object, name, &mut state);
@@ -262,6 +266,13 @@ impl<'a> Run<'a> {
         if let Some(value) = self.trainer_call(id, receiver, name, &args, &mut state) {
             return vec![(state, value)];
         }
+        if let (Val::Class(class), "apply") = (receiver, name.as_str())
+            && self.scales_backward(*class)
+        {
+            self.lose_all(&mut state);
+            return vec![(state, Val::named("call"))];
+        }
+        self.hand_function(receiver, name, &args, &mut state);
         if let Some(hooked) = self.hook(id, receiver, name, &args, &state) {
             return hooked;
         }
@@ -283,6 +294,7 @@ impl<'a> Run<'a> {
         {
             return self.apply(id, &Val::Method(object, at), args, state);
         }
+        self.hand_to_methods(name, &args, &mut state);
         self.unknown(name, &args, &mut state);
         let value = Val::Named(self.text(&state, id));
         vec![(state, value)]

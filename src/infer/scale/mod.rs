@@ -13,6 +13,7 @@ mod eval;
 mod exec;
 mod grads;
 pub mod groups;
+mod handed;
 mod inert;
 mod known;
 mod measured;
