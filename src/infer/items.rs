@@ -229,7 +229,7 @@ impl Machine<'_> {
                     }
                 }
             }
-            Value::List(_) if self.deriving.is_some() && differing(index).is_some() => {
+            Value::List(_) if self.deriving.is_some() && differing(index).is_some() && !self.holds_constants(base) => {
                 // The rank's own place in a list that the collective fills.
             }
             Value::List(list) => {

@@ -269,10 +269,13 @@ impl Machine<'_> {
             },
             "narrow" | "narrow_copy" => self.narrowed(&x, call, args),
             "__getitem__" => match bound(1) {
-                Some(index) => self
-                    .term_of_index(&x, &index)
-                    .or_else(|| self.fixed_slice(&x, &index))
-                    .unwrap_or_else(|| self.math(call, args)),
+                Some(index) => match self.term_of_index(&x, &index) {
+                    Some(part) => {
+                        self.may_be_written(&x, args);
+                        part
+                    }
+                    None => self.fixed_slice(&x, &index).unwrap_or_else(|| self.math(call, args)),
+                },
                 None => unknown(),
             },
             "transpose" | "swapaxes" | "swapdims" | "transpose_" => {
@@ -306,6 +309,14 @@ impl Machine<'_> {
         }
     }
 
+    /// The own part of memory that has nothing in it, or constants, is there to be written to: of the whole nothing is known then.
+    fn may_be_written(&mut self, x: &Term, args: &CallArgs) {
+        let whole = args.args.first().filter(|_| matches!(x, Term::Fresh | Term::Equal)).map(|a| a.value.clone());
+        if let Some(whole) = whole {
+            self.set_term(&whole, &Arc::new(Term::Unknown));
+        }
+    }
+
     /// `narrow`: the rank's own part, one for each rank, the same one everywhere, or some part.
     fn narrowed(&mut self, x: &Arc<Term>, call: &OpCall<'_>, args: &CallArgs) -> Arc<Term> {
         let given = |param: Option<usize>| {
@@ -315,7 +326,10 @@ impl Machine<'_> {
         let start = given(call.rule.args.index("start"));
         let dim = self.dim_argument(call, args, 0);
         match (differing(&start), dim) {
-            (Some(axes), Some(dim)) => Arc::new(split(x, &axes, dim)),
+            (Some(axes), Some(dim)) => {
+                self.may_be_written(x, args);
+                Arc::new(split(x, &axes, dim))
+            }
             (None, Some(dim)) if visits_ranks(&start) => Arc::new(Term::chunk(x, dim)),
             (_, dim) => {
                 let length = given(call.rule.args.index("length"));
@@ -458,6 +472,16 @@ impl Machine<'_> {
             self.gap("a store");
         }
         self.set_term(base, &Arc::new(term));
+    }
+
+    /// Whether a list has constants, such as zeros, rather than memory that is still to be written.
+    pub fn holds_constants(&mut self, list: &Value) -> bool {
+        let Value::List(id) = list else { return false };
+        let items: Vec<Value> = match self.w.heap.get(*id) {
+            Some(Cell::List(cell)) => cell.items.iter().chain(&cell.rest).cloned().collect(),
+            _ => return false,
+        };
+        items.iter().any(|v| matches!(v, Value::Tensor(_)) && *self.term(v) == Term::Equal)
     }
 
     fn is_flag(&self, value: &Value) -> bool {

@@ -7,8 +7,9 @@ use super::near;
 use super::view::View;
 use super::wrapped::function;
 use super::{Class, Found, Lint};
-use crate::ir::{LocalId, Operand, Rvalue, Stmt};
-use crate::project::{FuncRef, Resolved};
+use crate::ir::{FuncId, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::source::{Idx, Name};
 
 /// Methods by which a pool hands out a buffer.
 const HANDS_OUT: &[&str] = &["get", "get_tensor", "get_buffer", "allocate"];
@@ -49,6 +50,7 @@ fn from_pool(view: &View<'_>, local: LocalId, step: usize) -> bool {
         Expr::Attr(base, method) if keeps_nothing(view, base, method) => return false,
         Expr::Attr(base, method) => (name_of(view, base), method.to_string()),
         Expr::Path(path) => match path.rsplit_once('.') {
+            Some((base, method)) if keeps_nothing(view, &Expr::Path(Name::from(base)), method) => return false,
             Some((base, method)) => (Some(base.to_string()), method.to_string()),
             None => return false,
         },
@@ -79,12 +81,35 @@ fn from_helper(view: &View<'_>, local: LocalId, step: usize) -> bool {
     inner.steps.iter().any(|s| matches!(s.stmt, Stmt::Return { .. })) && returned.all(is_pooled)
 }
 
+/// The class of the project of which something is an object, which is made where it is used or once for a module.
+fn class_of_object(view: &View<'_>, object: &Expr) -> Option<ClassRef> {
+    let made = match near::deep(view, object) {
+        Expr::Call { callee, .. } => view.project.path(callee.path()?),
+        Expr::Path(path) => {
+            let (module, name) = path.rsplit_once('.')?;
+            let module = view.project.module_named(module)?;
+            let body = near::shared(view, FuncRef { module, func: FuncId::from_index(0) });
+            let (local, _) =
+                body.func.locals().iter_enumerated().find(|(id, l)| l.name == name && !body.is_temp(*id))?;
+            match body.through(&Operand::Local(local)) {
+                Expr::Call { callee, .. } => match &*callee {
+                    Expr::Local(class) => view.project.member(module, body.local_name(*class))?,
+                    other => view.project.path(other.path()?),
+                },
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    match made {
+        Resolved::Class(class) => Some(class),
+        _ => None,
+    }
+}
+
 /// Whether a class of the project hands out what it does not keep: its method reads nothing of the object, and no item of anything.
 fn keeps_nothing(view: &View<'_>, base: &Expr, method: &str) -> bool {
-    let Expr::Call { callee, .. } = base else { return false };
-    let Some(Resolved::Class(class)) = callee.path().map(|path| view.project.path(path)) else {
-        return false;
-    };
+    let Some(class) = class_of_object(view, base) else { return false };
     let Some((_, func)) = view.project.class(class).methods.iter().find(|(name, _)| name == method) else {
         return false;
     };
