@@ -268,6 +268,11 @@ impl<'a> Run<'a> {
         if let Some(norm) = self.norm_binary(id, op, a, b, state) {
             return norm;
         }
+        // `[None] * size`
+        if let (BinOp::Mul, Val::List(list), Val::Num(n)) = (op, a, b) {
+            let items = state.lists[*list].items.clone();
+            return state.list(items, Some(n.scale.clone()));
+        }
         match op {
             BinOp::Mul | BinOp::Div | BinOp::FloorDiv => self.product(id, op, a, b, state),
             BinOp::Add | BinOp::Sub => self.sum(id, a, b, state),

@@ -116,8 +116,10 @@ impl State {
                 let equal: AxisSet = axes.iter().filter(|a| kind(a) == Kind::Model).cloned().collect();
                 class.always.0 = class.always.0.over(&divisor).times(&Scale::size(&equal));
                 class.always.1 = class.always.1.iter().chain(axes.iter()).cloned().collect();
-                class.always.2.push(Event { what: What::Wrapped(axes.clone()), place, call: None });
-                if divisor != Scale::size(&axes) && !divisor.known().is_some_and(Monomial::is_number) {
+                let number = divisor.known().is_some_and(Monomial::is_number);
+                let what = if number { What::Summed(axes.clone()) } else { What::Wrapped(axes.clone()) };
+                class.always.2.push(Event { what, place, call: None });
+                if divisor != Scale::size(&axes) && !number {
                     class.always.2.push(Event { what: What::Over(divisor), place, call: None });
                 }
             }

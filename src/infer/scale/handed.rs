@@ -9,7 +9,7 @@ use crate::infer::practice::expr::Expr;
 use crate::infer::practice::near;
 use crate::ir::{BinOp, Const, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
-use crate::source::Name;
+use crate::source::{Name, Place};
 use crate::types::Scale;
 
 /// Words of functions that change gradients.
@@ -20,6 +20,12 @@ const HOOKS: &[&str] = &["register_hook", ".grad", "divide_factor", "reduction",
 
 /// Words of hooks that give another gradient than they are given.
 const FACTORS: &[&str] = &[" * ", " / ", "mul(", "div("];
+
+/// Hooks of torch that take the mean over the ranks, as a wrapper does by itself.
+const MEANS: &[&str] = &[".allreduce_hook", ".fp16_compress_hook", ".bf16_compress_hook"];
+
+/// Words of a hook that does more than to add up.
+const ARITHMETIC: &[&str] = &["/", "*", "div", "mul", "avg", "mean", "size", "scale", "group", "quant", "premul"];
 
 /// Words of decorators that change what a function gives by the number of ranks.
 const SIZES: &[&str] = &["world_size", ".size("];
@@ -105,6 +111,39 @@ impl<'a> Run<'a> {
             }
             _ => false,
         })
+    }
+
+    /// What a wrapper does with gradients, where a function is given for it: one of torch takes the mean as well, one that sums and has
+    /// no other arithmetic takes the sum. Of any other nothing is known.
+    pub fn comm_hook(&mut self, module: usize, args: &Args, place: Place, state: &mut State) {
+        let sums = match args.get(1, "hook") {
+            Some(Val::Path(path)) if MEANS.iter().any(|hook| path.ends_with(hook)) => return,
+            Some(Val::Func(at)) => {
+                let view = self.view(*at);
+                let code = view.code();
+                let plain = !ARITHMETIC.iter().any(|w| code.contains(w));
+                code.contains("all_reduce(") && code.contains(".buffer()") && plain
+            }
+            _ => false,
+        };
+        match state.modules[module].wraps.last_mut().filter(|_| sums) {
+            Some((_, divisor, at)) => (*divisor, *at) = (Scale::one(), place),
+            None => state.lose(&Val::Module(module)),
+        }
+    }
+
+    /// Objects of all ranks in a list: each entry is what one rank has.
+    pub fn objects_gathered(&self, args: &Args, state: &mut State) {
+        let axes = match args.get(2, "group") {
+            None => Some(state.everyone()),
+            Some(group) => state.axes(group),
+        };
+        if let (Some(Val::List(list)), Some(one @ Val::Num(_)), Some(axes)) =
+            (args.get(0, "object_list"), args.get(1, "obj"), axes)
+            && let Some(list) = state.lists.get_mut(*list)
+        {
+            (list.items, list.length) = (vec![one.clone()], Some(Scale::size(&axes)));
+        }
     }
 
     /// Whether a decorator of the project around a function may scale what it returns.
