@@ -34,6 +34,17 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("split with `{class}.apply`"));
             draft
         }
+        Backwards::GroupLeftOut { class, group, with, in_backward } => {
+            let (one, other) = if *in_backward { ("backward", "forward") } else { ("forward", "backward") };
+            let title = format!(
+                "`{class}` communicates over `{group}` in its {other} and over all ranks in its {one}: gradients are wrong"
+            );
+            let mut draft = Draft::new(&codes::OTHER_GROUP, title);
+            draft.primary = "no group is given".to_string();
+            draft.labels.push(Label { place: *with, message: format!("over `{group}`") });
+            draft.help.push(format!("use `{group}` in both, kept on `ctx`"));
+            draft
+        }
         Backwards::SameSizes { class, sent, received, forward } => {
             let title = format!(
                 "the backward of `{class}` sends parts of the sizes `{sent}` again: a rank has to send back `{received}` and gets `{sent}`"

@@ -45,8 +45,11 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("`mesh.get_local_rank(mesh_dim)`, or `dist.get_rank(group)`".to_string());
             draft
         }
-        Scales::WorldRank { group } => {
-            let title = "the rank among all ranks picks a part of what another group has".to_string();
+        Scales::WorldRank { group, named } => {
+            let title = match named {
+                Some(name) => format!("`{name}` is the rank among all ranks, and not the one in its group"),
+                None => "the rank among all ranks picks a part of what another group has".to_string(),
+            };
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "rank among all ranks".to_string();
             draft.labels.push(label(*group, "among the ranks of this group".to_string()));

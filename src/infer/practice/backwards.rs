@@ -18,6 +18,8 @@ pub enum Backwards {
     OtherInput { class: Name, input: usize, asked: usize, returned: Place },
     /// An exchange whose sizes of what is sent and what is received are those of the forward, in the same places.
     SameSizes { class: Name, sent: Name, received: Name, forward: Place },
+    /// One direction communicates over a group that the function is given, and the other over all ranks.
+    GroupLeftOut { class: Name, group: Name, with: Place, in_backward: bool },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.
     PlainSplit { value: Name, class: Name, made: Place, gathered: Place, cut: Option<Place> },
 }
@@ -178,7 +180,7 @@ fn is_given(view: &View<'_>, e: &Expr) -> bool {
 }
 
 /// What a forward keeps on its context.
-fn stored(view: &View<'_>) -> Vec<(Name, Expr)> {
+pub(super) fn stored(view: &View<'_>) -> Vec<(Name, Expr)> {
     let mut out = Vec::new();
     for step in &view.steps {
         if let Stmt::SetAttr { base, name, value } = step.stmt

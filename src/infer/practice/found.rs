@@ -241,7 +241,8 @@ pub enum Scales {
     /// The rank of all ranks, and a parameter that says over which ranks is not read.
     GlobalRank { unread: Name, given: Place },
     /// The rank of all ranks picks a part of what belongs to another group, which is named there.
-    WorldRank { group: Place },
+    /// `named`: as what it is kept, if that is how it is told that it belongs to the group.
+    WorldRank { group: Place, named: Option<Name> },
     /// As many parts as one axis has ranks, and the rank of another picks one.
     OtherPart { size: Vec<Name>, rank: Vec<Name>, parts: Place },
     /// A hook averages gradients of parts of the sequence over the ranks that have the parts.

@@ -11,6 +11,7 @@ mod asked_group;
 mod asked_tests;
 mod averaged;
 mod axis_map;
+mod backward_group;
 pub mod backwards;
 mod beside;
 mod bypassed;
@@ -292,6 +293,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     axis_map::disagreeing,
     backwards::other_input,
     backwards::same_sizes,
+    backward_group::left_out,
     unused_group::stored,
     tied::weights,
 ];

@@ -7,12 +7,14 @@ use super::Found;
 use super::all_ranks::{compares_sizes, size_in};
 use super::expr::Expr;
 use super::found::{Practice, Scales};
+use super::named_axes::of_size;
 use super::near;
 use super::own_group::asks_world_rank;
 use super::view::View;
 use super::wrapped::{function, given};
-use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
-use crate::source::Place;
+use crate::infer::scale::groups::words;
+use crate::ir::{Arg, ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
 /// Methods and functions that cut a value into as many parts as they are told.
@@ -21,15 +23,56 @@ const CUTS: &[&str] = &["chunk", "tensor_split"];
 pub fn of_other_group(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
-        if !asks_world_rank(view, value) {
+        if !asks_world_rank(view, value) && !asks_mesh(view, value) {
             continue;
         }
         let place = view.place(step.id);
         let told = out.iter().any(|(at, _)| *at == place);
-        if let Some(group) = picked(view, *dst, i).filter(|_| !told) {
-            out.push((place, Practice::Scales(Scales::WorldRank { group })));
+        let named = || beside(view, *dst).map(|(name, group)| (group, Some(name)));
+        let found = picked(view, *dst, i).map(|group| (group, None)).or_else(named);
+        if let Some((group, named)) = found.filter(|_| !told) {
+            out.push((place, Practice::Scales(Scales::WorldRank { group, named })));
         }
     }
+}
+
+/// `mesh.get_rank()`, which is the rank among all ranks whatever dims the mesh has.
+fn asks_mesh<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+    let Rvalue::CallMethod { base, name, args } = value else { return false };
+    let named = |text: &str| text == "mesh" || text.ends_with("_mesh");
+    let mesh = match view.expr(base) {
+        Expr::Local(local) => named(view.local_name(local)),
+        other => other.last_name().is_some_and(named),
+    };
+    name == "get_rank" && args.is_empty() && mesh
+}
+
+/// Where the size of an axis is asked for, if the rank among all ranks is given a name as the rank of that axis: `cp_rank = get_rank()`
+/// beside `cp_size = get_context_parallel_world_size()`.
+fn beside(view: &View<'_>, rank: LocalId) -> Option<(Name, Place)> {
+    let kept = |name: &Name, value: &Operand| near::local(value).filter(|l| *l == rank).map(|_| name.clone());
+    let name = match view.is_temp(rank) {
+        false => Some(view.local_name(rank).clone()),
+        true => view.steps.iter().find_map(|step| match step.stmt {
+            Stmt::SetAttr { name, value, .. } => kept(name, value),
+            Stmt::Assign { dst, value: Rvalue::Use(value) } => kept(view.local_name(*dst), value),
+            _ => None,
+        }),
+    }?;
+    let axes = words(name.trim_start_matches('_').strip_suffix("_rank")?)?;
+    let model = axes.iter().all(|a| !matches!(a.name(), "dp" | "fsdp" | "dp_shard" | "world" | "shard" | "data"));
+    if !model || compares_sizes(view) {
+        return None;
+    }
+    let size = (0..view.steps.len()).find_map(|i| {
+        let value = view.value(i)?;
+        let Stmt::Assign { dst, .. } = view.steps[i].stmt else { return None };
+        let sized = view.callee(value).is_some_and(|p| p.ends_with("world_size") || p == ".size");
+        let size = of_size(view, &view.through(&Operand::Local(*dst))).filter(|_| sized)?;
+        let same = size.len() == axes.len() && axes.iter().all(|a| size.iter().any(|s| s == a.name()));
+        same.then(|| view.place(view.steps[i].id))
+    });
+    size.map(|place| (name, place))
 }
 
 /// Where the other group is named, if the rank picks a part of what belongs to that.
@@ -107,7 +150,7 @@ fn explicit(view: &View<'_>, group: &Operand) -> bool {
 }
 
 /// Whether a value is the group of all ranks.
-fn is_all_ranks(view: &View<'_>, group: &Expr) -> bool {
+pub(super) fn is_all_ranks(view: &View<'_>, group: &Expr) -> bool {
     match near::deep(view, group) {
         // A backend of its own, and the same ranks.
         Expr::Call { callee, args, .. } => {
@@ -154,9 +197,18 @@ fn group_of<'a>(view: &View<'a>, base: &'a Operand, before: usize) -> Option<Pla
     CUTS.contains(&name.as_str()).then(|| args.iter().find_map(|a| size_of(view, &a.value))).flatten()
 }
 
-/// Where a value is made as the size of a group that is given.
+/// Where a value is made as the size of a group that is given, or of a dim of a mesh.
 fn size_of<'a>(view: &View<'a>, value: &'a Operand) -> Option<Place> {
     let (step, made) = view.source(value)?;
+    if let Expr::Call { callee, args, .. } = view.through(value)
+        && let (Expr::Attr(mesh, name), []) = (&*callee, args.as_slice())
+        && name == "size"
+        && let Expr::Item(_, dim) = near::deep(view, mesh)
+        && matches!(*dim, Expr::Const(Const::Str(_)))
+        && !compares_sizes(view)
+    {
+        return Some(view.place(view.steps[step].id));
+    }
     let args: &'a [Arg] = match made {
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => args,
         Rvalue::Binary { op: BinOp::Mul, left, right } => {

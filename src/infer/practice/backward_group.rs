@@ -1,0 +1,111 @@
+//! Groups of the two directions of an autograd function, from the text alone. In: a class. Out: a collective over all ranks in one direction,
+//! where the other communicates over a group that the function is given and keeps. Never: a function to which every caller of the file
+//! gives the group of all ranks. Source: DESIGN.md section 6. Next: `backwards.rs`; `../autograd`, where both groups are known.
+
+use super::backwards::{Backwards, both_ways, stored};
+use super::expr::Expr;
+use super::found::Practice;
+use super::gradient::target;
+use super::view::View;
+use super::world_rank::is_all_ranks;
+use super::{Class, Found, Lint};
+use crate::ir::{ArgKind, LocalId, Rvalue};
+use crate::source::{Name, Place};
+
+/// Operations over whose ranks it matters.
+const OPS: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "all_to_all"];
+
+/// A collective: where it is called, and its group as it is given; none where none is.
+type Over = (Place, Option<Expr>);
+
+/// `all_to_all(x, group=group)` forward, with `ctx.group = group`, and `all_to_all(grad)` backward; or the other way round.
+pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let Some((forward, backward)) = both_ways(lint, class.at).filter(|_| lint.is_autograd(class.at)) else { return };
+    let (forward, backward) = (lint.view(forward), lint.view(backward));
+    let stored = stored(&forward);
+    let param = |e: &Expr| match e {
+        Expr::Local(l) if forward.is_param(*l) && forward.defs(*l).is_empty() => Some(*l),
+        _ => None,
+    };
+    let kept = |e: &Expr| match e {
+        Expr::Attr(_, name) => stored.iter().find(|(n, _)| n == name).and_then(|(_, value)| param(value)),
+        _ => None,
+    };
+    let (there, back) = (over(lint, &forward, 0), over(lint, &backward, 0));
+    let first = one(&there, &param).zip(there.first());
+    let last = one(&back, &kept).zip(back.first());
+    let mistake = match (first, last) {
+        (Some((group, at)), None) if stored.iter().any(|(_, v)| param(v) == Some(group)) => {
+            back.iter().find(|(_, g)| g.is_none()).map(|found| (group, at.0, found.0, true))
+        }
+        (None, Some((group, at))) => there.iter().find(|(_, g)| g.is_none()).map(|found| (group, at.0, found.0, false)),
+        _ => None,
+    };
+    let Some((group, with, without, in_backward)) = mistake else { return };
+    if is_always_all(lint, class, &forward, group) {
+        return;
+    }
+    let (class, group) = (lint.project.class(class.at).name.clone(), forward.local_name(group).clone());
+    out.push((without, Practice::Backwards(Backwards::GroupLeftOut { class, group, with, in_backward })));
+}
+
+/// The one parameter that every collective of a direction is given as its group.
+fn one(all: &[Over], param: &dyn Fn(&Expr) -> Option<LocalId>) -> Option<LocalId> {
+    let groups: Vec<Option<LocalId>> = all.iter().map(|(_, g)| g.as_ref().and_then(param)).collect();
+    let first = groups.first().copied().flatten()?;
+    groups.iter().all(|g| *g == Some(first)).then_some(first)
+}
+
+/// The collectives of a function, and those of functions that it calls, with their groups in its own words.
+fn over<'a>(lint: &Lint<'a>, view: &View<'a>, depth: usize) -> Vec<Over> {
+    let mut out = Vec::new();
+    for step in 0..view.steps.len() {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
+            continue;
+        };
+        let place = view.place(view.steps[step].id);
+        if let Some(call) = view.collective(value) {
+            let plain = call.rule.default_group.is_empty() && call.rule.group.is_some();
+            if plain && OPS.contains(&call.rule.op.as_str()) {
+                let group = call.group.map(|g| view.through(g)).filter(|g| !g.is_none());
+                out.push((place, group));
+            }
+            continue;
+        }
+        let Some((at, false)) = target(lint, view, value).filter(|_| depth == 0) else { continue };
+        let starred = args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar));
+        let helper = lint.view(at);
+        for (_, group) in over(lint, &helper, depth + 1).into_iter().filter(|_| !starred) {
+            let index = match &group {
+                Some(Expr::Local(l)) => helper.func.params.iter().position(|p| p.local == *l),
+                _ => None,
+            };
+            let Some(index) = index.filter(|i| helper.defs(helper.func.params[*i].local).is_empty()) else { continue };
+            let param = &helper.func.params[index];
+            let given = view.argument(args, index, &param.name).map(|o| view.through(o));
+            // What may be left out stands for all ranks.
+            if given.is_some() || param.has_default {
+                out.push((place, given.filter(|g| !g.is_none())));
+            }
+        }
+    }
+    out
+}
+
+/// Whether every call in the file gives the group of all ranks, as it is written there.
+fn is_always_all(lint: &Lint<'_>, class: &Class<'_>, forward: &View<'_>, group: LocalId) -> bool {
+    let Some(index) = forward.func.params.iter().position(|p| p.local == group).and_then(|i| i.checked_sub(1)) else {
+        return true;
+    };
+    let path = format!("{}.apply", lint.project.qualified_class(class.at));
+    let mut values = Vec::new();
+    for (caller, step) in super::called::sites(forward, &path, Some("apply")) {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = caller.value(step) else {
+            continue;
+        };
+        if caller.callee(value).is_some_and(|p| p == Name::from(path.as_str())) {
+            values.extend(args.get(index).map(|a| is_all_ranks(&caller, &caller.expr(&a.value))));
+        }
+    }
+    !values.is_empty() && values.into_iter().all(|all| all)
+}
