@@ -88,6 +88,7 @@ codes! {
     PRODUCT_ORDER = "SPMD411" "product-before-exchange" Error,
     OTHER_INPUT = "SPMD412" "gradient-of-other-input" Error,
     SPLIT_SIZES = "SPMD413" "split-sizes-not-exchanged" Error,
+    EARLY_RETURN = "SPMD414" "returned-before-sum" Error,
     DECLARED_MISMATCH = "SPMD501" "declared-type-mismatch" Error,
     ARGUMENT_MISMATCH = "SPMD502" "argument-type-mismatch" Error,
     RETURN_MISMATCH = "SPMD503" "return-type-mismatch" Error,

@@ -45,6 +45,14 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("use `{group}` in both, kept on `ctx`"));
             draft
         }
+        Backwards::EarlyReturn { class, gradient, collective, summed } => {
+            let title = format!("the backward of `{class}` returns `{gradient}` before it is summed over the ranks");
+            let mut draft = Draft::new(&codes::EARLY_RETURN, title);
+            draft.primary = format!("`{gradient}` of this rank alone");
+            draft.labels.push(Label { place: *summed, message: format!("`{collective}` makes it complete otherwise") });
+            draft.help.push(format!("sum `{gradient}` before this return as well"));
+            draft
+        }
         Backwards::SameSizes { class, sent, received, forward } => {
             let title = format!(
                 "the backward of `{class}` sends parts of the sizes `{sent}` again: a rank has to send back `{received}` and gets `{sent}`"

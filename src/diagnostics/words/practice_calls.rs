@@ -189,6 +189,14 @@ impl Words<'_> {
                 draft.help.push("reduce after the backward pass".to_string());
                 return draft;
             }
+            Late::Copied => {
+                let title = "gradients are reduced after they were copied to other parameters: the copies stay those of each rank";
+                let mut draft = Draft::new(&codes::LATE_REDUCTION, title.to_string());
+                draft.primary = "reduced too late".to_string();
+                label(&mut draft, before, "copied here".to_string());
+                draft.help.push("reduce before they are copied, or reduce the copies".to_string());
+                return draft;
+            }
             Late::Moved { method, .. } => {
                 let title = format!(
                     "`.grad` is reduced after `{method}` has moved the gradients elsewhere: what the optimizer steps with stays that of each rank"

@@ -20,13 +20,15 @@ pub fn scales(mistake: &Scales) -> Draft {
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
         Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
-        Scales::NarrowWrapper { axis, sliced } => {
+        Scales::NarrowWrapper { axis, sliced, made, also } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
             );
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "data-parallel ranks alone".to_string();
             draft.labels.push(label(*sliced, format!("each `{axis}` rank takes its own tokens")));
+            draft.labels.extend(made.map(|place| label(place, format!("without `{axis}`"))));
+            draft.labels.extend(also.iter().map(|place| label(*place, "and here".to_string())));
             draft.help.push(format!("use the group of data-parallel and `{axis}` ranks together"));
             draft
         }

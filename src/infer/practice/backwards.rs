@@ -20,6 +20,8 @@ pub enum Backwards {
     SameSizes { class: Name, sent: Name, received: Name, forward: Place },
     /// One direction communicates over a group that the function is given, and the other over all ranks.
     GroupLeftOut { class: Name, group: Name, with: Place, in_backward: bool },
+    /// A gradient is returned on the way, which is summed over ranks afterwards.
+    EarlyReturn { class: Name, gradient: Name, collective: Name, summed: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.
     PlainSplit { value: Name, class: Name, made: Place, gathered: Place, cut: Option<Place> },
 }

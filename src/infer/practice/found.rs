@@ -225,7 +225,7 @@ pub enum Scales {
     /// A finaliser that runs only where the mark that it looks for is not set.
     GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place, parameters: Concerned },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.
-    NarrowWrapper { axis: Name, sliced: Place },
+    NarrowWrapper { axis: Name, sliced: Place, made: Option<Place>, also: Vec<Place> },
     /// The default group, where the object or the caller gives one for the same axis.
     GroupLeftOut { collective: Name, own: Name, stored: Place },
     /// All ranks, where the output is made for those of a group.
@@ -284,6 +284,8 @@ pub enum Late {
     Clipped,
     /// The backward pass, before which nothing is there.
     Early,
+    /// The gradients were copied to those of other parameters before.
+    Copied,
     /// A method has added the gradients to others and cleared them.
     Moved {
         method: Name,

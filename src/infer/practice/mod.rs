@@ -18,6 +18,7 @@ mod bypassed;
 mod called;
 mod collected;
 pub mod concerned;
+mod copied_first;
 mod copies;
 mod counted_rounds;
 mod counts;
@@ -28,6 +29,7 @@ mod cut_parts;
 mod data_sum;
 mod doubled;
 mod each_round;
+mod early_return;
 pub mod expr;
 mod factor;
 mod fixed_source;
@@ -56,6 +58,7 @@ mod metrics;
 mod misnamed;
 mod mixed_mean;
 mod named_axes;
+mod narrow;
 pub mod near;
 mod no_result;
 mod no_sync;
@@ -216,7 +219,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_words(&[".step("], unreduced_step::steps_of_loaders).with(&[&[".step("], metrics::COUNTS]),
-    of_names(unreduced_step::WRAPPERS, unreduced_step::narrow).with(&[&["process_group", "mesh"]]),
+    of_names(narrow::WRAPPERS, narrow::wrappers).with(&[&["process_group", "mesh", "**"]]),
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),
     of_words(&["mask"], masked_rows::summed)
@@ -294,6 +297,8 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::other_input,
     backwards::same_sizes,
     backward_group::left_out,
+    early_return::unsummed,
+    copied_first::stepped,
     unused_group::stored,
     tied::weights,
 ];

@@ -9,7 +9,7 @@ use super::view::View;
 use super::{metrics, near};
 use crate::ir::{Arg, ArgKind, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
-use crate::source::{Idx, Name, Place};
+use crate::source::{Idx, Place};
 
 /// Words in code that may sum gradients, wrap a model, or do nothing of the kind with data.
 const SUMS: &[&str] = &[
@@ -446,112 +446,4 @@ fn takes(view: &View<'_>, step: usize, model: LocalId, callee: &Expr) -> bool {
         Resolved::Func(_) => does_nothing(view, step, model),
         _ => ["print", "len", "isinstance", "torch.nn.utils.clip_grad_norm_"].contains(&path.as_str()),
     }
-}
-
-/// Names of wrappers, in lowercase.
-pub const WRAPPERS: &[&str] =
-    &["distributeddataparallel", "fullyshardeddataparallel", "ddp", "fsdp", "fully_shard", "replicate"];
-
-/// A wrapper over data-parallel ranks, where the batch is cut by the rank of another axis.
-pub fn narrow(view: &View<'_>, out: &mut Found) {
-    for (i, step) in view.steps.iter().enumerate() {
-        let Some(Rvalue::Call { callee, args }) = view.value(i) else { continue };
-        let name = view.through(callee).last_name().map(str::to_string).unwrap_or_default();
-        let position = match name.as_str() {
-            "DistributedDataParallel" | "FullyShardedDataParallel" | "DDP" | "FSDP" => "process_group",
-            "fully_shard" | "replicate" => "mesh",
-            _ => continue,
-        };
-        let at = args.iter().position(|a| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == position));
-        let Some(at) = at else { continue };
-        let group = near::deep(view, &view.expr(&args[at].value));
-        if !is_data(view, &group) {
-            continue;
-        }
-        let module = near::functions(view, view.at.module);
-        let Some((axis, sliced)) = module.iter().find_map(|f| sliced(&near::other(view, *f))) else { continue };
-        let file = view.files[view.project.file(view.at.module)].whole().to_lowercase();
-        if ["all_reduce(", "register_hook", "comm_hook", "reduce_scatter"].iter().any(|w| file.contains(w)) {
-            continue;
-        }
-        let mistake = Scales::NarrowWrapper { axis, sliced };
-        out.push((view.part(step.id, at + 1), Practice::Scales(mistake)));
-    }
-}
-
-/// Whether a group is that of data-parallel ranks alone, by name.
-fn is_data(view: &View<'_>, group: &Expr) -> bool {
-    let name = match group {
-        Expr::Local(l) => view.local_name(*l).as_str().to_lowercase(),
-        Expr::Item(_, index) => index.string().map(|s| s.as_str().to_lowercase()).unwrap_or_default(),
-        Expr::Call { callee, args, .. } => match (callee.last_name(), args.first()) {
-            (Some("get_group"), Some((_, e))) if e.string().is_some() => {
-                e.string().map(|s| s.as_str().to_lowercase()).unwrap_or_default()
-            }
-            (Some(name), None) => name.trim_start_matches("get_").to_lowercase(),
-            _ => return false,
-        },
-        other => other.last_name().unwrap_or_default().to_lowercase(),
-    };
-    matches!(
-        name.trim_start_matches('_'),
-        "dp" | "dp_group"
-            | "dp_mesh"
-            | "data_parallel_group"
-            | "dp_pg"
-            | "dp_process_group"
-            | "data_parallel_mesh"
-            | "data_parallel"
-    )
-}
-
-/// Words for ranks that share a sequence.
-const SEQUENCE: &[&str] = &["ulysses", "cp", "sp", "context", "sequence"];
-
-/// Where tokens of a batch are cut by the rank of an axis that shares sequences.
-fn sliced(view: &View<'_>) -> Option<(Name, Place)> {
-    for (i, step) in view.steps.iter().enumerate() {
-        let index = match view.value(i) {
-            Some(Rvalue::Item { base, index }) if is_batch(view, base) => index,
-            Some(Rvalue::CallMethod { base, name, args }) if name == "narrow" && is_batch(view, base) => {
-                &args.get(1)?.value
-            }
-            _ => continue,
-        };
-        let mut axis = None;
-        let mut queue = vec![index.clone()];
-        let mut seen = Vec::new();
-        while let Some(operand) = queue.pop() {
-            let Some(local) = near::local(&operand).filter(|l| !seen.contains(l)) else { continue };
-            seen.push(local);
-            axis = axis.or_else(|| ranked(view.local_name(local)));
-            for def in view.defs(local) {
-                if let Some(Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }) = view.value(*def) {
-                    axis = axis.or_else(|| ranked(name));
-                }
-                queue.extend(view.reads(*def).into_iter().cloned());
-            }
-        }
-        if let Some(axis) = axis {
-            return Some((axis, view.place(step.id)));
-        }
-    }
-    None
-}
-
-/// The axis of a rank, by name: `cp` of `cp_rank`.
-fn ranked(name: &str) -> Option<Name> {
-    let is_rank = near::has_part(name, "rank");
-    SEQUENCE.iter().find(|w| is_rank && near::has_part(name, w)).map(|w| Name::from(*w))
-}
-
-/// Whether a tensor is tokens or labels of a batch.
-fn is_batch(view: &View<'_>, base: &Operand) -> bool {
-    let words = ["input_ids", "labels", "tokens", "batch", "ids", "inputs"];
-    let expr = view.expr(base);
-    expr.any(&mut |e| match e {
-        Expr::Local(l) => words.contains(&view.local_name(*l).to_lowercase().as_str()),
-        Expr::Const(crate::ir::Const::Str(s)) => words.contains(&s.to_lowercase().as_str()),
-        _ => false,
-    })
 }

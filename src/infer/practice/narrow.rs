@@ -1,0 +1,157 @@
+//! Wrappers over data-parallel ranks where tokens are cut over other ranks too. In: a function. Out: a wrapper over the data-parallel group
+//! alone, in a file that cuts the sequence of its batches by the rank of another axis: nothing sums gradients over that.
+//! Never: a file that sums by itself. Source: DESIGN.md section 7. Next: `unreduced_step.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::named_axes::of_rank;
+use super::near;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, BuildKind, Const, Item, LocalId, Operand, Rvalue};
+use crate::source::{Name, Place};
+
+/// Names of wrappers, in lowercase.
+pub const WRAPPERS: &[&str] =
+    &["distributeddataparallel", "fullyshardeddataparallel", "ddp", "fsdp", "fully_shard", "replicate"];
+
+/// Wrappers over data-parallel ranks, where the batch is cut by the rank of another axis: all of a function are one mistake.
+pub fn wrappers(view: &View<'_>, out: &mut Found) {
+    let mut found: Vec<(Place, Option<Place>)> = Vec::new();
+    for i in 0..view.steps.len() {
+        let Some(Rvalue::Call { callee, args }) = view.value(i) else { continue };
+        let name = view.through(callee).last_name().map(str::to_string).unwrap_or_default();
+        let position = match name.as_str() {
+            "DistributedDataParallel" | "FullyShardedDataParallel" | "DDP" | "FSDP" => "process_group",
+            "fully_shard" | "replicate" => "mesh",
+            _ => continue,
+        };
+        let Some((group, place)) = given(view, i, args, position) else { continue };
+        if is_data(view, &near::deep(view, &view.expr(group))) {
+            let made = view.source(group).map(|(at, _)| view.place(view.steps[at].id));
+            found.push((place, made.filter(|made| *made != place)));
+        }
+    }
+    let Some((first, made)) = found.first().copied() else { return };
+    let module = near::functions(view, view.at.module);
+    let Some((axis, sliced)) = module.iter().find_map(|f| sliced(&near::other(view, *f))) else { return };
+    let file = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    if ["all_reduce(", "register_hook", "comm_hook", "reduce_scatter"].iter().any(|w| file.contains(w)) {
+        return;
+    }
+    let also = found[1..].iter().map(|(place, _)| *place).collect();
+    out.push((first, Practice::Scales(Scales::NarrowWrapper { axis, sliced, made, also })));
+}
+
+/// The group or mesh of a wrapper: by its keyword, as the second argument, or in a dict of options.
+fn given<'a>(view: &View<'a>, step: usize, args: &'a [Arg], name: &str) -> Option<(&'a Operand, Place)> {
+    let id = view.steps[step].id;
+    let named = args.iter().position(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
+    if let Some(at) = named {
+        return Some((&args[at].value, view.part(id, at + 1)));
+    }
+    let options = args.iter().find(|a| a.kind == ArgKind::DoubleStar)?;
+    let Some((_, Rvalue::Build { kind: BuildKind::Dict, items })) = view.source(&options.value) else { return None };
+    items.chunks(2).find_map(|pair| match pair {
+        [Item::One(Operand::Const(Const::Str(key))), Item::One(value)] if key == name => Some((value, view.place(id))),
+        _ => None,
+    })
+}
+
+/// Whether a group is that of data-parallel ranks alone, by name.
+fn is_data(view: &View<'_>, group: &Expr) -> bool {
+    let name = match group {
+        Expr::Local(l) => view.local_name(*l).as_str().to_lowercase(),
+        Expr::Item(_, index) => index.string().map(|s| s.as_str().to_lowercase()).unwrap_or_default(),
+        Expr::Call { callee, args, .. } => match (callee.last_name(), args.first()) {
+            (Some("get_group"), Some((_, e))) if e.string().is_some() => {
+                e.string().map(|s| s.as_str().to_lowercase()).unwrap_or_default()
+            }
+            (Some(name), None) => name.trim_start_matches("get_").to_lowercase(),
+            _ => return false,
+        },
+        other => other.last_name().unwrap_or_default().to_lowercase(),
+    };
+    matches!(
+        name.trim_start_matches('_'),
+        "dp" | "dp_shard"
+            | "dp_group"
+            | "dp_mesh"
+            | "data_parallel_group"
+            | "dp_pg"
+            | "dp_process_group"
+            | "data_parallel_mesh"
+            | "data_parallel"
+    )
+}
+
+/// Words for ranks that share a sequence.
+const SEQUENCE: &[&str] = &["ulysses", "cp", "sp", "context", "sequence"];
+
+/// Where tokens of a batch are cut by the rank of an axis that shares sequences.
+fn sliced(view: &View<'_>) -> Option<(Name, Place)> {
+    for (i, step) in view.steps.iter().enumerate() {
+        if let Some(axis) = parted(view, i) {
+            return Some((axis, view.place(step.id)));
+        }
+        let index = match view.value(i) {
+            Some(Rvalue::Item { base, index }) if is_batch(view, base) => index,
+            Some(Rvalue::CallMethod { base, name, args }) if name == "narrow" && is_batch(view, base) => {
+                &args.get(1)?.value
+            }
+            _ => continue,
+        };
+        let mut axis = None;
+        let mut queue = vec![index.clone()];
+        let mut seen = Vec::new();
+        while let Some(operand) = queue.pop() {
+            let Some(local) = near::local(&operand).filter(|l| !seen.contains(l)) else { continue };
+            seen.push(local);
+            axis = axis.or_else(|| ranked(view.local_name(local))).or_else(|| by_group(view, local));
+            for def in view.defs(local) {
+                if let Some(Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }) = view.value(*def) {
+                    axis = axis.or_else(|| ranked(name));
+                }
+                queue.extend(view.reads(*def).into_iter().cloned());
+            }
+        }
+        if let Some(axis) = axis {
+            return Some((axis, view.place(step.id)));
+        }
+    }
+    None
+}
+
+/// The dim of a mesh over which torch cuts buffers of a batch: `with context_parallel(mesh["cp"], buffers=[tokens, labels])`.
+fn parted(view: &View<'_>, step: usize) -> Option<Name> {
+    let value @ Rvalue::Call { args, .. } = view.value(step)? else { return None };
+    let path = view.callee(value)?;
+    let cuts = path.starts_with("torch.distributed.tensor.experimental") && path.ends_with(".context_parallel");
+    match near::deep(view, &view.expr(&args.first().filter(|_| cuts)?.value)) {
+        Expr::Item(_, dim) => dim.string().cloned(),
+        _ => None,
+    }
+}
+
+/// The axis of a rank that is asked of a group or a mesh.
+fn by_group(view: &View<'_>, rank: LocalId) -> Option<Name> {
+    let axes = of_rank(view, &view.through(&Operand::Local(rank)))?;
+    axes.iter().find(|axis| SEQUENCE.contains(&axis.as_str())).filter(|_| axes.len() == 1).cloned()
+}
+
+/// The axis of a rank, by name: `cp` of `cp_rank`.
+fn ranked(name: &str) -> Option<Name> {
+    let is_rank = near::has_part(name, "rank");
+    SEQUENCE.iter().find(|w| is_rank && near::has_part(name, w)).map(|w| Name::from(*w))
+}
+
+/// Whether a tensor is tokens or labels of a batch.
+fn is_batch(view: &View<'_>, base: &Operand) -> bool {
+    let words = ["input_ids", "labels", "tokens", "batch", "ids", "inputs"];
+    let expr = view.expr(base);
+    expr.any(&mut |e| match e {
+        Expr::Local(l) => words.contains(&view.local_name(*l).to_lowercase().as_str()),
+        Expr::Const(Const::Str(s)) => words.contains(&s.to_lowercase().as_str()),
+        _ => false,
+    })
+}
