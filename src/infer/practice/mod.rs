@@ -252,6 +252,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["reduction="], factor::mean_not_undone).with(&[&["reduction="]]),
     of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary).with(&[factor::RESULTS]),
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag).with(&[factor::RESULTS]),
+    of_words(&["zip("], copied_first::in_function).with(&[&[".grad", "main_grad"], &["reduce"]]),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
