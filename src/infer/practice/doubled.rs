@@ -183,6 +183,56 @@ pub fn parts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
 }
 
+/// The gradients of a whole model are summed or averaged over an axis by a loop over all of its
+/// parameters, in a file whose layers are split over that axis.
+pub fn parts_of_layers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let mut sums: Vec<(Place, Vec<Name>)> = Vec::new();
+    for reducer in lint.reducers().all.iter().filter(|r| r.func == view.at && r.when.is_empty()) {
+        let step = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == reducer.place);
+        let head = step.and_then(|s| super::reducers::parameter_loop(view, s)).map(|head| view.steps[head].stmt);
+        let whole = matches!(head, Some(Stmt::For { iter, .. }) if parameters_of(&view.through(iter)).is_some());
+        if let Some(axes) = reducer.axes.clone().filter(|_| whole && reducer.through.is_none()) {
+            sums.push((reducer.place, axes));
+        }
+    }
+    sums.into_iter().for_each(|(place, axes)| over_layers(view, place, axes, out));
+}
+
+/// `DistributedDataParallel(model, process_group=get_tensor_model_parallel_group())`
+pub fn wrapped_parts(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate().filter(|(i, _)| wraps(view, *i)) {
+        let Some(Rvalue::Call { args, .. }) = view.value(i) else { continue };
+        let group = view.argument(args, 5, "process_group").map(|o| view.expr(o));
+        let axes = group.and_then(|g| super::own_group::axes(view, &g, crate::rules::Gives::Group, 0));
+        if let Some(axes) = axes {
+            over_layers(view, view.place(step.id), axes, out);
+        }
+    }
+}
+
+fn over_layers(view: &View<'_>, place: Place, axes: Vec<Name>, out: &mut Found) {
+    if let Some(part) = layer_over(view, &axes) {
+        let mistake = Scales::PartSummed { axes, part, sum: None };
+        out.push((place, Practice::Scales(mistake)));
+    }
+}
+
+/// Where a file makes a layer whose parameters are split over some axes, by its default group.
+fn layer_over(view: &View<'_>, axes: &[Name]) -> Option<Place> {
+    near::functions(view, view.at.module).into_iter().find_map(|at| {
+        let other = near::shared(view, at);
+        (0..other.steps.len()).find_map(|step| {
+            let value = other.value(step)?;
+            let Some(crate::rules::Entry::Layer(rule)) = other.rules.get(&other.callee(value)?) else { return None };
+            let plain = rule.group.is_none_or(|group| match value {
+                Rvalue::Call { args, .. } => other.argument(args, group, "").is_none(),
+                _ => false,
+            });
+            (plain && rule.default_group == axes && !rule.params.is_empty()).then(|| other.place(other.steps[step].id))
+        })
+    })
+}
+
 /// Whether a reducer takes every parameter, or those without a mark that no part has.
 fn takes_parts(lint: &Lint<'_>, reducer: &Reducer) -> bool {
     let whole = |t: &Test| match t {

@@ -253,6 +253,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary).with(&[factor::RESULTS]),
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag).with(&[factor::RESULTS]),
     of_words(&["zip("], copied_first::in_function).with(&[&[".grad", "main_grad"], &["reduce"]]),
+    of_names(&["distributeddataparallel", "ddp"], doubled::wrapped_parts).with(&[&["process_group"]]),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
@@ -317,6 +318,7 @@ const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     doubled::twice,
     doubled::wrapped,
     doubled::parts,
+    doubled::parts_of_layers,
     gate::gates,
 ];
 
