@@ -26,13 +26,29 @@ type At = (usize, Place);
 
 /// `self.copy_to_master()`, and `self.reduce()` after it.
 pub fn stepped<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
-    let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
+    let file = &lint.files[lint.project.file(class.at.module)];
+    let text = file.slice(lint.project.class(class.at).span);
     if !text.contains("reduce") || !text.contains(".grad") || !text.contains("zip(") {
         return;
     }
-    for (_, func) in &lint.project.class(class.at).methods {
-        let view = lint.view(FuncRef { module: class.at.module, func: *func });
-        late(&view, out);
+    // Views are made of methods that do both, by themselves or by what they call.
+    let methods = || {
+        let each = lint.project.class(class.at).methods.iter();
+        each.map(|(name, func)| (name, FuncRef { module: class.at.module, func: *func }))
+    };
+    let own = |at: FuncRef| file.slice(lint.project.func(at).span);
+    let of = |words: [&str; 2]| -> Vec<String> {
+        let all = methods().filter(|(_, at)| words.iter().all(|w| own(*at).contains(w)));
+        all.map(|(name, _)| name.to_string()).collect()
+    };
+    let (copies, reduces) = (of(["zip(", "grad"]), of(["reduce", "grad"]));
+    let does = |name: &str, text: &str, of: &[String]| {
+        of.iter().any(|one| one == name || text.contains(&format!("self.{one}(")))
+    };
+    for (name, at) in methods() {
+        if does(name, own(at), &copies) && does(name, own(at), &reduces) {
+            late(&lint.view(at), out);
+        }
     }
 }
 
