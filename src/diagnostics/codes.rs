@@ -75,6 +75,7 @@ codes! {
     COPIES_SUMMED = "SPMD337" "copies-in-sum" Error,
     UNUSED_GROUP = "SPMD338" "unused-expert-group" Error,
     SHIFTED_PART = "SPMD339" "shift-of-part" Error,
+    UNCUT_BUFFER = "SPMD340" "positions-not-cut" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

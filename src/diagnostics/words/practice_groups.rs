@@ -154,6 +154,17 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("reduce under the condition of the step".to_string());
             draft
         }
+        Membership::UncutBuffer { table, read } => {
+            let title =
+                format!("`{table}` is not cut with the sequence: every rank reads the positions of the first part");
+            let mut draft = Draft::new(&codes::UNCUT_BUFFER, title);
+            draft.primary = format!("cuts these buffers, and not `{table}`");
+            draft
+                .labels
+                .push(label(*read, "reads as many positions as this rank has tokens, from the first".to_string()));
+            draft.help.push(format!("add `{table}` of the model to the buffers, with its dim of positions"));
+            draft
+        }
         Membership::ShiftedPart { cut } => {
             let title =
                 "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";

@@ -10,7 +10,7 @@ use super::view::View;
 use super::world_rank::is_all_ranks;
 use super::{Class, Found, Lint};
 use crate::ir::{ArgKind, LocalId, Rvalue};
-use crate::source::{Name, Place};
+use crate::source::Place;
 
 /// Operations over whose ranks it matters.
 const OPS: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "all_to_all"];
@@ -103,7 +103,7 @@ fn is_always_all(lint: &Lint<'_>, class: &Class<'_>, forward: &View<'_>, group: 
         let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = caller.value(step) else {
             continue;
         };
-        if caller.callee(value).is_some_and(|p| p == Name::from(path.as_str())) {
+        if caller.callee(value).is_some_and(|p| p.as_str() == path) {
             values.extend(args.get(index).map(|a| is_all_ranks(&caller, &caller.expr(&a.value))));
         }
     }

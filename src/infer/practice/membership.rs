@@ -34,6 +34,8 @@ pub enum Membership {
     ScaledEachRound { round: Place, reduced: Place },
     /// A weight is made equal over a group, and its gradient is never summed over it.
     TiedNotSummed { group: Name, made: Place, reduced: Place, called: Option<Place> },
+    /// torch cuts the sequence of a batch, and a model reads its table of positions from the start.
+    UncutBuffer { table: Name, read: Place },
     /// A wrapper is given one dim of a mesh; nothing sums over the other one.
     LeftDim { wrapper: Name, dim: Name, mesh: Place },
 }

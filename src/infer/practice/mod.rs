@@ -89,6 +89,7 @@ mod tied;
 pub mod training;
 mod trial;
 mod uncalled;
+mod uncut_buffer;
 mod uneven;
 mod unread_group;
 mod unreduced_step;
@@ -254,6 +255,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag).with(&[factor::RESULTS]),
     of_words(&["zip("], copied_first::in_function).with(&[&[".grad", "main_grad"], &["reduce"]]),
     of_names(&["distributeddataparallel", "ddp"], doubled::wrapped_parts).with(&[&["process_group"]]),
+    of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
