@@ -82,7 +82,42 @@ fn edit(pieces: &mut Vec<&str>, random: &mut Random) {
     }
 }
 
+/// What a name may be bound to that is made of itself; `x` stands for what it was bound to.
+const OWN: [&str; 12] = [
+    "@ * (x)",
+    "@[: (x)]",
+    "@.view(x)",
+    "x + @",
+    "@.float()",
+    "int(@)",
+    "not @",
+    "@ or (x)",
+    "@ and (x)",
+    "@.model",
+    "(x) if @ else @",
+    "@.chunk(x)[x]",
+];
+
+/// Binds names to what is made of themselves, as `x = x[1:]` does: what follows names to where they are bound has to end.
+fn bound_to_itself(text: &str, random: &mut Random) -> String {
+    let each = text.split_inclusive('\n').map(|line| {
+        let (name, value) = line.split_once(" = ")?;
+        let own = name.trim_start();
+        let plain = !own.is_empty() && own.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let whole = value.matches(['(', '[', '{']).count() == value.matches([')', ']', '}']).count();
+        (plain && whole && !value.contains('#') && random.below(3) == 0).then(|| {
+            let form = OWN[random.below(OWN.len())].replace('x', value.trim_end());
+            format!("{name} = {}\n", form.replace('@', own))
+        })
+    });
+    let changed: Vec<Option<String>> = each.collect();
+    text.split_inclusive('\n').zip(changed).map(|(line, new)| new.unwrap_or_else(|| line.to_string())).collect()
+}
+
 fn mutant(text: &str, random: &mut Random) -> String {
+    if random.below(4) == 0 {
+        return bound_to_itself(text, random);
+    }
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     for _ in 0..random.below(4) {
         edit(&mut lines, random);

@@ -38,11 +38,19 @@ pub fn guards(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// How many parts of a test are looked at: a name may be bound to a test that it is part of.
+const MOST_PARTS: usize = 64;
+
 /// The groups of which a guard asks whether they have several ranks; nothing if it asks for a size that is not known.
 fn sizes_asked(view: &View<'_>, guard: &Guard<'_>) -> Option<Vec<Vec<Name>>> {
     let mut out = Vec::new();
     let mut all = vec![near::deep(view, &view.through(guard.test))];
+    let mut asked = 0;
     while let Some(expr) = all.pop() {
+        asked += 1;
+        if asked > MOST_PARTS {
+            return None;
+        }
         match expr {
             Expr::Bool { and: true, of } => all.extend(of.iter().map(|e| near::deep(view, e))),
             Expr::Compare(op, left, right) => {

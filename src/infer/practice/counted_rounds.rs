@@ -109,8 +109,16 @@ fn added(view: &View<'_>, step: usize) -> Option<Expr> {
     Some(view.through(right))
 }
 
+/// How far an expression is followed to what a loop gives.
+const MOST_DEPTH: usize = 12;
+
 /// Whether an expression is what a loop gives, or a part of it by its key: not what a call makes of it.
-fn is_given(view: &View<'_>, expr: &Expr) -> bool {
+fn is_given(view: &View<'_>, expr: &Expr, depth: usize) -> bool {
+    // A name may be bound to a part of itself.
+    if depth > MOST_DEPTH {
+        return false;
+    }
+    let is_given = |view: &View<'_>, expr: &Expr| is_given(view, expr, depth + 1);
     match expr {
         Expr::Local(local) => match view.defs(*local) {
             [def] if matches!(view.steps[*def].stmt, Stmt::For { .. }) => true,
@@ -152,9 +160,9 @@ fn of_data(view: &View<'_>, step: usize) -> bool {
             Expr::Attr(of, name) if SAME.contains(&name.as_str()) => counted = *of,
             Expr::Attr(of, name) => {
                 let sums = name == "sum" && is_mask(view, &of);
-                return (name == "numel" || name == "size" || sums) && is_given(view, &of);
+                return (name == "numel" || name == "size" || sums) && is_given(view, &of, 0);
             }
-            Expr::Path(path) if path == "len" => return args.first().is_some_and(|(_, of)| is_given(view, of)),
+            Expr::Path(path) if path == "len" => return args.first().is_some_and(|(_, of)| is_given(view, of, 0)),
             _ if args.len() == 1 => match args.into_iter().next() {
                 Some((_, of)) => counted = of,
                 None => return false,
@@ -163,7 +171,7 @@ fn of_data(view: &View<'_>, step: usize) -> bool {
         }
     }
     match counted {
-        Expr::Item(of, _) => matches!(&*of, Expr::Attr(of, name) if name == "shape" && is_given(view, of)),
+        Expr::Item(of, _) => matches!(&*of, Expr::Attr(of, name) if name == "shape" && is_given(view, of, 0)),
         _ => false,
     }
 }

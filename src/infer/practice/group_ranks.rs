@@ -64,11 +64,15 @@ fn is_one(view: &View<'_>, guard: &Guard<'_>) -> bool {
     }
 }
 
+/// How many negations of a test are seen through: a name may be bound to its own.
+const MOST_NEGATIONS: usize = 8;
+
 /// Whether a test holds on some ranks of a group.
 fn of_some(view: &View<'_>, guard: &Guard<'_>, group: &Expr) -> bool {
     let mut test = near::deep(view, &view.expr(guard.test));
     let mut holds = guard.holds;
-    while let Expr::Unary(UnOp::Not, inner) = test {
+    for _ in 0..MOST_NEGATIONS {
+        let Expr::Unary(UnOp::Not, inner) = test else { break };
         test = near::deep(view, &inner);
         holds = !holds;
     }

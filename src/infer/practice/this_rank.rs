@@ -32,7 +32,7 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
         let Some(total) = near::local(left).filter(|l| !view.is_temp(*l)) else { continue };
         let counted = near::deep(view, &view.through(right));
         let mut subjects = FxHashSet::default();
-        if !counts(view, &counted, &mut subjects) || subjects.len() != 1 {
+        if !counts(view, &counted, &mut subjects, 0) || subjects.len() != 1 {
             continue;
         }
         // Of what is scaled to one later, no factor is left.
@@ -100,20 +100,26 @@ fn rescaled(view: &View<'_>, step: usize, total: LocalId) -> bool {
     })
 }
 
+/// How far a count is followed: a name may be bound to a multiple of itself.
+const MOST_DEPTH: usize = 8;
+
 /// Whether an expression counts rows and nothing else; the tensors of which it does.
-fn counts(view: &View<'_>, expr: &Expr, subjects: &mut FxHashSet<LocalId>) -> bool {
+fn counts(view: &View<'_>, expr: &Expr, subjects: &mut FxHashSet<LocalId>, depth: usize) -> bool {
+    if depth > MOST_DEPTH {
+        return false;
+    }
     let first = |e: &Expr| matches!(e, Expr::Const(Const::Int(0)));
     match expr {
         Expr::Const(_) => true,
         Expr::Local(_) => {
             let behind = near::deep(view, expr);
-            !matches!(behind, Expr::Local(_)) && counts(view, &behind, subjects)
+            !matches!(behind, Expr::Local(_)) && counts(view, &behind, subjects, depth + 1)
         }
         // How many experts each token goes to; any other number may be one of ranks.
         Expr::Attr(base, name) => {
             matches!(**base, Expr::Local(_)) && name.to_lowercase().replace("_", "").ends_with("topk")
         }
-        Expr::Binary(BinOp::Mul, a, b) => counts(view, a, subjects) && counts(view, b, subjects),
+        Expr::Binary(BinOp::Mul, a, b) => counts(view, a, subjects, depth + 1) && counts(view, b, subjects, depth + 1),
         Expr::Item(of, at) => match &**of {
             Expr::Attr(of, name) if name == "shape" => first(at) && subject(of, subjects),
             _ => false,
@@ -123,11 +129,13 @@ fn counts(view: &View<'_>, expr: &Expr, subjects: &mut FxHashSet<LocalId>) -> bo
                 args.first().is_some_and(|(_, at)| first(at)) && subject(of, subjects)
             }
             Expr::Attr(_, name) if name == "numel" => false,
-            Expr::Attr(of, _) => counts(view, of, subjects),
+            Expr::Attr(of, _) => counts(view, of, subjects, depth + 1),
             Expr::Path(path) if path.rsplit('.').next() == Some("len") => {
                 args.first().is_some_and(|(_, of)| subject(of, subjects))
             }
-            _ => args.iter().all(|(kind, a)| *kind != crate::ir::ArgKind::Positional || counts(view, a, subjects)),
+            _ => args
+                .iter()
+                .all(|(kind, a)| *kind != crate::ir::ArgKind::Positional || counts(view, a, subjects, depth + 1)),
         },
         _ => false,
     }

@@ -10,14 +10,24 @@ use crate::source::Name;
 
 /// `model.head` of `self.model.head`, and of a variable that stands for it.
 pub fn way(view: &View<'_>, expr: &Expr) -> Option<Vec<Name>> {
+    way_from(view, expr, 0)
+}
+
+/// How long a way may be: a name may be bound to an attribute of itself.
+const MOST_DEPTH: usize = 16;
+
+fn way_from(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Vec<Name>> {
+    if depth > MOST_DEPTH {
+        return None;
+    }
     match expr {
         Expr::Local(local) => match view.through(&Operand::Local(*local)) {
             _ if view.local_name(*local) == "self" => Some(Vec::new()),
-            seen @ Expr::Attr(..) => way(view, &seen),
+            seen @ Expr::Attr(..) => way_from(view, &seen, depth + 1),
             _ => Some(vec![view.local_name(*local).clone()]),
         },
         Expr::Attr(base, name) => {
-            let mut out = way(view, base)?;
+            let mut out = way_from(view, base, depth + 1)?;
             // A wrapper keeps its model as `module`.
             out.extend((name != "module").then(|| name.clone()));
             Some(out)

@@ -20,6 +20,9 @@ use rustc_hash::FxHashSet;
 /// Methods and functions that cut a value into as many parts as they are told.
 const CUTS: &[&str] = &["chunk", "tensor_split"];
 
+/// How far a product is followed to a size.
+const MOST_DEPTH: usize = 6;
+
 pub fn of_other_group(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
@@ -194,11 +197,14 @@ fn group_of<'a>(view: &View<'a>, base: &'a Operand, before: usize) -> Option<Pla
         Rvalue::CallMethod { name, args, .. } => (name.to_string(), args),
         _ => return None,
     };
-    CUTS.contains(&name.as_str()).then(|| args.iter().find_map(|a| size_of(view, &a.value))).flatten()
+    CUTS.contains(&name.as_str()).then(|| args.iter().find_map(|a| size_of(view, &a.value, 0))).flatten()
 }
 
 /// Where a value is made as the size of a group that is given, or of a dim of a mesh.
-fn size_of<'a>(view: &View<'a>, value: &'a Operand) -> Option<Place> {
+fn size_of<'a>(view: &View<'a>, value: &'a Operand, depth: usize) -> Option<Place> {
+    if depth > MOST_DEPTH {
+        return None;
+    }
     let (step, made) = view.source(value)?;
     if let Expr::Call { callee, args, .. } = view.through(value)
         && let (Expr::Attr(mesh, name), []) = (&*callee, args.as_slice())
@@ -212,7 +218,7 @@ fn size_of<'a>(view: &View<'a>, value: &'a Operand) -> Option<Place> {
     let args: &'a [Arg] = match made {
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => args,
         Rvalue::Binary { op: BinOp::Mul, left, right } => {
-            return [left, right].into_iter().find_map(|o| size_of(view, o));
+            return [left, right].into_iter().find_map(|o| size_of(view, o, depth + 1));
         }
         _ => return None,
     };
@@ -240,6 +246,6 @@ fn handed_on<'a>(
         |i: usize, a: &Arg, words: &[&str]| name(i, a).is_some_and(|n| words.iter().any(|word| n.ends_with(word)));
     let each = || args.iter().enumerate();
     let rank = each().any(|(i, a)| uses(&a.value) && named(i, a, &["rank"]));
-    let size = each().filter(|(i, a)| named(*i, a, &["size"])).find_map(|(_, a)| size_of(view, &a.value));
+    let size = each().filter(|(i, a)| named(*i, a, &["size"])).find_map(|(_, a)| size_of(view, &a.value, 0));
     size.filter(|_| rank)
 }
