@@ -63,7 +63,8 @@ impl Machine<'_> {
         let Some(active) = self.stack.last() else { return false };
         let view = View::new(self.project, self.rules, self.files, active.func);
         let made = view.steps.iter().find_map(|step| match step.stmt {
-            Stmt::Assign { dst, .. } if step.id == id => Some(*dst),
+            // On one way of several the value may be whole, as a test that is not understood says.
+            Stmt::Assign { dst, .. } if step.id == id && step.guards.is_empty() => Some(*dst),
             _ => None,
         });
         let read = |step: &usize| match view.value(*step) {
