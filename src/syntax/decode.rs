@@ -14,8 +14,8 @@ enum Encoding {
     Utf8,
     Latin1,
     Ascii,
-    /// A superset of ASCII without a table here: fine as long as only ASCII is used.
-    AsciiSuperset,
+    /// One of the tables of the Encoding Standard, all of them supersets of ASCII.
+    Table(&'static encoding_rs::Encoding),
     Unknown,
 }
 
@@ -36,13 +36,20 @@ pub fn decode(bytes: &[u8]) -> Result<String, DecodeError> {
             Err(DecodeError { message, offset: at + skipped })
         }
         Encoding::Latin1 => Ok(body.iter().map(|&b| char::from(b)).collect()),
-        Encoding::Ascii | Encoding::AsciiSuperset if body.is_ascii() => utf8(body, skipped),
+        Encoding::Ascii | Encoding::Table(_) if body.is_ascii() => utf8(body, skipped),
         Encoding::Ascii => {
             let offset = body.iter().position(|b| !b.is_ascii()).unwrap_or(0);
             let message = format!("byte 0x{:02x} is not ASCII, which the file declares as its encoding", body[offset]);
             Err(DecodeError { message, offset: offset + skipped })
         }
-        Encoding::AsciiSuperset | Encoding::Unknown => {
+        Encoding::Table(table) => match table.decode_without_bom_handling_and_without_replacement(body) {
+            Some(text) => Ok(text.into_owned()),
+            None => {
+                let message = format!("the bytes are not text in `{name}`, which the file declares as its encoding");
+                Err(DecodeError { message, offset: at })
+            }
+        },
+        Encoding::Unknown => {
             let message = format!("the encoding `{name}` is not supported; use UTF-8");
             Err(DecodeError { message, offset: at + skipped })
         }
@@ -128,12 +135,24 @@ fn encoding(name: &str) -> Encoding {
             Encoding::Latin1
         }
         "ascii" | "us-ascii" | "646" | "ansi-x3.4-1968" => Encoding::Ascii,
-        _ if ["cp125", "windows-125", "iso-8859-", "iso8859-", "koi8-", "euc-", "gb", "big5", "cp437", "cp85"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix)) =>
-        {
-            Encoding::AsciiSuperset
-        }
+        _ => of_table(name),
+    }
+}
+
+/// The table of a name that Python knows; the standard has other names for some.
+fn of_table(name: &str) -> Encoding {
+    let label = match name {
+        "cp936" | "ms936" | "euc-cn" | "euccn" | "gb2312-1980" | "gb18030-2000" => "gb18030",
+        "cp932" | "ms932" | "mskanji" | "s-jis" => "shift_jis",
+        "cp949" | "ms949" | "uhc" => "euc-kr",
+        "cp950" | "ms950" | "big5-tw" => "big5",
+        "eucjp" | "ujis" => "euc-jp",
+        "euckr" | "korean" => "euc-kr",
+        other => other,
+    };
+    // What is no superset of ASCII cannot have been read so far.
+    match encoding_rs::Encoding::for_label_no_replacement(label.as_bytes()) {
+        Some(table) if table.is_ascii_compatible() => Encoding::Table(table),
         _ => Encoding::Unknown,
     }
 }
@@ -165,7 +184,15 @@ mod tests {
         assert!(decode(b"x = 1\n# coding: latin-1\n\xe9").is_err(), "code on the first line");
         assert_eq!(decode(b"# coding: ascii\n\xe9").expect_err("not ASCII").offset, 16);
         assert!(decode(b"# coding: cp1252\nx").is_ok());
-        assert!(decode(b"# coding: cp1252\n\xe9").expect_err("no table").message.contains("cp1252"));
+        assert_eq!(decode(b"# coding: cp1252\n\xe9").as_deref(), Ok("# coding: cp1252\n\u{e9}"));
+        assert_eq!(decode(b"# coding: gbk\n\xd6\xd0").as_deref(), Ok("# coding: gbk\n\u{4e2d}"));
+        assert_eq!(
+            decode(b"# coding: cp932\n\x83\x5c").as_deref(),
+            Ok("# coding: cp932\n\u{30bd}"),
+            "a backslash byte"
+        );
+        assert!(decode(b"# coding: gbk\n\xd6").expect_err("half a character").message.contains("gbk"));
+        assert!(decode(b"# coding: rot13\n\xe9").expect_err("no table").message.contains("rot13"));
         assert!(decode(b"# coding: utf-8-unix\n").is_ok());
         assert!(decode(b"#_*_coding:utf-8_*_\n").is_ok());
     }
