@@ -16,10 +16,13 @@ use crate::source::Name;
 pub const COPIES: &[&str] =
     &["contiguous", "clone", "to", "float", "half", "bfloat16", "double", "cuda", "cpu", "type", "int", "long"];
 
+/// What stands in a function that takes the time of what it calls.
+const TIMED: &[&str] = &["perf_counter", "elapsed_time", "cuda.event(", "time.monotonic()", "do_bench(", "timeit"];
+
 /// `all_reduce(x.contiguous())`: the sum is written to a copy.
 pub fn copies(view: &View<'_>, out: &mut Found) {
     // What only takes the time leaves its data as they are.
-    if ["perf_counter", "elapsed_time", "cuda.event("].iter().any(|w| view.code().contains(w)) {
+    if TIMED.iter().any(|w| view.code().contains(w)) || view.func.name.to_lowercase().contains("bench") {
         return;
     }
     for (step, call) in view.collectives() {
@@ -92,13 +95,41 @@ fn is_itself(view: &View<'_>, made: usize, copied: &Expr) -> bool {
     }
 }
 
+/// Functions and methods whose result is contiguous, or lies as its input does: products, reductions and what joins tensors.
+const DENSE: &[&str] = &[
+    "cat",
+    "stack",
+    "matmul",
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "linear",
+    "softmax",
+    "log_softmax",
+    "sum",
+    "mean",
+    "norm",
+    "amax",
+    "amin",
+    "logsumexp",
+    "cross_entropy",
+    "embedding",
+    "bincount",
+];
+
 /// Whether a function of torch makes what a conversion returns as it is.
 fn is_made_so<'a>(view: &View<'a>, value: &'a Rvalue, conversion: &str) -> bool {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    if let (Rvalue::CallMethod { name, .. }, "contiguous") = (value, conversion)
+        && DENSE.contains(&name.as_str())
+    {
+        return true;
+    }
     let Some(path) = view.callee(value).filter(|path| path.starts_with("torch.")) else { return false };
     let given = |wanted: &str| args.iter().any(|a| matches!(&a.kind, ArgKind::Keyword(name) if name == wanted));
     let factory = FACTORIES.contains(&last(&path).as_str());
-    let makes = matches!(last(&path).as_str(), "cat" | "stack" | "matmul" | "mm" | "bmm" | "linear");
+    let makes = DENSE.contains(&last(&path).as_str());
     match conversion {
         // What is made like another tensor lies in memory like it.
         "contiguous" => factory && !path.ends_with("_like") || makes,

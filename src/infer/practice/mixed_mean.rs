@@ -5,7 +5,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::view::{CollectiveCall, Guard, Step, View};
 use super::{Found, near};
-use crate::ir::{BinOp, Operand, Rvalue};
+use crate::ir::{BinOp, Operand, Rvalue, Stmt};
 use crate::source::Span;
 
 /// `if small: all_reduce(grad, op=AVG)`, `else: reduce_scatter_tensor(out, grad)`
@@ -25,11 +25,21 @@ pub fn branches<'a>(view: &View<'a>, out: &mut Found) {
         let mean = of_gradients.iter().find(|(step, mean, call)| *mean && apart(*step) && same(call));
         if let Some((mean, ..)) = mean
             && !scales_somewhere(view)
+            && !are_made_by_hand(view)
         {
             let averaged = view.place(view.steps[*mean].id);
             out.push((view.place(view.steps[*sum].id), Practice::Scales(Scales::MixedMean { averaged })));
         }
     }
+}
+
+/// Whether a function makes the gradients itself, of no loss: what they are meant as, the code does not say.
+fn are_made_by_hand(view: &View<'_>) -> bool {
+    let sets = |step: &Step<'_>| match step.stmt {
+        Stmt::SetAttr { name, value, .. } => name == "grad" && !view.expr(value).is_none(),
+        _ => false,
+    };
+    view.steps.iter().any(sets) && !["backward(", "autograd.grad("].iter().any(|word| view.code().contains(word))
 }
 
 /// Whether a value is what an attribute `grad` holds, by its name or where it comes from.

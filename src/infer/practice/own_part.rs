@@ -37,11 +37,36 @@ pub fn sums(view: &View<'_>, out: &mut Found) {
         }
         let Some(input) = call.input else { continue };
         let Some((cut, sliced)) = part(view, input, *step, 0) else { continue };
-        if of_collective(view, call).is_some_and(|group| group == cut) {
+        if of_collective(view, call).is_some_and(|group| group == cut) && !is_added_up(view, *step, input) {
             let collective = super::lost::last(&call.rule.name);
             out.push((view.place(view.steps[*step].id), Practice::OtherPositions { collective, sliced }));
         }
     }
+}
+
+/// Whether all that is done with a reduced part is to add up its elements: the parts are terms of one sum, whatever their positions.
+fn is_added_up(view: &View<'_>, step: usize, input: &Operand) -> bool {
+    let given = match (view.steps[step].stmt, input) {
+        (Stmt::Assign { dst, .. }, _) if !view.readers(*dst).is_empty() => *dst,
+        (_, Operand::Local(local)) => *local,
+        (_, Operand::Const(_) | Operand::Global(_)) => return false,
+    };
+    let mut later = view.readers(given).iter().filter(|r| **r > step && !looks_only(view, **r)).peekable();
+    let adds = |step: &usize| match view.value(*step) {
+        Some(Rvalue::CallMethod { base, name, args }) => {
+            name == "sum" && *base == Operand::Local(given) && is_of_first(view.argument(args, 0, "dim"))
+        }
+        Some(value @ Rvalue::Call { args, .. }) => {
+            view.callee(value).is_some_and(|path| path == "torch.sum") && is_of_first(view.argument(args, 1, "dim"))
+        }
+        _ => false,
+    };
+    later.peek().is_some() && later.all(adds)
+}
+
+/// Whether a sum may go over the first dim, along which parts are cut where nothing else is said.
+fn is_of_first(dim: Option<&Operand>) -> bool {
+    !matches!(dim, Some(Operand::Const(Const::Int(n))) if *n != 0)
 }
 
 /// Whether a reduction is a sum or a mean, as far as its arguments say.

@@ -182,7 +182,9 @@ struct Carried {
 impl Carried {
     fn of(state: &State, class: &Class, term: &Term, dense: &AxisSet) -> Option<Carried> {
         let (after, over) = class.total();
-        let own: AxisSet = data(&over).into_iter().collect();
+        // A wrapper over all ranks may be older than the mesh that names them.
+        let own: AxisSet = data(&over_parts(state, &over)).into_iter().collect();
+        let dense = &over_parts(state, dense);
         let of_experts = class.is_expert() || own.iter().any(is_of_experts);
         if of_experts && (dense.is_empty() || dense.iter().all(is_of_experts)) {
             return None;
@@ -278,6 +280,17 @@ fn in_parts(state: &State, scale: &Scale) -> Scale {
     match &*state.world {
         Some(axes) => scale.replace(&Factor::Size(Axis::new(WORLD)), &Scale::size(axes)),
         None => scale.clone(),
+    }
+}
+
+/// The same of axes that are summed over.
+fn over_parts(state: &State, over: &AxisSet) -> AxisSet {
+    let world = Axis::new(WORLD);
+    match &*state.world {
+        Some(axes) if over.iter().any(|a| *a == world) => {
+            over.iter().filter(|a| **a != world).chain(axes.iter()).cloned().collect()
+        }
+        Some(_) | None => over.clone(),
     }
 }
 
