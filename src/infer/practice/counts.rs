@@ -209,31 +209,40 @@ pub(super) fn slice(view: &View<'_>, o: &Operand) -> Slice {
     slice_until(view, o, view.steps.len())
 }
 
+/// The steps before one that write to a variable without binding it, and to which: reductions in place or into it, and what is appended.
+fn writes(view: &View<'_>, until: usize) -> Vec<(usize, LocalId)> {
+    let written = |at: usize| match view.steps[at].stmt {
+        Stmt::Append { collection, .. } => Some(*collection),
+        Stmt::Assign { value, .. } => root(view, raw(view, value)?.buffer?),
+        _ => None,
+    };
+    (0..until).filter_map(|at| Some((at, written(at)?))).collect()
+}
+
 /// What an operand is computed from by the steps before one.
 pub(super) fn slice_until(view: &View<'_>, o: &Operand, until: usize) -> Slice {
     let mut out = Slice::default();
     let mut todo: Vec<Operand> = vec![o.clone()];
+    let until = until.min(view.steps.len());
+    let others = writes(view, until);
     while let Some(next) = todo.pop() {
         let Operand::Local(local) = next else { continue };
         if !out.locals.insert(local) {
             continue;
         }
-        for at in 0..until.min(view.steps.len()) {
-            let stmt = view.steps[at].stmt;
-            match stmt {
-                Stmt::Append { collection, value, .. } if *collection == local => todo.push(value.clone()),
+        let written = others.iter().filter(|(_, into)| *into == local).map(|(at, _)| *at);
+        let mut at: Vec<usize> = view.defs(local).iter().copied().filter(|at| *at < until).chain(written).collect();
+        at.sort_unstable();
+        at.dedup();
+        for at in at {
+            match view.steps[at].stmt {
+                Stmt::Append { value, .. } | Stmt::Unpack { value, .. } => todo.push(value.clone()),
                 Stmt::Assign { dst, value } if *dst == local => follow(view, at, value, &mut out, &mut todo),
                 Stmt::Assign { value, .. } => {
-                    // A reduction in place, or into the variable.
-                    if let Some(call) = raw(view, value)
-                        && call.buffer.and_then(|b| root(view, b)) == Some(local)
-                    {
-                        let input = view.collective(value).and_then(|c| c.input.cloned());
-                        todo.extend(input.clone());
-                        out.collectives.push((at, input));
-                    }
+                    let input = view.collective(value).and_then(|c| c.input.cloned());
+                    todo.extend(input.clone());
+                    out.collectives.push((at, input));
                 }
-                Stmt::Unpack { value, .. } if view.defs(local).contains(&at) => todo.push(value.clone()),
                 Stmt::For { iter, dst, .. } if *dst == local => todo.push(iter.clone()),
                 _ => {}
             }

@@ -78,14 +78,26 @@ pub fn forgets_wrapper(view: &View<'_>) -> bool {
     let file = view.files[view.project.file(view.at.module)].whole();
     const WRAPPER: &str = "DistributedDataParallel";
     let (mut imported, mut names) = (false, vec![WRAPPER]);
-    for line in file.lines().filter(|line| line.contains("import ") && line.contains(WRAPPER)) {
+    let lines = near::words(file, WRAPPER).map(|at| line_around(file, at));
+    for (line, _) in lines.filter(|(line, _)| line.contains("import ")) {
         imported = true;
         names.extend(line.split(" as ").nth(1).map(|name| name.trim().split([',', ' ', ')']).next().unwrap_or(name)));
     }
-    let code = || file.lines().filter(|l| !l.contains("import ")).filter_map(|l| l.split('#').next());
-    let outside_quotes = |line: &str, at: usize| line[..at].matches(['"', '\'']).count().is_multiple_of(2);
-    let used = |name: &str| code().any(|line| near::words(line, name).any(|at| outside_quotes(line, at)));
+    // Neither imported, in a comment, nor in a text.
+    let is_use = |at: usize| {
+        let (line, start) = line_around(file, at);
+        let before = &file[start..at];
+        !line.contains("import ") && !before.contains('#') && before.matches(['"', '\'']).count().is_multiple_of(2)
+    };
+    let used = |name: &str| near::words(file, name).any(is_use);
     imported && !names.into_iter().any(used)
+}
+
+/// The line that a place of a text is in, and where it starts.
+fn line_around(text: &str, at: usize) -> (&str, usize) {
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
+    (&text[start..end], start)
 }
 
 /// What sounds like communication and is none: a choice of elements, a wish to a wrapper, devices and processes of torch_xla.
