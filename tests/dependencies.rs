@@ -41,6 +41,26 @@ fn every_dependency_has_a_reason() {
     }
 }
 
+/// What the lock file at `path` says that the program itself is built from, by name.
+fn locked(path: &str) -> BTreeSet<String> {
+    let lock = table(path);
+    let packages = lock["package"].as_array().expect("a lock file has packages");
+    let ours = packages.iter().find(|package| package["name"].as_str() == Some("spmd-check"));
+    strings(ours.expect("the program is locked").get("dependencies"))
+}
+
+#[test]
+fn the_fuzz_targets_lock_what_the_program_is_built_from() {
+    // `.ci/run` compiles them with `--locked`, which fails after every other step has passed.
+    let manifest = table("Cargo.toml");
+    let build = manifest["dependencies"].as_table().expect("dependencies are a table");
+    let fuzz = locked("fuzz/Cargo.lock");
+    let name = |locked: &String| locked.split(' ').next().unwrap_or_default().to_owned();
+    let fuzz: BTreeSet<String> = fuzz.iter().map(name).collect();
+    let missing: Vec<&String> = build.keys().filter(|dependency| !fuzz.contains(*dependency)).collect();
+    assert!(missing.is_empty(), "run `cargo metadata` in fuzz/: {missing:?} are not in fuzz/Cargo.lock");
+}
+
 #[test]
 fn sources_are_the_registry() {
     let allowed = strings(table("deny.toml")["sources"].get("allow-registry"));
