@@ -76,6 +76,7 @@ codes! {
     UNUSED_GROUP = "SPMD338" "unused-expert-group" Error,
     SHIFTED_PART = "SPMD339" "shift-of-part" Error,
     UNCUT_BUFFER = "SPMD340" "positions-not-cut" Error,
+    HOOKS_LOST = "SPMD341" "hooks-lost" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

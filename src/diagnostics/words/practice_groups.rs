@@ -154,6 +154,34 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("reduce under the condition of the step".to_string());
             draft
         }
+        Membership::SiblingNotHooked { module, summed, hooked } => {
+            let title = format!(
+                "the gradients of `{module}` are not summed: a hook sums those of `{summed}`, and `{module}` is made alike"
+            );
+            let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+            draft.primary = "has no hook".to_string();
+            draft.labels.push(label(*hooked, format!("`{summed}` has one")));
+            draft.help.push(format!("register the hook for `{module}` as well"));
+            draft
+        }
+        Membership::HooksLost { model, method, registered } => {
+            let title = format!(
+                "hooks on the parameters of `{model}` are lost: `{method}` puts other parameters in their place"
+            );
+            let mut draft = Draft::new(&codes::HOOKS_LOST, title);
+            draft.primary = "registers hooks that never run".to_string();
+            draft.labels.push(label(*registered, "replaces the parameters".to_string()));
+            draft.help.push(format!("register the hooks after `{method}`"));
+            draft
+        }
+        Membership::ScheduleDivides { by, schedule } => {
+            let title = format!("the loss is divided by `{by}` twice: the schedule divides gradients by it as well");
+            let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
+            draft.primary = format!("divided by `{by}`");
+            draft.labels.push(label(*schedule, "scales gradients, as it is not told `scale_grads=False`".to_string()));
+            draft.help.push("leave out the division, or give the schedule `scale_grads=False`".to_string());
+            draft
+        }
         Membership::UncutBuffer { table, read } => {
             let title =
                 format!("`{table}` is not cut with the sequence: every rank reads the positions of the first part");

@@ -14,6 +14,12 @@ pub enum Membership {
     CopiesSummed { over: Vec<Name>, copies: Place, added: Place },
     /// A norm of gradients that are equal on some ranks is summed over them; what has made them equal.
     CopiesCounted { over: Vec<Name>, equal: Place },
+    /// A norm that a hook sums, and one made alike that it leaves out.
+    SiblingNotHooked { module: Name, summed: Name, hooked: Place },
+    /// Parameters are replaced after hooks were registered on them.
+    HooksLost { model: Name, method: Name, registered: Place },
+    /// A loss is divided by the number of microbatches, and the schedule that runs its backward divides gradients by it.
+    ScheduleDivides { by: Name, schedule: Place },
     /// Tokens are shifted along a dim of which each rank has cut out a part.
     ShiftedPart { cut: Place },
     /// A mean over ranks with other samples, of what each has of a part of the sequence.

@@ -75,7 +75,9 @@ mod pool;
 mod ranks;
 mod raw;
 pub mod reducers;
+mod replaced;
 mod sampler;
+mod scheduled;
 mod shard_dim;
 mod shard_norm;
 mod shifted;
@@ -256,6 +258,8 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["zip("], copied_first::in_function).with(&[&[".grad", "main_grad"], &["reduce"]]),
     of_names(&["distributeddataparallel", "ddp"], doubled::wrapped_parts).with(&[&["process_group"]]),
     of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
+    of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
+    of_words(&["to_empty(", "assign=true"], replaced::hooks),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
@@ -293,6 +297,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     marks::partly,
     uneven::siblings,
     uneven::of_one_norm,
+    uneven::hooked,
     uneven::biases,
     pool::shared,
     partition::unmarked,

@@ -2,10 +2,12 @@
 //! take a weight without the bias beside it. In: the project. Out: the module or parameter left out. Never: modules of different kinds.
 //! Next: `marks.rs`.
 
+use super::averaged::REGISTER;
 use super::expr::Expr;
 use super::found::Practice;
 use super::marking::mark_set;
 use super::marks::{asked_by_any, parts};
+use super::membership::Membership;
 use super::reducers::{Covered, Test};
 use super::view::View;
 use super::{Class, Found, Lint};
@@ -34,6 +36,55 @@ pub fn siblings<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             };
             out.push((init.place(step.id), practice));
         }
+    }
+}
+
+/// The same of norms whose gradients a hook of the constructor sums.
+pub fn hooked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let c = lint.project.class(class.at);
+    let text = lint.files[lint.project.file(class.at.module)].slice(c.span);
+    if !REGISTER.iter().any(|r| text.contains(r)) || !text.contains("all_reduce") || gathers(lint, class.at) {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
+    let mut hooks: Vec<(Name, Place)> = Vec::new();
+    for (index, step) in init.steps.iter().enumerate() {
+        let Some(Rvalue::CallMethod { base, name, .. }) = init.value(index) else { continue };
+        if !REGISTER.contains(&name.as_str()) {
+            continue;
+        }
+        // The list that is gone through says which are summed.
+        let place = step.loops.last().map_or(init.place(step.id), |at| init.part(init.steps[*at].id, 0));
+        let hooked = attributes(init, &init.expr(base));
+        if hooked.is_empty() {
+            return;
+        }
+        hooks.extend(hooked.into_iter().map(|attr| (attr, place)));
+    }
+    let Some((first, place)) = hooks.first() else { return };
+    let Some(kind) = kind_of(init, first).filter(|kind| kind.to_lowercase().contains("norm")) else { return };
+    let given = |attr: &Name| {
+        init.steps.iter().find_map(|s| match s.stmt {
+            Stmt::SetAttr { name, value, .. } if name == attr => Some(without_steps(init.expr(value))),
+            _ => None,
+        })
+    };
+    for step in &init.steps {
+        let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
+        let alike = made_by(init, value).is_some_and(|k| k == kind) && given(name) == given(first);
+        if alike && !hooks.iter().any(|(n, _)| n == name) {
+            let (module, summed) = (name.clone(), first.clone());
+            let mistake = Membership::SiblingNotHooked { module, summed, hooked: *place };
+            out.push((init.place(step.id), Practice::Membership(mistake)));
+        }
+    }
+}
+
+/// What is called with which arguments, wherever that stands.
+fn without_steps(expr: Expr) -> Option<(Expr, Vec<(crate::ir::ArgKind, Expr)>)> {
+    match expr {
+        Expr::Call { callee, args, .. } => Some((*callee, args)),
+        _ => None,
     }
 }
 
