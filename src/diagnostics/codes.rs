@@ -77,6 +77,7 @@ codes! {
     SHIFTED_PART = "SPMD339" "shift-of-part" Error,
     UNCUT_BUFFER = "SPMD340" "positions-not-cut" Error,
     HOOKS_LOST = "SPMD341" "hooks-lost" Error,
+    OVERWRITTEN = "SPMD342" "overwritten-gradients" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

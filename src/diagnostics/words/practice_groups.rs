@@ -140,6 +140,58 @@ fn of_gradients(mistake: &Membership) -> Draft {
     }
 }
 
+/// Sums that are there and that not everything goes through.
+fn of_ways(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::GateInverted { flag, over } => {
+            let title = format!(
+                "gradients are summed over {} only where every rank has the whole sequence: `{flag}` is asked the wrong way round",
+                axes(over)
+            );
+            let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+            draft.primary = "holds where the sequence is not split".to_string();
+            draft.help.push("sum them where the sequence is split; elsewhere they are equal already".to_string());
+            draft
+        }
+        Membership::Overwritten { buffer, flag, added } => {
+            let title =
+                format!("`{buffer}` is overwritten whether or not `{flag}` holds: earlier gradients in it are lost");
+            let mut draft = Draft::new(&codes::OVERWRITTEN, title);
+            draft.primary = format!("copies without asking `{flag}`");
+            draft.labels.push(label(*added, format!("adds to it when `{flag}` decides so")));
+            draft.help.push(format!("ask `{flag}` here as well"));
+            draft
+        }
+        Membership::CopyWritten { function, value } => {
+            let title = format!("the result of `{function}` is lost: it may write to a copy of `{value}`");
+            let mut draft = Draft::new(&codes::LOST_RESULT, title);
+            draft.primary = "thrown away".to_string();
+            draft.help.push(format!("go on with the result: `{value} = {function}(...)`"));
+            draft
+        }
+        Membership::MeanOfMeans { counted } => {
+            let title =
+                "gradients are a mean of each rank's mean: ranks with few rows count as much as those with many";
+            let mut draft = Draft::new(&codes::MEAN_OF_MEANS, title.to_string());
+            draft.primary = "divided by the number of ranks".to_string();
+            draft.labels.push(label(*counted, "the forward sums the number of rows".to_string()));
+            draft.help.push("sum over rows and ranks, and divide by the number of all rows".to_string());
+            draft
+        }
+        Membership::StagesLeftOut { function, parameter, schedule } => {
+            let title = format!(
+                "`{function}` is not given `{parameter}`: it goes by the parameters of this stage of the pipeline alone"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("without `{parameter}`");
+            draft.labels.push(label(*schedule, "runs the stages".to_string()));
+            draft.help.push(format!("pass `{parameter}`"));
+            draft
+        }
+        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+    }
+}
+
 /// Parts of a sequence, and of gradients, that are taken for the whole.
 fn of_parts(mistake: &Membership) -> Draft {
     match mistake {
@@ -164,6 +216,11 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push(format!("register the hook for `{module}` as well"));
             draft
         }
+        Membership::GateInverted { .. }
+        | Membership::Overwritten { .. }
+        | Membership::CopyWritten { .. }
+        | Membership::MeanOfMeans { .. }
+        | Membership::StagesLeftOut { .. } => of_ways(mistake),
         Membership::HooksLost { model, method, registered } => {
             let title = format!(
                 "hooks on the parameters of `{model}` are lost: `{method}` puts other parameters in their place"

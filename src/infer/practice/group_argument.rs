@@ -5,6 +5,7 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
+use super::membership::Membership;
 use super::near;
 use super::view::View;
 use crate::ir::{Arg, ArgKind, FuncKind, Operand, Param, Rvalue, Stmt};
@@ -33,6 +34,49 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
             out.push((view.place(step.id), Practice::Scales(mistake)));
             return;
         }
+    }
+}
+
+/// What axes of pipelines are called.
+const STAGES: &[&str] = &["pp", "pipe", "pipeline"];
+
+/// `clip(params)` after `schedule.step()`, where `clip(params, pp_mesh=None)` reduces over the stages.
+pub fn of_stages(view: &View<'_>, out: &mut Found) {
+    let schedule = (0..view.steps.len()).find(|i| match view.value(*i) {
+        Some(Rvalue::CallMethod { base, name, .. }) => name == "step" && is_schedule(view, base),
+        _ => false,
+    });
+    let Some(schedule) = schedule else { return };
+    let of_stages = |name: &str| STAGES.iter().any(|word| near::has_part(name, word));
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some((at, args)) = called(view, i) else { continue };
+        let func = view.project.func(at);
+        let wanted =
+            func.params.iter().enumerate().find(|(_, p)| names_group(p) && p.has_default && of_stages(&p.name));
+        let Some((position, param)) = wanted else { continue };
+        let told = args.iter().any(|a| view.through(&a.value).any(&mut |e| e.last_name().is_some_and(of_stages)));
+        let guarded = step.guards.iter().any(|g| {
+            view.through(g.test).any(&mut |e| match e {
+                Expr::Local(local) => of_stages(view.local_name(*local)),
+                other => other.last_name().is_some_and(of_stages),
+            })
+        });
+        if told || guarded || view.argument(args, position, &param.name).is_some() || !reduces_over(view, at, param) {
+            continue;
+        }
+        let (function, parameter) = (func.name.clone(), param.name.clone());
+        let schedule = view.place(view.steps[schedule].id);
+        let mistake = Membership::StagesLeftOut { function, parameter, schedule };
+        out.push((view.place(step.id), Practice::Membership(mistake)));
+    }
+}
+
+/// Whether a value is the schedule of a pipeline by its name: schedules of learning rates are called schedulers.
+fn is_schedule(view: &View<'_>, base: &Operand) -> bool {
+    let named = |name: &str| near::has_part(name, "schedule") && STAGES.iter().any(|word| near::has_part(name, word));
+    match view.expr(base) {
+        Expr::Local(local) => named(view.local_name(local)),
+        other => other.last_name().is_some_and(named),
     }
 }
 

@@ -16,6 +16,16 @@ pub enum Membership {
     CopiesCounted { over: Vec<Name>, equal: Place },
     /// A norm that a hook sums, and one made alike that it leaves out.
     SiblingNotHooked { module: Name, summed: Name, hooked: Place },
+    /// Sums of gradients run where the sequence is whole, by a flag that says so.
+    GateInverted { flag: Name, over: Vec<Name> },
+    /// A buffer of gradients is overwritten where the other branch asks a flag whether to add.
+    Overwritten { buffer: Name, flag: Name, added: Place },
+    /// An autograd function is called for its effect on a value of which it makes a copy.
+    CopyWritten { function: Name, value: Name },
+    /// A mean over ranks of means of different numbers of rows; the forward counts them.
+    MeanOfMeans { counted: Place },
+    /// A function that reduces over the stages of a pipeline is not told of them.
+    StagesLeftOut { function: Name, parameter: Name, schedule: Place },
     /// Parameters are replaced after hooks were registered on them.
     HooksLost { model: Name, method: Name, registered: Place },
     /// A loss is divided by the number of microbatches, and the schedule that runs its backward divides gradients by it.

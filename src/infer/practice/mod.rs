@@ -5,6 +5,7 @@
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
 mod all_ranks;
+mod applied_copy;
 mod arity;
 pub mod asked;
 mod asked_group;
@@ -35,6 +36,7 @@ mod factor;
 mod fixed_source;
 pub mod found;
 mod gate;
+mod gate_inverted;
 mod glance;
 mod gradient;
 mod group_argument;
@@ -52,6 +54,7 @@ mod made;
 pub mod marking;
 mod marks;
 mod masked_rows;
+mod mean_backward;
 pub mod membership;
 mod mesh_dims;
 mod metrics;
@@ -66,6 +69,7 @@ mod nones;
 mod order;
 mod other_part;
 mod outside;
+mod overwritten;
 mod own_group;
 mod own_part;
 mod part_out;
@@ -260,6 +264,11 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
     of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
     of_words(&["to_empty(", "assign=true"], replaced::hooks),
+    of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
+    of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
+    of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
+    of_words(&["add_("], overwritten::gradients).with(&[&["add_("], &["copy_("], &["grad"]]),
+    of_words(&["schedule"], group_argument::of_stages).with(&[&["schedule"], &["step("]]),
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),

@@ -124,12 +124,16 @@ fn ranks(view: &View<'_>, expr: &Expr) -> Option<Vec<Name>> {
             Some(Entry::Group(rule)) if rule.gives == Gives::Size => Some(rule.axes.clone()),
             _ => None,
         },
-        Expr::Attr(_, name) => {
-            let axes = super::super::scale::groups::words(name.strip_suffix("_size")?)?;
-            Some(axes.iter().map(|a| Name::from(a.name())).collect())
-        }
+        Expr::Attr(_, name) => of_name(&name),
+        Expr::Local(local) => of_name(view.local_name(local)),
         _ => None,
     }
+}
+
+/// The axes of `tp_size`, `tp_world_size`.
+fn of_name(name: &str) -> Option<Vec<Name>> {
+    let axes = super::super::scale::groups::words(name.strip_suffix("_size")?)?;
+    Some(axes.iter().map(|a| Name::from(a.name())).collect())
 }
 
 /// Attributes that are marked, or given to something that may mark them; `None` if that may be any.
