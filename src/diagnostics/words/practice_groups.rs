@@ -140,6 +140,48 @@ fn of_gradients(mistake: &Membership) -> Draft {
     }
 }
 
+/// Values that are not what they are taken for.
+fn of_values(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::AveragedTwice { collective, averaged } => {
+            let title = format!("a mean is divided by the number of ranks again: `{collective}` has divided already");
+            let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
+            draft.primary = "divides by the number of ranks".to_string();
+            draft.labels.push(label(*averaged, "takes the mean over these ranks".to_string()));
+            draft.help.push("leave out the division, or sum".to_string());
+            draft
+        }
+        Membership::Rebound { variable, value } => {
+            let title =
+                format!("`{value}` is lost: `{variable} = {value}` binds the variable of the loop and writes nothing");
+            let mut draft = Draft::new(&codes::LOST_RESULT, title);
+            draft.primary = "the tensor stays as it is".to_string();
+            draft.help.push(format!("`{variable}.copy_({value})`"));
+            draft
+        }
+        Membership::OwnLargest { reduced } => {
+            let title =
+                "exponentials of different scales are summed over ranks: each takes off the largest of its own part";
+            let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+            draft.primary = "the largest of this rank's part".to_string();
+            draft.labels.push(label(*reduced, "added up over ranks".to_string()));
+            draft.help.push("take the largest over all ranks first, by `all_reduce` with `ReduceOp.MAX`".to_string());
+            draft
+        }
+        Membership::PositionsRestart { tokens, cut } => {
+            let title = format!("positions start at 0 on every rank: `{tokens}` is a part of the sequence");
+            let mut draft = Draft::new(&codes::UNCUT_BUFFER, title);
+            draft.primary = "counts from the start of the part".to_string();
+            draft.labels.push(label(*cut, "each rank has its own part from here".to_string()));
+            draft
+                .help
+                .push("add the start of the part, or cut the positions of the whole sequence as well".to_string());
+            draft
+        }
+        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+    }
+}
+
 /// Sums that are there and that not everything goes through.
 fn of_ways(mistake: &Membership) -> Draft {
     match mistake {
@@ -188,7 +230,7 @@ fn of_ways(mistake: &Membership) -> Draft {
             draft.help.push(format!("pass `{parameter}`"));
             draft
         }
-        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+        other => of_values(other),
     }
 }
 
@@ -216,11 +258,6 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push(format!("register the hook for `{module}` as well"));
             draft
         }
-        Membership::GateInverted { .. }
-        | Membership::Overwritten { .. }
-        | Membership::CopyWritten { .. }
-        | Membership::MeanOfMeans { .. }
-        | Membership::StagesLeftOut { .. } => of_ways(mistake),
         Membership::HooksLost { model, method, registered } => {
             let title = format!(
                 "hooks on the parameters of `{model}` are lost: `{method}` puts other parameters in their place"
@@ -268,7 +305,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
             draft
         }
-        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+        other => of_ways(other),
     }
 }
 

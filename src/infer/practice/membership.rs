@@ -26,6 +26,14 @@ pub enum Membership {
     MeanOfMeans { counted: Place },
     /// A function that reduces over the stages of a pipeline is not told of them.
     StagesLeftOut { function: Name, parameter: Name, schedule: Place },
+    /// A mean over ranks is divided by their number.
+    AveragedTwice { collective: Name, averaged: Place },
+    /// A variable of a loop is bound to what was to be written into it.
+    Rebound { variable: Name, value: Name },
+    /// Exponentials are added up over ranks that have taken off different numbers.
+    OwnLargest { reduced: Place },
+    /// Positions of a part of a sequence start at 0.
+    PositionsRestart { tokens: Name, cut: Place },
     /// Parameters are replaced after hooks were registered on them.
     HooksLost { model: Name, method: Name, registered: Place },
     /// A loss is divided by the number of microbatches, and the schedule that runs its backward divides gradients by it.

@@ -11,6 +11,7 @@ pub mod asked;
 mod asked_group;
 mod asked_tests;
 mod averaged;
+mod averaged_twice;
 mod axis_map;
 mod backward_group;
 pub mod backwards;
@@ -71,13 +72,16 @@ mod other_part;
 mod outside;
 mod overwritten;
 mod own_group;
+mod own_largest;
 mod own_part;
 mod part_out;
 mod partition;
 mod plan;
 mod pool;
+mod positions;
 mod ranks;
 mod raw;
+mod rebound;
 pub mod reducers;
 mod replaced;
 mod sampler;
@@ -264,6 +268,10 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
     of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
     of_words(&["to_empty(", "assign=true"], replaced::hooks),
+    of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
+    of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
+    of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
+    of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),

@@ -101,7 +101,7 @@ fn number(view: &View<'_>, operand: &Operand) -> Option<i64> {
 }
 
 /// The dim along which a value was cut.
-fn cut_dim(view: &View<'_>, operand: &Operand, before: usize, depth: usize) -> Option<i64> {
+pub fn cut_dim(view: &View<'_>, operand: &Operand, before: usize, depth: usize) -> Option<i64> {
     let local = near::local(operand).filter(|_| depth < MOST_DEPTH)?;
     let at = view.defs(local).iter().copied().rfind(|d| *d < before)?;
     let value = view.value(at)?;
