@@ -45,6 +45,7 @@ mod group_buffers;
 mod group_ranks;
 mod handles;
 pub mod hints;
+mod in_flight;
 mod left_dim;
 mod local_gradient;
 mod local_map;
@@ -280,6 +281,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(nones::inverted),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
+    of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
     of_words(&["grad_norm"], shard_norm::clipped),
     of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
