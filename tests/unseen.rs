@@ -9,13 +9,14 @@ use spmd_check::rules::{RuleBook, builtin};
 use spmd_check::source::{Diagnostic, Files, Place, Severity};
 
 /// The folders of cases, with the records of what is found in them.
-const SETS: [(&str, &str); 6] = [
+const SETS: [(&str, &str); 7] = [
     ("tests/unseen/cases", "tests/unseen/expected.txt"),
     ("tests/unseen/third", "tests/unseen/third.txt"),
     ("tests/unseen/fourth", "tests/unseen/fourth.txt"),
     ("tests/unseen/fifth", "tests/unseen/fifth.txt"),
     ("tests/unseen/sixth", "tests/unseen/sixth.txt"),
     ("tests/unseen/seventh", "tests/unseen/seventh.txt"),
+    ("tests/unseen/eighth", "tests/unseen/eighth.txt"),
 ];
 
 /// Repaired files with a finding. # bug: a class may keep a group that is that of the whole axis, and hand it to nothing.
