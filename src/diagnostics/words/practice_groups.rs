@@ -178,6 +178,49 @@ fn of_values(mistake: &Membership) -> Draft {
                 .push("add the start of the part, or cut the positions of the whole sequence as well".to_string());
             draft
         }
+        other => of_factors(other),
+    }
+}
+
+/// Factors and conditions.
+fn of_factors(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::OneRank { collective, reached } => {
+            let title = format!("`{collective}` never runs where there are several ranks: the condition is inverted");
+            let mut draft = Draft::new(&codes::INVERTED_GUARD, title);
+            draft.primary = "leaves one rank".to_string();
+            draft.labels.push(label(*reached, "reached by one rank alone, where it changes nothing".to_string()));
+            draft.help.push("invert the condition".to_string());
+            draft
+        }
+        Membership::StatisticCut { collective, made, used } => {
+            let title = format!(
+                "`{collective}` cuts the gradient: what the other ranks scale by this rank's squares does not flow back"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+            draft.primary = "autograd does not see this sum".to_string();
+            draft.labels.push(label(*made, "squares of the part of this rank".to_string()));
+            draft.labels.push(label(*used, "scales the result".to_string()));
+            draft.help.push("use `torch.distributed.nn.functional.all_reduce`, whose backward sums too".to_string());
+            draft
+        }
+        Membership::SummedAndScaled { summed } => {
+            let title =
+                "gradients are too large by the number of ranks: they are summed, and the loss is scaled for a mean";
+            let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title.to_string());
+            draft.primary = "times the number of ranks, over the number of all tokens".to_string();
+            draft.labels.push(label(*summed, "divides by 1: gradients are summed".to_string()));
+            draft.help.push("leave out the number of ranks, or let the wrapper average".to_string());
+            draft
+        }
+        Membership::HookDivides { divided } => {
+            let title = "gradients are divided by these ranks twice: here, and by the number of all ranks".to_string();
+            let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
+            draft.primary = "each backward divides".to_string();
+            draft.labels.push(label(*divided, "divides by the number of all ranks".to_string()));
+            draft.help.push("leave out the hook".to_string());
+            draft
+        }
         _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
 }

@@ -34,6 +34,14 @@ pub enum Membership {
     OwnLargest { reduced: Place },
     /// Positions of a part of a sequence start at 0.
     PositionsRestart { tokens: Name, cut: Place },
+    /// A collective runs only where there is one rank.
+    OneRank { collective: Name, reached: Place },
+    /// A sum of squares is taken over ranks past autograd, and scales what a forward returns.
+    StatisticCut { collective: Name, made: Place, used: Place },
+    /// A loss is multiplied by the number of ranks, and a wrapper is told to sum gradients.
+    SummedAndScaled { summed: Place },
+    /// A hook divides gradients by a number of ranks, and their reduction by that of all.
+    HookDivides { divided: Place },
     /// Parameters are replaced after hooks were registered on them.
     HooksLost { model: Name, method: Name, registered: Place },
     /// A loss is divided by the number of microbatches, and the schedule that runs its backward divides gradients by it.

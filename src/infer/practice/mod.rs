@@ -68,6 +68,7 @@ pub mod near;
 mod no_result;
 mod no_sync;
 mod nones;
+mod one_rank;
 mod order;
 mod other_part;
 mod outside;
@@ -93,7 +94,10 @@ mod shifted;
 pub mod sizes;
 mod split_plain;
 mod stale;
+mod statistic;
+mod strided;
 mod submodules;
+mod summed_scaled;
 mod switch;
 mod this_rank;
 mod tied;
@@ -279,6 +283,11 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["add_("], overwritten::gradients).with(&[&["add_("], &["copy_("], &["grad"]]),
     of_words(&["schedule"], group_argument::of_stages).with(&[&["schedule"], &["step("]]),
     of_collectives(nones::inverted),
+    of_words(&["world"], one_rank::alone).with(&[&["world"], &["reduce", "gather", "broadcast"]]),
+    of_collectives(statistic::squares).with(&[&["sqrt("]]),
+    of_collectives(strided::gradients).with(&[&[".grad."]]),
+    of_words(&["divide_factor(1"], summed_scaled::losses).with(&[&["loss"], &["world", "dp_size"]]),
+    of_words(&["register_hook("], summed_scaled::hooked).with(&[&["getattr("], &["world_size("]]),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
     of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),

@@ -5,7 +5,7 @@
 use super::beside::{Assigned, Setters, attributes_set};
 use super::expr::Expr;
 use super::view::View;
-use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Stmt};
+use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::source::{Idx, Place, Span};
 use rustc_hash::FxHashSet;
@@ -176,6 +176,9 @@ fn closed(expr: &Expr) -> bool {
 
 /// The function that a value is: one of a module, or one that is defined here.
 pub fn function(view: &View<'_>, operand: &Operand) -> Option<FuncRef> {
+    if let Some((_, Rvalue::Closure { func, .. })) = view.source(operand) {
+        return Some(FuncRef { module: view.at.module, func: *func });
+    }
     match view.through(operand) {
         Expr::Path(path) => match view.project.path(&path) {
             Resolved::Func(at) => Some(at),

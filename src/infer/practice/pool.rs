@@ -75,10 +75,51 @@ fn from_helper(view: &View<'_>, local: LocalId, step: usize) -> bool {
         _ => None,
     });
     let is_pooled = |value: &Operand| match value {
-        Operand::Local(l) => inner.defs(*l).iter().any(|at| from_pool(&inner, *l, *at)),
+        Operand::Local(l) => inner.defs(*l).iter().any(|at| from_pool(&inner, *l, *at)) || from_dict(&inner, value),
         Operand::Const(_) | Operand::Global(_) => false,
     };
     inner.steps.iter().any(|s| matches!(s.stmt, Stmt::Return { .. })) && returned.all(is_pooled)
+}
+
+/// Views of views that are followed.
+const MOST_VIEWS: usize = 8;
+
+/// Whether a value is a view of what a dict of the module keeps, which is called a pool.
+fn from_dict(view: &View<'_>, value: &Operand) -> bool {
+    let mut expr = view.expr(value);
+    for _ in 0..MOST_VIEWS {
+        if is_kept(&expr) {
+            return true;
+        }
+        expr = match expr {
+            Expr::Item(base, _) => *base,
+            Expr::Call { callee, .. } => match *callee {
+                Expr::Attr(base, name) if VIEWS.contains(&name.as_str()) => *base,
+                _ => return false,
+            },
+            Expr::Local(local) => return view.defs(local).iter().any(|d| is_kept(&view.bound(*d, local))),
+            _ => return false,
+        };
+    }
+    false
+}
+
+/// `_POOL[key]`, `_POOL.get(key)`
+fn is_kept(expr: &Expr) -> bool {
+    let takes = |name: &str| matches!(name, "get" | "setdefault");
+    let dict = match expr {
+        Expr::Item(base, _) => base.path().map(|p| p.as_str()),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, name) if takes(name) => base.path().map(|p| p.as_str()),
+            Expr::Path(path) => path.rsplit_once('.').filter(|(_, name)| takes(name)).map(|(base, _)| base),
+            _ => None,
+        },
+        _ => None,
+    };
+    dict.is_some_and(|d| {
+        let last = d.rsplit('.').next().unwrap_or_default().to_lowercase();
+        ["pool", "buffer", "workspace", "scratch"].iter().any(|w| last.contains(w))
+    })
 }
 
 /// The class of the project of which something is an object, which is made where it is used or once for a module.

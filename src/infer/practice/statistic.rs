@@ -1,0 +1,77 @@
+//! Statistics of a norm that are summed past autograd. In: the forward of a module with parameters. Out: a raw sum of squares over ranks that scales
+//! what the forward returns. Never: autograd functions, code that only infers, and what runs without gradients.
+//! Source: torch.distributed, whose collectives autograd does not see. Next: `cut.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::membership::Membership;
+use super::mixed_mean::averages;
+use super::near;
+use super::view::View;
+use crate::ir::{Operand, Rvalue};
+use crate::project::ClassRef;
+use crate::rules::Form;
+
+/// What stands in code that is not trained.
+const UNTRAINED: &[&str] =
+    &["nference", "no_grad", "weight_loader", "generate(", "requires_grad=False", "requires_grad_("];
+const SQUARES: &[&str] = &["pow", "square"];
+const SUMS: &[&str] = &["sum", "mean"];
+const ROOTS: &[&str] = &["rsqrt", "sqrt"];
+
+/// `s = x.pow(2).sum(-1)`, `dist.all_reduce(s)`, `x * torch.rsqrt(s / n)`
+pub fn squares(view: &View<'_>, out: &mut Found) {
+    if view.func.name != "forward" || !is_of_trained_module(view) {
+        return;
+    }
+    for (i, call) in view.collectives() {
+        let in_place = matches!(call.rule.form, Form::InPlace) && call.rule.op == "all_reduce";
+        if !in_place || call.rule.differentiable || averages(view, call).is_none() || view.without_gradient(*i) {
+            continue;
+        }
+        let Some(Operand::Local(sum)) = call.input else { continue };
+        let mut made = view.defs(*sum).iter().filter(|d| *d < i);
+        let Some(made) = made.next_back().filter(|d| is_sum_of_squares(&view.bound(**d, *sum))) else { continue };
+        let root = (*i + 1..view.steps.len()).find(|s| {
+            let of = |o: &Operand| near::roots(view, o).contains(sum) || view.expr(o).mentions(*sum);
+            match view.value(*s) {
+                Some(Rvalue::CallMethod { base, name, args }) if ROOTS.contains(&name.as_str()) => {
+                    of(base) || args.iter().any(|a| of(&a.value))
+                }
+                Some(Rvalue::Call { callee, args }) => {
+                    view.through(callee).last_name().is_some_and(|n| ROOTS.contains(&n))
+                        && args.iter().any(|a| of(&a.value))
+                }
+                _ => false,
+            }
+        });
+        let Some(root) = root else { continue };
+        let mistake = Membership::StatisticCut {
+            collective: super::lost::last(&call.rule.name),
+            made: view.place(view.steps[*made].id),
+            used: view.place(view.steps[root].id),
+        };
+        out.push((view.place(view.steps[*i].id), Practice::Membership(mistake)));
+    }
+}
+
+fn is_of_trained_module(view: &View<'_>) -> bool {
+    let Some(class) = near::class_of(view) else { return false };
+    let class = view.project.class(ClassRef { module: view.at.module, class });
+    let text = view.text(view.spot(class.span));
+    let whole = view.files[view.project.file(view.at.module)].whole();
+    text.lines().next().is_some_and(|line| line.contains("Module"))
+        && text.contains("Parameter(")
+        && !UNTRAINED.iter().any(|word| whole.contains(word))
+}
+
+fn is_sum_of_squares(expr: &Expr) -> bool {
+    let calls = |names: &[&str]| {
+        expr.any(&mut |e| match e {
+            Expr::Call { callee, .. } => callee.last_name().is_some_and(|n| names.contains(&n)),
+            _ => false,
+        })
+    };
+    calls(SQUARES) && calls(SUMS)
+}
