@@ -116,71 +116,81 @@ impl<'a> Run<'a> {
     }
 
     pub fn eval(&mut self, id: StmtId, value: &'a Rvalue, mut state: State) -> Vec<(State, Val)> {
-        let result = match value {
-            Rvalue::Use(o) | Rvalue::Await(o) => self.operand(o, &state),
+        if let Some(result) = self.plainly(id, value, &mut state) {
+            return vec![(state, result)];
+        }
+        let Rvalue::Attr { base, name } = value else { return self.call(id, value, state) };
+        let base = self.operand(base, &state);
+        let Some(at) = self.getter(&base, name, &state) else { return self.call(id, value, state) };
+        let call = Some(self.place(&state, id));
+        let bound = self.bind(at, Some(base), &super::calls::Args::default());
+        let got = self.run(at, bound, call, state);
+        got.into_iter().map(|(s, v)| (s, self.gotten(name, v))).collect()
+    }
+
+    /// The value of what executes no function of the project, so that the path stays one; nothing of anything else.
+    pub fn plainly(&mut self, id: StmtId, value: &'a Rvalue, state: &mut State) -> Option<Val> {
+        Some(match value {
+            Rvalue::Use(o) | Rvalue::Await(o) => self.operand(o, state),
             Rvalue::Attr { base, name } => {
-                let base = self.operand(base, &state);
-                if let Some(at) = self.getter(&base, name, &state) {
-                    let call = Some(self.place(&state, id));
-                    let bound = self.bind(at, Some(base), &super::calls::Args::default());
-                    let got = self.run(at, bound, call, state);
-                    return got.into_iter().map(|(s, v)| (s, self.gotten(name, v))).collect();
+                let base = self.operand(base, state);
+                if self.getter(&base, name, state).is_some() {
+                    return None;
                 }
-                let value = self.attr(id, &base, name, &mut state);
-                self.unless_set_again(value, name, Read::Attribute, &state)
+                let value = self.attr(id, &base, name, state);
+                self.unless_set_again(value, name, Read::Attribute, state)
             }
             Rvalue::Item { base, index } => {
-                let (base, index) = (self.operand(base, &state), self.operand(index, &state));
-                let value = self.item(id, &base, &index, &mut state);
+                let (base, index) = (self.operand(base, state), self.operand(index, state));
+                let value = self.item(id, &base, &index, state);
                 match index.text() {
-                    Some(key) => self.unless_set_again(value, key, Read::Item, &state),
+                    Some(key) => self.unless_set_again(value, key, Read::Item, state),
                     None => value,
                 }
             }
             Rvalue::Unary { op, operand } => {
-                let inner = self.operand(operand, &state);
+                let inner = self.operand(operand, state);
                 match op {
                     UnOp::Not => Val::Test(self.truth(&inner).negate()),
                     _ => inner,
                 }
             }
             Rvalue::Binary { op, left, right } => {
-                let (a, b) = (self.operand(left, &state), self.operand(right, &state));
-                self.binary(id, *op, &a, &b, &mut state)
+                let (a, b) = (self.operand(left, state), self.operand(right, state));
+                self.binary(id, *op, &a, &b, state)
             }
             Rvalue::InPlace { op, left, right } => {
-                let (a, b) = (self.operand(left, &state), self.operand(right, &state));
+                let (a, b) = (self.operand(left, state), self.operand(right, state));
                 match &a {
                     Val::Grad(g) if matches!(op, BinOp::Mul | BinOp::Div) => {
                         let g = g.clone();
-                        self.scale_gradients(id, *op, &g, &b, &mut state);
+                        self.scale_gradients(id, *op, &g, &b, state);
                         Val::Grad(g)
                     }
                     _ => {
-                        let new = self.binary(id, *op, &a, &b, &mut state);
-                        replace(&mut state, &a, &new);
+                        let new = self.binary(id, *op, &a, &b, state);
+                        replace(state, &a, &new);
                         new
                     }
                 }
             }
             Rvalue::Compare { op, left, right } => {
-                let (a, b) = (self.operand(left, &state), self.operand(right, &state));
-                self.compare(id, *op, &a, &b, &state)
+                let (a, b) = (self.operand(left, state), self.operand(right, state));
+                self.compare(id, *op, &a, &b, state)
             }
             Rvalue::Bool { and, operands } => {
-                let tests: Vec<Val> = operands.iter().map(|o| self.operand(o, &state)).collect();
+                let tests: Vec<Val> = operands.iter().map(|o| self.operand(o, state)).collect();
                 let tests = tests.iter().map(|v| self.truth(v)).collect();
                 Val::Test(if *and { Test::And(tests) } else { Test::Or(tests) })
             }
-            Rvalue::Build { kind, items } => self.build(id, *kind, items, &mut state),
+            Rvalue::Build { kind, items } => self.build(id, *kind, items, state),
             Rvalue::Closure { func, .. } => match state.frames.last() {
                 Some(f) => Val::Func(crate::project::FuncRef { module: f.at.module, func: *func }),
-                None => Val::Named(self.text(&state, id)),
+                None => Val::Named(self.text(state, id)),
             },
-            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => return self.call(id, value, state),
-            Rvalue::Yield(_) | Rvalue::Opaque => Val::Named(self.text(&state, id)),
-        };
-        vec![(state, result)]
+            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => return None,
+            Rvalue::Yield(_) | Rvalue::Opaque => Val::Named(self.text(state, id)),
+        })
     }
 
     fn build(&mut self, id: StmtId, kind: BuildKind, items: &'a [Item], state: &mut State) -> Val {

@@ -15,6 +15,16 @@ impl<'a> Run<'a> {
     pub fn block(&mut self, block: &'a Block, states: Vec<State>) -> Vec<State> {
         let (mut live, mut done) = (states, Vec::new());
         for node in block {
+            // Most statements leave one path as one: it stays where it is.
+            if let [state] = live.as_mut_slice()
+                && self.stays_one(node, state)
+            {
+                if state.flow != Flow::Next {
+                    done.append(&mut live);
+                    break;
+                }
+                continue;
+            }
             let forks = matches!(node.stmt, Stmt::If { .. } | Stmt::For { .. } | Stmt::While { .. } | Stmt::Try { .. });
             let mut next = Vec::new();
             for state in live {
@@ -77,25 +87,11 @@ impl<'a> Run<'a> {
                 .eval(node.id, value, state)
                 .into_iter()
                 .map(|(mut s, v)| {
-                    let new = self.christened(&s, *dst, &v);
-                    if let Some(new) = &new {
-                        s.name_group(&v, new);
-                    }
-                    let v = new.unwrap_or(v);
-                    self.note(node.id, &s, *dst, &v);
-                    s.set(*dst, v);
+                    self.bind_to(node.id, *dst, v, &mut s);
                     s
                 })
                 .collect(),
             Stmt::SetAttr { base, name, value } => self.set_attr(node.id, base, name, value, state),
-            Stmt::SetItem { base, index, value } => {
-                self.set_item(base, index, value, &mut state);
-                vec![state]
-            }
-            Stmt::Unpack { value, before, star, after } => {
-                self.unpack(value, before, star.as_ref(), after, &mut state);
-                vec![state]
-            }
             Stmt::If { test, then, orelse } => self.branch(test, then, orelse, state),
             Stmt::For { dst, iter, body, orelse } => self.for_loop(node.id, *dst, iter, (body, orelse), state),
             Stmt::While { head, body, .. } => {
@@ -127,23 +123,63 @@ impl<'a> Run<'a> {
                 fresh.iter().for_each(|name| round::forget(name, &mut held));
                 held
             }
+            _ => {
+                self.simple(node, &mut state);
+                vec![state]
+            }
+        }
+    }
+
+    /// A statement that leaves the path as one, if it is known to be such before it runs; whether it was executed.
+    fn stays_one(&mut self, node: &'a Node, state: &mut State) -> bool {
+        if self.steps >= super::MOST_STEPS {
+            return false;
+        }
+        let value = match &node.stmt {
+            Stmt::Assign { value, .. } => match self.plainly(node.id, value, state) {
+                Some(value) => Some(value),
+                None => return false,
+            },
+            Stmt::SetAttr { .. }
+            | Stmt::If { .. }
+            | Stmt::For { .. }
+            | Stmt::While { .. }
+            | Stmt::With { .. }
+            | Stmt::Try { .. }
+            | Stmt::Assert { .. } => return false,
+            _ => None,
+        };
+        self.steps += 1;
+        match (&node.stmt, value) {
+            (Stmt::Assign { dst, .. }, Some(value)) => self.bind_to(node.id, *dst, value, state),
+            _ => self.simple(node, state),
+        }
+        true
+    }
+
+    /// A variable is given a value.
+    fn bind_to(&mut self, id: StmtId, dst: LocalId, value: Val, state: &mut State) {
+        let new = self.christened(state, dst, &value);
+        if let Some(new) = &new {
+            state.name_group(&value, new);
+        }
+        let value = new.unwrap_or(value);
+        self.note(id, state, dst, &value);
+        state.set(dst, value);
+    }
+
+    /// A statement that makes no second path and executes nothing.
+    fn simple(&mut self, node: &'a Node, state: &mut State) {
+        match &node.stmt {
+            Stmt::SetItem { base, index, value } => self.set_item(base, index, value, state),
+            Stmt::Unpack { value, before, star, after } => self.unpack(value, before, star.as_ref(), after, state),
             Stmt::Return { value } => {
-                state.returned = Some(self.place(&state, node.id));
-                state.flow = Flow::Return(Box::new(self.operand(value, &state)));
-                vec![state]
+                state.returned = Some(self.place(state, node.id));
+                state.flow = Flow::Return(Box::new(self.operand(value, state)));
             }
-            Stmt::Raise => {
-                state.flow = Flow::Raise;
-                vec![state]
-            }
-            Stmt::Break | Stmt::Continue => {
-                state.flow = Flow::Leave;
-                vec![state]
-            }
-            other => {
-                self.define(other, &mut state);
-                vec![state]
-            }
+            Stmt::Raise => state.flow = Flow::Raise,
+            Stmt::Break | Stmt::Continue => state.flow = Flow::Leave,
+            other => self.define(other, state),
         }
     }
 
