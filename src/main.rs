@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 /// The engine makes many small values that live briefly; the system's allocator is slower at that. Without huge pages: clearing them
-/// costs more than a short run gains.
+/// costs more than a short run gains. Version 2 of mimalloc, which takes 2 to 5 % less time than version 3 here, at the same memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -32,7 +32,7 @@ impl Default for Modes {
 }
 
 /// Variables that are copied together when a world writes one of them.
-const CHUNK: usize = 8;
+const CHUNK: usize = 4;
 
 type Chunk = Arc<[Value; CHUNK]>;
 

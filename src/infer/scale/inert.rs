@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Functions that are looked at for one root; one that reaches more is executed.
-const MOST_FUNCTIONS: usize = 320;
+const MOST_FUNCTIONS: usize = 96;
 
 /// Modules that are handed on where they are not followed; with more a root is executed.
 const MOST_HANDED: usize = 3;
