@@ -391,7 +391,7 @@ impl Machine<'_> {
         let func = self.func();
         let mut parts = name.split('.');
         let first = parts.next()?;
-        let local = func.locals().iter_enumerated().find(|(_, l)| l.name == first).map(|(i, _)| i);
+        let local = func.locals().named(first);
         let mut value = match local.map(|l| self.local(l)).filter(|v| *v != Value::Unset) {
             Some(value) => value,
             None => {
@@ -420,7 +420,7 @@ impl Machine<'_> {
     /// The value that a named target means; a name that is not there is a finding.
     pub fn named_target(&mut self, typed: &TypedTarget) -> Option<Value> {
         let local =
-            |m: &Self, name: &Name| m.func().locals().iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i);
+            |m: &Self, name: &Name| m.func().locals().named(name);
         let base = match &typed.target {
             Target::Name(name) | Target::Attr(name, _) | Target::Index(name, _) | Target::Key(name, _) => name,
             Target::Return => return None,
@@ -594,7 +594,7 @@ impl Machine<'_> {
     /// An axis, alias or group parameter named in an annotation; one that the mesh does not have is a finding.
     fn axis_in_annotation(&mut self, name: &Name, ty: &TypeExpr) -> Option<crate::types::AxisSet> {
         let module = self.activation().module;
-        let local = self.func().locals().iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i);
+        let local = self.func().locals().named(name);
         if let Some(local) = local {
             let value = self.local(local);
             if let Some(axes) = self.axes_of_value(&value) {

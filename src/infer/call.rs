@@ -379,7 +379,7 @@ impl Machine<'_> {
     /// Pushes a frame with the parameters bound.
     fn enter(&mut self, closure: &Arc<Closure>, func: &Func, args: &CallArgs, call: crate::source::Place) {
         let bound = self.bind_params(closure, func, args);
-        self.stack.push(Activation { func: closure.func, call: Some(call) });
+        self.stack.push(Activation::new(self.project, closure.func, Some(call)));
         self.w.frames.push(Frame::new(closure.func, func.locals().len()));
         for ((_, inner), cell) in func.captures.iter().zip(&closure.cells) {
             self.w.frame_mut().set(*inner, Value::Tensor(*cell));
@@ -391,6 +391,9 @@ impl Machine<'_> {
     }
 
     fn record_params(&mut self, func: &Func) {
+        if !self.is_recording() {
+            return;
+        }
         let place = self.place_of(func.name_span);
         let captured = func.captures.iter().map(|(_, inner)| (*inner, &func.locals()[*inner].name));
         for (local, name) in func.params.iter().map(|p| (p.local, &p.name)).chain(captured) {

@@ -61,7 +61,8 @@ impl Machine<'_> {
         let by = self.stack.last()?.func;
         // Written types are resolved where they stand: among the callee's parameters.
         let bound = self.bound_for_contract(func, args);
-        self.stack.push(super::machine::Activation { func: closure.func, call: Some(self.place(id)) });
+        let call = Some(self.place(id));
+        self.stack.push(super::machine::Activation::new(self.project, closure.func, call));
         self.w.frames.push(Frame::new(closure.func, func.locals().len()));
         for (param, value) in func.params.iter().zip(&bound) {
             self.set_local(param.local, value.clone());

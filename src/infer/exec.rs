@@ -565,14 +565,14 @@ impl Machine<'_> {
 
     /// Stores a value in a variable, and notes the type of a variable of the user.
     pub fn assign(&mut self, id: StmtId, dst: crate::ir::LocalId, value: Value) {
-        let func = self.func();
-        let kind = func.locals()[dst].kind;
-        let name: Option<Name> = (kind != LocalKind::Temp).then(|| func.locals()[dst].name.clone());
+        if !self.is_recording() {
+            return self.set_local(dst, value);
+        }
         self.set_local(dst, value.clone());
-        match name {
-            Some(name) => self.record(id, &name, &value),
-            None if self.settings.wants_steps => self.record(id, &Name::default(), &value),
-            None => {}
+        match &self.func().locals()[dst] {
+            local if local.kind != LocalKind::Temp => self.record(id, &local.name, &value),
+            _ if self.settings.wants_steps => self.record(id, &Name::default(), &value),
+            _ => {}
         }
     }
 

@@ -25,10 +25,18 @@ pub enum Eval {
 
 /// Where the machine is: a function under execution.
 #[derive(Clone, Debug)]
-pub struct Activation {
+pub struct Activation<'a> {
     pub func: FuncRef,
+    /// What it is; looked up once, since every statement asks.
+    code: &'a Func,
     /// Where it was called.
     pub call: Option<Place>,
+}
+
+impl<'a> Activation<'a> {
+    pub fn new(project: &'a Project, func: FuncRef, call: Option<Place>) -> Activation<'a> {
+        Activation { func, code: project.func(func), call }
+    }
 }
 
 /// One root under execution.
@@ -41,12 +49,14 @@ pub struct Machine<'a> {
     pub next_id: u32,
     /// Groups that were given an identity because nothing else is known of them.
     pub unnamed_groups: usize,
+    /// What names of modules are, once somebody asked, unless that depends on the world.
+    pub globals: rustc_hash::FxHashMap<crate::project::ModuleId, rustc_hash::FxHashMap<Name, Value>>,
     pub budget: Budget,
     /// Steps after which a root is given up that has met nothing worth executing; `None`: it has, or it is no root.
     pub vain_after: Option<u64>,
     /// Whether it is only found out if anything worth executing is met (`scout.rs`).
     pub scouting: bool,
-    pub stack: Vec<Activation>,
+    pub stack: Vec<Activation<'a>>,
     pub out: Output,
     /// Tensors whose type changed, in order; statements look at the part that grew while they ran.
     pub changed: Vec<ObjId>,
@@ -93,6 +103,7 @@ impl<'a> Machine<'a> {
             w: World::default(),
             next_id: 0,
             unnamed_groups: 0,
+            globals: rustc_hash::FxHashMap::default(),
             budget: Budget::of_root(0, super::limits::MAX_STEPS),
             vain_after: None,
             scouting: false,
@@ -124,8 +135,7 @@ impl<'a> Machine<'a> {
     }
     /// The function under execution.
     pub fn func(&self) -> &'a Func {
-        let project: &'a Project = self.project;
-        project.func(self.activation())
+        self.stack.last().expect("code runs inside an activation").code
     }
     pub fn file(&self) -> FileId {
         self.project.file(self.activation().module)
@@ -154,13 +164,12 @@ impl<'a> Machine<'a> {
 
     pub fn local(&self, local: LocalId) -> Value {
         let value = self.w.frame().get(local);
+        // A cell stands in its slot as a tensor does, and is asked for by its kind.
+        let Value::Tensor(id) = value else { return value.clone() };
         match self.func().locals()[local].kind {
             LocalKind::Plain | LocalKind::Temp => value.clone(),
-            LocalKind::Cell | LocalKind::Captured => match value {
-                Value::Tensor(id) => match self.w.heap.get(*id) {
-                    Some(Cell::Variable(inner)) => inner.clone(),
-                    _ => value.clone(),
-                },
+            LocalKind::Cell | LocalKind::Captured => match self.w.heap.get(*id) {
+                Some(Cell::Variable(inner)) => inner.clone(),
                 _ => value.clone(),
             },
         }
@@ -401,12 +410,19 @@ impl<'a> Machine<'a> {
 
     /// Records the type of a variable after a statement.
     pub fn record(&mut self, id: StmtId, name: &Name, value: &Value) {
-        let place = self.place(id);
-        self.record_at(place, name, value);
+        if self.is_recording() {
+            let place = self.place(id);
+            self.record_at(place, name, value);
+        }
+    }
+
+    /// Whether types of variables are recorded now.
+    pub fn is_recording(&self) -> bool {
+        self.settings.wants_types && self.records && !self.quiet
     }
 
     pub fn record_at(&mut self, place: Place, name: &Name, value: &Value) {
-        if self.quiet || !self.records || !self.settings.wants_types {
+        if !self.is_recording() {
             return;
         }
         let ty = match value {
@@ -425,7 +441,7 @@ impl<'a> Machine<'a> {
 
     /// Records every variable of the current frame that holds one of these tensors.
     pub fn record_changed(&mut self, id: StmtId, ids: &[ObjId]) {
-        if self.quiet || !self.records || !self.settings.wants_types {
+        if !self.is_recording() {
             return;
         }
         let func = self.func();

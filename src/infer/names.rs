@@ -73,6 +73,20 @@ impl Machine<'_> {
         if let Some(value) = self.live_global(module, name) {
             return value;
         }
+        if let Some(value) = self.globals.get(&module).and_then(|known| known.get(name)) {
+            return value.clone();
+        }
+        let before = (self.next_id, self.unnamed_groups);
+        let value = self.settled_global(module, name);
+        // What is another one each time is asked for again.
+        if before == (self.next_id, self.unnamed_groups) {
+            self.globals.entry(module).or_default().insert(name.clone(), value.clone());
+        }
+        value
+    }
+
+    /// What a name is to a function of a module, whatever the world.
+    fn settled_global(&mut self, module: ModuleId, name: &Name) -> Value {
         match self.project.member(module, name) {
             Some(resolved) => self.resolved(resolved),
             None if BUILTINS.contains(&name.as_str()) => Value::Path(Name::from(format!("builtins.{name}"))),
@@ -93,7 +107,7 @@ impl Machine<'_> {
     fn live_global(&mut self, module: ModuleId, name: &Name) -> Option<Value> {
         let at = self.w.frames.iter().position(|f| f.func.module == module && f.func.func.index() == 0)?;
         let func = self.project.func(self.w.frames[at].func);
-        let local = func.locals().iter_enumerated().find(|(_, l)| l.name == *name).map(|(i, _)| i)?;
+        let local = func.locals().named(name)?;
         match self.w.frames[at].get(local) {
             Value::Unset => None,
             value => Some(value.clone()),
@@ -106,7 +120,7 @@ impl Machine<'_> {
             return;
         };
         let func = self.project.func(self.w.frames[at].func);
-        if let Some((local, _)) = func.locals().iter_enumerated().find(|(_, l)| l.name == *name) {
+        if let Some(local) = func.locals().named(name) {
             self.w.frames[at].set(local, value);
         }
     }

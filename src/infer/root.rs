@@ -568,7 +568,7 @@ impl Machine<'_> {
 
     /// Starts a root that may take so many steps beyond its own statements.
     fn begin(&mut self, func: FuncRef, n_locals: usize, steps: u64) {
-        self.stack = vec![Activation { func, call: None }];
+        self.stack = vec![Activation::new(self.project, func, None)];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
         self.w.modes.global = self.settings.is_global(func.module) || self.settings.decorated(func).is_some();

@@ -192,6 +192,10 @@ impl Locals {
     pub fn ids(&self) -> impl Iterator<Item = LocalId> + use<> {
         (0..self.len).map(LocalId)
     }
+    /// The variable of this name.
+    pub fn named(&self, name: &str) -> Option<LocalId> {
+        self.items.iter().position(|local| local.name == name).map(LocalId::from_index)
+    }
     /// Takes everything out, into memory without room for more.
     pub fn exact(&mut self) -> Locals {
         Locals { items: exact(&mut self.items), len: std::mem::take(&mut self.len) }

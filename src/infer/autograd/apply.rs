@@ -115,7 +115,7 @@ fn is_plain(value: &Value) -> bool {
 impl Machine<'_> {
     /// Derives a class with unknown arguments, as a root.
     pub fn derivation_root(mut self, class: ClassRef, at: FuncRef) -> Output {
-        self.stack = vec![Activation { func: at, call: None }];
+        self.stack = vec![Activation::new(self.project, at, None)];
         self.w.modes.mesh = self.settings.mesh_of(class.module);
         self.check_count(class, None);
         let derived = self.derive(class, None);

@@ -465,7 +465,7 @@ impl Machine<'_> {
     pub fn body(&mut self, at: FuncRef, given: &[Value]) -> Vec<(World, Value)> {
         let func = self.project.func(at);
         let call = self.stack.last().and_then(|a| a.call);
-        self.stack.push(Activation { func: at, call });
+        self.stack.push(Activation::new(self.project, at, call));
         self.w.frames.push(Frame::new(at, func.locals().len()));
         let mut next = 0;
         for param in &func.params {

@@ -28,7 +28,7 @@ impl Machine<'_> {
     /// The cases of a function that applies one class to its tensor, whose other arguments may be given.
     pub fn wrapper_cases(mut self, at: FuncRef, tensor: &Name, given: &[(Name, Const)]) -> Vec<Case> {
         self.quiet = true;
-        self.stack = vec![Activation { func: at, call: None }];
+        self.stack = vec![Activation::new(self.project, at, None)];
         self.w.modes.mesh = self.settings.mesh_of(at.module);
         let start = self.w.clone();
         for rank in RANKS {
