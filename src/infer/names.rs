@@ -192,11 +192,16 @@ impl Machine<'_> {
 
     /// `base.name`, which may run a property.
     pub fn attr(&mut self, id: StmtId, base: &Value, name: &Name) -> Eval {
-        if let Value::Object(_) | Value::Super(_) = base
-            && let Some(Value::Bound(bound)) = self.object_attr(base, name)
-            && let Method::Closure(closure) = &bound.method
-            && closure.flavour == Flavour::Property
-        {
+        if let Value::Object(_) | Value::Super(_) = base {
+            let found = self.object_attr(base, name);
+            let getter = match &found {
+                Some(Value::Bound(bound)) => match &bound.method {
+                    Method::Closure(closure) if closure.flavour == Flavour::Property => Some((bound, closure)),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let Some((bound, closure)) = getter else { return Eval::One(found.unwrap_or(Value::Unknown)) };
             if self.rules.may_name(name)
                 && let Some(Entry::Group(rule)) = self.rules.get(&self.project.qualified(closure.func))
             {
