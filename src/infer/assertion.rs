@@ -419,8 +419,7 @@ impl Machine<'_> {
 
     /// The value that a named target means; a name that is not there is a finding.
     pub fn named_target(&mut self, typed: &TypedTarget) -> Option<Value> {
-        let local =
-            |m: &Self, name: &Name| m.func().locals().named(name);
+        let local = |m: &Self, name: &Name| m.func().locals().named(name);
         let base = match &typed.target {
             Target::Name(name) | Target::Attr(name, _) | Target::Index(name, _) | Target::Key(name, _) => name,
             Target::Return => return None,

@@ -95,9 +95,7 @@ impl Facts {
     fn is_other_side(&self, other: &Facts, (atoms, rules): (usize, usize)) -> bool {
         let one = |facts: &Facts| facts.atoms.len() == atoms + 1 && facts.rules.len() == rules;
         let last = |facts: &Facts| facts.atoms.last().cloned();
-        one(self)
-            && one(other)
-            && matches!((last(self), last(other)), (Some((a, x)), Some((b, y))) if a == b && x != y)
+        one(self) && one(other) && matches!((last(self), last(other)), (Some((a, x)), Some((b, y))) if a == b && x != y)
     }
     /// What is known beyond these atoms and rules, as a formula.
     fn beyond(&self, atoms: &[(Atom, bool)], rules: &[Arc<Formula>]) -> Formula {

@@ -79,6 +79,8 @@ pub struct Machine<'a> {
     pub deriving: Option<super::autograd::Deriving>,
     /// What was derived before in this root.
     pub derivations: Vec<super::autograd::Remembered>,
+    /// Cases of them that were decided, whose terms may come again.
+    pub decided: Vec<super::autograd::Decided>,
     /// What the derivation under way asked of the world.
     pub asked: std::cell::RefCell<super::autograd::Asked>,
     /// Parameters of the root whose Python annotation says that they are no tensors.
@@ -121,6 +123,7 @@ impl<'a> Machine<'a> {
             loop_depth: 0,
             deriving: None,
             derivations: Vec::new(),
+            decided: Vec::new(),
             asked: std::cell::RefCell::default(),
             non_tensors: std::collections::BTreeSet::new(),
             data: Vec::new(),

@@ -387,7 +387,7 @@ impl Machine<'_> {
         const WORD: &str = "global ";
         let text = self.files[self.project.modules[module].file].whole();
         let mut out = FxHashSet::default();
-        for (at, _) in text.match_indices(WORD) {
+        for at in memchr::memmem::find_iter(text.as_bytes(), WORD) {
             // A statement of its own: nothing but spaces before it on its line.
             let before = text[..at].trim_end_matches([' ', '\t']);
             if !before.is_empty() && !before.ends_with('\n') {

@@ -23,6 +23,13 @@ pub const RANKS: [usize; 3] = [2, 3, 4];
 /// The class of the first argument of forward and backward.
 pub const CONTEXT: &str = "(autograd context)";
 
+/// What the signatures of a case follow from: the mesh, the output, the arguments with gradients, and the terms: of the forward, of the
+/// backward, of the other outputs.
+type Terms = (usize, Vec<usize>, Arc<Term>, Vec<Arc<Term>>, Vec<(usize, Arc<Term>)>);
+
+/// A case that was decided before, with what that followed from.
+pub type Decided = ((Option<AxisSet>, Terms), Case);
+
 /// The signatures of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Derived {
@@ -587,7 +594,7 @@ impl Machine<'_> {
                 case.trouble = Some(trouble);
             }
             if case.trouble.is_none() {
-                decide(&mut case, self.whole_mesh());
+                self.decide(&mut case);
                 self.factor_of_one(&mut case, forward_scale);
                 self.layout_of_gradients(&mut case, &gradients);
                 self.order_of_products(&mut case, &gradients);
@@ -595,6 +602,22 @@ impl Machine<'_> {
             }
             out.push(case);
         }
+    }
+
+    /// Finds the signatures of a case: those of one with the same terms, where there was one.
+    fn decide(&mut self, case: &mut Case) {
+        let mesh = self.whole_mesh();
+        let terms = |c: &Case| (c.output, c.inputs.clone(), c.forward.clone(), c.backward.clone(), c.others.clone());
+        let before = (mesh.clone(), terms(case));
+        let known = self.decided.iter().find(|(asked, _)| *asked == before).map(|(_, known)| known);
+        let Some(known) = known else {
+            decide(case, mesh);
+            self.decided.push((before, case.clone()));
+            return;
+        };
+        (case.axes, case.inputs) = (known.axes.clone(), known.inputs.clone());
+        (case.legal, case.principal) = (known.legal.clone(), known.principal.clone());
+        (case.trouble, case.further) = (known.trouble.clone(), known.further.clone());
     }
 
     /// The gradients of the results, as the backward gets them.

@@ -32,6 +32,6 @@ pub use apply::{Asked, Remembered, shown_dim};
 pub use claims::claims;
 pub use count::gives_indices;
 pub use declared::against_rule;
-pub use derive::{CONTEXT, Case, Derived, Signature, Trouble};
+pub use derive::{CONTEXT, Case, Decided, Derived, Signature, Trouble};
 pub use terms::{Deriving, Gap};
 pub use wrapper::Application;

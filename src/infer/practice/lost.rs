@@ -22,13 +22,14 @@ const TIMED: &[&str] = &["perf_counter", "elapsed_time", "cuda.event(", "time.mo
 /// `all_reduce(x.contiguous())`: the sum is written to a copy.
 pub fn copies(view: &View<'_>, out: &mut Found) {
     // What only takes the time leaves its data as they are.
-    if TIMED.iter().any(|w| view.code().contains(w)) || view.func.name.to_lowercase().contains("bench") {
-        return;
-    }
+    let timed = || TIMED.iter().any(|w| view.code().contains(w)) || view.func.name.to_lowercase().contains("bench");
     for (step, call) in view.collectives() {
         let copied = written(call).and_then(|operand| copy(view, operand).or_else(|| named_copy(view, *step, operand)));
         let Some((made, method, copied)) = copied else { continue };
         if !is_fresh(&copied) && is_read_later(view, &copied, *step) && !is_itself(view, made, &copied) {
+            if timed() {
+                return;
+            }
             let original = view.part(view.steps[made].id, 0);
             let practice = Practice::LostCopy { collective: last(&call.rule.name), method, original };
             out.push((view.place(view.steps[*step].id), practice));
