@@ -79,6 +79,9 @@ pub struct Machine<'a> {
     pub deriving: Option<super::autograd::Deriving>,
     /// What was derived before in this root.
     pub derivations: Vec<super::autograd::Remembered>,
+    /// What operations make of sets of types.
+    pub combined:
+        rustc_hash::FxHashMap<u64, std::sync::Arc<Result<crate::rules::operator::Applied, crate::rules::Violation>>>,
     /// Cases of them that were decided, whose terms may come again.
     pub decided: Vec<super::autograd::Decided>,
     /// What the derivation under way asked of the world.
@@ -123,6 +126,7 @@ impl<'a> Machine<'a> {
             loop_depth: 0,
             deriving: None,
             derivations: Vec::new(),
+            combined: rustc_hash::FxHashMap::default(),
             decided: Vec::new(),
             asked: std::cell::RefCell::default(),
             non_tensors: std::collections::BTreeSet::new(),

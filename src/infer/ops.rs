@@ -10,7 +10,7 @@ use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
 use crate::rules::operator::Applied;
 use crate::rules::shapes::ShapeRule;
-use crate::rules::{Arg, Bound, Kind, OpClass, OpRule, Role, Typecheck, Violation, apply};
+use crate::rules::{Arg, Bound, Kind, OpClass, OpRule, Role, Typecheck, Violation};
 use crate::source::Name;
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason as Why, Spmd, TensorType, Tri};
 use std::sync::Arc;
@@ -499,16 +499,17 @@ impl Machine<'_> {
             .zip(&states)
             .map(|(o, s)| Arg { set: if s.set.is_empty() { AxisType::ALL } else { s.set }, grad: o.grad, role: o.role })
             .collect();
-        match apply(kind, &args) {
+        match self.applied(kind, &args).as_ref() {
             // A parameter of a divided size may be each rank's own part: what it meets does not tell that it is whole.
             Ok(_) if self.meets_part(operands, &states, axis) => Ok(AxisState::UNKNOWN),
             Ok(applied) => {
                 if !permissive_skip && !unmarked {
-                    self.narrow(id, op, operands, axis, &states, &applied);
+                    self.narrow(id, op, operands, axis, &states, applied);
                 }
-                Ok(self.result_state(id, operands, &states, &applied))
+                Ok(self.result_state(id, operands, &states, applied))
             }
             Err(violation) => {
+                let violation = *violation;
                 let AxisRef::Named(name) = axis else { return self.violated_rest(id, violation, op, operands) };
                 if self.is_restricted(name) {
                     let set = states.iter().fold(AxisType::EMPTY, |s, a| s.join(a.set));

@@ -219,6 +219,12 @@ pub fn apply(kind: Kind, args: &[Arg]) -> Result<Applied, Violation> {
     }
 }
 
+/// A combination of operands as a number, if they are few: a byte for each, and one for the kind.
+pub fn key_of(kind: Kind, args: &[Arg]) -> Option<u64> {
+    let byte = |arg: &Arg| u64::from(arg.set.bits()) | (arg.grad as u64) << 4 | (arg.role as u64) << 6;
+    (args.len() < size_of::<u64>()).then(|| args.iter().fold(1 << 3 | kind as u64, |key, arg| key << 8 | byte(arg)))
+}
+
 /// Above this number of operands a combination of nested rules is approximated by its outer one.
 const MAX_ENUMERATED: usize = 6;
 
