@@ -149,7 +149,7 @@ pub fn checked(config: &Config, rules: &RuleBook, files: &Files, want: Want, spa
 }
 
 /// Bytes of source from which functions are not kept that are unlikely to be looked at again.
-const LARGE: usize = 40 << 20;
+const LARGE: usize = 56 << 20;
 
 /// Every file, parsed and asked what is asked of all: the longest first, so that no thread is left alone with one at the end.
 fn parsed(
