@@ -69,6 +69,9 @@ struct Reached {
     funcs: FxHashSet<FuncRef>,
     todo: Vec<FuncRef>,
     classes: Vec<ClassRef>,
+    /// How many of them have been asked for their methods, and the methods of which nothing has been named so far.
+    asked: usize,
+    unnamed: Vec<(Name, FuncRef)>,
     names: FxHashSet<Name>,
     reduces: bool,
     receives: bool,
@@ -152,15 +155,7 @@ impl<'a> Run<'a> {
                     return false;
                 }
             }
-            for class in reached.classes.clone() {
-                for c in self.settings.statics.linearized(class).iter() {
-                    for (name, func) in &self.project.class(*c).methods {
-                        if name != "__init__" && reached.names.contains(name) {
-                            reached.func(FuncRef { module: c.module, func: *func });
-                        }
-                    }
-                }
-            }
+            self.add_methods(reached);
             if !self.reads_handed(reached, start) {
                 return false;
             }
@@ -169,6 +164,27 @@ impl<'a> Run<'a> {
                 return true;
             }
         }
+    }
+
+    /// Adds the methods of classes of which objects may be made, where their names are read.
+    fn add_methods(&self, reached: &mut Reached) {
+        while let Some(class) = reached.classes.get(reached.asked) {
+            reached.asked += 1;
+            for c in self.settings.statics.linearized(*class).iter() {
+                let methods = self.project.class(*c).methods.iter().filter(|(name, _)| name != "__init__");
+                let named = methods.map(|(name, func)| (name.clone(), FuncRef { module: c.module, func: *func }));
+                reached.unnamed.extend(named);
+            }
+        }
+        let mut unnamed = std::mem::take(&mut reached.unnamed);
+        unnamed.retain(|(name, at)| {
+            let is_named = reached.names.contains(name);
+            if is_named {
+                reached.func(*at);
+            }
+            !is_named
+        });
+        reached.unnamed = unnamed;
     }
 
     /// What may be read of modules that are handed on: whatever has a name that is read of anything.
