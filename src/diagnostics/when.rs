@@ -154,8 +154,14 @@ fn cubes_of<'a>(found: &'a [Facts], silent: &[Facts]) -> Option<Vec<Cube<'a>>> {
 /// The fact that no silent world may have, of most worlds; of several the first.
 fn common<'a>(found: &[&'a Facts], silent: &[Facts]) -> Option<(&'a Atom, bool)> {
     let mut best: Option<((&Atom, bool), usize)> = None;
+    let mut seen: Cube<'_> = Vec::new();
     for fact in found.iter().flat_map(|facts| facts.iter()) {
-        if best.is_some_and(|(known, _)| known == fact) || !tells(&[fact], silent) {
+        // Worlds share most of what they know.
+        if seen.contains(&fact) {
+            continue;
+        }
+        seen.push(fact);
+        if !tells(&[fact], silent) {
             continue;
         }
         let worlds = found.iter().filter(|facts| facts.get(fact.0) == Some(fact.1)).count();

@@ -33,14 +33,11 @@ impl SpansSoFar {
     pub fn exact(&mut self) -> Spans {
         let everywhere = || self.all.iter().map(|(span, _)| span).chain(&self.parts);
         let base = everywhere().map(|span| span.start).min().unwrap_or(0);
-        let of = |span: &Span| (span.start - base, span.len());
-        let narrow = Table::new(self.all.iter().map(|(span, at)| (of(span), *at)), self.parts.iter().map(of));
-        let table = match narrow {
-            Some(narrow) => Width::Narrow(narrow),
-            None => Width::Wide(
-                Table::new(self.all.iter().map(|(span, at)| (of(span), *at)), self.parts.iter().map(of))
-                    .expect("every number of 32 bits is one of 32 bits"),
-            ),
+        let places = everywhere().map(|span| (span.start - base).max(span.len())).max().unwrap_or(0);
+        let largest = self.all.last().map_or(0, |(_, at)| *at).max(places);
+        let table = match u16::try_from(largest) {
+            Ok(_) => Width::Narrow(Table::new(self, base)),
+            Err(_) => Width::Wide(Table::new(self, base)),
         };
         self.all.clear();
         self.parts.clear();
@@ -71,12 +68,15 @@ struct Table<N> {
 }
 
 impl<N: TryFrom<u32> + Copy> Table<N> {
-    /// Nothing if a number is too large.
-    fn new(all: impl Iterator<Item = ((u32, u32), u32)>, parts: impl Iterator<Item = (u32, u32)>) -> Option<Table<N>> {
-        let number = |n: u32| N::try_from(n).ok();
-        let parts = parts.map(|(start, len)| Some([number(start)?, number(len)?])).collect::<Option<_>>()?;
-        let all = all.map(|((start, len), at)| Some([number(start)?, number(len)?, number(at)?]));
-        Some(Table { all: all.collect::<Option<_>>()?, parts })
+    /// Places counted from `base`, none of which is too large for the numbers.
+    fn new(spans: &SpansSoFar, base: u32) -> Table<N> {
+        let number = |n: u32| N::try_from(n).ok().expect("the width was chosen by the largest number");
+        let of = |span: &Span| [number(span.start - base), number(span.len())];
+        let one = |(span, at): &(Span, u32)| {
+            let [start, len] = of(span);
+            [start, len, number(*at)]
+        };
+        Table { all: spans.all.iter().map(one).collect(), parts: spans.parts.iter().map(of).collect() }
     }
 }
 
