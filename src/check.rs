@@ -148,7 +148,7 @@ pub fn checked(config: &Config, rules: &RuleBook, files: &Files, want: Want, spa
     report
 }
 
-/// Bytes of source from which functions are not kept that are unlikely to be looked at again.
+/// Bytes of source from which functions are not kept that are unlikely to be looked at again: 52 MiB take 365 MB with all of them, of 400.
 const LARGE: usize = 56 << 20;
 
 /// Every file, parsed and asked what is asked of all: the longest first, so that no thread is left alone with one at the end.

@@ -94,8 +94,9 @@ impl Facts {
     /// Whether the two worlds are the sides of one test: beyond so many facts that they share, each knows its answer and nothing else.
     fn is_other_side(&self, other: &Facts, (atoms, rules): (usize, usize)) -> bool {
         let one = |facts: &Facts| facts.atoms.len() == atoms + 1 && facts.rules.len() == rules;
-        let last = |facts: &Facts| facts.atoms.last().cloned();
-        one(self) && one(other) && matches!((last(self), last(other)), (Some((a, x)), Some((b, y))) if a == b && x != y)
+        let opposed =
+            matches!((self.atoms.last(), other.atoms.last()), (Some((a, x)), Some((b, y))) if a == b && x != y);
+        one(self) && one(other) && opposed
     }
     /// What is known beyond these atoms and rules, as a formula.
     fn beyond(&self, atoms: &[(Atom, bool)], rules: &[Arc<Formula>]) -> Formula {

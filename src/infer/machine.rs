@@ -77,11 +77,10 @@ pub struct Machine<'a> {
     pub loop_depth: usize,
     /// An autograd function whose type is being derived.
     pub deriving: Option<super::autograd::Deriving>,
+    /// What operations made of sets of types before in this root.
+    pub applications: crate::rules::operator::Applications,
     /// What was derived before in this root.
     pub derivations: Vec<super::autograd::Remembered>,
-    /// What operations make of sets of types.
-    pub combined:
-        rustc_hash::FxHashMap<u64, std::sync::Arc<Result<crate::rules::operator::Applied, crate::rules::Violation>>>,
     /// Cases of them that were decided, whose terms may come again.
     pub decided: Vec<super::autograd::Decided>,
     /// What the derivation under way asked of the world.
@@ -125,8 +124,8 @@ impl<'a> Machine<'a> {
             records: true,
             loop_depth: 0,
             deriving: None,
+            applications: crate::rules::operator::Applications::default(),
             derivations: Vec::new(),
-            combined: rustc_hash::FxHashMap::default(),
             decided: Vec::new(),
             asked: std::cell::RefCell::default(),
             non_tensors: std::collections::BTreeSet::new(),

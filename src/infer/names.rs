@@ -194,23 +194,20 @@ impl Machine<'_> {
     pub fn attr(&mut self, id: StmtId, base: &Value, name: &Name) -> Eval {
         if let Value::Object(_) | Value::Super(_) = base {
             let found = self.object_attr(base, name);
-            let getter = match &found {
-                Some(Value::Bound(bound)) => match &bound.method {
-                    Method::Closure(closure) if closure.flavour == Flavour::Property => Some((bound, closure)),
-                    _ => None,
-                },
-                _ => None,
-            };
-            let Some((bound, closure)) = getter else { return Eval::One(found.unwrap_or(Value::Unknown)) };
-            if self.rules.may_name(name)
-                && let Some(Entry::Group(rule)) = self.rules.get(&self.project.qualified(closure.func))
+            if let Some(Value::Bound(bound)) = &found
+                && let Method::Closure(closure) = &bound.method
+                && closure.flavour == Flavour::Property
             {
-                let axes: AxisSet = rule.axes.iter().map(|a| self.settings.canonical(a)).collect();
-                return Eval::One(given(rule.gives, axes));
+                if self.rules.may_name(name)
+                    && let Some(Entry::Group(rule)) = self.rules.get(&self.project.qualified(closure.func))
+                {
+                    let axes: AxisSet = rule.axes.iter().map(|a| self.settings.canonical(a)).collect();
+                    return Eval::One(given(rule.gives, axes));
+                }
+                let args = super::expr::CallArgs::of(vec![bound.receiver.clone()]);
+                return self.call_closure(id, closure, &args);
             }
-            let args = super::expr::CallArgs::of(vec![bound.receiver.clone()]);
-            let closure = closure.clone();
-            return self.call_closure(id, &closure, &args);
+            return Eval::One(found.unwrap_or(Value::Unknown));
         }
         if let Value::Tensor(_) = base {
             return Eval::One(self.tensor_attr(id, base, name));

@@ -9,20 +9,13 @@ use super::machine::Machine;
 use super::ops::{OpCall, Operand};
 use super::value::{ObjId, Value};
 use crate::ir::{Const, StmtId};
-use crate::rules::operator::{self, Applied};
 use crate::rules::shapes::{self, Given, ShapeArgs, Shapes};
-use crate::rules::{Arg, Kind, OpClass, OpRule, ResultForm, Role, Violation, apply};
+use crate::rules::{OpClass, OpRule, ResultForm, Role};
 use crate::source::Name;
 use crate::types::{AxisState, AxisType, LocalType, Shape, TensorType, Tri};
 use std::sync::Arc;
 
 impl Machine<'_> {
-    /// What an operation makes of sets of types, which is worked out once for each combination: most operations meet the same few.
-    pub fn applied(&mut self, kind: Kind, args: &[Arg]) -> Arc<Result<Applied, Violation>> {
-        let Some(key) = operator::key_of(kind, args) else { return Arc::new(apply(kind, args)) };
-        self.combined.entry(key).or_insert_with(|| Arc::new(apply(kind, args))).clone()
-    }
-
     /// Makes the results of an operation, and applies in-place effects.
     pub fn results(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
         let rule = call.rule;

@@ -499,7 +499,7 @@ impl Machine<'_> {
             .zip(&states)
             .map(|(o, s)| Arg { set: if s.set.is_empty() { AxisType::ALL } else { s.set }, grad: o.grad, role: o.role })
             .collect();
-        match self.applied(kind, &args).as_ref() {
+        match self.applications.apply(kind, &args).as_ref() {
             // A parameter of a divided size may be each rank's own part: what it meets does not tell that it is whole.
             Ok(_) if self.meets_part(operands, &states, axis) => Ok(AxisState::UNKNOWN),
             Ok(applied) => {

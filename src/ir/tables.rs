@@ -192,9 +192,10 @@ impl Locals {
     pub fn ids(&self) -> impl Iterator<Item = LocalId> + use<> {
         (0..self.len).map(LocalId)
     }
-    /// The variable of this name.
+    /// The variable of this name; a temporary has none.
     pub fn named(&self, name: &str) -> Option<LocalId> {
-        self.items.iter().position(|local| local.name == name).map(LocalId::from_index)
+        let is_it = |local: &Local| local.kind != LocalKind::Temp && local.name == name;
+        self.items.iter().position(is_it).map(LocalId::from_index)
     }
     /// Takes everything out, into memory without room for more.
     pub fn exact(&mut self) -> Locals {

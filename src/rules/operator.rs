@@ -12,7 +12,9 @@
 //! Source: DESIGN.md section 4; spmd_types 0.3.1 `_checker._infer_local_type_for_axis_raw`.
 
 use crate::types::{AxisType, Spmd, Tri};
+use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// How an operator acts on a pending sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -219,8 +221,23 @@ pub fn apply(kind: Kind, args: &[Arg]) -> Result<Applied, Violation> {
     }
 }
 
+/// What was made of combinations of sets before: most operations meet the same few.
+#[derive(Debug, Default)]
+pub struct Applications(FxHashMap<u64, Arc<Result<Applied, Violation>>>);
+
+impl Applications {
+    /// The same as [`apply`], worked out once for each combination.
+    pub fn apply(&mut self, kind: Kind, args: &[Arg]) -> Arc<Result<Applied, Violation>> {
+        let run = || Arc::new(apply(kind, args));
+        match key_of(kind, args) {
+            Some(key) => self.0.entry(key).or_insert_with(run).clone(),
+            None => run(),
+        }
+    }
+}
+
 /// A combination of operands as a number, if they are few: a byte for each, and one for the kind.
-pub fn key_of(kind: Kind, args: &[Arg]) -> Option<u64> {
+fn key_of(kind: Kind, args: &[Arg]) -> Option<u64> {
     let byte = |arg: &Arg| u64::from(arg.set.bits()) | (arg.grad as u64) << 4 | (arg.role as u64) << 6;
     (args.len() < size_of::<u64>()).then(|| args.iter().fold(1 << 3 | kind as u64, |key, arg| key << 8 | byte(arg)))
 }

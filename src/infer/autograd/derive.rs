@@ -23,11 +23,11 @@ pub const RANKS: [usize; 3] = [2, 3, 4];
 /// The class of the first argument of forward and backward.
 pub const CONTEXT: &str = "(autograd context)";
 
-/// What the signatures of a case follow from: the mesh, the output, the arguments with gradients, and the terms: of the forward, of the
-/// backward, of the other outputs.
+/// What the signatures of a case follow from beside the mesh: the output, the arguments with gradients, and the terms of the forward, of the
+/// backward and of the other outputs.
 type Terms = (usize, Vec<usize>, Arc<Term>, Vec<Arc<Term>>, Vec<(usize, Arc<Term>)>);
 
-/// A case that was decided before, with what that followed from.
+/// A case that was decided before, with the mesh and the terms that it was decided by.
 pub type Decided = ((Option<AxisSet>, Terms), Case);
 
 /// The signatures of a class.
@@ -607,8 +607,9 @@ impl Machine<'_> {
     /// Finds the signatures of a case: those of one with the same terms, where there was one.
     fn decide(&mut self, case: &mut Case) {
         let mesh = self.whole_mesh();
-        let terms = |c: &Case| (c.output, c.inputs.clone(), c.forward.clone(), c.backward.clone(), c.others.clone());
-        let before = (mesh.clone(), terms(case));
+        let terms =
+            (case.output, case.inputs.clone(), case.forward.clone(), case.backward.clone(), case.others.clone());
+        let before = (mesh.clone(), terms);
         let known = self.decided.iter().find(|(asked, _)| *asked == before).map(|(_, known)| known);
         let Some(known) = known else {
             decide(case, mesh);

@@ -164,7 +164,7 @@ fn module_value(view: &View<'_>, path: &str) -> Option<Expr> {
     let module = view.project.module_named(module)?;
     let body = FuncRef { module, func: FuncId::from_index(0) };
     let around = shared(view, body);
-    let (local, _) = around.func.locals().iter_enumerated().find(|(id, l)| l.name == name && !around.is_temp(*id))?;
+    let local = around.func.locals().named(name)?;
     let found = around.through(&Operand::Local(local));
     (closed(&found) && !matches!(found, Expr::Unknown)).then_some(found)
 }

@@ -130,8 +130,7 @@ fn class_of_object(view: &View<'_>, object: &Expr) -> Option<ClassRef> {
             let (module, name) = path.rsplit_once('.')?;
             let module = view.project.module_named(module)?;
             let body = near::shared(view, FuncRef { module, func: FuncId::from_index(0) });
-            let (local, _) =
-                body.func.locals().iter_enumerated().find(|(id, l)| l.name == name && !body.is_temp(*id))?;
+            let local = body.func.locals().named(name)?;
             match body.through(&Operand::Local(local)) {
                 Expr::Call { callee, .. } => match &*callee {
                     Expr::Local(class) => view.project.member(module, body.local_name(*class))?,

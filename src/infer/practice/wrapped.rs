@@ -82,8 +82,7 @@ fn model_of<'a>(view: &View<'a>, model: &Expr, before: usize, depth: usize, out:
         Expr::Path(path) => {
             let Resolved::Value(module, name) = view.project.path(path) else { return };
             let body = near::shared(view, FuncRef { module, func: crate::ir::FuncId::from_index(0) });
-            let local = body.func.locals().iter_enumerated().find(|(id, l)| l.name == name && !body.is_temp(*id));
-            if let Some((local, _)) = local {
+            if let Some(local) = body.func.locals().named(&name) {
                 model_of(&body, &Expr::Local(local), body.steps.len(), depth, out);
             }
         }

@@ -6,7 +6,7 @@ use super::groups;
 use super::placeholder::Read;
 use super::value::{Num, Part, State, Tensor, Test, Val, What, last};
 use crate::ir::{BinOp, BuildKind, CmpOp, Const, Item, Operand, Rvalue, StmtId, UnOp};
-use crate::project::Resolved;
+use crate::project::{FuncRef, Resolved};
 use crate::source::{Idx, Name};
 use crate::types::{AxisSet, Factor, Scale};
 
@@ -45,6 +45,13 @@ pub fn is_batch_name(name: &str) -> bool {
     .contains(&lower.as_str())
         || lower.ends_with("_labels")
         || lower.ends_with("_ids")
+}
+
+/// What may execute functions of the project.
+pub enum Executes<'a> {
+    Call,
+    /// An attribute of the object with this number that a function computes.
+    Getter(usize, FuncRef, &'a Name),
 }
 
 impl<'a> Run<'a> {
@@ -116,26 +123,28 @@ impl<'a> Run<'a> {
     }
 
     pub fn eval(&mut self, id: StmtId, value: &'a Rvalue, mut state: State) -> Vec<(State, Val)> {
-        if let Some(result) = self.plainly(id, value, &mut state) {
-            return vec![(state, result)];
-        }
-        let Rvalue::Attr { base, name } = value else { return self.call(id, value, state) };
-        let base = self.operand(base, &state);
-        let Some(at) = self.getter(&base, name, &state) else { return self.call(id, value, state) };
+        let (object, at, name) = match self.plainly(id, value, &mut state) {
+            Ok(result) => return vec![(state, result)],
+            Err(Executes::Call) => return self.call(id, value, state),
+            Err(Executes::Getter(object, at, name)) => (object, at, name),
+        };
         let call = Some(self.place(&state, id));
-        let bound = self.bind(at, Some(base), &super::calls::Args::default());
+        let bound = self.bind(at, Some(Val::Object(object)), &super::calls::Args::default());
         let got = self.run(at, bound, call, state);
         got.into_iter().map(|(s, v)| (s, self.gotten(name, v))).collect()
     }
 
-    /// The value of what executes no function of the project, so that the path stays one; nothing of anything else.
-    pub fn plainly(&mut self, id: StmtId, value: &'a Rvalue, state: &mut State) -> Option<Val> {
-        Some(match value {
+    /// The value of what executes no function of the project, so that the path stays one.
+    ///
+    /// # Errors
+    /// What may execute one.
+    pub fn plainly(&mut self, id: StmtId, value: &'a Rvalue, state: &mut State) -> Result<Val, Executes<'a>> {
+        Ok(match value {
             Rvalue::Use(o) | Rvalue::Await(o) => self.operand(o, state),
             Rvalue::Attr { base, name } => {
                 let base = self.operand(base, state);
-                if self.getter(&base, name, state).is_some() {
-                    return None;
+                if let (Val::Object(object), Some(at)) = (&base, self.getter(&base, name, state)) {
+                    return Err(Executes::Getter(*object, at, name));
                 }
                 let value = self.attr(id, &base, name, state);
                 self.unless_set_again(value, name, Read::Attribute, state)
@@ -185,10 +194,10 @@ impl<'a> Run<'a> {
             }
             Rvalue::Build { kind, items } => self.build(id, *kind, items, state),
             Rvalue::Closure { func, .. } => match state.frames.last() {
-                Some(f) => Val::Func(crate::project::FuncRef { module: f.at.module, func: *func }),
+                Some(f) => Val::Func(FuncRef { module: f.at.module, func: *func }),
                 None => Val::Named(self.text(state, id)),
             },
-            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => return None,
+            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => return Err(Executes::Call),
             Rvalue::Yield(_) | Rvalue::Opaque => Val::Named(self.text(state, id)),
         })
     }

@@ -135,11 +135,11 @@ impl<'a> Run<'a> {
         if self.steps >= super::MOST_STEPS {
             return false;
         }
-        let value = match &node.stmt {
-            Stmt::Assign { value, .. } => match self.plainly(node.id, value, state) {
-                Some(value) => Some(value),
-                None => return false,
-            },
+        match &node.stmt {
+            Stmt::Assign { dst, value } => {
+                let Ok(value) = self.plainly(node.id, value, state) else { return false };
+                self.bind_to(node.id, *dst, value, state);
+            }
             Stmt::SetAttr { .. }
             | Stmt::If { .. }
             | Stmt::For { .. }
@@ -147,13 +147,9 @@ impl<'a> Run<'a> {
             | Stmt::With { .. }
             | Stmt::Try { .. }
             | Stmt::Assert { .. } => return false,
-            _ => None,
-        };
-        self.steps += 1;
-        match (&node.stmt, value) {
-            (Stmt::Assign { dst, .. }, Some(value)) => self.bind_to(node.id, *dst, value, state),
             _ => self.simple(node, state),
         }
+        self.steps += 1;
         true
     }
 

@@ -176,15 +176,10 @@ impl<'a> Run<'a> {
                 reached.unnamed.extend(named);
             }
         }
-        let mut unnamed = std::mem::take(&mut reached.unnamed);
-        unnamed.retain(|(name, at)| {
-            let is_named = reached.names.contains(name);
-            if is_named {
-                reached.func(*at);
-            }
-            !is_named
-        });
+        let all = std::mem::take(&mut reached.unnamed).into_iter();
+        let (named, unnamed): (Vec<_>, Vec<_>) = all.partition(|(name, _)| reached.names.contains(name));
         reached.unnamed = unnamed;
+        named.into_iter().for_each(|(_, at)| reached.func(at));
     }
 
     /// What may be read of modules that are handed on: whatever has a name that is read of anything.

@@ -4,7 +4,7 @@
 use super::found::Sharding;
 use super::state::State;
 use super::value::{Id, Mesh, Val};
-use crate::ir::{Block, FuncId, LocalKind, Operand, Stmt, StmtId};
+use crate::ir::{Block, FuncId, Operand, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note, number};
@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
     fn top_level(&self, module: ModuleId, name: &str) -> Option<Val> {
         let frame = self.st.frames.iter().find(|f| f.at == body(module))?;
         let func = self.project.func(frame.at);
-        let (local, _) = func.locals().iter_enumerated().find(|(_, l)| l.name == name && l.kind != LocalKind::Temp)?;
+        let local = func.locals().named(name)?;
         frame.locals.get(&local).cloned()
     }
 
