@@ -37,7 +37,7 @@ fn cells(row: &GradientLine) -> [String; 6] {
         if types.is_empty() { "-".to_string() } else { types.join(", ") },
         if reducers.is_empty() { "-".to_string() } else { reducers.join("; ") },
         factors.join(" + "),
-        if row.when.is_empty() { "always".to_string() } else { row.when.join(", ") },
+        if row.when.is_empty() { "always".to_string() } else { row.when.join(", or ") },
     ]
 }
 

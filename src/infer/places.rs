@@ -38,6 +38,19 @@ impl Places {
         let at = self.starts.partition_point(|start| *start < span.start);
         self.anywhere || self.ends.get(at).is_some_and(|end| *end <= span.end)
     }
+
+    /// Whether one of the words starts in none of these spans. They come by their starts, and one that lies in another comes after it.
+    pub fn outside(&self, spans: impl Iterator<Item = Span>) -> bool {
+        let mut from = 0;
+        for span in spans {
+            let starts = &self.starts[from..];
+            if starts.first().is_some_and(|first| *first < span.start) {
+                return true;
+            }
+            from += starts.partition_point(|start| *start < span.end);
+        }
+        self.anywhere || from < self.starts.len()
+    }
 }
 
 /// Start and end of each of these words in a text.
@@ -111,6 +124,15 @@ impl Endings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_outside_of_spans() {
+        let spans =
+            || [Span { start: 10, end: 20 }, Span { start: 12, end: 15 }, Span { start: 30, end: 40 }].into_iter();
+        let outside = |at: &[u32]| Places::new(at.iter().map(|at| (*at, at + 2)).collect()).outside(spans());
+        assert!(!outside(&[]) && !outside(&[10, 13, 18, 30]));
+        assert!(outside(&[9, 13]) && outside(&[13, 20]) && outside(&[31, 40]));
+    }
 
     #[test]
     fn what_is_called_is_found_by_its_end() {

@@ -70,7 +70,7 @@ pub fn training(mistake: &Training) -> Draft {
 
 /// A step on gradients that were not summed.
 fn unsynced_step(backward: Place, said: Place, rounds: Option<Place>) -> Draft {
-    let title = "the optimizer steps on gradients that were not summed: the backward pass before it runs without";
+    let title = "the optimizer steps on gradients that were not summed: the last backward pass leaves the sum out";
     let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
     draft.primary = "each rank steps with its own gradients".to_string();
     draft.labels.push(label(said, "leaves out the sum whenever the step follows".to_string()));

@@ -81,7 +81,7 @@ const MOST_FUNCTIONS: usize = 40;
 
 /// Steps of optimizers over gradients that nothing sums over the data axis.
 pub fn steps<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
-    if view.func.kind != FuncKind::Function {
+    if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) {
         return;
     }
     let Some((backward, last)) = region(view) else { return };

@@ -17,11 +17,20 @@ use crate::types::AxisType;
 const UNDONE: &[&str] = &["/", "div", "avg", "mul_", "*=", "max", "no_sync", "average"];
 
 /// Words of code in which a wrapper may reduce no gradient, or in another way.
-const UNWRAPS: &[&str] = &["grad_sync", "hook", "to_ignore"];
+const UNWRAPS: &[&str] = &["hook", "to_ignore", "no_sync"];
+
+/// Words that say of gradients that they are no plain sum.
+const MEANS: &[&str] = &["avg", "average", "max", "mean"];
+/// Quotients, and products that may be some.
+const QUOTIENTS: &[&str] = &["/", "div", "mul_"];
+/// Words of a number of ranks.
+const RANKS: &[&str] = &["world", "size(", "ranks", "replicas", "gpus", "n_gpu"];
+/// Words that have to do with rounds of accumulation, or with gradients as a whole.
+const OF_ROUNDS: &[&str] = &["grad_accum", "gradient_accum", "accum", "no_grad", "zero_grad", "clip_grad", "grad_norm"];
 
 /// A second sum of the same gradients between the backward pass and the step.
 pub fn twice<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
-    if view.func.kind != FuncKind::Function {
+    if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) {
         return;
     }
     let Some((backward, last)) = data_sum::region(view) else { return };
@@ -105,10 +114,7 @@ fn plain(lint: &Lint<'_>, reducer: &Reducer) -> bool {
 /// A loop that sums the gradients of a model that a wrapper averages already.
 pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let mut own = lint.reducers().all.iter().filter(|r| r.func == view.at && r.when.is_empty()).peekable();
-    if own.peek().is_none()
-        || UNDONE.iter().chain(UNWRAPS).any(|w| view.code().contains(w))
-        || !view.code().contains("distributeddataparallel(")
-    {
+    if own.peek().is_none() || UNWRAPS.iter().any(|w| view.code().contains(w)) {
         return;
     }
     for reducer in own {
@@ -117,7 +123,8 @@ pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         let Stmt::For { iter, .. } = view.steps[head].stmt else { continue };
         let Some(model) = parameters_of(&view.through(iter)) else { continue };
         let Some(made) = view.defs(model).last().filter(|d| wraps(view, **d)) else { continue };
-        if !step.is_some_and(|sum| same_group(view, *made, sum)) || is_given_away(view, model, *made) {
+        let sum = step.filter(|sum| same_group(view, *made, *sum) && !is_made_up_for(view, *sum));
+        if sum.is_none() || is_given_away(view, model, *made) {
             continue;
         }
         let first = view.place(view.steps[*made].id);
@@ -125,6 +132,27 @@ pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         let mistake = Scales::SummedAgain { axes, first, sum: reducer.place };
         out.push((reducer.place, Practice::Scales(mistake)));
     }
+}
+
+/// Whether a sum is a mean, or gradients or a loss are multiplied or divided by what may be the number of ranks. Rounds of accumulation
+/// are not.
+fn is_made_up_for(view: &View<'_>, sum: usize) -> bool {
+    let has = |text: &str, words: &[&str]| words.iter().any(|w| text.contains(w));
+    let said = view.text(view.place(view.steps[sum].id)).to_lowercase();
+    let may_scale = |line: &str| {
+        let outside_of_strings: String = line.split(['"', '\'']).step_by(2).collect();
+        let plain = outside_of_strings.replace("//", "").replace("**", "");
+        let rest = OF_ROUNDS.iter().fold(plain.clone(), |rest, word| rest.replace(word, ""));
+        let factor = plain.rsplit(['/', '*']).next().unwrap_or_default().trim_start();
+        let by_number = factor.starts_with(|c: char| c.is_ascii_digit());
+        let by_rounds = has(&plain, &["accum", "step", "micro", "len("]);
+        let scales = has(&plain, QUOTIENTS) || plain.contains('*');
+        // Told by the round, it reduces in the last one.
+        let told = line.contains("grad_sync") && !line.contains("==");
+        told || has(&plain, QUOTIENTS) && has(&rest, RANKS)
+            || scales && (rest.contains("grad") || rest.contains("loss") && !by_rounds && !by_number)
+    };
+    has(&said, MEANS) || view.code().lines().any(may_scale)
 }
 
 /// The variable of `model.parameters()` or `model.named_parameters()`.

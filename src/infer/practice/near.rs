@@ -6,7 +6,7 @@ use super::beside::{Assigned, Setters, attributes_set};
 use super::expr::Expr;
 use super::view::View;
 use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::source::{Idx, Place, Span};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
@@ -75,6 +75,25 @@ pub fn notes(view: &View<'_>) -> Vec<Note> {
     }
     out.extend(comments(view, module.funcs[outermost].span));
     out
+}
+
+/// The parts of a file that are in no function, in order.
+pub fn own_parts(project: &Project, module: ModuleId) -> Vec<Span> {
+    let funcs = &project.modules[module].ir.funcs;
+    let mut functions: Vec<Span> = funcs.iter().filter(|f| f.kind == FuncKind::Function).map(|f| f.span).collect();
+    functions.sort_by_key(|span| span.start);
+    let whole = funcs[FuncId::from_index(0)].span;
+    let (mut parts, mut from) = (Vec::new(), whole.start);
+    for span in functions {
+        if span.start > from {
+            parts.push(Span::new(from, span.start));
+        }
+        from = from.max(span.end);
+    }
+    if whole.end > from {
+        parts.push(Span::new(from, whole.end));
+    }
+    parts
 }
 
 /// The text of a function without comments and strings of several lines, in lowercase.

@@ -418,7 +418,8 @@ fn way_is_silent(view: &View<'_>, step: usize, way: &[Expr], backwards: &[Backwa
     let inner = loops.len() > view.steps[step].loops.len();
     let mut trial = Trial::default();
     // Where a step in the same loop is silent without the end of the loop it is with it.
-    let told = way.iter().filter(|c| inner || !Trial::ends_early(view, c)).cloned().collect();
+    let asked = way.iter().filter(|c| inner || !Trial::ends_early(view, c));
+    let told = asked.filter(|c| !(inner && is_apart(view, c, step, backwards))).cloned().collect();
     let reached = trial.read(view, &both(told), loops)?;
     if inner && trial.index.as_ref().is_some_and(|i| loops.last() == Some(&i.round)) {
         return None;
@@ -466,6 +467,23 @@ fn way_is_silent(view: &View<'_>, step: usize, way: &[Expr], backwards: &[Backwa
             some
         }
     }))
+}
+
+/// Whether a condition of a round holds for its backward passes as for its step, cannot be tried with them, and is about nothing that they
+/// are told by: what stops training, or a count of rounds.
+fn is_apart(view: &View<'_>, said: &Expr, step: usize, backwards: &[Backward]) -> bool {
+    let loops = backwards.last().map_or(&[][..], |b| &view.steps[b.step].loops);
+    let shared = |b: &Backward| view.steps[b.step].guards.iter().any(|g| condition(view, g) == *said);
+    let symbol = |e: &Expr| matches!(e, Expr::Local(_) | Expr::Path(_) | Expr::Attr(..));
+    let common = |b: &Backward| {
+        let under = guards(view, b.step, step).into_iter().chain([b.silent.clone()]);
+        both(under.collect()).any(&mut |e| symbol(e) && said.any(&mut |other| other == e))
+    };
+    let tried = || {
+        let mut trial = Trial::default();
+        trial.read(view, said, loops).is_some() && trial.index.is_none_or(|i| loops.last() == Some(&i.round))
+    };
+    backwards.iter().all(|b| shared(b) && !common(b)) && !tried()
 }
 
 /// What a context that is entered whatever happens gives.

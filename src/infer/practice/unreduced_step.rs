@@ -9,7 +9,7 @@ use super::view::View;
 use super::{metrics, near};
 use crate::ir::{Arg, ArgKind, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
-use crate::source::{Idx, Place};
+use crate::source::Place;
 
 /// Words in code that may sum gradients, wrap a model, or do nothing of the kind with data.
 const SUMS: &[&str] = &[
@@ -90,13 +90,7 @@ pub fn steps_of_loaders(view: &View<'_>, out: &mut Found) {
 fn run(view: &View<'_>) -> Option<String> {
     let stands = matches!(view.func.kind, FuncKind::Function | FuncKind::Module)
         && view.text(view.spot(view.func.span)).contains(".step(");
-    let code = match view.func.kind {
-        _ if !stands => return None,
-        // The functions of a module are no part of its own run.
-        FuncKind::Module => own_code(view),
-        _ => view.code().to_string(),
-    };
-    code.contains(".step(").then_some(code)
+    (stands && view.code().contains(".step(")).then(|| view.code().to_string())
 }
 
 fn unreduced(view: &View<'_>, code: &str, split: Option<Place>, out: &mut Found) {
@@ -138,16 +132,6 @@ fn spreads_in_rounds(view: &View<'_>) -> bool {
             _ => path.contains("broadcast"),
         }
     })
-}
-
-/// The code of a module without its functions and classes.
-fn own_code(view: &View<'_>) -> String {
-    let ir = &view.project.modules[view.at.module].ir;
-    let mut text = view.code().to_string();
-    for f in ir.funcs.iter().filter(|f| f.kind == FuncKind::Function && f.parent.is_some_and(|p| p.index() == 0)) {
-        text = text.replace(&near::code(view, f.span), "");
-    }
-    text
 }
 
 /// Whether code names something outside an import.

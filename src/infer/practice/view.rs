@@ -3,7 +3,7 @@
 
 use super::beside::{Beside, Question};
 use super::expr::Expr;
-use crate::ir::{Arg, Block, Const, Func, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{Arg, Block, Const, Func, FuncKind, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::{Files, Idx, Name, Place, Span};
@@ -433,9 +433,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The text of the function without comments, in lowercase.
+    /// The text of the function without comments, in lowercase; of a module, its own statements and no function.
     pub fn code(&self) -> &str {
-        self.code.get_or_init(|| super::near::code(self, self.func.span))
+        self.code.get_or_init(|| match self.func.kind {
+            FuncKind::Module => {
+                let parts = super::near::own_parts(self.project, self.at.module);
+                parts.into_iter().map(|part| super::near::code(self, part)).collect::<Vec<_>>().join("\n")
+            }
+            FuncKind::ClassBody | FuncKind::Function | FuncKind::Lambda => super::near::code(self, self.func.span),
+        })
     }
 
     /// The collective that an operation is.

@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
 
     /// Parameters that a finaliser divides like all others, and that were scaled before on their own.
     pub fn twice(&self, state: &State) -> Option<Mistake> {
-        let classes: Vec<_> = state.classes.iter().filter(|c| c.split.is_none() && !c.events.is_empty()).collect();
+        let classes: Vec<_> = state.trained().filter(|c| !c.events.is_empty()).collect();
         for applied in self.applied {
             let is = |facts: &std::collections::BTreeMap<Name, bool>| {
                 applied.marks.iter().any(|(mark, value)| facts.get(format!("mark {mark}").as_str()) == Some(value))

@@ -221,7 +221,8 @@ impl<'a> Run<'a> {
                 let value = self.outside(id, path, &args, &mut state);
                 vec![(state, value)]
             }
-            Val::Module(_) => {
+            Val::Module(m) => {
+                state.uses(*m);
                 let text = self.text(&state, id);
                 vec![(state, Val::Named(text))]
             }

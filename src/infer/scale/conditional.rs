@@ -20,9 +20,10 @@ const RANKS: &[&str] =
 
 /// What has reduced the gradients of a step after a backward pass; nothing if that is not known.
 pub fn reduced(state: &State) -> Option<Option<Vec<Place>>> {
-    let all: Vec<_> = state.classes.iter().filter(|c| c.split.is_none()).collect();
+    let all: Vec<_> = state.trained().collect();
     let known = !state.terms.is_empty() && !all.is_empty() && state.trainers.is_empty();
-    if !known || state.modules.iter().any(|m| m.lost) || all.iter().any(|c| c.total().0 == Scale::Unknown) {
+    if !known || state.modules.iter().any(|m| m.lost && !m.unused) || all.iter().any(|c| c.total().0 == Scale::Unknown)
+    {
         return None;
     }
     match all.iter().all(|c| c.total().1.is_empty()) {

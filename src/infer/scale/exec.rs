@@ -39,7 +39,11 @@ impl<'a> Run<'a> {
             }
         }
         done.extend(live);
-        done.truncate(MOST_STATES);
+        if done.len() > MOST_STATES {
+            // Those that fail go nowhere.
+            done.retain(|s| s.flow != Flow::Raise);
+            done = self.merged(done);
+        }
         done
     }
 
@@ -57,8 +61,7 @@ impl<'a> Run<'a> {
                     o.forget_undecided();
                     o.next = o.next.max(state.next);
                 }
-                // Further ones are not followed.
-                None if out.len() >= MOST_STATES => {}
+                None if out.len() >= MOST_STATES => self.give_up(&mut out, &state),
                 None => out.push(state),
             }
         }
@@ -79,7 +82,7 @@ impl<'a> Run<'a> {
 
     fn node(&mut self, node: &'a Node, mut state: State) -> Vec<State> {
         self.steps += 1;
-        if self.steps > super::MOST_STEPS {
+        if self.steps > self.most_steps {
             return Vec::new();
         }
         match &node.stmt {
@@ -132,7 +135,7 @@ impl<'a> Run<'a> {
 
     /// A statement that leaves the path as one, if it is known to be such before it runs; whether it was executed.
     fn stays_one(&mut self, node: &'a Node, state: &mut State) -> bool {
-        if self.steps >= super::MOST_STEPS {
+        if self.steps >= self.most_steps {
             return false;
         }
         match &node.stmt {
@@ -562,13 +565,17 @@ fn settled(mut states: Vec<State>) -> Vec<State> {
 
 /// Whether two paths are alike but for what they have decided.
 fn alike(a: &State, b: &State) -> bool {
+    alike_but_lists(a, b) && a.lists == b.lists
+}
+
+/// The same, whatever lists hold.
+pub fn alike_but_lists(a: &State, b: &State) -> bool {
     a.flow == b.flow
         && a.classes == b.classes
         && a.terms == b.terms
         && a.modules == b.modules
         && a.trainers == b.trainers
         && a.objects == b.objects
-        && a.lists == b.lists
         && a.param == b.param
         && a.aliases == b.aliases
         && a.world == b.world

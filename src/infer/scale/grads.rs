@@ -5,7 +5,7 @@ use super::super::shared::Shared;
 use super::Run;
 use super::eval::{TOKENS, made, opaque, what};
 use super::groups::{Kind, kind};
-use super::value::{Class, ClassId, Event, Grad, ModId, Module, Part, State, Tensor, Term, Val, What};
+use super::value::{Class, ClassId, Event, Flow, Grad, ModId, Module, Part, State, Tensor, Term, Val, What};
 use crate::ir::{BinOp, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Monomial, Scale};
@@ -16,7 +16,7 @@ pub type Wraps = Vec<(AxisSet, Scale, Place)>;
 impl State {
     /// The module that a name stands for.
     pub fn module(&mut self, name: &str) -> ModId {
-        match self.modules.iter().position(|m| m.name == name && m.parent.is_none()) {
+        match self.modules.iter().position(|m| m.name == name && m.parent.is_none() && !m.unused) {
             Some(at) => at,
             None => {
                 self.modules.push(Module {
@@ -27,10 +27,37 @@ impl State {
                     assumed: false,
                     trainer: None,
                     keeps: None,
+                    unused: false,
                 });
                 self.modules.len() - 1
             }
         }
+    }
+
+    /// What functions see of what the statements of their file leave: no gradients, and modules that are theirs once they use them.
+    pub fn left_to_functions(&mut self) {
+        self.clear();
+        self.flow = Flow::Next;
+        (self.facts, self.round, self.loops) = (Shared::default(), Shared::default(), Shared::default());
+        (self.counted, self.cut_after, self.param) = (Shared::default(), false, None);
+        if !self.modules.is_empty() {
+            self.modules.iter_mut().for_each(|m| m.unused = true);
+        }
+    }
+
+    /// A function uses a module: what it has and what it is in are used with it.
+    pub fn uses(&mut self, module: ModId) {
+        if self.modules.get(module).is_some_and(|m| m.unused) {
+            let with = |o: &usize| self.is_inside(*o, module) || self.is_inside(module, *o);
+            let all: Vec<ModId> = (0..self.modules.len()).filter(with).collect();
+            all.into_iter().for_each(|m| self.modules[m].unused = false);
+        }
+    }
+
+    /// Parameters that a step may be about.
+    pub fn trained(&self) -> impl Iterator<Item = &Class> {
+        let unused = |c: &Class| c.module.and_then(|m| self.modules.get(m)).is_some_and(|m| m.unused);
+        self.classes.iter().filter(move |c| c.split.is_none() && !unused(c))
     }
 
     /// A part of a module.
@@ -46,6 +73,7 @@ impl State {
                     assumed: false,
                     trainer: None,
                     keeps: None,
+                    unused: false,
                 };
                 self.modules.push(module);
                 self.modules.len() - 1
@@ -75,12 +103,14 @@ impl State {
     /// The classes of the parameters of a module, or of all modules.
     pub fn classes_of(&mut self, module: Option<ModId>) -> Vec<ClassId> {
         let modules: Vec<Option<ModId>> = match module {
-            Some(m) => std::iter::once(m).chain(self.wrapped_parts(m)).map(Some).collect(),
+            Some(m) => {
+                self.uses(m);
+                std::iter::once(m).chain(self.wrapped_parts(m)).map(Some).collect()
+            }
             None => {
-                let mut all: Vec<Option<ModId>> =
-                    (0..self.modules.len()).filter(|m| !self.modules[*m].wraps.is_empty()).map(Some).collect();
-                let known = self.classes.iter().filter_map(|c| c.module).map(Some);
-                all.extend(known);
+                let wrapped = (0..self.modules.len()).filter(|m| !self.modules[*m].wraps.is_empty());
+                let known = wrapped.chain(self.classes.iter().filter_map(|c| c.module));
+                let mut all: Vec<Option<ModId>> = known.filter(|m| !self.modules[*m].unused).map(Some).collect();
                 all.sort();
                 all.dedup();
                 if all.is_empty() { vec![None] } else { all }
@@ -135,6 +165,7 @@ impl State {
             Val::Param(c) => self.leaves(*c),
             Val::Grad(g) => g.of.clone(),
             Val::Module(m) => {
+                self.uses(*m);
                 self.modules[*m].lost = true;
                 (0..self.classes.len())
                     .filter(|c| self.classes[*c].module.is_some_and(|o| self.is_inside(o, *m)))
@@ -195,6 +226,7 @@ impl Class {
 impl<'a> Run<'a> {
     /// The submodule of a module under a name; parts of a list are one.
     pub fn child(&mut self, module: ModId, name: &str, state: &mut State) -> Val {
+        state.uses(module);
         let base = state.modules[module].name.clone();
         let full = if name == "[]" { format!("{base}[]") } else { format!("{base}.{name}") };
         if full.len() > 60 {
@@ -314,6 +346,7 @@ impl<'a> Run<'a> {
             Val::Named(text) => state.module(text),
             _ => return Val::named("wrapped"),
         };
+        state.uses(id);
         let known = &mut state.modules[id];
         if known.assumed {
             (known.assumed, known.wraps) = (false, Wraps::new());

@@ -384,7 +384,10 @@ impl<'a> Run<'a> {
                 let axes = axes.clone();
                 self.of_mesh(id, &axes, name, args, state)
             }
-            Val::Module(m) => self.of_module(id, *m, name, args, state),
+            Val::Module(m) => {
+                state.uses(*m);
+                self.of_module(id, *m, name, args, state)
+            }
             Val::Optimizer => self.of_optimizer(id, name, state),
             Val::List(l) => self.of_list_method(id, *l, name, args, state),
             Val::Dict(items) => match (name, args.plain.first().and_then(Val::text)) {

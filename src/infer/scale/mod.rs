@@ -21,6 +21,7 @@ mod methods;
 mod norms;
 mod objects;
 mod optimizers;
+mod overflow;
 mod placeholder;
 mod received;
 pub mod roots;
@@ -57,13 +58,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use table::{GradientRow, ScaleRow};
 use unsure::Unsure;
-use value::{Flow, Frame, State, Val, What};
+use value::{Frame, State, Val, What};
 use verdict::{Declared, Mistake, Wrong};
 
 /// Paths that are kept apart.
 const MOST_STATES: usize = 8;
 /// Statements that are executed for one root.
 const MOST_STEPS: usize = 1500;
+/// The same of the statements of a file that trains: a script is one long function.
+const MOST_STEPS_OF_BODY: usize = 6000;
 /// Those of a constructor of an object that a function is given.
 const MOST_STEPS_OF_OBJECT: usize = 300;
 /// Calls within calls.
@@ -116,6 +119,8 @@ pub struct Run<'a> {
     /// An optimizer has stepped in this root.
     stepped: bool,
     steps: usize,
+    /// How many may be.
+    most_steps: usize,
 }
 
 /// Factors of variables and gradients, to be shown.
@@ -180,10 +185,11 @@ pub fn together(
     let line = |p: &Place| (p.file, files[p.file].position(p.span.start).line);
     let func = |p: &Place| {
         let module = project.modules.iter_enumerated().find(|(m, _)| project.file(*m) == p.file);
-        module.and_then(|(_, m)| {
+        module.map(|(_, m)| {
             let inside = m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function && f.span.contains(p.span.start));
             let mut inside = inside.map(|f| (p.file, f.span.start));
-            inside.next_back()
+            // The statements of the file are a function of their own.
+            inside.next_back().unwrap_or((p.file, u32::MAX))
         })
     };
     let told: Vec<_> = factors.findings.iter().filter_map(|f| func(&f.place)).collect();
@@ -303,6 +309,7 @@ impl<'a> Run<'a> {
             uneven: None,
             stepped: false,
             steps: 0,
+            most_steps: MOST_STEPS,
         }
     }
 }
@@ -318,7 +325,7 @@ fn of_module<'a>(
     let shown = asked.shown(module, files[project.file(module)].whole());
     let receives = shown.speaks_of(Topic::Receives);
     let mut found = if receives { received::copies(project, rules, files, module) } else { Vec::new() };
-    let mut roots = roots::roots(project, rules, files, (reducers, shown), module);
+    let roots::Roots { funcs: mut roots, body } = roots::roots(project, rules, files, (reducers, shown), module);
     if settings.gradient_mean.is_some() {
         roots.extend(
             roots::losses(project, files, module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>(),
@@ -328,10 +335,14 @@ fn of_module<'a>(
     if shown.speaks_of(Topic::Losses) {
         roots.extend(run.loss_methods(module).into_iter().filter(|f| !roots.contains(f)).collect::<Vec<_>>());
     }
-    if roots.is_empty() {
+    if roots.is_empty() && !body {
         return Factors { findings: found.iter().map(finding).collect(), told: Told::default() };
     }
+    if body {
+        (run.declared, run.most_steps) = (run.said(run.root), MOST_STEPS_OF_BODY);
+    }
     let start = run.body(run.root);
+    run.most_steps = MOST_STEPS;
     run.start = Some(start.clone());
     for func in roots {
         (run.steps, run.stepped) = (0, false);
@@ -365,11 +376,7 @@ impl<'a> Run<'a> {
         let func = self.project.func(at);
         let after = self.block(func.body(), vec![state]);
         let mut first = after.into_iter().next().unwrap_or(empty);
-        first.flow = Flow::Next;
-        first.facts = Shared::default();
-        first.round = Shared::default();
-        first.terms = Shared::default();
-        first.loops = Shared::default();
+        first.left_to_functions();
         first
     }
 
@@ -493,7 +500,12 @@ impl<'a> Run<'a> {
     /// What comments around a function and the configuration say of the loss.
     fn said(&mut self, at: FuncRef) -> Declared {
         let view = self.view(at);
-        let notes = super::practice::near::notes(&view);
+        let mut notes = super::practice::near::notes(&view);
+        if view.func.kind == FuncKind::Module {
+            let funcs = &self.project.modules[at.module].ir.funcs;
+            let functions = || funcs.iter().filter(|f| f.kind == FuncKind::Function);
+            notes.retain(|n| n.place.is_none_or(|p| !functions().any(|f| f.span.contains(p.span.start))));
+        }
         let uneven = self.says_uneven(at);
         let says = |words: &[&str]| notes.iter().any(|n| words.iter().any(|w| n.text.contains(w)));
         Declared {
@@ -562,7 +574,9 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
         let mut seen: Vec<&Mistake> = Vec::new();
         for mistake in here.iter().filter_map(|o| o.mistake.as_ref()) {
             // What is shown of a loss that is wrong is the same mistake.
-            if seen.contains(&mistake) || mistake.wrong == Wrong::Metric && gradients.contains(&root) {
+            if seen.iter().any(|known| known.is_like(mistake))
+                || mistake.wrong == Wrong::Metric && gradients.contains(&root)
+            {
                 continue;
             }
             seen.push(mistake);
@@ -574,7 +588,7 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
                 outcomes.iter().filter(other).any(|o| o.facts.get(name) == Some(&false))
             };
             let (with, without): (Vec<&Outcome>, Vec<&Outcome>) =
-                here.iter().partition(|o| o.mistake.as_ref() == Some(mistake));
+                here.iter().partition(|o| o.mistake.as_ref().is_some_and(|m| m.is_like(mistake)));
             // In the other rounds another step is made.
             let held = |name: &Name| with.iter().all(|o| o.facts.get(name) == Some(&true));
             let often = |name: &&Name| name.starts_with(value::EVERY) && held(name);

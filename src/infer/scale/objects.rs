@@ -6,7 +6,7 @@ use super::super::practice::near;
 use super::super::shared::Shared;
 use super::slots::Slots;
 use super::value::{Object, State, Val};
-use super::{MOST_STEPS, MOST_STEPS_OF_OBJECT, Run};
+use super::{MOST_STEPS_OF_OBJECT, Run};
 use crate::ir::{Operand, Param, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::{Idx, Name};
@@ -61,9 +61,9 @@ impl<'a> Run<'a> {
             args.insert(param.local.index(), value);
         }
         let before = (self.steps, self.out.len(), self.noted.len());
-        self.steps = before.0.max(MOST_STEPS.saturating_sub(MOST_STEPS_OF_OBJECT));
+        self.steps = before.0.max(self.most_steps.saturating_sub(MOST_STEPS_OF_OBJECT));
         let mut made = self.run(init, args, None, state.clone());
-        let ended = self.steps <= MOST_STEPS;
+        let ended = self.steps <= self.most_steps;
         self.steps = before.0;
         self.out.truncate(before.1);
         self.noted.truncate(before.2);

@@ -7,7 +7,7 @@ use crate::infer::practice::asked::{Asked, Shown, Topic};
 use crate::ir::{ClassId, Func, FuncId, FuncKind};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::{Files, IndexVec};
+use crate::source::{Files, IndexVec, Span};
 use rustc_hash::FxHashMap;
 
 /// Words of a file in which gradients may be scaled.
@@ -111,19 +111,27 @@ fn slice<'t>(text: &'t str, f: &Func) -> &'t str {
     text.get(f.span.start as usize..f.span.end as usize).unwrap_or("")
 }
 
-/// The functions of a module that are executed on their own: those that speak of gradients or call those that do, and that reduce
-/// something or call what reduces.
+/// What is executed on its own of a module: functions that speak of gradients or call those that do, and that reduce something or call
+/// what reduces.
+#[derive(Debug, Default)]
+pub struct Roots {
+    pub funcs: Vec<FuncId>,
+    /// Whether the module's own statements are such a function.
+    pub body: bool,
+}
+
+/// Those of one module.
 pub fn roots(
     project: &Project,
     rules: &RuleBook,
     files: &Files,
     (reducers, shown): (&Reducers, &Shown),
     module: ModuleId,
-) -> Vec<FuncId> {
+) -> Roots {
     let text = files[project.file(module)].whole();
     let shows = || text.contains("all_reduce") && text.contains("loss") && text.contains(".item()");
     if !(shown.speaks_of(Topic::Scaled) || shown.in_project && shows()) {
-        return Vec::new();
+        return Roots::default();
     }
     let trainers = trainers(rules, shown, text);
     let made = find(text, &trainers);
@@ -131,7 +139,7 @@ pub fn roots(
     reducers.endings.each(text, |_, start, end| reduces.push((start, end)));
     let pipeline = shown.speaks_of(Topic::Receives) && received::is_concerned(project, files, module);
     if reduces.is_empty() && !pipeline {
-        return Vec::new();
+        return Roots::default();
     }
     let funcs = &project.modules[module].ir.funcs;
     let file = File {
@@ -156,7 +164,7 @@ struct File<'t> {
 }
 
 impl File<'_> {
-    fn roots(&self) -> Vec<FuncId> {
+    fn roots(&self) -> Roots {
         let functions = self.funcs.iter_enumerated().filter(|(_, f)| f.kind == FuncKind::Function);
         let all: Vec<(FuncId, &Func)> = functions.filter(|(_, f)| !slice(self.text, f).is_empty()).collect();
         // The functions of a file by name, and where they are called in it.
@@ -203,7 +211,12 @@ impl File<'_> {
             let class = |class| *classes.entry(class).or_insert_with(|| self.class_reduces(class, &reduces));
             speaks && (reduces(f) || f.class.is_some_and(class) || self.pipeline && own.contains("recv("))
         };
-        all.iter().filter(|(_, f)| is_root(f)).map(|(id, _)| *id).collect()
+        let funcs = all.iter().filter(|(_, f)| is_root(f)).map(|(id, _)| *id).collect();
+        let mut spans: Vec<Span> = all.iter().map(|(_, f)| f.span).collect();
+        spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
+        let outside = |places: &Places| places.outside(spans.iter().copied());
+        let body = (outside(&self.speaks) || outside(&speaking)) && (outside(&self.reduces) || outside(&reducing));
+        Roots { funcs, body }
     }
 
     /// Whether the constructor of a class wraps or reduces, by itself or by a method that it calls.

@@ -8,7 +8,7 @@ use super::verdict;
 use crate::ir::{LocalId, LocalKind, StmtId};
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
-use crate::types::Scale;
+use crate::types::{Factor, Scale};
 
 /// The factor of a variable after a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub struct ScaleRow {
 pub struct GradientRow {
     /// The step.
     pub place: Place,
+    /// The root that leads to it.
     pub func: FuncRef,
     pub parameters: Name,
     /// Axis and type of the gradient.
@@ -32,6 +33,14 @@ pub struct GradientRow {
     /// The loss and the factor before each sum over the tokens of a rank.
     pub factors: Vec<(Name, Name)>,
     pub when: Vec<(Name, bool)>,
+}
+
+impl GradientRow {
+    /// Whether another row says the same of other paths.
+    pub fn is_like(&self, other: &GradientRow) -> bool {
+        let alike = self.place == other.place && self.parameters == other.parameters && self.types == other.types;
+        alike && self.reducers == other.reducers && self.factors == other.factors
+    }
 }
 
 /// Rows that are kept.
@@ -68,7 +77,7 @@ impl<'a> Run<'a> {
         if !self.settings.wants_types || self.told.gradients.len() > MOST_ROWS {
             return;
         }
-        for class in state.classes.iter().filter(|c| c.split.is_none()) {
+        for class in state.trained() {
             let (after, over) = class.total();
             let types = over.iter().map(|a| {
                 let letter = if kind(a) == Kind::Model && !class.is_partial() { "I" } else { "R" };
@@ -76,10 +85,9 @@ impl<'a> Run<'a> {
             });
             let reduces = |w: &What| matches!(w, What::Summed(_) | What::Averaged(_) | What::Wrapped(_));
             let events = class.always.2.iter().chain(&class.events);
-            let factors = state
-                .terms
-                .iter()
-                .map(|t| (t.part.label.clone(), text(&state.in_rounds(t, &after.times(&t.part.grad)))));
+            let factors = state.terms.iter().map(|t| {
+                (t.part.label.clone(), text(&before(&t.part.label, &state.in_rounds(t, &after.times(&t.part.grad)))))
+            });
             let factors: Vec<(Name, Name)> = factors.collect();
             let row = GradientRow {
                 place,
@@ -95,6 +103,13 @@ impl<'a> Run<'a> {
             }
         }
     }
+}
+
+/// The factor before a loss of which only the name is known: that name is one of its factors.
+fn before(loss: &Name, scale: &Scale) -> Scale {
+    let own = Factor::Named(loss.clone());
+    let holds = scale.known().is_some_and(|m| m.power(&own) == 1);
+    if holds { scale.over(&Scale::of(own)) } else { scale.clone() }
 }
 
 fn text(scale: &Scale) -> Name {

@@ -217,6 +217,8 @@ pub struct Module {
     pub trainer: Option<usize>,
     /// What a rank has of its gradients.
     pub keeps: Option<super::norms::Keeps>,
+    /// The statements of the file made it, and the function under execution has not used it: its gradients are none of a step there.
+    pub unused: bool,
 }
 
 /// An object of a class of the project.

@@ -47,6 +47,14 @@ pub struct Mistake {
     pub beside: bool,
 }
 
+impl Mistake {
+    /// Whether another path makes the same one, of a model that goes by another name there.
+    pub fn is_like(&self, other: &Mistake) -> bool {
+        let shown = self.place == other.place && self.wrong == other.wrong && self.beside == other.beside;
+        shown && self.factor == other.factor && self.summed == other.summed
+    }
+}
+
 /// What the code or the configuration says of the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
@@ -67,8 +75,7 @@ pub fn judge(
     judged: &mut Vec<Place>,
     right: &mut bool,
 ) -> Option<Mistake> {
-    let mut classes: Vec<&Class> =
-        state.classes.iter().filter(|c| c.split.is_none() && !c.total().1.is_empty()).collect();
+    let mut classes: Vec<&Class> = state.trained().filter(|c| !c.total().1.is_empty()).collect();
     classes.sort_by_key(|c| c.is_expert() || c.total().1.iter().any(is_of_experts));
     let dense: AxisSet = classes.iter().filter(|c| !c.is_expert()).flat_map(|c| data(&c.total().1)).collect();
     let dense = if dense.iter().any(|a| kind(a) == Kind::Data && !is_of_experts(a)) {
@@ -358,7 +365,7 @@ impl Layouts {
             out.experts.push(whole.times(&size(&["tp"])).over(&experts));
             out.experts.push(whole.times(&size(&["tp"])).over(&parts));
         }
-        let others = state.classes.iter().flat_map(|c| c.total().1.iter().cloned().collect::<Vec<_>>());
+        let others = state.trained().flat_map(|c| c.total().1.iter().cloned().collect::<Vec<_>>());
         let seen: AxisSet = others.chain(carried.powers().filter_map(|(f, _)| axis(f))).collect();
         let rest: AxisSet = seen.iter().filter(|a| a.name() != WORLD && !is_of_experts(a)).cloned().collect();
         let apart = rest.iter().any(|a| kind(a) != Kind::Data && !a.is_variable());
