@@ -7,7 +7,7 @@ use super::finding::FindingKind;
 use super::machine::Machine;
 use super::ops::OpCall;
 use super::practice::expr::Expr;
-use super::practice::near::{has_word, words};
+use super::practice::near::words;
 use super::practice::view::View;
 use super::value::Value;
 use crate::ir::{Const, Rvalue, Stmt, StmtId};
@@ -53,7 +53,10 @@ impl Machine<'_> {
         let span = self.project.func(active.func).span;
         let text = self.files[place.file].slice(span);
         let own = op.rsplit('.').next().unwrap_or(op);
-        let beside = |word: &str| if word == own { words(text, word).count() > 1 } else { has_word(text, word) };
+        // The built-in function compares numbers.
+        let of_tensors = |at: &usize, word: &str| word != "max" || text[..*at].ends_with('.');
+        let beside =
+            |word: &str| words(text, word).filter(|at| of_tensors(at, word)).count() > usize::from(word == own);
         COMBINES.iter().any(|word| beside(word))
     }
 

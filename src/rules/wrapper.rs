@@ -44,6 +44,11 @@ impl Wrappers {
         self.rules.iter().find(|rule| rule.name == path)
     }
 
+    /// Whether the qualified name of a wrapper ends so.
+    pub fn ends_with(&self, name: &str) -> bool {
+        self.rules.iter().any(|rule| rule.name.rsplit('.').next() == Some(name))
+    }
+
     /// Whether the function with a qualified name takes the norm of the gradients of what it is given.
     pub fn is_norm(&self, path: &str) -> bool {
         self.norms.iter().any(|name| name == path)

@@ -56,7 +56,7 @@ pub fn around(view: &View<'_>, out: &mut Found) {
     }
     for (i, step) in view.steps.iter().enumerate() {
         let Some(value) = view.value(i) else { continue };
-        let Rvalue::Call { args, .. } = value else { continue };
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { continue };
         let wraps = view.callee(value).and_then(|path| view.rules.wrappers().get(&path));
         let Some(rule) = wraps.filter(|rule| !rule.in_place && !args.is_empty()) else { continue };
         let Some(model) = variable(view, i) else { continue };

@@ -53,8 +53,8 @@ const WITHOUT_GRADIENT: &[&str] = &[
     "argm",
     "topk",
     "sort",
-    "max(",
-    "min(",
+    ".max(",
+    ".min(",
     ".apply(",
     "round(",
     "multinomial",
@@ -62,12 +62,12 @@ const WITHOUT_GRADIENT: &[&str] = &[
     "checkpoint",
     "normalize(",
     "_norm",
-    " > ",
-    " < ",
-    " >= ",
-    " <= ",
-    " == ",
 ];
+
+/// Comparisons, of which a choice may be made.
+const COMPARES: &[&str] = &[" > ", " < ", " >= ", " <= ", " == "];
+/// How lines begin whose comparisons only say what runs.
+const CONTROLS: &[&str] = &["if ", "elif ", "assert ", "while "];
 
 /// Words of files with parameters that are not trained, or whose gradients are made by hand.
 const FROZEN: &[&str] = &[
@@ -89,7 +89,13 @@ fn may_be_meant(view: &View<'_>) -> bool {
     let file = view.files[view.project.file(view.at.module)].whole().to_lowercase();
     view.files.any_says("requires_grad")
         || WITHOUT_GRADIENT.iter().any(|w| view.code().contains(w))
+        || view.code().lines().any(compares)
         || FROZEN.iter().any(|w| file.contains(w))
+}
+
+/// Whether a line compares values that it goes on with.
+fn compares(line: &str) -> bool {
+    !CONTROLS.iter().any(|w| line.trim_start().starts_with(w)) && COMPARES.iter().any(|w| line.contains(w))
 }
 
 /// Whether the same forward takes the local part of another parameter as autograd can follow it, and this one nowhere else.

@@ -23,8 +23,6 @@ const UNWRAPS: &[&str] = &["hook", "to_ignore", "no_sync"];
 const MEANS: &[&str] = &["avg", "average", "max", "mean"];
 /// Quotients, and products that may be some.
 const QUOTIENTS: &[&str] = &["/", "div", "mul_"];
-/// Words of a number of ranks.
-const RANKS: &[&str] = &["world", "size(", "ranks", "replicas", "gpus", "n_gpu"];
 /// Words that have to do with rounds of accumulation, or with gradients as a whole.
 const OF_ROUNDS: &[&str] = &["grad_accum", "gradient_accum", "accum", "no_grad", "zero_grad", "clip_grad", "grad_norm"];
 
@@ -149,8 +147,8 @@ fn is_made_up_for(view: &View<'_>, sum: usize) -> bool {
         let scales = has(&plain, QUOTIENTS) || plain.contains('*');
         // Told by the round, it reduces in the last one.
         let told = line.contains("grad_sync") && !line.contains("==");
-        told || has(&plain, QUOTIENTS) && has(&rest, RANKS)
-            || scales && (rest.contains("grad") || rest.contains("loss") && !by_rounds && !by_number)
+        let of_loss = has(&rest, &["loss", "backward"]);
+        told || scales && (rest.contains("grad") || of_loss && !by_rounds && !by_number)
     };
     has(&said, MEANS) || view.code().lines().any(may_scale)
 }
@@ -169,7 +167,7 @@ fn parameters_of(iter: &Expr) -> Option<crate::ir::LocalId> {
 
 /// Whether a sum runs over the group of a wrapper, as written; without one that is all ranks, and all sums are of equals.
 fn same_group(view: &View<'_>, made: usize, sum: usize) -> bool {
-    let Some(Rvalue::Call { args, .. }) = view.value(made) else { return false };
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(made) else { return false };
     if args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) {
         return false;
     }
@@ -229,7 +227,7 @@ pub fn parts_of_layers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 /// `DistributedDataParallel(model, process_group=get_tensor_model_parallel_group())`
 pub fn wrapped_parts(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate().filter(|(i, _)| wraps(view, *i)) {
-        let Some(Rvalue::Call { args, .. }) = view.value(i) else { continue };
+        let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(i) else { continue };
         let group = view.argument(args, 5, "process_group").map(|o| view.expr(o));
         let axes = group.and_then(|g| super::own_group::axes(view, &g, crate::rules::Gives::Group, 0));
         if let Some(axes) = axes {
@@ -253,7 +251,9 @@ fn layer_over(view: &View<'_>, axes: &[Name]) -> Option<Place> {
             let value = other.value(step)?;
             let Some(crate::rules::Entry::Layer(rule)) = other.rules.get(&other.callee(value)?) else { return None };
             let plain = rule.group.is_none_or(|group| match value {
-                Rvalue::Call { args, .. } => other.argument(args, group, "").is_none(),
+                Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+                    other.argument(args, group, "").is_none()
+                }
                 _ => false,
             });
             (plain && rule.default_group == axes && !rule.params.is_empty()).then(|| other.place(other.steps[step].id))

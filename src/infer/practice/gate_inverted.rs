@@ -16,7 +16,9 @@ use crate::source::{Name, Place};
 const CHOOSES: &[&str] = &["\"sequence_parallel\"", "'sequence_parallel'", "norm\" in ", "norm' in "];
 const MARK: &str = "sequence_parallel";
 /// What makes a mean of a sum.
-const AVERAGES: &[&str] = &["avg", "div_(", "/=", " / ", "mul_(", "*="];
+const AVERAGES: &[&str] = &["div_(", "/=", " / ", "mul_(", "*="];
+/// What gradients are called, one by one or joined.
+const GRADIENTS: &[&str] = &["grad", "coalesced", "flat", "buf", "bucket"];
 /// Words in names of flags that mean the opposite.
 const OPPOSITE: &[&str] = &["no", "not", "disable", "disabled", "without", "skip"];
 /// What single parameters are called.
@@ -25,10 +27,10 @@ const PARAMETERS: &[&str] = &["p", "param", "parameter", "weight", "w"];
 /// `if not config.sequence_parallel:` around the sums.
 pub fn sums(view: &View<'_>, out: &mut Found) {
     let code = view.code();
-    if view.func.kind != FuncKind::Function
-        || !CHOOSES.iter().any(|word| code.contains(word))
-        || AVERAGES.iter().any(|word| code.contains(word))
-    {
+    let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
+    let averages =
+        || code.lines().any(|line| has(line, AVERAGES) && has(line, GRADIENTS)) || code.contains("reduceop.avg");
+    if view.func.kind != FuncKind::Function || !has(code, CHOOSES) || averages() {
         return;
     }
     // Where marks are set, `reducers.rs` follows them to what sums their parameters.

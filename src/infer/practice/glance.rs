@@ -112,10 +112,13 @@ impl<'a> Glancer<'a> {
 
     /// Looks at a function. `switches`: whether its text has words of switches.
     pub fn look(&mut self, func: &'a Func, gist: &'a Gist, switches: bool) -> Glance {
+        let rules = self.rules;
         let communicates = self.communicates && self.communicates(gist);
         let mut out = Glance::alone(func, gist, communicates);
         let mut denotes = |what: fn(&Denoted) -> bool| gist.names_called().any(|name| what(&self.denoted(name)));
-        out.wraps = out.wraps || denotes(|d| d.wraps);
+        // By its name or as a member: `torch.nn.parallel.DistributedDataParallel(..)`.
+        let member = |(name, _): (&Name, Option<&Name>)| rules.wrappers().ends_with(name);
+        out.wraps = out.wraps || denotes(|d| d.wraps) || gist.members_called().any(member);
         out.leaves_groups = out.leaves_groups || may_keep_group(func) && denotes(|d| d.has_group);
         out.renames = out.renames || denotes(|d| d.renamed);
         out.asks_rank = out.asks_rank || denotes(|d| d.is_rank) || self.asks_module(gist);

@@ -72,10 +72,10 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let wait = match waited(view, *dst) {
-            Waited::Never if !synchronizes(view, *dst) => None,
+            Waited::Never if !synchronizes(view, i, *dst) => None,
             Waited::At(at) if at > i && view.steps[at].loops.starts_with(&step.loops) => Some(at),
             Waited::Elsewhere => match waited_with_others(view, i, *dst) {
-                Some(at) if synchronizing(view, *dst).all(|sync| sync >= at) => Some(at),
+                Some(at) if synchronizing(view, i, *dst).all(|sync| sync >= at) => Some(at),
                 _ => continue,
             },
             _ => continue,
@@ -234,13 +234,14 @@ fn waited_with_others(view: &View<'_>, launch: usize, handle: LocalId) -> Option
 }
 
 /// Whether something else in the function may wait. What is launched later in the background and waited for is no part of it.
-fn synchronizes(view: &View<'_>, handle: LocalId) -> bool {
-    synchronizing(view, handle).next().is_some()
+fn synchronizes(view: &View<'_>, launch: usize, handle: LocalId) -> bool {
+    synchronizing(view, launch, handle).next().is_some()
 }
 
-/// The steps that may wait.
-fn synchronizing<'v>(view: &'v View<'_>, handle: LocalId) -> impl Iterator<Item = usize> + 'v {
-    (0..view.steps.len()).filter(move |i| {
+/// The steps that may wait for what is launched: those after it, and those of its loop, which come round again.
+fn synchronizing<'v>(view: &'v View<'_>, launch: usize, handle: LocalId) -> impl Iterator<Item = usize> + 'v {
+    let first = view.steps[launch].loops.first().copied().unwrap_or(launch);
+    (first..view.steps.len()).filter(move |i| {
         let name = match view.value(*i) {
             Some(Rvalue::CallMethod { base, name, .. }) if name == "wait" && other_handle(view, base, handle) => {
                 return false;

@@ -19,8 +19,14 @@ pub const WRAPPERS: &[&str] =
 pub fn wrappers(view: &View<'_>, out: &mut Found) {
     let mut found: Vec<(Place, Option<Place>)> = Vec::new();
     for i in 0..view.steps.len() {
-        let Some(Rvalue::Call { callee, args }) = view.value(i) else { continue };
-        let name = view.through(callee).last_name().map(str::to_string).unwrap_or_default();
+        let (name, args) = match view.value(i) {
+            Some(Rvalue::Call { callee, args }) => (view.through(callee).last_name().map(Name::from), args),
+            Some(Rvalue::CallMethod { base, name, args }) => {
+                (view.through(base).path().map(|_| Name::clone(name)), args)
+            }
+            _ => continue,
+        };
+        let Some(name) = name else { continue };
         let position = match name.as_str() {
             "DistributedDataParallel" | "FullyShardedDataParallel" | "DDP" | "FSDP" => "process_group",
             "fully_shard" | "replicate" => "mesh",

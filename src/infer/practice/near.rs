@@ -96,17 +96,55 @@ pub fn own_parts(project: &Project, module: ModuleId) -> Vec<Span> {
     parts
 }
 
-/// The text of a function without comments and strings of several lines, in lowercase.
+/// The text of a function without comments and sentences, in lowercase.
 pub fn code(view: &View<'_>, span: Span) -> String {
-    let text = view.files[view.project.file(view.at.module)].slice(span);
-    if !text.bytes().any(|b| matches!(b, b'#' | b'\r')) {
-        return text.strip_suffix('\n').unwrap_or(text).to_lowercase();
+    bare(view.files[view.project.file(view.at.module)].slice(span))
+}
+
+/// A text without its comments and without what strings of several words say, in lowercase. Strings of one word may be names.
+pub fn bare(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.strip_suffix('\n').unwrap_or(text);
+    while let Some(at) = rest.find(['#', '"', '\'', '\r']) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let quote = &from[..1];
+        rest = match quote {
+            "#" => &from[from.find('\n').unwrap_or(from.len())..],
+            "\r" => &from[1..],
+            _ => {
+                let triple = quote.repeat(3);
+                let quote = if from.starts_with(&triple) { triple.as_str() } else { quote };
+                let end = string_end(from, quote);
+                let said = &from[..end];
+                match said.trim_matches(['"', '\'']).contains(char::is_whitespace) {
+                    true => out.extend([quote, quote]),
+                    false => out.push_str(said),
+                }
+                &from[end..]
+            }
+        };
     }
-    let lines = text.lines().map(|line| match comment_start(line) {
-        Some(at) => &line[..at],
-        None => line,
-    });
-    lines.collect::<Vec<_>>().join("\n").to_lowercase()
+    out.push_str(rest);
+    out.make_ascii_lowercase();
+    out
+}
+
+/// Where the string ends that a text begins with: behind its closing quotes, at the end of its line, or of the text.
+fn string_end(text: &str, quote: &str) -> usize {
+    let single = quote.len() == 1;
+    let mut from = quote.len();
+    while let Some(at) = text[from..].find(['\\', '\n', quote.chars().next().unwrap_or('"')]) {
+        let here = from + at;
+        match text.as_bytes()[here] {
+            b'\\' => from = here + 1 + text[here + 1..].chars().next().map_or(0, char::len_utf8),
+            b'\n' if single => return here,
+            b'\n' => from = here + 1,
+            _ if text[here..].starts_with(quote) => return here + quote.len(),
+            _ => from = here + 1,
+        }
+    }
+    text.len()
 }
 
 /// Where a text has a name that ends there, as `.x` does not in `.xs`.

@@ -105,7 +105,7 @@ fn has_several(view: &View<'_>) -> bool {
 
 /// Whether the file names something that sums gradients or parameters in a way of its own.
 pub fn sums_itself(view: &View<'_>) -> bool {
-    let whole = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    let whole = near::bare(view.files[view.project.file(view.at.module)].whole());
     SUMS.iter().any(|w| whole.contains(w))
 }
 

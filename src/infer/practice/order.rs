@@ -124,7 +124,8 @@ fn made_for(view: &View<'_>, backward: usize) -> Option<(Vec<usize>, Vec<Name>)>
                 continue;
             }
             steps.push(*def);
-            if let Some(Rvalue::Attr { name, .. }) = view.value(*def) {
+            // An attribute, or one that is called: `self.model(x)`.
+            if let Some(Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }) = view.value(*def) {
                 names.push(name.clone());
             }
             todo.extend(view.reads(*def).into_iter().cloned());

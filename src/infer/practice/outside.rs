@@ -45,7 +45,7 @@ pub fn ignored(view: &View<'_>, out: &mut Found) {
 /// A call of a wrapper that the rules know.
 fn wrapper_call<'a>(view: &View<'a>, step: usize) -> Option<(&'a crate::rules::WrapperRule, &'a [Arg])> {
     let value = view.value(step)?;
-    let Rvalue::Call { args, .. } = value else { return None };
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     Some((view.rules.wrappers().get(&view.callee(value)?)?, args))
 }
 

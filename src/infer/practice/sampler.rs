@@ -23,7 +23,9 @@ pub fn replicas(view: &View<'_>, out: &mut Found) {
         return;
     }
     for (i, step) in view.steps.iter().enumerate() {
-        let Some(value @ Rvalue::Call { args, .. }) = view.value(i) else { continue };
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            continue;
+        };
         if !step.guards.is_empty() || view.callee(value).is_none_or(|p| super::lost::last(&p) != SAMPLER) {
             continue;
         }
@@ -56,7 +58,9 @@ fn cut_over(view: &View<'_>) -> Option<(Name, Place)> {
     for at in near::functions(view, view.at.module) {
         let other = near::other(view, at);
         for i in 0..other.steps.len() {
-            let Some(value @ Rvalue::Call { args, .. }) = other.value(i) else { continue };
+            let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = other.value(i) else {
+                continue;
+            };
             let Some(path) = other.callee(value) else { continue };
             if super::lost::last(&path) == "init_device_mesh" {
                 let named = other.argument(args, 2, "mesh_dim_names").map(|o| near::deep(&other, &other.expr(o)));

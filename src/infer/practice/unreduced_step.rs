@@ -182,12 +182,9 @@ fn makes_its_own<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Expr> {
     let owner = view.expr(base);
     let Expr::Local(local) = &owner else { return None };
     let model = *names_of(view, *local).first()?;
-    let made = view.defs(model).iter().find_map(|def| {
-        let Rvalue::Call { callee, .. } = view.value(*def)? else { return None };
-        match view.project.path(&near::path(view, &view.through(callee))?) {
-            Resolved::Class(class) => Some(class),
-            _ => None,
-        }
+    let made = view.defs(model).iter().find_map(|def| match view.project.path(&view.callee(view.value(*def)?)?) {
+        Resolved::Class(class) => Some(class),
+        _ => None,
     })?;
     let (_, method) = view.project.class(made).methods.iter().find(|(n, _)| n == name)?;
     let inner = near::other(view, FuncRef { module: made.module, func: *method });

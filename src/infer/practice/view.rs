@@ -22,6 +22,14 @@ pub struct Guard<'a> {
     pub at: StmtId,
 }
 
+/// Words of tests that tell ranks, groups or modes of parallelism apart, or what is split between them.
+const PARALLEL: &[&str] = &[
+    "size", "rank", "world", "group", "parallel", "dist", "sync", "shard", "mesh", "%", "grad", "train", "reduce",
+    "gather", "local", "replica", "expert", "num_", "len(", "split", "chunk", "mode",
+];
+/// Axes in their names.
+const AXES: &[&str] = &["tp", "dp", "cp", "ep", "sp", "pp"];
+
 /// A statement with what surrounds it.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
@@ -123,15 +131,20 @@ impl<'a> View<'a> {
         let guards = around.guards.len();
         for node in block {
             self.node(node, around);
-            if let Stmt::If { test, then, orelse } = &node.stmt {
-                match (leaves(then), leaves(orelse)) {
-                    (true, false) => Rc::make_mut(&mut around.guards).push(Guard { test, holds: false, at: node.id }),
-                    (false, true) => Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id }),
-                    _ => {}
-                }
-            }
-            if let Stmt::Assert { test } = &node.stmt {
-                Rc::make_mut(&mut around.guards).push(Guard { test, holds: true, at: node.id });
+            let guard = match &node.stmt {
+                Stmt::If { test, then, orelse } => match (leaves(then), leaves(orelse)) {
+                    (true, false) => Some((Guard { test, holds: false, at: node.id }, fails(then))),
+                    (false, true) => Some((Guard { test, holds: true, at: node.id }, fails(orelse))),
+                    _ => None,
+                },
+                Stmt::Assert { test } => Some((Guard { test, holds: true, at: node.id }, true)),
+                _ => None,
+            };
+            // Where the program fails otherwise, what follows always runs; it is kept where it tells ranks or modes apart.
+            if let Some((guard, fails)) = guard
+                && !(fails && self.says_nothing(guard.at))
+            {
+                Rc::make_mut(&mut around.guards).push(guard);
             }
             // What stands behind a return is never reached.
             if ends(&node.stmt) {
@@ -141,6 +154,13 @@ impl<'a> View<'a> {
         if around.guards.len() > guards {
             Rc::make_mut(&mut around.guards).truncate(guards);
         }
+    }
+
+    /// Whether a test has nothing to do with how work is split between ranks.
+    fn says_nothing(&self, at: StmtId) -> bool {
+        let test = self.text(self.part(at, 0)).to_lowercase();
+        let mut parts = test.split(|c: char| !c.is_ascii_alphabetic());
+        !PARALLEL.iter().any(|word| test.contains(word)) && !parts.any(|part| AXES.contains(&part))
     }
 
     fn node(&mut self, node: &'a Node, around: &mut Around<'a>) {
@@ -257,12 +277,7 @@ impl<'a> View<'a> {
             Operand::Local(local) => *local,
         };
         if !self.is_temp(local) || depth > super::super::limits::MAX_EXPR_DEPTH {
-            return match self.defs(local) {
-                [one] if !self.is_param(local) && matches!(self.steps[*one].stmt, Stmt::Import { .. }) => {
-                    self.imported(*one)
-                }
-                _ => Expr::Local(local),
-            };
+            return self.only_imported(local).unwrap_or(Expr::Local(local));
         }
         match self.defs(local) {
             [one] => self.bound_by(*one, local, depth),
@@ -284,6 +299,17 @@ impl<'a> View<'a> {
             }
             _ => Expr::Unknown,
         }
+    }
+
+    /// What a variable stands for that imports alone bind, all to the same: `import torch` and `import torch.nn`.
+    fn only_imported(&self, local: LocalId) -> Option<Expr> {
+        let (first, others) = self.defs(local).split_first()?;
+        let imports = |def: &usize| matches!(self.steps[*def].stmt, Stmt::Import { .. });
+        if self.is_param(local) || !imports(first) || !others.iter().all(imports) {
+            return None;
+        }
+        let path = self.imported(*first);
+        others.iter().all(|other| self.imported(*other) == path).then_some(path)
     }
 
     fn imported(&self, step: usize) -> Expr {
@@ -581,6 +607,11 @@ struct Around<'a> {
 /// Whether a block always leaves the block around it.
 fn leaves(block: &Block) -> bool {
     block.last().is_some_and(|n| matches!(n.stmt, Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue))
+}
+
+/// Whether a block that leaves does so by an error.
+fn fails(block: &Block) -> bool {
+    block.last().is_some_and(|n| matches!(n.stmt, Stmt::Raise))
 }
 
 /// Whether nothing after a statement is reached.

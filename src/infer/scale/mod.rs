@@ -47,7 +47,7 @@ use crate::ir::{ClassId, FuncId, FuncKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::reads::{Read, note};
-use crate::source::{Files, Idx, Name, Place};
+use crate::source::{Files, Idx, Name, Place, Span};
 use crate::types::Scale;
 use applied::Applied;
 use roots::Reducers;
@@ -397,11 +397,7 @@ impl<'a> Run<'a> {
         let bound = usize::from(args.values().next().is_some());
         for param in func.params.iter().skip(bound) {
             let value = match self.is_wrapped(at, param) {
-                true => {
-                    let place = Place { file: self.project.file(at.module), span: param.span };
-                    let everyone = state.everyone();
-                    self.wrap(&Val::Named(param.name.clone()), everyone, place, &mut state)
-                }
+                true => self.wrapped(at, param, &mut state),
                 false => self.assumed(at, param, &mut state),
             };
             args.insert(param.local.index(), value);
@@ -423,18 +419,34 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A wrapped model that a function is given.
+    fn wrapped(&mut self, at: FuncRef, param: &crate::ir::Param, state: &mut State) -> Val {
+        let place = Place { file: self.project.file(at.module), span: param.span };
+        let everyone = state.everyone();
+        self.wrap(&Val::Named(param.name.clone()), everyone, place, state)
+    }
+
     /// Whether the annotation of a parameter, or `no_sync` on it, says that it is a wrapped model, in a function that knows of no other group
     /// than all ranks.
     fn is_wrapped(&self, at: FuncRef, param: &crate::ir::Param) -> bool {
+        self.shows_wrapper(at, param, self.project.func(at).span, &param.name)
+    }
+
+    /// The same of a parameter of a constructor, by what the methods of its class do with the attribute of its name.
+    fn is_kept_wrapped(&self, init: FuncRef, param: &crate::ir::Param, class: crate::project::ClassRef) -> bool {
+        self.shows_wrapper(init, param, self.project.class(class).span, &format!("self.{}", param.name))
+    }
+
+    fn shows_wrapper(&self, at: FuncRef, param: &crate::ir::Param, span: Span, variable: &str) -> bool {
         let file = &self.files[self.project.file(at.module)];
-        let text = file.slice(self.project.func(at).span);
+        let text = file.slice(span);
         if ["group", "mesh"].iter().any(|word| text.contains(word)) {
             return false;
         }
         let named = |hint: &Name| super::practice::expr::path_of_hint(self.project, at.module, hint);
         match &param.hint {
             Some(hint) => named(hint).is_some_and(|path| self.rules.wrappers().get(&path).is_some_and(|r| !r.in_place)),
-            None => self.rules.wrappers().is_shown(&param.name, text, file.whole()),
+            None => self.rules.wrappers().is_shown(variable, text, file.whole()),
         }
     }
 
@@ -532,7 +544,11 @@ impl<'a> Run<'a> {
         let f = self.project.func(init);
         let mut args = Slots::default();
         for (i, param) in f.params.iter().enumerate() {
-            let value = if i == 0 { object.clone() } else { self.assumed(init, param, &mut state) };
+            let value = match i {
+                0 => object.clone(),
+                _ if self.is_kept_wrapped(init, param, class) => self.wrapped(init, param, &mut state),
+                _ => self.assumed(init, param, &mut state),
+            };
             args.insert(param.local.index(), value);
         }
         let before = state.clone();
