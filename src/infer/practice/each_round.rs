@@ -143,6 +143,7 @@ fn is_known(view: &View<'_>, step: usize, loops: &[usize]) -> bool {
         path.is_some_and(|p| p.starts_with("torch.") || matches!(p.as_str(), "print" | "float" | "int" | "len"))
     };
     match view.steps[step].stmt {
+        _ if near::only_tells(view, step) => true,
         Stmt::SetAttr { name, .. } => name == "grad",
         Stmt::SetGlobal { .. } | Stmt::SetItem { .. } | Stmt::Append { .. } => false,
         Stmt::Assign { value: value @ Rvalue::CallMethod { name, .. }, .. } => {

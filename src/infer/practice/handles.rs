@@ -166,6 +166,7 @@ fn is_data(view: &View<'_>, class: ClassId, name: &Name) -> bool {
 fn only_looks(view: &View<'_>, class: ClassId, step: usize, handle: &Name) -> bool {
     let Some(value) = view.value(step) else { return false };
     match value {
+        _ if near::only_tells(view, step) => true,
         Rvalue::Use(_) | Rvalue::Binary { .. } | Rvalue::Compare { .. } | Rvalue::Unary { .. } => true,
         Rvalue::Attr { base, name } => match near::is_self(view, base) {
             true => name != handle && is_data(view, class, name),

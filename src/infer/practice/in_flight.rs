@@ -4,6 +4,7 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
+use super::near;
 use super::raw::{Sort, raw};
 use super::view::View;
 use crate::ir::{Rvalue, Stmt};
@@ -62,6 +63,7 @@ fn changes(view: &View<'_>, step: usize, buffer: &Expr) -> bool {
 /// Whether a step surely does not wait.
 fn only_looks(view: &View<'_>, step: usize) -> bool {
     match view.steps[step].stmt {
+        _ if near::only_tells(view, step) => true,
         Stmt::Append { .. } => true,
         Stmt::Assign { value: value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }), .. } => {
             view.callee(value).is_some_and(|path| match path.strip_prefix('.') {

@@ -147,6 +147,28 @@ fn string_end(text: &str, quote: &str) -> usize {
     text.len()
 }
 
+/// Methods that tell somebody something.
+const TELLS: &[&str] = &["debug", "info", "warning", "warn", "error", "exception", "log", "info_rank0", "warning_once"];
+
+/// Whether a step prints, logs or reads the clock, and does nothing else.
+pub fn only_tells(view: &View<'_>, step: usize) -> bool {
+    let Some(value) = view.value(step) else { return false };
+    let logs = |base: &Operand| match view.through(base) {
+        Expr::Local(local) => view.local_name(local).contains("log"),
+        Expr::Call { callee, .. } => callee.last_name() == Some("getLogger"),
+        other => other.last_name().is_some_and(|name| name.to_lowercase().contains("log")),
+    };
+    match value {
+        Rvalue::CallMethod { base, name, .. } if TELLS.contains(&name.as_str()) && logs(base) => true,
+        Rvalue::Call { .. } | Rvalue::CallMethod { .. } => view.callee(value).is_some_and(|path| {
+            let path = path.trim_start_matches("builtins.");
+            matches!(path, "print" | "warnings.warn" | "logging.getLogger")
+                || matches!(path, "time.time" | "time.perf_counter" | "time.monotonic")
+        }),
+        _ => false,
+    }
+}
+
 /// Where a text has a name that ends there, as `.x` does not in `.xs`.
 pub fn ending<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     let goes_on = |c: char| c.is_alphanumeric() || c == '_';

@@ -4,6 +4,7 @@
 
 use super::expr::Expr;
 use super::found::{Late, Practice};
+use super::near;
 use super::raw::{Sort, raw};
 use super::view::View;
 use super::{Found, Lint, data_sum, whose};
@@ -137,6 +138,7 @@ fn made_for(view: &View<'_>, backward: usize) -> Option<(Vec<usize>, Vec<Name>)>
 /// Whether a step calls nothing, or only what gives parameters and numbers.
 fn gives(view: &View<'_>, at: usize) -> bool {
     match view.value(at) {
+        _ if near::only_tells(view, at) => true,
         Some(Rvalue::CallMethod { name, .. }) => matches!(name.as_str(), "parameters" | "named_parameters" | "items"),
         Some(value @ Rvalue::Call { .. }) => view
             .callee(value)
