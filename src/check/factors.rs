@@ -6,7 +6,6 @@ use crate::infer::Output;
 use crate::infer::formula::{Atom, Facts};
 use crate::infer::scale::table::GradientRow;
 use crate::infer::scale::value::What;
-use crate::ir::FuncKind;
 use crate::project::{FuncRef, Project};
 use crate::source::{Files, Place};
 use crate::types::AxisSet;
@@ -82,7 +81,9 @@ pub(super) fn gradients(project: &Project, files: &Files, output: &Output) -> Ve
         lines.push(GradientLine {
             path: files[row.place.file].path.clone(),
             line: files[row.place.file].position(row.place.span.start).line,
-            function: function(project, row.place),
+            function: project
+                .function_at(row.place)
+                .map_or_else(String::new, |at| project.func(at).qualname.to_string()),
             parameters: row.parameters.split('@').next().unwrap_or_default().to_string(),
             types: row.types.iter().map(|(axis, letter)| (axis.to_string(), (*letter).to_string())).collect(),
             reducers: reducers.collect(),
@@ -132,13 +133,4 @@ fn ways<'r>(out: &mut Vec<(&'r GradientRow, Vec<String>)>, row: &'r GradientRow,
         }
         None => out.push((row, when)),
     }
-}
-
-/// The innermost function around a place; the module's own statements where there is none.
-fn function(project: &Project, place: Place) -> String {
-    let module = project.modules.iter_enumerated().find(|(module, _)| project.file(*module) == place.file);
-    let funcs = module.into_iter().flat_map(|(_, m)| m.ir.funcs.iter());
-    let around =
-        funcs.filter(|f| matches!(f.kind, FuncKind::Function | FuncKind::Module) && f.span.contains(place.span.start));
-    around.min_by_key(|f| f.span.end - f.span.start).map_or_else(String::new, |f| f.qualname.to_string())
 }

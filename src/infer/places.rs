@@ -38,19 +38,22 @@ impl Places {
         let at = self.starts.partition_point(|start| *start < span.start);
         self.anywhere || self.ends.get(at).is_some_and(|end| *end <= span.end)
     }
+}
 
-    /// Whether one of the words starts in none of these spans. They come by their starts, and one that lies in another comes after it.
-    pub fn outside(&self, spans: impl Iterator<Item = Span>) -> bool {
-        let mut from = 0;
-        for span in spans {
-            let starts = &self.starts[from..];
-            if starts.first().is_some_and(|first| *first < span.start) {
-                return true;
-            }
-            from += starts.partition_point(|start| *start < span.end);
+/// The parts of a span that others leave, in order; of these one may lie in another.
+pub fn left_by(mut others: Vec<Span>, whole: Span) -> Vec<Span> {
+    others.sort_by_key(|span| span.start);
+    let (mut parts, mut from) = (Vec::new(), whole.start);
+    for span in others {
+        if span.start > from {
+            parts.push(Span::new(from, span.start));
         }
-        self.anywhere || from < self.starts.len()
+        from = from.max(span.end);
     }
+    if whole.end > from {
+        parts.push(Span::new(from, whole.end));
+    }
+    parts
 }
 
 /// Start and end of each of these words in a text.
@@ -127,9 +130,10 @@ mod tests {
 
     #[test]
     fn words_outside_of_spans() {
-        let spans =
-            || [Span { start: 10, end: 20 }, Span { start: 12, end: 15 }, Span { start: 30, end: 40 }].into_iter();
-        let outside = |at: &[u32]| Places::new(at.iter().map(|at| (*at, at + 2)).collect()).outside(spans());
+        let spans = vec![Span { start: 30, end: 40 }, Span { start: 10, end: 20 }, Span { start: 12, end: 15 }];
+        let parts = left_by(spans, Span { start: 0, end: 50 });
+        let words = |at: &[u32]| Places::new(at.iter().map(|at| (*at, at + 1)).collect());
+        let outside = |at: &[u32]| parts.iter().any(|part| words(at).inside(*part));
         assert!(!outside(&[]) && !outside(&[10, 13, 18, 30]));
         assert!(outside(&[9, 13]) && outside(&[13, 20]) && outside(&[31, 40]));
     }

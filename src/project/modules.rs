@@ -2,9 +2,9 @@
 //! Never: reading packages that are not in the run. Next: `resolve.rs`.
 
 use super::resolve::{Binding, Import, bindings};
-use crate::ir::{Class, FileIr, Func};
+use crate::ir::{Class, FileIr, Func, FuncId, FuncKind};
 use crate::source::reads::{Read, note, number};
-use crate::source::{FileId, Files, Idx, IndexVec, Name};
+use crate::source::{FileId, Files, Idx, IndexVec, Name, Place};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
@@ -148,6 +148,15 @@ impl Project {
             Some(module) if module.file == file => Some(same),
             _ => self.modules.items.iter_enumerated().find(|(_, m)| m.file == file).map(|(id, _)| id),
         }
+    }
+    /// The innermost function around a place: the module itself where there is none.
+    pub fn function_at(&self, place: Place) -> Option<super::FuncRef> {
+        let module = self.module_of(place.file)?;
+        let funcs = &self.modules[module].ir.funcs;
+        let around = |f: &&Func| f.kind == FuncKind::Function && f.span.contains(place.span.start);
+        let func =
+            funcs.iter_enumerated().filter(|(_, f)| around(f)).last().map_or(FuncId::from_index(0), |(id, _)| id);
+        Some(super::FuncRef { module, func })
     }
     /// The methods of a name, in order.
     pub fn methods_named(&self, name: &Name) -> &[(super::ClassRef, crate::ir::FuncId)] {

@@ -5,6 +5,7 @@ use super::RuleBook;
 use super::load::Loader;
 use super::schema;
 use crate::source::Name;
+use rustc_hash::FxHashSet;
 
 pub use super::schema::Keeps;
 
@@ -35,6 +36,8 @@ pub struct WrapperRule {
 #[derive(Clone, Debug, Default)]
 pub struct Wrappers {
     rules: Vec<WrapperRule>,
+    /// The last parts of their names.
+    ends: FxHashSet<Name>,
     norms: Vec<Name>,
 }
 
@@ -46,7 +49,7 @@ impl Wrappers {
 
     /// Whether the qualified name of a wrapper ends so.
     pub fn ends_with(&self, name: &str) -> bool {
-        self.rules.iter().any(|rule| rule.name.rsplit('.').next() == Some(name))
+        self.ends.contains(name)
     }
 
     /// Whether the function with a qualified name takes the norm of the gradients of what it is given.
@@ -108,6 +111,7 @@ impl Loader {
             let known = &mut self.book.wrappers.rules;
             known.retain(|other| other.name != rule.name);
             known.push(rule);
+            self.book.wrappers.ends.extend(path.rsplit('.').next().map(Name::from));
         }
     }
 

@@ -35,6 +35,8 @@ pub enum Question {
     Autograd(ModuleId),
     /// Whether the text of the file may tie weights.
     Ties(ModuleId),
+    /// Whether the file names what sums gradients or parameters in a way of its own.
+    Sums(ModuleId),
 }
 
 #[derive(Default)]

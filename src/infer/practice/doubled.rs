@@ -135,7 +135,6 @@ pub fn wrapped<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 /// Whether a sum is a mean, or gradients or a loss are multiplied or divided by what may be the number of ranks. Rounds of accumulation
 /// are not.
 fn is_made_up_for(view: &View<'_>, sum: usize) -> bool {
-    let has = |text: &str, words: &[&str]| words.iter().any(|w| text.contains(w));
     let said = view.text(view.place(view.steps[sum].id)).to_lowercase();
     let may_scale = |line: &str| {
         let outside_of_strings: String = line.split(['"', '\'']).step_by(2).collect();
@@ -143,14 +142,14 @@ fn is_made_up_for(view: &View<'_>, sum: usize) -> bool {
         let rest = OF_ROUNDS.iter().fold(plain.clone(), |rest, word| rest.replace(word, ""));
         let factor = plain.rsplit(['/', '*']).next().unwrap_or_default().trim_start();
         let by_number = factor.starts_with(|c: char| c.is_ascii_digit());
-        let by_rounds = has(&plain, &["accum", "step", "micro", "len("]);
-        let scales = has(&plain, QUOTIENTS) || plain.contains('*');
+        let by_rounds = near::has_any(&plain, &["accum", "step", "micro", "len("]);
+        let scales = near::has_any(&plain, QUOTIENTS) || plain.contains('*');
         // Told by the round, it reduces in the last one.
         let told = line.contains("grad_sync") && !line.contains("==");
-        let of_loss = has(&rest, &["loss", "backward"]);
+        let of_loss = near::has_any(&rest, &["loss", "backward"]);
         told || scales && (rest.contains("grad") || of_loss && !by_rounds && !by_number)
     };
-    has(&said, MEANS) || view.code().lines().any(may_scale)
+    near::has_any(&said, MEANS) || view.code().lines().any(may_scale)
 }
 
 /// The variable of `model.parameters()` or `model.named_parameters()`.

@@ -140,7 +140,7 @@ fn is_known(view: &View<'_>, step: usize, loops: &[usize]) -> bool {
     }
     let of_torch = |value| {
         let path = view.callee(value);
-        path.is_some_and(|p| p.starts_with("torch.") || matches!(p.as_str(), "print" | "float" | "int" | "len"))
+        path.is_some_and(|p| p.starts_with("torch.") || matches!(p.as_str(), "float" | "int" | "len"))
     };
     match view.steps[step].stmt {
         _ if near::only_tells(view, step) => true,

@@ -27,10 +27,9 @@ const PARAMETERS: &[&str] = &["p", "param", "parameter", "weight", "w"];
 /// `if not config.sequence_parallel:` around the sums.
 pub fn sums(view: &View<'_>, out: &mut Found) {
     let code = view.code();
-    let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
-    let averages =
-        || code.lines().any(|line| has(line, AVERAGES) && has(line, GRADIENTS)) || code.contains("reduceop.avg");
-    if view.func.kind != FuncKind::Function || !has(code, CHOOSES) || averages() {
+    let divides = |line: &str| near::has_any(line, AVERAGES) && near::has_any(line, GRADIENTS);
+    let averages = || code.lines().any(divides) || code.contains("reduceop.avg");
+    if view.func.kind != FuncKind::Function || !near::has_any(code, CHOOSES) || averages() {
         return;
     }
     // Where marks are set, `reducers.rs` follows them to what sums their parameters.

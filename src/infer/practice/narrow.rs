@@ -19,15 +19,12 @@ pub const WRAPPERS: &[&str] =
 pub fn wrappers(view: &View<'_>, out: &mut Found) {
     let mut found: Vec<(Place, Option<Place>)> = Vec::new();
     for i in 0..view.steps.len() {
-        let (name, args) = match view.value(i) {
-            Some(Rvalue::Call { callee, args }) => (view.through(callee).last_name().map(Name::from), args),
-            Some(Rvalue::CallMethod { base, name, args }) => {
-                (view.through(base).path().map(|_| Name::clone(name)), args)
-            }
-            _ => continue,
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            continue;
         };
-        let Some(name) = name else { continue };
-        let position = match name.as_str() {
+        // Not a method of an object.
+        let Some(path) = view.callee(value).filter(|path| !path.starts_with('.')) else { continue };
+        let position = match super::lost::last(&path).as_str() {
             "DistributedDataParallel" | "FullyShardedDataParallel" | "DDP" | "FSDP" => "process_group",
             "fully_shard" | "replicate" => "mesh",
             _ => continue,

@@ -5,9 +5,10 @@
 use super::beside::{Assigned, Setters, attributes_set};
 use super::expr::Expr;
 use super::view::View;
-use crate::ir::{ClassId, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
-use crate::source::{Idx, Place, Span};
+use crate::infer::places::left_by;
+use crate::ir::{ClassId, Func, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
+use crate::source::{Idx, IndexVec, Place, Span};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
 
@@ -78,22 +79,9 @@ pub fn notes(view: &View<'_>) -> Vec<Note> {
 }
 
 /// The parts of a file that are in no function, in order.
-pub fn own_parts(project: &Project, module: ModuleId) -> Vec<Span> {
-    let funcs = &project.modules[module].ir.funcs;
-    let mut functions: Vec<Span> = funcs.iter().filter(|f| f.kind == FuncKind::Function).map(|f| f.span).collect();
-    functions.sort_by_key(|span| span.start);
-    let whole = funcs[FuncId::from_index(0)].span;
-    let (mut parts, mut from) = (Vec::new(), whole.start);
-    for span in functions {
-        if span.start > from {
-            parts.push(Span::new(from, span.start));
-        }
-        from = from.max(span.end);
-    }
-    if whole.end > from {
-        parts.push(Span::new(from, whole.end));
-    }
-    parts
+pub fn own_parts(funcs: &IndexVec<FuncId, Func>) -> Vec<Span> {
+    let functions = funcs.iter().filter(|f| f.kind == FuncKind::Function).map(|f| f.span);
+    left_by(functions.collect(), funcs[FuncId::from_index(0)].span)
 }
 
 /// The text of a function without comments and sentences, in lowercase.
@@ -113,15 +101,16 @@ pub fn bare(text: &str) -> String {
             "#" => &from[from.find('\n').unwrap_or(from.len())..],
             "\r" => &from[1..],
             _ => {
-                let triple = quote.repeat(3);
-                let quote = if from.starts_with(&triple) { triple.as_str() } else { quote };
-                let end = string_end(from, quote);
-                let said = &from[..end];
+                let quote = match from.get(..3) {
+                    Some(triple @ ("\"\"\"" | "'''")) => triple,
+                    _ => quote,
+                };
+                let (said, after) = from.split_at(string_end(from, quote));
                 match said.trim_matches(['"', '\'']).contains(char::is_whitespace) {
                     true => out.extend([quote, quote]),
                     false => out.push_str(said),
                 }
-                &from[end..]
+                after
             }
         };
     }
@@ -132,19 +121,23 @@ pub fn bare(text: &str) -> String {
 
 /// Where the string ends that a text begins with: behind its closing quotes, at the end of its line, or of the text.
 fn string_end(text: &str, quote: &str) -> usize {
-    let single = quote.len() == 1;
     let mut from = quote.len();
-    while let Some(at) = text[from..].find(['\\', '\n', quote.chars().next().unwrap_or('"')]) {
+    while let Some(at) = text[from..].find(['\\', '\n', '"', '\'']) {
         let here = from + at;
-        match text.as_bytes()[here] {
-            b'\\' => from = here + 1 + text[here + 1..].chars().next().map_or(0, char::len_utf8),
-            b'\n' if single => return here,
-            b'\n' => from = here + 1,
-            _ if text[here..].starts_with(quote) => return here + quote.len(),
+        let rest = &text[here..];
+        match rest.as_bytes()[0] {
+            b'\\' => from = here + 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            b'\n' if quote.len() == 1 => return here,
+            _ if rest.starts_with(quote) => return here + quote.len(),
             _ => from = here + 1,
         }
     }
     text.len()
+}
+
+/// Whether a text has one of these words, or parts of words.
+pub fn has_any<S: AsRef<str>>(text: &str, words: &[S]) -> bool {
+    words.iter().any(|word| text.contains(word.as_ref()))
 }
 
 /// Methods that tell somebody something.
@@ -379,5 +372,18 @@ pub fn path(view: &View<'_>, callee: &Expr) -> Option<crate::source::Name> {
         Expr::Path(path) => Some(path.clone()),
         Expr::Local(local) if view.func.kind == FuncKind::Module => Some(view.global(view.local_name(*local))),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bare;
+
+    #[test]
+    fn comments_and_sentences_are_left_out() {
+        assert_eq!(bare("x = f('Two words', 'one') # Said\ny"), "x = f('', 'one') \ny");
+        assert_eq!(bare("\"\"\"Sums\nall\"\"\"\nG.div_(n)\n"), "\"\"\"\"\"\"\ng.div_(n)");
+        assert_eq!(bare("''é = r'\\'a b'"), "''é = r''");
+        assert_eq!(bare("'open\n# end"), "'open\n");
     }
 }

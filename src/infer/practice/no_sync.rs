@@ -3,6 +3,7 @@
 //! condition that trying numbers does not decide, or a loop in which something else may sum. Next: `trial.rs`.
 
 use super::Found;
+use super::beside::Question;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
@@ -105,8 +106,8 @@ fn has_several(view: &View<'_>) -> bool {
 
 /// Whether the file names something that sums gradients or parameters in a way of its own.
 pub fn sums_itself(view: &View<'_>) -> bool {
-    let whole = near::bare(view.files[view.project.file(view.at.module)].whole());
-    SUMS.iter().any(|w| whole.contains(w))
+    let sums = || near::has_any(&near::bare(view.files[view.project.file(view.at.module)].whole()), SUMS);
+    view.answer(Question::Sums(view.at.module), sums)
 }
 
 fn truth(holds: bool) -> Expr {

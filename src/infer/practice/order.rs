@@ -140,9 +140,9 @@ fn gives(view: &View<'_>, at: usize) -> bool {
     match view.value(at) {
         _ if near::only_tells(view, at) => true,
         Some(Rvalue::CallMethod { name, .. }) => matches!(name.as_str(), "parameters" | "named_parameters" | "items"),
-        Some(value @ Rvalue::Call { .. }) => view
-            .callee(value)
-            .is_some_and(|path| matches!(path.as_str(), "len" | "range" | "enumerate" | "print" | "list")),
+        Some(value @ Rvalue::Call { .. }) => {
+            view.callee(value).is_some_and(|path| matches!(path.as_str(), "len" | "range" | "enumerate" | "list"))
+        }
         _ => true,
     }
 }

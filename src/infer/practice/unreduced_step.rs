@@ -71,7 +71,7 @@ pub const SPLITS: &[&str] =
 pub fn steps(view: &View<'_>, out: &mut Found) {
     let Some(code) = run(view) else { return };
     if SPLITS.iter().any(|w| code.contains(w)) {
-        unreduced(view, &code, None, out);
+        unreduced(view, code, None, out);
     }
 }
 
@@ -82,15 +82,15 @@ pub fn steps_of_loaders(view: &View<'_>, out: &mut Found) {
     }
     let Some(code) = run(view).filter(|code| !SPLITS.iter().any(|w| code.contains(w))) else { return };
     if let Some(split) = metrics::split(view) {
-        unreduced(view, &code, Some(split), out);
+        unreduced(view, code, Some(split), out);
     }
 }
 
 /// The code that runs with a function, if there is a step of an optimizer in it.
-fn run(view: &View<'_>) -> Option<String> {
+fn run<'v>(view: &'v View<'_>) -> Option<&'v str> {
     let stands = matches!(view.func.kind, FuncKind::Function | FuncKind::Module)
         && view.text(view.spot(view.func.span)).contains(".step(");
-    (stands && view.code().contains(".step(")).then(|| view.code().to_string())
+    Some(view.code()).filter(|code| stands && code.contains(".step("))
 }
 
 fn unreduced(view: &View<'_>, code: &str, split: Option<Place>, out: &mut Found) {

@@ -463,7 +463,7 @@ impl<'a> View<'a> {
     pub fn code(&self) -> &str {
         self.code.get_or_init(|| match self.func.kind {
             FuncKind::Module => {
-                let parts = super::near::own_parts(self.project, self.at.module);
+                let parts = super::near::own_parts(&self.project.modules[self.at.module].ir.funcs);
                 parts.into_iter().map(|part| super::near::code(self, part)).collect::<Vec<_>>().join("\n")
             }
             FuncKind::ClassBody | FuncKind::Function | FuncKind::Lambda => super::near::code(self, self.func.span),

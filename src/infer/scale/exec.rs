@@ -52,15 +52,7 @@ impl<'a> Run<'a> {
         let mut out: Vec<State> = Vec::new();
         for state in states {
             match out.iter().position(|o| alike(o, &state) && self.frames_alike(o, &state)) {
-                Some(at) => {
-                    let o = &mut out[at];
-                    let differs = |(k, v): (&Name, &bool)| state.facts.get(k) != Some(v);
-                    if !o.facts.is(&state.facts) && o.facts.iter().any(differs) {
-                        o.facts.retain(|k, v| state.facts.get(k) == Some(v));
-                    }
-                    o.forget_undecided();
-                    o.next = o.next.max(state.next);
-                }
+                Some(at) => out[at].stands_for(&state),
                 None if out.len() >= MOST_STATES => self.give_up(&mut out, &state),
                 None => out.push(state),
             }

@@ -19,16 +19,7 @@ impl State {
         match self.modules.iter().position(|m| m.name == name && m.parent.is_none() && !m.unused) {
             Some(at) => at,
             None => {
-                self.modules.push(Module {
-                    name: Name::from(name),
-                    parent: None,
-                    wraps: Vec::new(),
-                    lost: false,
-                    assumed: false,
-                    trainer: None,
-                    keeps: None,
-                    unused: false,
-                });
+                self.modules.push(Module { name: Name::from(name), ..Module::default() });
                 self.modules.len() - 1
             }
         }
@@ -65,17 +56,7 @@ impl State {
         match self.modules.iter().position(|m| m.name == name && m.parent == Some(parent)) {
             Some(at) => at,
             None => {
-                let module = Module {
-                    name: Name::from(name),
-                    parent: Some(parent),
-                    wraps: Vec::new(),
-                    lost: false,
-                    assumed: false,
-                    trainer: None,
-                    keeps: None,
-                    unused: false,
-                };
-                self.modules.push(module);
+                self.modules.push(Module { name: Name::from(name), parent: Some(parent), ..Module::default() });
                 self.modules.len() - 1
             }
         }

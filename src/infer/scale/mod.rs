@@ -183,19 +183,10 @@ pub fn together(
     factors: Factors,
 ) -> (Vec<Finding>, Vec<Finding>, Told) {
     let line = |p: &Place| (p.file, files[p.file].position(p.span.start).line);
-    let func = |p: &Place| {
-        let module = project.modules.iter_enumerated().find(|(m, _)| project.file(*m) == p.file);
-        module.map(|(_, m)| {
-            let inside = m.ir.funcs.iter().filter(|f| f.kind == FuncKind::Function && f.span.contains(p.span.start));
-            let mut inside = inside.map(|f| (p.file, f.span.start));
-            // The statements of the file are a function of their own.
-            inside.next_back().unwrap_or((p.file, u32::MAX))
-        })
-    };
-    let told: Vec<_> = factors.findings.iter().filter_map(|f| func(&f.place)).collect();
+    let told: Vec<_> = factors.findings.iter().filter_map(|f| project.function_at(f.place)).collect();
     let twice = |f: &Finding| {
         let mean = matches!(&f.kind, FindingKind::Practice(Practice::Scales(Scales::MeanTwice { .. })));
-        mean && func(&f.place).is_some_and(|at| told.contains(&at))
+        mean && project.function_at(f.place).is_some_and(|at| told.contains(&at))
     };
     // A division by some of the sizes may be made good by the loss: where the whole is known, it decides.
     let part = |f: &Finding| match &f.kind {
@@ -514,9 +505,8 @@ impl<'a> Run<'a> {
         let view = self.view(at);
         let mut notes = super::practice::near::notes(&view);
         if view.func.kind == FuncKind::Module {
-            let funcs = &self.project.modules[at.module].ir.funcs;
-            let functions = || funcs.iter().filter(|f| f.kind == FuncKind::Function);
-            notes.retain(|n| n.place.is_none_or(|p| !functions().any(|f| f.span.contains(p.span.start))));
+            let own = super::practice::near::own_parts(&self.project.modules[at.module].ir.funcs);
+            notes.retain(|n| n.place.is_none_or(|p| own.iter().any(|part| part.contains(p.span.start))));
         }
         let uneven = self.says_uneven(at);
         let says = |words: &[&str]| notes.iter().any(|n| words.iter().any(|w| n.text.contains(w)));

@@ -6,7 +6,7 @@ use super::exec::alike_but_lists;
 use super::value::{List, Num, State, Val};
 use crate::infer::shared::Shared;
 use crate::ir::LocalKind;
-use crate::source::Name;
+use crate::source::{Idx, Name};
 use crate::types::Scale;
 
 /// A variable of a frame, and what is left of its two values.
@@ -36,11 +36,7 @@ impl Run<'_> {
                 Some(_) => known.lists[at] = Shared::new(List { items: vec![Val::named("item")], length: None }),
             }
         }
-        if !known.facts.is(&state.facts) {
-            known.facts.retain(|k, v| state.facts.get(k) == Some(v));
-        }
-        known.forget_undecided();
-        known.next = known.next.max(state.next);
+        known.stands_for(state);
     }
 
     /// The variables in which two paths differ; nothing if one of them holds what cannot be left open.
@@ -53,22 +49,18 @@ impl Run<'_> {
             if x.is(y) {
                 continue;
             }
-            let locals = self.project.func(x.at).locals();
             if x.at != y.at {
                 return None;
             }
-            for (local, declared) in locals.iter_enumerated() {
-                let at = crate::source::Idx::index(local);
+            for (local, declared) in self.project.func(x.at).locals().iter_enumerated() {
+                let at = local.index();
                 match (x.locals.get(at), y.locals.get(at)) {
                     (None, None) => {}
                     (Some(one), Some(other)) if one == other => {}
                     (Some(one), Some(other)) => out.push((number, at, Some(open(one, other, &declared.name)?))),
-                    (Some(_), None) | (None, Some(_)) if declared.kind == LocalKind::Temp => {
-                        out.push((number, at, None))
-                    }
-                    // Not set on one of them: it is known by its name alone.
+                    // Not set on one of them: it is known by its name alone, and a temporary is not used any more.
                     (Some(only), None) | (None, Some(only)) => {
-                        is_open(only).then_some(())?;
+                        (declared.kind == LocalKind::Temp || is_open(only)).then_some(())?;
                         out.push((number, at, None));
                     }
                 }

@@ -4,10 +4,11 @@
 use super::received;
 use crate::infer::places::{Endings, Places, find};
 use crate::infer::practice::asked::{Asked, Shown, Topic};
+use crate::infer::practice::near::{has_any, own_parts};
 use crate::ir::{ClassId, Func, FuncId, FuncKind};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::{Files, IndexVec, Span};
+use crate::source::{Files, IndexVec};
 use rustc_hash::FxHashMap;
 
 /// Words of a file in which gradients may be scaled.
@@ -52,10 +53,6 @@ fn trainers(rules: &RuleBook, shown: &Shown, text: &str) -> Vec<String> {
     out
 }
 
-fn has<S: AsRef<str>>(own: &str, words: &[S]) -> bool {
-    words.iter().any(|w| own.contains(w.as_ref()))
-}
-
 /// How a function is called, unless that is what every class has.
 fn called(f: &Func) -> Option<String> {
     let call = format!("{}(", f.name);
@@ -91,7 +88,7 @@ pub fn reducers(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
         return Vec::new();
     }
     let trainers = trainers(rules, shown, text);
-    if trainers.is_empty() && !(parts && has(text, REDUCTIONS)) {
+    if trainers.is_empty() && !(parts && has_any(text, REDUCTIONS)) {
         return Vec::new();
     }
     let reduces = Places::new([find(text, REDUCTIONS), find(text, &trainers)].concat());
@@ -212,9 +209,8 @@ impl File<'_> {
             speaks && (reduces(f) || f.class.is_some_and(class) || self.pipeline && own.contains("recv("))
         };
         let funcs = all.iter().filter(|(_, f)| is_root(f)).map(|(id, _)| *id).collect();
-        let mut spans: Vec<Span> = all.iter().map(|(_, f)| f.span).collect();
-        spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
-        let outside = |places: &Places| places.outside(spans.iter().copied());
+        let own = own_parts(self.funcs);
+        let outside = |places: &Places| own.iter().any(|part| places.inside(*part));
         let body = (outside(&self.speaks) || outside(&speaking)) && (outside(&self.reduces) || outside(&reducing));
         Roots { funcs, body }
     }

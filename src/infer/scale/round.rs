@@ -86,8 +86,18 @@ impl State {
         }
     }
 
+    /// A path is another one as well: what both have decided is decided.
+    pub fn stands_for(&mut self, other: &State) {
+        let differs = |(k, v): (&Name, &bool)| other.facts.get(k) != Some(v);
+        if !self.facts.is(&other.facts) && self.facts.iter().any(differs) {
+            self.facts.retain(|k, v| other.facts.get(k) == Some(v));
+        }
+        self.forget_undecided();
+        self.next = self.next.max(other.next);
+    }
+
     /// Conditions that are not decided any more, since paths on which they hold and do not hold are one.
-    pub fn forget_undecided(&mut self) {
+    fn forget_undecided(&mut self) {
         if self.round.since.keys().any(|k| !self.facts.contains_key(k)) {
             let facts = self.facts.clone();
             self.round.since.retain(|k, _| facts.contains_key(k));

@@ -86,7 +86,8 @@ impl<'a> Run<'a> {
             let reduces = |w: &What| matches!(w, What::Summed(_) | What::Averaged(_) | What::Wrapped(_));
             let events = class.always.2.iter().chain(&class.events);
             let factors = state.terms.iter().map(|t| {
-                (t.part.label.clone(), text(&before(&t.part.label, &state.in_rounds(t, &after.times(&t.part.grad)))))
+                let whole = state.in_rounds(t, &after.times(&t.part.grad));
+                (t.part.label.clone(), text(&before(&t.part.label, &whole)))
             });
             let factors: Vec<(Name, Name)> = factors.collect();
             let row = GradientRow {

@@ -203,7 +203,7 @@ pub struct Term {
 }
 
 /// A module and what averages its gradients.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     pub name: Name,
     pub parent: Option<ModId>,
