@@ -88,6 +88,7 @@ impl Machine<'_> {
                 let before = self.w.clone();
                 let name = match &callee {
                     Value::Sym(name) | Value::Path(name) => super::collective::short(name),
+                    Value::Closure(closure) => self.project.func(closure.func).name.clone(),
                     _ => Name::default(),
                 };
                 let eval = self.call(id, &callee, &args);

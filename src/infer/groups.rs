@@ -212,18 +212,18 @@ impl Machine<'_> {
             (None, Value::Path(path) | Value::Sym(path)) => super::collective::short(path),
             _ => return eval,
         };
-        let Some(path) = self.getter(&last, base, callee) else { return eval };
+        let Some(group) = self.getter(&last, base, callee, args) else { return eval };
         match eval {
-            Eval::One(_) => Eval::One(Value::Sym(path)),
+            Eval::One(_) => Eval::One(group),
             Eval::Many(outcomes) => {
-                let named = |value: Value| if unknown(&value) { Value::Sym(path.clone()) } else { value };
+                let named = |value: Value| if unknown(&value) { group.clone() } else { value };
                 Eval::Many(outcomes.into_iter().map(|(world, value)| (world, named(value))).collect())
             }
         }
     }
 
     /// The identity of a call that asks for a group: `parallel.get_group()`.
-    fn getter(&mut self, name: &Name, base: Option<&Value>, callee: &Value) -> Option<Name> {
+    fn getter(&mut self, name: &Name, base: Option<&Value>, callee: &Value, args: &CallArgs) -> Option<Value> {
         let asks = name.trim_start_matches('_').starts_with("get_");
         if !asks || !self.settings.is_group_name(name) {
             return None;
@@ -232,14 +232,28 @@ impl Machine<'_> {
             Some(base) => self.attr_quietly(base, name),
             None => callee.clone(),
         };
+        // A function that is given nothing is asked for the same group all over the program, forward and backward alike.
+        if args.args.is_empty()
+            && matches!(found, Value::Closure(_) | Value::Path(_))
+            && !self.is_set_here(name)
+            && let Some(group @ Value::Group(_)) = self.accessor(None, name, args)
+        {
+            return Some(group);
+        }
         let path = match (&found, base) {
             (Value::Closure(closure), _) => self.project.qualified(closure.func).to_string(),
             (Value::Path(path) | Value::Sym(path), _) => path.to_string(),
             (Value::Bound(_), Some(Value::Object(id))) => format!("{}.{name}", self.w.heap.object(*id)?.path),
             _ => return None,
         };
-        // What it returns may be set between two calls, and chosen by its arguments: each call has an identity of its own.
-        self.fresh_group(&format!("{path}()"))
+        // What a method returns may be set between two calls, and chosen by arguments: each call has an identity of its own.
+        self.fresh_group(&format!("{path}()")).map(Value::Sym)
+    }
+
+    /// Whether the file that is executed sets the group that a getter gives: `set_model_group(..)` beside `get_model_group()`.
+    fn is_set_here(&self, getter: &str) -> bool {
+        let set = format!("set_{}(", getter.trim_start_matches('_').trim_start_matches("get_"));
+        self.files[self.project.file(self.activation().module)].whole().contains(&set)
     }
 
     /// An identity that no other group has; nothing if there are too many already.

@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::ops::Operand;
 use crate::ir::StmtId;
 use crate::source::{Name, Place, Span};
-use crate::types::{Axis, AxisType, Spmd};
+use crate::types::{Axis, AxisType, Reason, Spmd};
 
 impl Machine<'_> {
     /// `reduce(p + b)` as `reduce(p) + b`, and `a = f(p)` with `reduce(a)` further down as `a = f(reduce(p))` with `a`.
@@ -20,6 +20,11 @@ impl Machine<'_> {
             (None, _) if all.iter().filter(varying).count() == 1 => *all.iter().find(varying)?,
             _ => return None,
         };
+        // What is stored in parts stays so: only a computed value is summed.
+        let origin = operands[at].ty.get(axis).origin.as_ref();
+        if origin.is_some_and(|o| matches!(o.reason, Reason::Parameter | Reason::Whole(_) | Reason::Unmarked(_))) {
+            return None;
+        }
         let (whole, operand) = (self.place(id), self.operand_place(id, operands, at));
         let text = self.files[whole.file].whole();
         let (start, end) = (whole.span.start as usize, whole.span.end as usize);

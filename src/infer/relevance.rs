@@ -237,6 +237,12 @@ struct Scanned {
     callees: Box<[FuncRef]>,
 }
 
+/// Whether a function asks for the number of ranks of a group.
+fn asks_size(gist: &Gist) -> bool {
+    let asks = |name: &Name| name == "get_world_size";
+    gist.globals.iter().any(asks) || gist.methods.iter().any(|(name, _)| asks(name))
+}
+
 /// Names that imports give to what tells: `from .. import all_reduce as total`.
 fn renamed<'a>(project: &'a Project, module: ModuleId, telling: &FxHashSet<Name>) -> Vec<&'a Name> {
     let renames = |(name, binding): (&'a Name, &'a Binding)| {
@@ -296,7 +302,9 @@ fn scanned(
         let hinted = f.params.iter().any(|p| p.hint.as_deref().is_some_and(|h| words.tell(h)));
         let noted = any_noted && f.kind == FuncKind::Function && shows_split(files[project.file(module)].slice(f.span));
         // A whole parameter means something where a framework goes by marks.
-        let makes = by_mark && f.name == "__init__" && gist.makes_parameter;
+        let constructs = f.name == "__init__" && gist.makes_parameter;
+        // Elsewhere the size of a parameter means something that is divided by the number of ranks.
+        let makes = constructs && (by_mark || asks_size(gist));
         let direct = gist.tells
             || gist.globals.iter().any(|name| renamed.contains(&name))
             || rare.common.iter().any(|(base, name)| names.tells_by_path(base.as_ref(), name))

@@ -26,7 +26,7 @@ const HANDLED: &[&str] = &["requires_grad", "setattr(", "hook", "no_grad", "infe
 const OTHERWISE: &[&str] = &["sequence_parallel", "seq_parallel", "reduce_scatter", "all_to_all"];
 
 /// Wrappers that reduce the gradients of all parameters, over ranks that are not told.
-const WRAPPERS: &[&str] = &["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard", "DDP(", "FSDP("];
+pub const WRAPPERS: &[&str] = &["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard", "DDP(", "FSDP("];
 
 /// What a root needs of a parameter on every path: its name, the axis, and the use that needs it.
 pub type Needed = Vec<(Name, Axis, AxisState)>;

@@ -642,7 +642,7 @@ impl Machine<'_> {
         let (f, b) = (scales(&case.forward), scales(backward));
         let place = match (f, b) {
             // The mean that a wrapper takes over all ranks undoes what only the own part of a gradient is multiplied with.
-            (0, 1..) if is_over_all(case) && !exchanges(backward) => None,
+            (0, 1..) if !exchanges(backward) && (is_over_all(case) || self.is_averaged_here()) => None,
             (0, 1..) => at,
             (1.., 0) => forward_scale,
             _ => None,
@@ -653,6 +653,12 @@ impl Machine<'_> {
         {
             case.trouble = Some(Trouble::Scaled { in_forward: f > 0, at });
         }
+    }
+
+    /// Whether the file under execution wraps a model in something that takes the mean over ranks.
+    fn is_averaged_here(&self) -> bool {
+        let text = self.files[self.project.file(self.activation().module)].whole();
+        super::super::whole::WRAPPERS.iter().any(|word| text.contains(word))
     }
 
     /// A gradient in another layout than what it is multiplied with.

@@ -43,6 +43,8 @@ impl Machine<'_> {
             }
             Eval::Many(_) => return self.derived_results(eval, base, name, args),
             Eval::One(Value::Unknown) => {}
+            // A group that is made before the training begins.
+            Eval::One(Value::Const(Const::None)) if self.settings.is_group_name(name) => {}
             // An entry of a table that the function keeps.
             Eval::One(Value::Sym(path)) if path.contains('[') => {}
             // A method that is called like an accessor of the tables, of a key that they do not know.
@@ -83,7 +85,8 @@ impl Machine<'_> {
     }
 
     /// `pg.tp_world_size()`, `context.get_group(mode)`: two calls with the same arguments are about the same group.
-    fn accessor(&self, base: Option<&Value>, name: &str, args: &CallArgs) -> Option<Value> {
+    pub fn accessor(&self, base: Option<&Value>, name: &str, args: &CallArgs) -> Option<Value> {
+        let base = base.filter(|base| !matches!(base, Value::Module(_) | Value::Package(_) | Value::Path(_)));
         let words: Vec<&str> = name.split('_').filter(|w| !w.is_empty()).collect();
         let has = |word: &str| words.contains(&word);
         if ["all", "groups", "ranks", "list", "dict"].into_iter().any(has) {

@@ -225,7 +225,9 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     {
         return is_only_optimizer(view, value).then(|| What::Reduce(view.place(view.steps[at].id), None));
     }
-    if let Some(helper) = helper(lint, view, value) {
+    // What a generator does, and a context manager made of one, it does when somebody asks it for more.
+    let runs = |at: &FuncRef| !view.project.func(*at).is_generator;
+    if let Some(helper) = helper(lint, view, value).filter(runs) {
         let inner = lint.view(helper);
         let reduces = (0..inner.steps.len()).find_map(|i| reduced(&inner, i));
         let more = (0..inner.steps.len())

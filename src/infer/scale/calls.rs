@@ -456,7 +456,7 @@ impl<'a> Run<'a> {
                 let rest = Args { plain: rest, named: args.named.clone(), open: args.open };
                 self.known_method(id, &first, name, &rest, state).unwrap_or_else(|| Val::Named(self.text(state, id)))
             }
-            _ if path.starts_with("torch.optim.") => Val::Optimizer,
+            _ if path.starts_with("torch.optim.") => self.optimizer(args, state),
             "GradScaler" => Val::named("scaler"),
             _ if matches!(name, "normalize" | "log_softmax" | "softmax" | "pad") => args
                 .plain

@@ -63,6 +63,8 @@ impl<'a> Run<'a> {
                 }
                 (_, None) => unknown,
                 (_, Some(mean)) => {
+                    // Lengths of what several ranks have parts of.
+                    state.unsettled |= input == Val::Mask;
                     // Where the backward reduces too, each rank's gradient is that of all ranks' losses.
                     let both = call.rule.differentiable
                         && call.rule.form == Form::Result

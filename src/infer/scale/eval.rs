@@ -226,6 +226,7 @@ impl<'a> Run<'a> {
         }
         let is_rank = matches!(index, Val::Named(i) if i.contains("rank"));
         state.cut_after |= is_rank && !state.counted.is_empty();
+        state.unsettled |= is_rank && self.keeps_whole(id, state);
         let at = match index {
             Val::Const(Const::Int(n)) => usize::try_from(*n).ok(),
             Val::Zero(_) => Some(0),

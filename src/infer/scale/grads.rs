@@ -30,7 +30,8 @@ impl State {
         self.clear();
         self.flow = Flow::Next;
         (self.facts, self.round, self.loops) = (Shared::default(), Shared::default(), Shared::default());
-        (self.counted, self.cut_after, self.param) = (Shared::default(), false, None);
+        (self.counted, self.param) = (Shared::default(), None);
+        (self.cut_after, self.unsettled) = (false, false);
         if !self.modules.is_empty() {
             self.modules.iter_mut().for_each(|m| m.unused = true);
         }

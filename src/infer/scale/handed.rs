@@ -8,7 +8,7 @@ use super::value::{State, Val};
 use crate::infer::practice::expr::Expr;
 use crate::infer::practice::near;
 use crate::ir::{BinOp, Const, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{Name, Place};
 use crate::types::Scale;
 
@@ -110,6 +110,31 @@ impl<'a> Run<'a> {
                 kept(&view.expr(left)) || kept(&view.expr(right))
             }
             _ => false,
+        })
+    }
+
+    /// Whether the forward of an autograd function is of other ranks' values as well.
+    pub fn communicates(&mut self, class: ClassRef) -> bool {
+        let Some(at) = self.method(class, "forward") else { return false };
+        !self.view(at).collectives().is_empty()
+    }
+
+    /// Whether a module has an autograd function that sums what its ranks have, and leaves each rank its own part of the gradient: a loss
+    /// behind it is one of all those ranks.
+    pub fn sums_parts(&mut self, module: ModuleId) -> bool {
+        let is_function = |c: &ClassRef| {
+            let mut bases = self.settings.statics.external_bases(*c);
+            bases.any(|base| base.ends_with("autograd.Function"))
+        };
+        let classes = self.project.modules[module].ir.classes.ids().map(|class| ClassRef { module, class });
+        let functions: Vec<ClassRef> = classes.filter(is_function).collect();
+        functions.into_iter().any(|class| {
+            let (Some(forward), Some(backward)) = (self.method(class, "forward"), self.method(class, "backward"))
+            else {
+                return false;
+            };
+            let sums = self.view(forward).collectives().iter().any(|(_, call)| call.rule.op == "all_reduce");
+            sums && self.view(backward).collectives().is_empty()
         })
     }
 

@@ -272,6 +272,9 @@ impl<'a> Run<'a> {
             self.lose_all(&mut state);
             return vec![(state, Val::named("call"))];
         }
+        if let (Val::Class(class), "apply") = (receiver, name.as_str()) {
+            state.unsettled |= self.communicates(*class);
+        }
         self.hand_function(receiver, name, &args, &mut state);
         if let Some(hooked) = self.hook(id, receiver, name, &args, &state) {
             return hooked;

@@ -9,6 +9,7 @@ mod assumed;
 mod calls;
 mod collectives;
 mod conditional;
+mod cut;
 mod eval;
 mod exec;
 mod grads;
@@ -361,14 +362,15 @@ impl<'a> Run<'a> {
 
     /// A module's own statements; what they leave is what its functions see.
     fn body(&mut self, at: FuncRef) -> State {
-        let mut state = State::default();
+        let unsettled = self.sums_parts(at.module);
+        let mut state = State { unsettled, ..State::default() };
         state.frames.push(Shared::new(Frame { at, locals: Slots::default(), call: None }));
         let empty = state.clone();
         let func = self.project.func(at);
         let after = self.block(func.body(), vec![state]);
         let mut first = after.into_iter().next().unwrap_or(empty);
         first.left_to_functions();
-        first
+        State { unsettled, ..first }
     }
 
     /// A function with arguments that are known by name alone.

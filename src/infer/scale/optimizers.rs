@@ -6,9 +6,16 @@ use super::calls::Args;
 use super::value::{Grad, State, Val, last};
 use crate::ir::{Const, StmtId};
 use crate::rules::IntrinsicRule;
-use crate::types::{AxisSet, Scale};
+use crate::types::{AxisSet, Factor, Scale};
 
 impl<'a> Run<'a> {
+    /// An optimizer of torch. A rate that is divided by a number of ranks makes good what a sum does to plain steps.
+    pub fn optimizer(&self, args: &Args, state: &mut State) -> Val {
+        let rate = args.get(1, "lr").and_then(|rate| self.factor(rate)).and_then(|s| s.known().cloned());
+        state.unsettled |= rate.is_some_and(|m| m.powers().any(|(f, n)| n < 0 && matches!(f, Factor::Size(_))));
+        Val::Optimizer
+    }
+
     /// What a function does to the gradients of an optimizer; nothing if its rule does not say.
     pub fn optimizer_call(&mut self, id: StmtId, rule: &IntrinsicRule, args: &Args, state: &mut State) -> Option<Val> {
         let everyone = state.everyone();

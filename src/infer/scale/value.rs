@@ -264,6 +264,9 @@ pub struct State {
     pub counted: Shared<Vec<(AxisSet, Place)>>,
     /// A batch was cut by the rank after that: tokens of a loss are no longer those that were counted.
     pub cut_after: bool,
+    /// What factor a gradient should have is not known: ranks share what a loss is of (a batch was cut by the rank, or parts were put
+    /// together with a gradient), so that a count may be of the whole; or the learning rate has the factor.
+    pub unsettled: bool,
     /// What the path has decided of flags, and of conditions on the round.
     pub facts: Shared<BTreeMap<Name, bool>>,
     pub round: Shared<Round>,
@@ -297,6 +300,7 @@ impl Default for State {
             terms: Shared::default(),
             counted: Shared::default(),
             cut_after: false,
+            unsettled: false,
             facts: Shared::default(),
             round: Shared::default(),
             aliases: Shared::default(),

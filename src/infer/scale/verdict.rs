@@ -188,6 +188,9 @@ struct Carried {
 
 impl Carried {
     fn of(state: &State, class: &Class, term: &Term, dense: &AxisSet) -> Option<Carried> {
+        if state.unsettled {
+            return None;
+        }
         let (after, over) = class.total();
         // A wrapper over all ranks may be older than the mesh that names them.
         let own: AxisSet = data(&over_parts(state, &over)).into_iter().collect();
@@ -366,7 +369,8 @@ impl Layouts {
             out.experts.push(whole.times(&size(&["tp"])).over(&parts));
         }
         let others = state.trained().flat_map(|c| c.total().1.iter().cloned().collect::<Vec<_>>());
-        let seen: AxisSet = others.chain(carried.powers().filter_map(|(f, _)| axis(f))).collect();
+        let seen = others.chain(all.iter().cloned()).chain(carried.powers().filter_map(|(f, _)| axis(f)));
+        let seen: AxisSet = seen.collect();
         let rest: AxisSet = seen.iter().filter(|a| a.name() != WORLD && !is_of_experts(a)).cloned().collect();
         let apart = rest.iter().any(|a| kind(a) != Kind::Data && !a.is_variable());
         if !apart && state.world.is_none() && !rest.is_empty() {
@@ -548,6 +552,9 @@ impl Mistake {
 /// A value that is shown, summed over ranks and divided by other sizes than theirs.
 pub fn metric(tensor: &Tensor, state: &State, place: Place) -> Option<Mistake> {
     let over: AxisSet = data(&tensor.over).into_iter().collect();
+    if state.unsettled {
+        return None;
+    }
     let part = tensor.parts.first().filter(|_| tensor.parts.len() == 1 && tensor.rows.is_none() && !over.is_empty())?;
     let tokens = Scale::of(Factor::Count(Name::from(TOKENS)));
     let value = part.value.known()?.clone();

@@ -1,0 +1,26 @@
+//! Correct programs that look like mistakes. In: `tests/right`: training code in unusual but right ways, by an author who looked for false
+//! alarms and had read neither the rules nor the source. Out: which of them have a finding: those of [`LOUD`] and no other. Never: a
+//! program that some rank gets wrong. Next: `tests/right/README.md`.
+
+mod support;
+
+use spmd_check::Want;
+use spmd_check::rules::builtin;
+
+/// Programs with a finding. # bug: a learning rate that a loop over groups divides later, and a divisor that a fused optimizer keeps by
+/// the name that a gradient scaler uses.
+const LOUD: [&str; 2] = ["tests/right/fused_grad_scale.py", "tests/right/lr_param_group_over_world.py"];
+
+#[test]
+fn correct_programs_are_silent() {
+    let rules = builtin();
+    let all = support::files_below("tests/right", ".py");
+    assert!(all.len() > 150, "the programs are there");
+    let is_loud = |path: &&String| {
+        let name = path.rsplit('/').next().expect("a path has a last part");
+        let text = support::read(path);
+        !support::run(&rules, &support::files([(name, text.as_str())]), Want::Findings).diagnostics.is_empty()
+    };
+    let loud: Vec<&String> = all.iter().filter(is_loud).collect();
+    assert_eq!(loud, LOUD, "false alarms");
+}
