@@ -15,6 +15,7 @@ use crate::source::{FileId, Files, Name};
 use crate::syntax;
 use crate::types::{AxisState, AxisType, LocalType, Spmd};
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 
 /// What became of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,42 +43,74 @@ pub fn verify(config: &Config, rules: &RuleBook, bare: &RuleBook, files: &Files)
     let project = Project::new(files, irs, &[]);
     let mut settings: Settings = settings(config, super::Want::Types);
     let output = infer(&project, bare, files, &mut settings, &Taken::later(bare, files, None), None);
+    let exact: BTreeSet<Name> = rules.collectives().map(|rule| rule.name.clone()).collect();
     let mut out = Vec::new();
     for rule in rules.collectives() {
-        if bare.get(&rule.name).is_some() || rule.name.starts_with('*') {
+        if bare.get(&rule.name).is_some() {
             continue;
         }
-        let Resolved::Func(func) = project.path(&rule.name) else {
-            out.push(row(rule, Verdict::NotFound));
-            continue;
-        };
-        if project.qualified(func) != rule.name {
-            // Another name of a function that has a row of its own.
-            continue;
+        let mut functions = described(&project, &rule.name);
+        // A row of its own says more than a pattern.
+        functions.retain(|func| !exact.contains(&project.qualified(*func)) || !rule.name.starts_with('*'));
+        // A pattern that nothing fits is no row of its own.
+        if functions.is_empty() && !rule.name.starts_with('*') {
+            out.push(row(rule, &rule.name, Verdict::NotFound));
         }
-        let exits: Vec<&Exit> = output.exits.iter().filter(|e| e.func == func).collect();
-        let by_cases = || {
-            composed(rule, input_of(&project, func, rule), &|given| {
-                let tensor = &rule.args.params[rule.input].name;
-                wrapper_cases(&project, bare, files, &settings, (func, tensor, given))
-            })
-        };
-        let found = match verdict(&project, func, rule, &exits) {
-            Verdict::NotDerived => by_cases(),
-            // Types without their dims fit a row with dims: what the body does to them decides, if it is derived.
-            Verdict::Agrees if lacks_dims(rule, &exits) => match by_cases() {
-                Verdict::NotDerived => Verdict::Agrees,
-                derived => derived,
-            },
-            other => other,
-        };
-        out.push(row(rule, found));
+        out.extend(functions.into_iter().map(|func| {
+            let found = derived(&project, bare, files, &settings, (rule, func), &output.exits);
+            row(rule, &project.qualified(func), found)
+        }));
     }
     out.sort_by(|a, b| a.function.cmp(&b.function));
     out
 }
 
-fn row(rule: &CollectiveRule, verdict: Verdict) -> VerifiedRow {
+/// The functions of a project that a row describes: that of its name, not under another name, or those that a pattern fits.
+fn described(project: &Project, name: &Name) -> Vec<FuncRef> {
+    if let Some(end) = name.strip_prefix('*') {
+        let last = end.rsplit('.').next().unwrap_or(end);
+        let of_module = |module| {
+            let funcs = project.modules[module].ir.funcs.iter_enumerated();
+            let named = funcs.filter(|(_, f)| f.name == last && f.kind == crate::ir::FuncKind::Function);
+            named.map(move |(func, _)| FuncRef { module, func })
+        };
+        let all = project.modules.ids().flat_map(of_module);
+        return all.filter(|at| project.qualified(*at).ends_with(end)).collect();
+    }
+    match project.path(name) {
+        Resolved::Func(func) if project.qualified(func) == *name => vec![func],
+        _ => Vec::new(),
+    }
+}
+
+/// What the source of a function says of its row.
+fn derived(
+    project: &Project,
+    bare: &RuleBook,
+    files: &Files,
+    settings: &Settings,
+    (rule, func): (&CollectiveRule, FuncRef),
+    exits: &[Exit],
+) -> Verdict {
+    let exits: Vec<&Exit> = exits.iter().filter(|e| e.func == func).collect();
+    let by_cases = || {
+        composed(rule, input_of(project, func, rule), &|given| {
+            let tensor = &rule.args.params[rule.input].name;
+            wrapper_cases(project, bare, files, settings, (func, tensor, given))
+        })
+    };
+    match verdict(project, func, rule, &exits) {
+        Verdict::NotDerived => by_cases(),
+        // Types without their dims fit a row with dims: what the body does to them decides, if it is derived.
+        Verdict::Agrees if lacks_dims(rule, &exits) => match by_cases() {
+            Verdict::NotDerived => Verdict::Agrees,
+            derived => derived,
+        },
+        other => other,
+    }
+}
+
+fn row(rule: &CollectiveRule, function: &Name, verdict: Verdict) -> VerifiedRow {
     let parts: Vec<String> = rule
         .transitions
         .iter()
@@ -89,7 +122,7 @@ fn row(rule: &CollectiveRule, verdict: Verdict) -> VerifiedRow {
             }
         })
         .collect();
-    VerifiedRow { function: rule.name.to_string(), declared: parts.join(", "), verdict }
+    VerifiedRow { function: function.to_string(), declared: parts.join(", "), verdict }
 }
 
 fn pattern(p: &Pattern) -> String {
@@ -166,6 +199,11 @@ fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &Cases<'_>) -> V
             }
         };
         let found = cases(&given);
+        // The same value forward and backward is no row between two types.
+        let is_idle = |case: &Case| case.principal.is_some() && !case.communicates();
+        if !found.is_empty() && found.iter().all(is_idle) && wanted.source.set != wanted.result.set {
+            return Verdict::Disagrees("nothing is exchanged in either direction".to_owned());
+        }
         let sides: Option<Vec<(AxisState, AxisState)>> = found.iter().map(|c| case_sides(c, input)).collect();
         // What holds whatever the arguments are is what any of the configurations gives.
         let Some((from, to)) = sides.and_then(|s| s.into_iter().reduce(either)) else { return Verdict::NotDerived };

@@ -32,6 +32,7 @@ pub enum Command {
     /// Write a commented spmd-check.toml
     Init(InitOptions),
     /// Serve an editor: the Language Server Protocol on standard input and output
+    #[command(visible_alias = "lsp")]
     Server(ServerOptions),
     /// Write a page that shows types, collectives and findings of every function
     Report(ReportOptions),

@@ -86,6 +86,9 @@ pub(super) fn once(options: &CheckOptions) -> Result<Outcome, Failure> {
             output::say(&format!("{path}:{line}: {why}"));
         }
     }
+    for group in unmatched_groups(&config, &project.files) {
+        summary(options, &format!("note: `{group}` of `[groups]` occurs in none of these files"));
+    }
     summary(options, &summary_line(&findings, &known, &project));
     if options.shared.verbose {
         output::say(&format!("took {} ms", started.elapsed().as_millis()));
@@ -198,6 +201,16 @@ fn summary_line(findings: &[Diagnostic], known: &[(usize, String)], project: &Pr
     }
     let files: BTreeSet<_> = findings.iter().map(|found| found.place.file).collect();
     format!("found {} in {}{old}", parts.join(", "), output::plural(files.len(), "file"))
+}
+
+/// Keys of `[groups]` whose last name no file has: they say nothing, and their author thinks that they do.
+fn unmatched_groups<'c>(config: &'c Config, files: &Files) -> Vec<&'c str> {
+    let last = |text: &'c str| {
+        let called = text.split('(').next().unwrap_or(text);
+        called.rsplit(|c: char| !c.is_alphanumeric() && c != '_').find(|word| !word.is_empty()).unwrap_or(called)
+    };
+    let keys = config.groups.iter().map(|group| group.expression.as_str());
+    keys.filter(|key| !files.iter().any(|(_, file)| file.text.contains(last(key)))).collect()
 }
 
 fn outcome(options: &CheckOptions, findings: &[Diagnostic], project: &Project) -> Outcome {

@@ -36,7 +36,7 @@ pub(super) fn run(
         return Err(failure.with_help("`--diff` shows the change".to_owned()));
     }
     if !is_written && !options.diff {
-        return Err(Failure::message("say with `--fix` or `--diff` what becomes of repairs".to_owned()));
+        return Err(Failure::message("repairs need `--fix` to be written or `--diff` to be shown".to_owned()));
     }
     let done = match &options.add_ignore {
         Some(reason) if reason.trim().is_empty() => {

@@ -19,6 +19,9 @@ pub(super) fn run(options: &GradientsOptions) -> Result<Outcome, Failure> {
         TypesFormat::Text => table(&report.gradients, out),
         TypesFormat::Json => array(&report.gradients, out),
     })?;
+    if report.gradients.is_empty() && !options.shared.quiet {
+        output::say("no step of an optimizer is known to follow a backward pass in these files");
+    }
     Ok(inferred.outcome())
 }
 

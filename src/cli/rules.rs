@@ -51,5 +51,9 @@ fn verify(path: &std::path::Path, config: &crate::config::Config) -> Result<Outc
         let missing = rows.len() - found.len();
         writeln!(out, "{agree} of {} agree, {missing} rows are of other frameworks or not in this tree", found.len())
     })?;
-    Ok(if clean { Outcome::Clean } else { Outcome::Findings })
+    Ok(match (project.incomplete, clean) {
+        (true, _) => Outcome::Incomplete,
+        (false, true) => Outcome::Clean,
+        (false, false) => Outcome::Findings,
+    })
 }

@@ -81,22 +81,24 @@ impl Machine<'_> {
             Rvalue::Call { callee, args } => {
                 let callee = self.operand(callee);
                 let args = self.arguments(args);
+                if let Some(group) = self.declared_by_call(id, &callee) {
+                    return Eval::One(group);
+                }
                 if self.deriving.is_none() {
                     let eval = self.call(id, &callee, &args);
                     return self.asked_group(eval, None, &callee, None, &args);
                 }
                 let before = self.w.clone();
-                let name = match &callee {
-                    Value::Sym(name) | Value::Path(name) => super::collective::short(name),
-                    Value::Closure(closure) => self.project.func(closure.func).name.clone(),
-                    _ => Name::default(),
-                };
+                let name = self.name_called(&callee);
                 let eval = self.call(id, &callee, &args);
                 return self.derived_result(eval, before, None, &name, &args);
             }
             Rvalue::CallMethod { base, name, args } => {
                 let base = self.operand(base);
                 let args = self.arguments(args);
+                if let Some(group) = self.declared_by_method(id, &base, name) {
+                    return Eval::One(group);
+                }
                 if self.deriving.is_none() {
                     let eval = self.call_method(id, &base, name, &args);
                     return self.asked_group(eval, Some(&base), &Value::Unknown, Some(name), &args);
@@ -133,6 +135,15 @@ impl Machine<'_> {
             }
         };
         Eval::One(value)
+    }
+
+    /// The last name of what is called.
+    fn name_called(&self, callee: &Value) -> Name {
+        match callee {
+            Value::Sym(name) | Value::Path(name) => super::collective::short(name),
+            Value::Closure(closure) => self.project.func(closure.func).name.clone(),
+            _ => Name::default(),
+        }
     }
 
     /// Evaluates arguments; known sequences and dicts are spread.

@@ -17,6 +17,7 @@ mod contract;
 mod conversion;
 mod coverage;
 pub mod declared;
+mod declared_groups;
 mod decorated;
 mod derived_layer;
 pub mod digest;

@@ -107,7 +107,11 @@ pub fn resolve(written: &[Written], rank: usize, mesh: &Mesh, side: Side) -> Res
             1 => "1 placement".to_owned(),
             count => format!("{count} placements"),
         };
-        let words = format!("the {} has {counted}, but the mesh has {} dims", side.word(), mesh.ndim());
+        let dims = match mesh.ndim() {
+            1 => "1 dim".to_owned(),
+            count => format!("{count} dims"),
+        };
+        let words = format!("the {} has {counted}, but the mesh has {dims}", side.word());
         let mut refusal = Refusal::input(words);
         refusal.help =
             Some("PyTorch does not check this: it drops what is over, or fails with a bare IndexError".to_owned());

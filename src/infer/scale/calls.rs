@@ -223,6 +223,9 @@ impl<'a> Run<'a> {
             }
             Val::Module(m) => {
                 state.uses(*m);
+                if let Some(ways) = self.forwarded(id, *m, &args, &state) {
+                    return ways;
+                }
                 let text = self.text(&state, id);
                 vec![(state, Val::Named(text))]
             }
@@ -341,8 +344,9 @@ impl<'a> Run<'a> {
         if is_module {
             let text = self.project.class(class).name.clone();
             let text = format!("{text}@{}", id.index());
-            let module = Val::Module(state.module(&text));
-            return vec![(state, module)];
+            let module = state.module(&text);
+            state.modules[module].class = Some(class);
+            return vec![(state, Val::Module(module))];
         }
         state.objects.push(Shared::new(super::value::Object { class: Some(class), attrs: Slots::default() }));
         let object = Val::Object(state.objects.len() - 1);

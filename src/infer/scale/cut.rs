@@ -1,12 +1,14 @@
-//! Batches that are cut by the rank. In: an element by the own rank of what was cut for all ranks. Out: whether tokens of the whole and of the
-//! own part may be told apart afterwards: a count may then be of either. Never: which one it is. Next: `eval.rs`, `verdict.rs`.
+//! Parts of ranks: batches that are cut by the rank, and gradients of which a wrapper leaves each rank a part. In: an element by the own rank of
+//! what was cut for all ranks; a reduction. Out: whether tokens of the whole and of the own part may be told apart afterwards (a count may
+//! then be of either); a sum of different parts. Never: which of both a count is. Next: `eval.rs`, `verdict.rs`.
 
 use super::Run;
 use super::eval::TOKENS;
-use super::value::{State, Val};
+use super::value::{ClassId, State, Val};
+use crate::infer::practice::found::{Practice, Scales};
 use crate::ir::StmtId;
-use crate::source::Name;
-use crate::types::Factor;
+use crate::source::{Name, Place};
+use crate::types::{AxisSet, Factor, Scale};
 
 impl Run<'_> {
     /// Whether the whole of what is cut here has a name still, or was counted before.
@@ -18,6 +20,28 @@ impl Run<'_> {
         let root = file.slice(place.span).split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
         let rebound = line.split_once(" = ").is_some_and(|(names, _)| names.split(',').any(|name| name.trim() == root));
         !rebound || state.has_counted()
+    }
+}
+
+/// Words of code in which parameters or gradients may be whole for a while.
+const WHOLE: &[&str] =
+    &["no_sync", "requires_gradient_sync", "summon_full_params", "unshard", "reshard_after_backward"];
+
+impl Run<'_> {
+    /// A reduction of gradients over the very ranks among which a wrapper has split them: it adds up those of different parameters.
+    pub fn parts_reduced(&mut self, place: Place, class: ClassId, axes: &AxisSet, state: &mut State) {
+        let module = state.classes.get(class).and_then(|c| c.module);
+        let Some(keeps) = module.and_then(|m| state.keeps_of(m)) else { return };
+        let split: Vec<Name> = axes.iter().filter(|a| keeps.shards.contains(a)).map(|a| Name::from(a.name())).collect();
+        let text = self.files[place.file].whole();
+        if split.is_empty() || !keeps.distributed || WHOLE.iter().any(|word| text.contains(word)) {
+            return;
+        }
+        if let Some(c) = state.classes.get_mut(class) {
+            c.after = Scale::Unknown;
+        }
+        let mistake = Scales::PartSummed { axes: split, part: keeps.place, sum: None };
+        self.noted.push((place, Practice::Scales(mistake)));
     }
 }
 

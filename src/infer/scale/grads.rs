@@ -262,6 +262,7 @@ impl<'a> Run<'a> {
         let way = state.chain(place);
         for class in grad.of.iter().flat_map(|c| state.leaves(*c)).collect::<Vec<_>>() {
             self.reduced_late(place, class, axes, state);
+            self.parts_reduced(place, class, axes, state);
             let Some(c) = state.classes.get_mut(class) else { continue };
             if c.module.and_then(|m| state.modules.get(m)).is_some_and(|m| m.assumed) {
                 // It is reduced by hand, so it is wrapped no more than it says.

@@ -12,6 +12,7 @@ mod conditional;
 mod cut;
 mod eval;
 mod exec;
+mod forwarded;
 mod grads;
 pub mod groups;
 mod handed;

@@ -160,7 +160,7 @@ impl State {
         }
     }
 
-    fn keeps_of(&self, module: usize) -> Option<Keeps> {
+    pub fn keeps_of(&self, module: usize) -> Option<Keeps> {
         let mut at = Some(module);
         while let Some(m) = at.and_then(|m| self.modules.get(m)) {
             if m.keeps.is_some() {

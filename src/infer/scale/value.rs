@@ -206,6 +206,8 @@ pub struct Term {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     pub name: Name,
+    /// Of the project, where it is made in sight.
+    pub class: Option<ClassRef>,
     pub parent: Option<ModId>,
     /// The group and the divisor of each wrapper.
     pub wraps: super::grads::Wraps,
