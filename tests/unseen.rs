@@ -4,9 +4,9 @@
 
 mod support;
 
-use spmd_check::Want;
-use spmd_check::rules::{RuleBook, builtin};
+use spmd_check::rules::builtin;
 use spmd_check::source::{Diagnostic, Files, Place, Severity};
+use support::checked;
 
 /// The folders of cases, with the records of what is found in them.
 const SETS: [(&str, &str); 7] = [
@@ -21,15 +21,6 @@ const SETS: [(&str, &str); 7] = [
 
 /// Repaired files with a finding. # bug: a class may keep a group that is that of the whole axis, and hand it to nothing.
 const FALSE_ALARMS: [&str; 1] = ["tests/unseen/seventh/hk-moe-output-gather-detached"];
-
-/// A program on its own, and what is found in it.
-fn checked(rules: &RuleBook, path: &str) -> (Files, Vec<Diagnostic>) {
-    let text = support::read(path);
-    let name = path.rsplit('/').next().expect("a path has a last part");
-    let files = support::files([(name, text.as_str())]);
-    let found = support::run(rules, &files, Want::Findings).diagnostics;
-    (files, found)
-}
 
 /// Whether an error, or a label of it, lies on the line that is marked.
 fn is_found(files: &Files, found: &[Diagnostic]) -> bool {

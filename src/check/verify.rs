@@ -10,12 +10,11 @@ use crate::infer::{Settings, Taken, infer, wrapper_cases};
 use crate::ir::Const;
 use crate::project::{FuncRef, Project, Resolved};
 use crate::rules::collective::DimRef;
-use crate::rules::{CollectiveRule, Pattern, RuleBook, Transition};
+use crate::rules::{CollectiveRule, Entry, Pattern, RuleBook, Transition};
 use crate::source::{FileId, Files, Name};
 use crate::syntax;
 use crate::types::{AxisState, AxisType, LocalType, Spmd};
 use rayon::prelude::*;
-use std::collections::BTreeSet;
 
 /// What became of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,44 +42,27 @@ pub fn verify(config: &Config, rules: &RuleBook, bare: &RuleBook, files: &Files)
     let project = Project::new(files, irs, &[]);
     let mut settings: Settings = settings(config, super::Want::Types);
     let output = infer(&project, bare, files, &mut settings, &Taken::later(bare, files, None), None);
-    let exact: BTreeSet<Name> = rules.collectives().map(|rule| rule.name.clone()).collect();
     let mut out = Vec::new();
-    for rule in rules.collectives() {
-        if bare.get(&rule.name).is_some() {
-            continue;
+    for (module, file) in project.modules.iter_enumerated() {
+        let functions = file.ir.funcs.iter_enumerated().filter(|(_, f)| rules.may_name(&f.name));
+        for at in functions.map(|(func, _)| FuncRef { module, func }) {
+            let path = project.qualified(at);
+            let Some(Entry::Collective(rule)) = rules.get(&path).filter(|_| bare.get(&path).is_none()) else {
+                continue;
+            };
+            let found = derived(&project, bare, files, &settings, (rule, at), &output.exits);
+            out.push(row(rule, &path, found));
         }
-        let mut functions = described(&project, &rule.name);
-        // A row of its own says more than a pattern.
-        functions.retain(|func| !exact.contains(&project.qualified(*func)) || !rule.name.starts_with('*'));
-        // A pattern that nothing fits is no row of its own.
-        if functions.is_empty() && !rule.name.starts_with('*') {
-            out.push(row(rule, &rule.name, Verdict::NotFound));
-        }
-        out.extend(functions.into_iter().map(|func| {
-            let found = derived(&project, bare, files, &settings, (rule, func), &output.exits);
-            row(rule, &project.qualified(func), found)
-        }));
     }
+    // A pattern that nothing fits is no row of its own, nor is another name of a function that has one.
+    let is_missing = |rule: &CollectiveRule| {
+        let own = !rule.name.starts_with('*') && bare.get(&rule.name).is_none();
+        own && !matches!(project.path(&rule.name), Resolved::Func(_))
+    };
+    let missing = rules.collectives().filter(|rule| is_missing(rule));
+    out.extend(missing.map(|rule| row(rule, &rule.name, Verdict::NotFound)));
     out.sort_by(|a, b| a.function.cmp(&b.function));
     out
-}
-
-/// The functions of a project that a row describes: that of its name, not under another name, or those that a pattern fits.
-fn described(project: &Project, name: &Name) -> Vec<FuncRef> {
-    if let Some(end) = name.strip_prefix('*') {
-        let last = end.rsplit('.').next().unwrap_or(end);
-        let of_module = |module| {
-            let funcs = project.modules[module].ir.funcs.iter_enumerated();
-            let named = funcs.filter(|(_, f)| f.name == last && f.kind == crate::ir::FuncKind::Function);
-            named.map(move |(func, _)| FuncRef { module, func })
-        };
-        let all = project.modules.ids().flat_map(of_module);
-        return all.filter(|at| project.qualified(*at).ends_with(end)).collect();
-    }
-    match project.path(name) {
-        Resolved::Func(func) if project.qualified(func) == *name => vec![func],
-        _ => Vec::new(),
-    }
 }
 
 /// What the source of a function says of its row.

@@ -118,13 +118,11 @@ impl<'a> Baseline<'a> {
         if total == 0 {
             return;
         }
-        let occur = if total == 1 {
-            "finding of the baseline no longer occurs"
-        } else {
-            "findings of the baseline no longer occur"
-        };
-        let them = if total == 1 { "it" } else { "them" };
-        tell(&format!("note: {total} {occur}: `--update-baseline` removes {them}"));
+        let (findings, occur, them) =
+            if total == 1 { ("finding", "occurs", "it") } else { ("findings", "occur", "them") };
+        tell(&format!(
+            "note: {total} {findings} of the baseline no longer {occur}: `--update-baseline` removes {them}"
+        ));
         for ((path, code, text), function, count) in stale.iter().take(MOST_NAMED) {
             let place = function.as_ref().filter(|f| !f.is_empty()).map_or(String::new(), |f| format!(" in `{f}`"));
             let times = if *count == 1 { String::new() } else { format!(", {count} times") };

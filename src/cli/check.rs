@@ -210,7 +210,7 @@ fn unmatched_groups<'c>(config: &'c Config, files: &Files) -> Vec<&'c str> {
         called.rsplit(|c: char| !c.is_alphanumeric() && c != '_').find(|word| !word.is_empty()).unwrap_or(called)
     };
     let keys = config.groups.iter().map(|group| group.expression.as_str());
-    keys.filter(|key| !files.iter().any(|(_, file)| file.text.contains(last(key)))).collect()
+    keys.filter(|key| !files.any_says(last(key))).collect()
 }
 
 fn outcome(options: &CheckOptions, findings: &[Diagnostic], project: &Project) -> Outcome {

@@ -6,6 +6,7 @@ use super::value::Value;
 use crate::ir::{Operand, Stmt, StmtId};
 use crate::project::FuncRef;
 use crate::source::Name;
+use crate::types::AxisSet;
 
 impl Machine<'_> {
     /// `get_group()` by what it calls, by how it is written, or by the variable of its module that it returns.
@@ -34,7 +35,7 @@ impl Machine<'_> {
         }
     }
 
-    fn declared_as_written(&self, id: StmtId) -> Option<crate::types::AxisSet> {
+    fn declared_as_written(&self, id: StmtId) -> Option<AxisSet> {
         let place = self.place(id);
         let text: String = self.files[place.file].slice(place.span).chars().filter(|c| !c.is_whitespace()).collect();
         self.settings.group_named(&text)

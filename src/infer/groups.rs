@@ -235,8 +235,8 @@ impl Machine<'_> {
         // A function that is given nothing is asked for the same group all over the program, forward and backward alike.
         if args.args.is_empty()
             && matches!(found, Value::Closure(_) | Value::Path(_))
-            && !self.is_set_here(name)
             && let Some(group @ Value::Group(_)) = self.accessor(None, name, args)
+            && !self.is_set_here(name)
         {
             return Some(group);
         }

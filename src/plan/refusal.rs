@@ -103,15 +103,9 @@ impl Side {
 /// Placements as the run time has them: dims counted from the front, orders as strided shards.
 pub fn resolve(written: &[Written], rank: usize, mesh: &Mesh, side: Side) -> Result<Vec<Placement>, Refusal> {
     if written.len() != mesh.ndim() {
-        let counted = match written.len() {
-            1 => "1 placement".to_owned(),
-            count => format!("{count} placements"),
-        };
-        let dims = match mesh.ndim() {
-            1 => "1 dim".to_owned(),
-            count => format!("{count} dims"),
-        };
-        let words = format!("the {} has {counted}, but the mesh has {dims}", side.word());
+        let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        let (placements, dims) = (counted(written.len(), "placement"), counted(mesh.ndim(), "dim"));
+        let words = format!("the {} has {placements}, but the mesh has {dims}", side.word());
         let mut refusal = Refusal::input(words);
         refusal.help =
             Some("PyTorch does not check this: it drops what is over, or fails with a bare IndexError".to_owned());

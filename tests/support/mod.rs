@@ -15,6 +15,15 @@ use std::path::{Path, PathBuf};
 /// The same as in the program: deep sources recurse deeply.
 const STACK_BYTES: usize = 64 << 20;
 
+/// A program on its own, and what is found in it.
+pub fn checked(rules: &RuleBook, path: &str) -> (Files, Vec<Diagnostic>) {
+    let text = read(path);
+    let name = path.rsplit('/').next().expect("a path has a last part");
+    let files = files([(name, text.as_str())]);
+    let found = run(rules, &files, Want::Findings).diagnostics;
+    (files, found)
+}
+
 /// A path in this repository.
 pub fn path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)

@@ -10,6 +10,10 @@ use crate::ir::StmtId;
 use crate::source::{Name, Place};
 use crate::types::{AxisSet, Factor, Scale};
 
+/// Words of code in which parameters or gradients may be whole for a while.
+const WHOLE: &[&str] =
+    &["no_sync", "requires_gradient_sync", "summon_full_params", "unshard", "reshard_after_backward"];
+
 impl Run<'_> {
     /// Whether the whole of what is cut here has a name still, or was counted before.
     pub fn keeps_whole(&self, id: StmtId, state: &State) -> bool {
@@ -21,13 +25,7 @@ impl Run<'_> {
         let rebound = line.split_once(" = ").is_some_and(|(names, _)| names.split(',').any(|name| name.trim() == root));
         !rebound || state.has_counted()
     }
-}
 
-/// Words of code in which parameters or gradients may be whole for a while.
-const WHOLE: &[&str] =
-    &["no_sync", "requires_gradient_sync", "summon_full_params", "unshard", "reshard_after_backward"];
-
-impl Run<'_> {
     /// A reduction of gradients over the very ranks among which a wrapper has split them: it adds up those of different parameters.
     pub fn parts_reduced(&mut self, place: Place, class: ClassId, axes: &AxisSet, state: &mut State) {
         let module = state.classes.get(class).and_then(|c| c.module);

@@ -4,34 +4,29 @@
 
 use super::calls::Args;
 use super::value::{ModId, State, Val};
-use super::{MOST_STATES, Run};
+use super::{MOST_STATES, MOST_VAIN, Run};
 use crate::ir::StmtId;
-use crate::project::ClassRef;
 
 impl Run<'_> {
     /// What a module returns, if its forward makes a loss of what it is given.
     pub fn forwarded(&mut self, id: StmtId, module: ModId, args: &Args, state: &State) -> Option<Vec<(State, Val)>> {
-        let forward = self.method(self.class_called(module, state)?, "forward").filter(|_| !args.open)?;
+        let class = state.modules.get(module)?.class?;
+        let forward = self.method(class, "forward").filter(|_| !args.open)?;
         let text = self.files[self.project.file(forward.module)].slice(self.project.func(forward).span);
-        if !text.contains("loss") {
+        if !text.contains("loss") || self.vain >= MOST_VAIN {
             return None;
         }
         let bound = self.bind(forward, Some(Val::Module(module)), args);
         let call = Some(self.place(state, id));
-        let (steps, noted) = (self.steps, self.out.len());
+        let before = self.mark();
         let ways = self.run(forward, bound, call, state.clone());
         let made: Vec<(State, Val)> = ways.into_iter().filter(|(_, value)| has_loss(value)).collect();
         if made.is_empty() || made.len() > MOST_STATES {
-            // It was in vain: nothing of it stays.
-            self.steps = steps;
-            self.out.truncate(noted);
+            self.vain += 1;
+            self.back_to(&before);
             return None;
         }
         Some(made)
-    }
-
-    fn class_called(&self, module: ModId, state: &State) -> Option<ClassRef> {
-        state.modules.get(module)?.class
     }
 }
 

@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
     pub fn sums_parts(&mut self, module: ModuleId) -> bool {
         let is_function = |c: &ClassRef| {
             let mut bases = self.settings.statics.external_bases(*c);
-            bases.any(|base| base.ends_with("autograd.Function"))
+            bases.any(|base| self.rules.autograd_base(base))
         };
         let classes = self.project.modules[module].ir.classes.ids().map(|class| ClassRef { module, class });
         let functions: Vec<ClassRef> = classes.filter(is_function).collect();

@@ -266,13 +266,11 @@ impl<'a> Run<'a> {
         if let Some(value) = self.trainer_call(id, receiver, name, &args, &mut state) {
             return vec![(state, value)];
         }
-        if let (Val::Class(class), "apply") = (receiver, name.as_str())
-            && self.scales_backward(*class)
-        {
-            self.lose_all(&mut state);
-            return vec![(state, Val::named("call"))];
-        }
         if let (Val::Class(class), "apply") = (receiver, name.as_str()) {
+            if self.scales_backward(*class) {
+                self.lose_all(&mut state);
+                return vec![(state, Val::named("call"))];
+            }
             state.unsettled |= self.communicates(*class);
         }
         self.hand_function(receiver, name, &args, &mut state);

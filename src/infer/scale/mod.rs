@@ -71,6 +71,8 @@ const MOST_STEPS: usize = 1500;
 const MOST_STEPS_OF_BODY: usize = 6000;
 /// Those of a constructor of an object that a function is given.
 const MOST_STEPS_OF_OBJECT: usize = 300;
+/// Forwards of models that are executed in one root and give no loss, as in a loop that evaluates: none of their statements count.
+const MOST_VAIN: usize = 8;
 /// Calls within calls.
 const MOST_CALLS: usize = 6;
 
@@ -123,6 +125,8 @@ pub struct Run<'a> {
     steps: usize,
     /// How many may be.
     most_steps: usize,
+    /// Forwards of models that gave no loss.
+    vain: usize,
 }
 
 /// Factors of variables and gradients, to be shown.
@@ -302,6 +306,7 @@ impl<'a> Run<'a> {
             uneven: None,
             stepped: false,
             steps: 0,
+            vain: 0,
             most_steps: MOST_STEPS,
         }
     }
@@ -338,7 +343,7 @@ fn of_module<'a>(
     run.most_steps = MOST_STEPS;
     run.start = Some(start.clone());
     for func in roots {
-        (run.steps, run.stepped) = (0, false);
+        (run.steps, run.vain, run.stepped) = (0, 0, false);
         run.root = FuncRef { module, func };
         if run.is_inert(run.root, &start) {
             continue;

@@ -33,6 +33,13 @@ const COMMON: &[&str] = &[
 /// Words of constructors that say which ranks there are.
 const GROUPS: &[&str] = &["mesh", "_group", "world_size"];
 
+/// A point of an execution.
+pub struct Mark {
+    steps: usize,
+    out: usize,
+    noted: usize,
+}
+
 impl<'a> Run<'a> {
     /// The object that a parameter is, where one class of the project fits.
     pub fn object_given(&mut self, at: FuncRef, param: &Param, state: &mut State) -> Option<Val> {
@@ -45,6 +52,18 @@ impl<'a> Run<'a> {
         };
         let class = class.filter(|c| self.says_groups(*c))?;
         self.made_object(class, state)
+    }
+
+    /// How far this execution has come.
+    pub fn mark(&self) -> Mark {
+        Mark { steps: self.steps, out: self.out.len(), noted: self.noted.len() }
+    }
+
+    /// What was executed since then counts for nothing.
+    pub fn back_to(&mut self, mark: &Mark) {
+        self.steps = mark.steps;
+        self.out.truncate(mark.out);
+        self.noted.truncate(mark.noted);
     }
 
     /// An object as its constructor leaves it, where there is one way through that.
@@ -60,13 +79,11 @@ impl<'a> Run<'a> {
             let value = if i == 0 { object.clone() } else { Val::Named(param.name.clone()) };
             args.insert(param.local.index(), value);
         }
-        let before = (self.steps, self.out.len(), self.noted.len());
-        self.steps = before.0.max(self.most_steps.saturating_sub(MOST_STEPS_OF_OBJECT));
+        let before = self.mark();
+        self.steps = self.steps.max(self.most_steps.saturating_sub(MOST_STEPS_OF_OBJECT));
         let mut made = self.run(init, args, None, state.clone());
         let ended = self.steps <= self.most_steps;
-        self.steps = before.0;
-        self.out.truncate(before.1);
-        self.noted.truncate(before.2);
+        self.back_to(&before);
         // Another way through the constructor may leave other groups.
         let (Some((after, _)), None, true) = (made.pop(), made.pop(), ended) else {
             self.unmade.insert(class);
