@@ -24,9 +24,7 @@ pub fn protocol<'a>(project: &Project, rules: &'a RuleBook, module: ModuleId) ->
 
 /// Its place among the protocols: that of the package of the module, or the first one of which the module imports something.
 pub fn protocol_at(project: &Project, rules: &RuleBook, module: ModuleId) -> Option<usize> {
-    let is_in =
-        |path: &str, k: &Name| path.strip_prefix(k.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('.'));
-    let of = |path: &str| rules.protocols().iter().position(|p| p.packages.iter().any(|k| is_in(path, k)));
+    let of = |path: &str| rules.protocols().iter().position(|p| p.has(path));
     let imported = |binding: &Binding| match binding {
         Binding::Import(import) => of(&project.absolute(module, &import.path, import.level)),
         Binding::Func(_) | Binding::Class(_) | Binding::Value => None,

@@ -180,9 +180,7 @@ impl Machine<'_> {
         if !open || !own && !self.is_trained() {
             return;
         }
-        // Code on a framework has marks for this, and groups of its own under several names.
-        let framework = |at: ModuleId| self.settings.statics.protocol(self.rules, at).is_some();
-        if self.stack.last().is_some_and(|active| framework(active.func.module)) {
+        if self.stack.last().is_some_and(|active| !self.sizes_tell(active.func.module, &divided.axes)) {
             return;
         }
         for axis in divided.axes.iter() {
@@ -197,6 +195,14 @@ impl Machine<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Whether sizes say how parameters made in a module are split. A framework itself has marks for this, and groups of its own under
+    /// several names; code on it asks for the number of ranks by the framework's name for the axis.
+    fn sizes_tell(&self, module: ModuleId, axes: &AxisSet) -> bool {
+        let Some(rule) = self.settings.statics.protocol(self.rules, module) else { return true };
+        !rule.has(self.project.name(module))
+            && axes.iter().all(|axis| rule.axes.iter().any(|a| self.settings.canonical(a) == *axis))
     }
 
     /// Whether the module under execution cares for gradients of what it communicates: it has an autograd function or uses one, a

@@ -74,6 +74,15 @@ pub struct ProtocolRule {
     pub source: Name,
 }
 
+impl ProtocolRule {
+    /// Whether a module, or a name in it, is one of the framework itself.
+    pub fn has(&self, path: &str) -> bool {
+        let below =
+            |package: &Name| path.strip_prefix(package.as_str()).map(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.packages.iter().any(|package| below(package) == Some(true))
+    }
+}
+
 /// A way to split a module over the ranks, by the word that plans have for it.
 #[derive(Clone, Debug)]
 pub struct PlanStyleRule {
