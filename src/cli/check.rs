@@ -197,7 +197,9 @@ fn summary_line(findings: &[Diagnostic], known: &[(usize, String)], project: &Pr
         return "no Python files to check".to_owned();
     }
     if parts.is_empty() {
-        return format!("no findings in {}{old}", output::plural(project.reported, "file"));
+        // Whoever looks for the first time takes silence for proof; a log need not say it every time.
+        let hint = if output::is_watched() { "; `check --coverage` tells how much of it could be typed" } else { "" };
+        return format!("no findings in {}{old}{hint}", output::plural(project.reported, "file"));
     }
     let files: BTreeSet<_> = findings.iter().map(|found| found.place.file).collect();
     format!("found {} in {}{old}", parts.join(", "), output::plural(files.len(), "file"))

@@ -24,6 +24,11 @@ pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// Whether a person reads standard error as it is written.
+pub(super) fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// Whether the text formats are coloured.
 pub(super) fn color(choice: ColorChoice) -> Color {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -151,11 +151,15 @@ fn read_version(key: &str, value: &Value, reader: &mut Reader) -> Option<TorchVe
         reader.wrong_type(key, value, "a string such as \"2.6\"");
         return None;
     };
+    // As `--show-settings` says it.
+    if text == "newest" {
+        return None;
+    }
     let mut parts = text.split('.').map(str::parse::<u32>);
     match (parts.next(), parts.next()) {
         (Some(Ok(major)), Some(Ok(minor))) => Some(TorchVersion { major, minor }),
         _ => {
-            reader.invalid(&value.span(), format!("`{text}` is not a version of torch, such as \"2.6\""), "");
+            reader.invalid(&value.span(), format!("`{text}` is not a version of torch, such as \"2.6\", and not \"newest\""), "");
             None
         }
     }

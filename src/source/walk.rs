@@ -126,6 +126,11 @@ pub fn load_set(request: &Request) -> LoadSet {
                 if request.exclude.matches(relative(&path, request.glob_root)) {
                     let message = format!("`{shown}` is excluded by the configuration");
                     skipped.push(Skipped { message, fatal: false });
+                } else if path.extension().is_some_and(|extension| extension == "ipynb") {
+                    let message = format!(
+                        "`{shown}` is a notebook, and notebooks are not read: check the script it is exported to"
+                    );
+                    skipped.push(Skipped { message, fatal: true });
                 } else {
                     files.insert(path, true);
                 }

@@ -26,6 +26,16 @@ fn a_missing_path_does_not_stop_the_rest() {
 }
 
 #[test]
+fn a_notebook_is_refused_and_the_rest_is_checked() {
+    let session = Session::new();
+    session.write("bad.py", BAD);
+    session.write("train.ipynb", "{\"cells\": []}");
+    let ran = session.run(&["check", "train.ipynb", "bad.py"]);
+    assert!(ran.code == 2 && ran.err.contains("`train.ipynb` is a notebook"), "{ran:?}");
+    assert!(ran.out.contains("bad.py:1:"), "{ran:?}");
+}
+
+#[test]
 fn a_path_without_a_command_gets_the_command() {
     let session = Session::new();
     session.write("train.py", "");

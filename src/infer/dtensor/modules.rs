@@ -231,7 +231,7 @@ impl Machine<'_> {
             statics.linearized(class).len() == 1 && statics.external_bases(class).all(|b| b.ends_with(".Module"));
         // Containers name their modules by number.
         let alone = alone && !step.starts_with(|c: char| c.is_ascii_digit());
-        let named = mentions(text, step);
+        let named = mentions(text, step, key);
         if hidden.iter().any(|word| text.contains(word)) || named || !alone {
             return false;
         }
@@ -286,11 +286,11 @@ fn strsim_near(a: &str, b: &str) -> bool {
     a.contains(&b) || b.contains(&a)
 }
 
-/// Whether a text has an attribute of this name.
-fn mentions(text: &str, name: &str) -> bool {
+/// Whether a text has an attribute of this name, other than in the key of the plan itself.
+fn mentions(text: &str, name: &str, key: &str) -> bool {
     let attribute = format!(".{name}");
     text.match_indices(&attribute).any(|(at, _)| {
-        let rest = text.get(at + attribute.len()..).unwrap_or_default();
-        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        let (before, rest) = text.split_at(at + attribute.len());
+        !before.ends_with(key) && !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
     })
 }
