@@ -159,7 +159,11 @@ fn read_version(key: &str, value: &Value, reader: &mut Reader) -> Option<TorchVe
     match (parts.next(), parts.next()) {
         (Some(Ok(major)), Some(Ok(minor))) => Some(TorchVersion { major, minor }),
         _ => {
-            reader.invalid(&value.span(), format!("`{text}` is not a version of torch, such as \"2.6\", and not \"newest\""), "");
+            reader.invalid(
+                &value.span(),
+                format!("`{text}` is not a version of torch, such as \"2.6\", and not \"newest\""),
+                "",
+            );
             None
         }
     }

@@ -66,6 +66,10 @@ impl Machine<'_> {
             self.backward(id, base, args);
             return Value::NONE;
         }
+        if name == "register_hook" {
+            self.hooked(base, args);
+            return Value::Unknown;
+        }
         if name == "wait" {
             // The result of a functional collective is the tensor that it stands for.
             return base.clone();
@@ -494,6 +498,9 @@ impl Machine<'_> {
         if states.iter().all(|s| s.set.is_unknown()) && permissive_skip {
             return Ok(AxisState::UNKNOWN);
         }
+        if states.iter().any(|s| s.set == AxisType::P) && self.is_taken_away(id, op, operands) {
+            return Ok(AxisState::UNKNOWN);
+        }
         let args: Vec<Arg> = operands
             .iter()
             .zip(&states)
@@ -534,25 +541,9 @@ impl Machine<'_> {
         Err(())
     }
 
-    /// Whether the line takes away, outside of the gradient, what it adds: `out + bias + (bias / n - bias).detach()`. The forward is that of
-    /// one term, and the gradient that of the whole.
-    fn is_straight_through(&self, id: StmtId, axis: &Axis, operands: &[Operand]) -> bool {
-        let place = self.place(id);
-        let text = self.files[place.file].whole();
-        let (start, end) = (place.span.start as usize, place.span.end as usize);
-        let rest = text[end..].lines().next().unwrap_or_default();
-        let is_param = |o: &&Operand| o.ty.get(axis).is_unmarked();
-        rest.contains(").detach()")
-            && operands.iter().filter(is_param).any(|o| {
-                let span = self.part(id, o.part).span;
-                let name = &text[span.start as usize..span.end as usize];
-                (start..end).contains(&(span.start as usize)) && rest.contains(&format!("- {name})"))
-            })
-    }
-
     fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
         let lacks_gradient = violation == Violation::InvariantMixed && self.w.modes.typecheck.is_none();
-        if self.is_straight_through(id, axis, operands)
+        if self.is_straight_through(id, axis, op, operands)
             || lacks_gradient && (self.is_only_looked_at(id) || self.is_own_forward())
         {
             return;

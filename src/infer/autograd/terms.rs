@@ -560,6 +560,7 @@ impl Machine<'_> {
     fn term_of_index(&self, x: &Arc<Term>, index: &Value) -> Option<Arc<Term>> {
         let by_rank = |v: &Value| match v {
             Value::Slice(parts) => parts.iter().find_map(differing),
+            Value::Rank(axes) => Some(axes.clone()),
             _ => None,
         };
         let each = |v: &Value| matches!(v, Value::Slice(_)) && visits_ranks(v);
@@ -588,10 +589,11 @@ impl Machine<'_> {
                 None => return None,
             }
         }
-        match found {
-            Some((axes, dim)) => Some(Arc::new(split(x, &axes, dim))),
-            None => Some(x.clone()),
-        }
+        let Some((axes, dim)) = found else { return Some(x.clone()) };
+        let part = Arc::new(split(x, &axes, dim));
+        // A number takes the dim away: the places of the others are not followed.
+        let takes_dim = items.iter().any(|v| matches!(v, Value::Rank(_)));
+        Some(if takes_dim { Arc::new(Term::math(Linearity::Linear, vec![part])) } else { part })
     }
 
     /// The element of a list of parts that the rank takes.

@@ -3,32 +3,56 @@
 //! else fills as well. Next: `reducers.rs`, which asks.
 
 use super::expr::Expr;
+use super::near;
 use super::reducers::{is_gradient, parameter_loop};
-use super::view::View;
-use crate::ir::{LocalId, Operand, Rvalue, Stmt};
+use super::view::{CollectiveCall, View};
+use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
 
 /// How far a buffer is followed back to its list.
 const MOST_STEPS: usize = 8;
 
-/// Where the gradients are put into the list that a step sums, and the loop over parameters around that.
+/// Where the gradients are put into the list that a step sums, itself or by a function that it hands the list to, and the loop over
+/// parameters around that.
 pub fn taken(view: &View<'_>, step: usize) -> Option<(usize, usize)> {
-    let call = view.collective(view.value(step)?)?;
-    if !matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter") {
-        return None;
-    }
-    let list = list_of(view, call.input?)?;
+    let list = match view.collective(view.value(step)?) {
+        Some(call) => summed(view, &call, &|local| is_list(view, local))?,
+        None => handed(view, step)?,
+    };
     let mut puts = (0..view.steps.len()).filter_map(|s| Some((s, put(view, s, list)?)));
     let (at, value) = puts.next()?;
     let alone = puts.next().is_none() && is_gradient(&view.through(value));
     Some((at, parameter_loop(view, at).filter(|_| alone)?))
 }
 
+/// The list that a step hands to a function of the project that sums what is in it.
+fn handed(view: &View<'_>, step: usize) -> Option<LocalId> {
+    let Some(Rvalue::Call { callee, args }) = view.value(step) else { return None };
+    let given = |arg: &Arg| match arg.value {
+        Operand::Local(local) if arg.kind == ArgKind::Positional && is_list(view, local) => Some(local),
+        _ => None,
+    };
+    let (at, list) = args.iter().enumerate().find_map(|(at, arg)| Some((at, given(arg)?)))?;
+    let helper = near::shared(view, near::function(view, callee)?);
+    let param = helper.func.params.get(at)?.local;
+    let sums = |s: usize| {
+        let call = helper.value(s).and_then(|value| helper.collective(value));
+        call.is_some_and(|call| summed(&helper, &call, &|local| local == param).is_some())
+    };
+    (0..helper.steps.len()).any(sums).then_some(list)
+}
+
+/// The list whose elements a collective sums.
+fn summed(view: &View<'_>, call: &CollectiveCall<'_>, is_list: &dyn Fn(LocalId) -> bool) -> Option<LocalId> {
+    let sums = matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter");
+    list_of(view, call.input.filter(|_| sums)?, is_list)
+}
+
 /// The list of which an operand is an element, or a buffer made of all elements.
-fn list_of(view: &View<'_>, operand: &Operand) -> Option<LocalId> {
+fn list_of(view: &View<'_>, operand: &Operand, is_list: &dyn Fn(LocalId) -> bool) -> Option<LocalId> {
     let mut expr = view.through(operand);
     for _ in 0..MOST_STEPS {
         expr = match expr {
-            Expr::Local(local) if is_list(view, local) => return Some(local),
+            Expr::Local(local) if is_list(local) => return Some(local),
             Expr::Local(local) => match view.through(&Operand::Local(local)) {
                 Expr::Local(_) => return None,
                 other => other,

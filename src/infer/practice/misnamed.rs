@@ -16,12 +16,17 @@ pub fn misnamed(lint: &Lint<'_>, out: &mut Found) {
     let marks = lint.marks();
     for reducer in &lint.reducers().all {
         let Some(mark) = asked(reducer).filter(|mark| !marks.sets(mark)) else { continue };
-        let mut likes = marks.all().filter(|other| goes_on(mark, other));
-        let (Some(other), None) = (likes.next(), likes.next()) else { continue };
-        let Some(set) = only_set(lint, other) else { continue };
+        let Some((other, set)) = given_as(lint, mark) else { continue };
         let place = reducer.guard.unwrap_or(reducer.place);
         out.push((place, Practice::MarkMisnamed { asked: mark.clone(), mark: other.clone(), set }));
     }
+}
+
+/// The one name like that of a mark under which marks are set and never read, and where.
+pub fn given_as<'l>(lint: &'l Lint<'_>, mark: &Name) -> Option<(&'l Name, Place)> {
+    let mut likes = lint.marks().all().filter(|other| goes_on(mark, other));
+    let (Some(other), None) = (likes.next(), likes.next()) else { return None };
+    Some((other, only_set(lint, other)?))
 }
 
 /// Whether one name is the other with further words.
