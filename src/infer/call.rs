@@ -13,6 +13,9 @@ use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 use std::sync::Arc;
 
+/// The method that a constructor is.
+const INIT: &str = "__init__";
+
 impl Machine<'_> {
     /// `callee(args)`
     pub fn call(&mut self, id: StmtId, callee: &Value, args: &CallArgs) -> Eval {
@@ -212,6 +215,7 @@ impl Machine<'_> {
             && self.w.modes.typecheck.is_none()
             && (!self.settings.relevance.contains(closure.func) || self.leads_nowhere(closure.func))
             && !self.chooses(closure.func, args)
+            && !self.begins(closure.func)
         {
             let options = super::external::options_of(&self.project.func(closure.func).name, args);
             return Eval::One(options.unwrap_or(Value::Unknown));
@@ -224,6 +228,16 @@ impl Machine<'_> {
     fn chooses(&self, func: FuncRef, args: &CallArgs) -> bool {
         let tells = |v: &Value| matches!(v, Value::Const(Const::None | Const::Bool(_)) | Value::Cond(_));
         args.args.iter().any(|a| tells(&a.value)) && self.project.func(func).code.count() <= MAX_CHOICE
+    }
+
+    /// Whether a constructor calls that of a base, or a method of its own, that is short or goes straight on: what it keeps of its arguments
+    /// (`self.sp = config.sp`) is what the other methods ask.
+    fn begins(&self, func: FuncRef) -> bool {
+        let callee = self.project.func(func);
+        let is_beginning = self.stack.last().is_some_and(|active| self.project.func(active.func).name == INIT);
+        let is_short = callee.code.count() <= MAX_CHOICE && callee.class.is_some();
+        let is_straight = || callee.body().iter().all(|node| node.stmt.blocks().next().is_none());
+        is_beginning && (is_short || callee.name == INIT && is_straight())
     }
 
     /// Whether a value brings a known type along.

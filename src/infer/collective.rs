@@ -4,7 +4,7 @@
 
 use super::expr::CallArgs;
 use super::finding::{ArgumentProblem, FindingKind, OperandAt};
-use super::groups::is_world;
+use super::groups::{is_world, may_name};
 use super::machine::Machine;
 use super::output::{Pass, Reason, Site};
 use super::value::{ObjId, Value};
@@ -300,8 +300,16 @@ impl Machine<'_> {
         }))
     }
 
-    /// All ranks are those of every axis: what differed on one is now what the collective gives.
+    /// All ranks are those of every axis: what differed on one is now what the collective gives. A group that nothing resolves may be one that
+    /// has a name elsewhere, as marks of parameters give it: of that nothing is known then.
     fn over_all_ranks(&self, call: &Call<'_>, result: Side, local: &mut LocalType) {
+        if call.axes.iter().any(Axis::is_variable) {
+            for axis in LocalType::axes_of([&*local]).into_iter().filter(|axis| !axis.is_variable()) {
+                if call.axes.iter().any(|group| may_name(group, &axis)) {
+                    local.set(&axis, AxisState::UNKNOWN);
+                }
+            }
+        }
         if !is_world(&call.axes) {
             return;
         }
@@ -395,7 +403,8 @@ impl Machine<'_> {
         if strict && state.set.is_unknown() && !input.untracked {
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
         }
-        if (meet.is_empty() && !self.is_restricted(axis)) || (shards_differ && self.w.modes.typecheck.is_none()) {
+        let apart = self.is_restricted(axis) || Self::has_twin(axis, std::iter::once(&input.local));
+        if (meet.is_empty() && !apart) || (shards_differ && self.w.modes.typecheck.is_none()) {
             let mut operand = self.input_at(id, call, Some(axis));
             operand.state = state.clone();
             let repairs = self.collective_repairs(id, call.rule, axis, call.input, source.set);

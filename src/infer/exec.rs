@@ -144,7 +144,7 @@ impl Machine<'_> {
         self.note_statement(node.id);
         match &node.stmt {
             Stmt::Assign { dst, value } => {
-                let eval = self.rvalue(node.id, value);
+                let eval = self.rvalue_for(node.id, *dst, value);
                 self.bind_eval(eval, |m, v| m.assign_named(node.id, *dst, v))
             }
             Stmt::If { test, then, orelse } => Step::Paths(self.branch(node.id, test, then, orelse)),
@@ -309,6 +309,7 @@ impl Machine<'_> {
     }
 
     fn branch(&mut self, id: StmtId, test: &Operand, then: &Block, orelse: &Block) -> Vec<Path> {
+        let kept = self.kept_test(test);
         let test = self.operand(test);
         if test == Value::Unset && self.deriving.is_some() {
             // An attribute that this way through the forward has not stored: Python raises.
@@ -318,11 +319,13 @@ impl Machine<'_> {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Ranks(axes));
         }
-        if matches!(test, Value::Unknown | Value::Number(_) | Value::Share(_)) || self.is_data_test(&test) {
+        let kept = kept.filter(|_| test == Value::Unknown);
+        let is_open = kept.is_none() && matches!(test, Value::Unknown | Value::Number(_) | Value::Share(_));
+        if is_open || self.is_data_test(&test) {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Join);
         }
-        let formula = self.formula(&test);
+        let formula = kept.unwrap_or_else(|| self.formula(&test));
         if is_opaque(&formula) && matches!(self.outcome(&formula), Outcome::Open(_)) {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Join);

@@ -415,7 +415,7 @@ impl Machine<'_> {
             (Value::Sym(path), Value::Const(Const::Int(n))) => {
                 // A degree of parallelism compared with 1: axes are checked as if they had several ranks.
                 let last = path.rsplit('.').next().unwrap_or(path);
-                if self.settings.is_degree(last) {
+                if self.settings.is_degree(last) || *n == 1 && self.settings.counts_ranks(last) {
                     return size_compare(op, *n);
                 }
                 let sign = order_sign(op).filter(|_| self.symbol(path).is_none())?;

@@ -68,6 +68,18 @@ impl Facts {
         let atoms = self.atoms.iter().cloned().chain([(atom, value)]).collect();
         Facts { atoms, rules: self.rules.clone() }
     }
+    /// Whether an attribute that nothing sets in sight is one thing in an object and another in a second one, or in a configuration: nobody
+    /// said that they may differ, and where a base keeps it they do not.
+    pub fn tells_objects_apart(&self) -> bool {
+        let attribute = |name: &Name| name.rsplit('.').next().map(Name::from);
+        let same_but_for_object = |a: &Atom, b: &Atom| match (a, b) {
+            (Atom::True(a), Atom::True(b)) | (Atom::IsNone(a), Atom::IsNone(b)) => attribute(a) == attribute(b),
+            (Atom::Equals(a, x), Atom::Equals(b, y)) => x == y && attribute(a) == attribute(b),
+            _ => false,
+        };
+        let own = self.atoms.iter().filter(|(atom, _)| atom.name().contains('#'));
+        own.into_iter().any(|(a, x)| self.atoms.iter().any(|(b, y)| a != b && x != y && same_but_for_object(a, b)))
+    }
     /// Whether nothing that is known contradicts the rest.
     pub fn possible(&self) -> bool {
         self.rules.iter().all(|r| r.truth(self) != Some(false))

@@ -19,6 +19,13 @@ use std::sync::Arc;
 /// The group of all ranks where no mesh says which axes they have.
 const WORLD: &str = "world";
 
+/// Whether a group that nothing resolves may be that of an axis, by what it is called: `group`, or `tp_group` for `tp`.
+pub fn may_name(group: &Axis, axis: &Axis) -> bool {
+    let last = group.name().rsplit('.').next().unwrap_or_default();
+    let mut words = last.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    last == "group" || last.contains("process_group") || words.any(|word| word == axis.name())
+}
+
 /// Whether a group is that of all ranks without a mesh.
 pub fn is_world(axes: &AxisSet) -> bool {
     axes.single().is_some_and(|a| a.is_variable() && a.name() == WORLD)

@@ -5,7 +5,7 @@
 
 use super::budget::Budget;
 use super::finding::{CallStep, Finding, FindingKind, Repair};
-use super::formula::{Atom, Formula, Outcome, truth};
+use super::formula::{Atom, Formula, Outcome, shown, truth};
 use super::heap::Cell;
 use super::output::{Output, Pass, Reason, Row};
 use super::settings::Settings;
@@ -95,6 +95,8 @@ pub struct Machine<'a> {
     pub found_whole: bool,
     /// The list of unknown sizes that was made last, and the tensor whose sizes they are.
     pub sizes_of: Option<(ObjId, Value)>,
+    /// The unknown attribute of an object that was read or compared last.
+    pub kept: super::kept_tests::Kept,
 }
 
 impl<'a> Machine<'a> {
@@ -133,6 +135,7 @@ impl<'a> Machine<'a> {
             invariant_on: Vec::new(),
             found_whole: false,
             sizes_of: None,
+            kept: None,
         }
     }
 
@@ -204,6 +207,15 @@ impl<'a> Machine<'a> {
     /// Whether the code under execution runs on some of the ranks of an axis only. A group that nothing resolves may be any.
     pub fn is_restricted(&self, axis: &crate::types::Axis) -> bool {
         self.rank_restricted.iter().chain(self.w.modes.ranks.iter()).any(|a| a == axis || a.is_variable())
+    }
+
+    /// Whether types speak of the same attribute of another object of a class: two names of what may be one group.
+    pub fn has_twin<'t>(
+        axis: &crate::types::Axis,
+        mut types: impl Iterator<Item = &'t crate::types::LocalType>,
+    ) -> bool {
+        let twin = |other: &crate::types::Axis| other != axis && shown(other.name()) == shown(axis.name());
+        axis.name().contains('#') && types.any(|t| t.listed().any(|(other, s)| !s.set.is_unknown() && twin(other)))
     }
 
     /// What is known of a tensor value, if it is one.

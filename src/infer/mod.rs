@@ -36,6 +36,7 @@ mod intrinsics;
 mod items;
 mod join;
 mod kept;
+mod kept_tests;
 mod layer;
 pub mod layout;
 pub mod limits;

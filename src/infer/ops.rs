@@ -518,7 +518,7 @@ impl Machine<'_> {
             Err(violation) => {
                 let violation = *violation;
                 let AxisRef::Named(name) = axis else { return self.violated_rest(id, violation, op, operands) };
-                if self.is_restricted(name) {
+                if self.is_restricted(name) || Self::has_twin(name, operands.iter().map(|o| &o.ty)) {
                     let set = states.iter().fold(AxisType::EMPTY, |s, a| s.join(a.set));
                     return Ok(AxisState::new(set));
                 }

@@ -189,12 +189,23 @@ impl Output {
         }
     }
 
-    /// Fills in which worlds were silent where others were not.
+    /// Leaves out worlds that tell two objects of a class apart by what nobody gave them, and fills in which worlds were silent where others
+    /// were not.
     pub fn finish(&mut self) {
+        let count = self.findings.len();
+        self.findings.retain_mut(|finding| {
+            finding.worlds.retain(|facts| !facts.tells_objects_apart());
+            !finding.worlds.is_empty()
+        });
+        if self.findings.len() < count {
+            self.index.clear();
+        }
         for finding in &mut self.findings {
             if let Some(passed) = self.passed.get(&finding.place) {
                 let silent = |wanted: Pass| -> Vec<Facts> {
-                    let those = passed.iter().filter(|(f, p)| *p == wanted && !finding.worlds.contains(f));
+                    let those = passed
+                        .iter()
+                        .filter(|(f, p)| *p == wanted && !finding.worlds.contains(f) && !f.tells_objects_apart());
                     those.map(|(f, _)| f.clone()).collect()
                 };
                 // A world that is right explains the finding better than one in which nothing is known.

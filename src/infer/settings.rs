@@ -260,6 +260,12 @@ impl Settings {
             || matches!(name, "tp_size" | "cp_size" | "dp_size" | "ep_size" | "sp_size")
     }
 
+    /// Whether a name that is compared with 1 is a degree of parallelism, by the names of configurations: `config.tp > 1`, `args.mp_size != 1`.
+    pub fn counts_ranks(&self, name: &str) -> bool {
+        let axis = name.strip_suffix("_size").unwrap_or(name);
+        matches!(axis, "tp" | "dp" | "cp" | "ep" | "pp" | "sp" | "mp" | "etp" | "world") || name.ends_with("_parallel")
+    }
+
     /// Whether a name is that of a rank, which differs between processes: `rank`, `tp_rank`. The rank of a matrix is not one.
     pub fn is_rank(&self, path: &str) -> bool {
         let last = path.rsplit('.').next().unwrap_or(path);

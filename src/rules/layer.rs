@@ -59,8 +59,6 @@ pub struct MarkRule {
     pub dim: Option<Name>,
     /// A variable of the code that sets the mark: if it is true, the axes are the others.
     pub unless: Option<(Name, Vec<Name>)>,
-    /// Packages whose own layers carry it; none: any may.
-    pub set_by: Vec<Name>,
     pub source: Name,
 }
 
@@ -198,7 +196,6 @@ impl Loader {
                 set,
                 dim: m.dim.as_deref().map(Name::from),
                 unless: m.unless.as_deref().map(|u| (Name::from(u), names(&m.else_axes))),
-                set_by: names(&m.set_by),
                 source: Name::from(m.source.as_deref().unwrap_or(source)),
             };
             self.insert(path, Entry::Mark(Arc::new(rule)));

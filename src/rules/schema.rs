@@ -246,9 +246,6 @@ pub struct Mark {
     pub unless: Option<String>,
     #[serde(default)]
     pub else_axes: Vec<String>,
-    /// Packages whose own layers carry the mark; without them only the project can set it.
-    #[serde(default)]
-    pub set_by: Vec<String>,
     pub source: Option<String>,
 }
 

@@ -231,7 +231,7 @@ impl Machine<'_> {
             statics.linearized(class).len() == 1 && statics.external_bases(class).all(|b| b.ends_with(".Module"));
         // Containers name their modules by number.
         let alone = alone && !step.starts_with(|c: char| c.is_ascii_digit());
-        let named = mentions(text, step, key);
+        let named = mentions(text, step);
         if hidden.iter().any(|word| text.contains(word)) || named || !alone {
             return false;
         }
@@ -286,11 +286,13 @@ fn strsim_near(a: &str, b: &str) -> bool {
     a.contains(&b) || b.contains(&a)
 }
 
-/// Whether a text has an attribute of this name, other than in the key of the plan itself.
-fn mentions(text: &str, name: &str, key: &str) -> bool {
+/// Whether a text has an attribute of this name; in a string it is part of the key of a plan.
+fn mentions(text: &str, name: &str) -> bool {
     let attribute = format!(".{name}");
+    let word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(&attribute).any(|(at, _)| {
-        let (before, rest) = text.split_at(at + attribute.len());
-        !before.ends_with(key) && !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        let (before, rest) = (&text[..at], &text[at + attribute.len()..]);
+        let is_key = before.trim_end_matches(|c: char| word(c) || matches!(c, '.' | '*')).ends_with(['"', '\'', '`']);
+        !is_key && !rest.starts_with(word)
     })
 }

@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Class, Found, Lint};
 use crate::infer::memo::{Memo, Task, kept_each};
 use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
+use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::rules::Entry;
 use crate::source::{Name, Place, Span};
 use rustc_hash::FxHashSet;
@@ -95,8 +95,7 @@ pub fn unset<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let nobody_sets = |mark: &Name| !marks.set.contains(mark) && !is_of_tensors(mark) && !without(lint, mark);
     let Some((reducer, mark)) = reducers.into_iter().find(|(_, mark)| nobody_sets(mark)) else { return };
     // What a framework marks in its own layers need not be marked here.
-    let rule = lint.rules.mark(mark);
-    if rule.is_some_and(|r| r.set_by.is_empty() || r.set_by.iter().any(|package| lint.files.any_says(package))) {
+    if lint.rules.mark(mark).is_some() {
         return;
     }
     let Some(init) = class.init(lint) else { return };
@@ -104,7 +103,6 @@ pub fn unset<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     for step in &init.steps {
         if let Stmt::SetAttr { name, value, .. } = step.stmt
             && is_norm(init, name, value)
-            && (rule.is_none() || is_unmarked(init, value))
         {
             norms.push((name.clone(), init.place(step.id)));
         }
@@ -154,13 +152,6 @@ fn is_norm(view: &View<'_>, attr: &str, value: &Operand) -> bool {
         other => other.last_name().is_some_and(named),
     };
     made || named(attr) && matches!(*callee, Expr::Local(_))
-}
-
-/// Whether a module is made of a class that no framework marks: one of torch, or one of the project.
-fn is_unmarked(view: &View<'_>, value: &Operand) -> bool {
-    let Expr::Call { callee, .. } = view.expr(value) else { return false };
-    let Some(path) = callee.path() else { return false };
-    path.starts_with("torch.") || matches!(view.project.path(path), Resolved::Class(_))
 }
 
 /// The line after the last statement of a function: where something is missing.

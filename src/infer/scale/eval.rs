@@ -520,6 +520,10 @@ impl<'a> Run<'a> {
                 let test = Test::Param(self.text(state, id));
                 Val::Test(if op == CmpOp::In { test } else { test.negate() })
             }
+            // Who looks for the group that it is in is in one of them.
+            (CmpOp::In | CmpOp::NotIn, Val::Named(text), _) if text.ends_with("get_rank()") => {
+                Val::Test(Test::Known(op == CmpOp::In))
+            }
             (_, Val::Num(n), Val::Const(Const::Int(1)) | Val::Zero(_)) if is_size(&n.scale) => {
                 let one = matches!(b, Val::Const(_));
                 Val::Test(match op {
