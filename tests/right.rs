@@ -6,9 +6,13 @@ mod support;
 
 use spmd_check::rules::builtin;
 
-/// Programs with a finding. # bug: a learning rate that a loop over groups divides later, and a divisor that a fused optimizer keeps by
-/// the name that a gradient scaler uses.
-const LOUD: [&str; 2] = ["tests/right/fused_grad_scale.py", "tests/right/lr_param_group_over_world.py"];
+/// Programs with a finding. # bug: a divisor that a fused optimizer keeps by the name that a gradient scaler uses, terms that each rank
+/// weighs by a gate of its own, and a learning rate that a loop over groups divides later.
+const LOUD: [&str; 3] = [
+    "tests/right/fused_grad_scale.py",
+    "tests/right/gate_of_own_expert.py",
+    "tests/right/lr_param_group_over_world.py",
+];
 
 #[test]
 fn correct_programs_are_silent() {

@@ -177,6 +177,12 @@ impl Machine<'_> {
         if let Some(eval) = self.call_styled(id, object, args) {
             return eval;
         }
+        if self.is_hooked(object) {
+            self.unresolved(args, "hook");
+            return Eval::One(
+                self.new_tensor(crate::types::TensorType { untracked: true, ..crate::types::TensorType::unknown() }),
+            );
+        }
         if let Some(ObjectClass::External(path)) = class {
             self.whole_layer(id, &path, args);
             return self.call_external_object(id, object, &path, args);

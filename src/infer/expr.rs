@@ -294,6 +294,9 @@ impl Machine<'_> {
             (BinOp::BitAnd | BinOp::BitOr | BinOp::BitXor, a, b) if is_truth(a) && is_truth(b) => {
                 Some(self.boolean(op == BinOp::BitAnd, &[a.clone(), b.clone()]))
             }
+            (BinOp::Pow, Value::Size(axes), Value::Const(Const::Int(-1))) => {
+                Some(Value::Number(Some(Arc::new(share_of(axes)))))
+            }
             (BinOp::Div, a, Value::Size(axes)) if a.is_number() && number_type(a).is_none() => {
                 Some(Value::Number(Some(Arc::new(share_of(axes)))))
             }

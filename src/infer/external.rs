@@ -117,7 +117,13 @@ impl Machine<'_> {
                     let at = rule.args.index(s.split(' ').next().unwrap_or(s))?;
                     bound.first(at).map(|i| args.args[i].value.clone())
                 };
-                let given: Vec<Value> = sizes.iter().map(|s| given(s).unwrap_or(Value::Unknown)).collect();
+                let all = |s: &Name| {
+                    let value = given(&Name::from(s.strip_prefix('*')?))?;
+                    Some(self.literal_items(&value).unwrap_or_else(|| vec![value]))
+                };
+                let given =
+                    sizes.iter().flat_map(|s| all(s).unwrap_or_else(|| vec![given(s).unwrap_or(Value::Unknown)]));
+                let given: Vec<Value> = given.collect();
                 // Of one that may not be there nothing is said.
                 super::share::divided_by(given.iter()).or_else(|| unsure.then(super::share::not_told))
             };

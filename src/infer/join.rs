@@ -204,7 +204,11 @@ impl<'a> Joiner<'a> {
         }
         for axis in ranks.iter() {
             let (a, b) = (x.local.get(axis), y.local.get(axis));
-            if a == b && x.local.get(axis).set.leq(AxisType::EQUAL) {
+            if x.zero != y.zero {
+                // A term that some ranks add and the others do not.
+                let set = AxisType::V.join(AxisType::P);
+                out.local.set(axis, AxisState { set, shard: None, nest: 0, origin: a.origin.clone() });
+            } else if a == b && x.local.get(axis).set.leq(AxisType::EQUAL) {
                 // Both sides computed an equal value, but not the same one: it differs by rank.
                 out.local.set(axis, AxisState { set: AxisType::V, shard: None, nest: 0, origin: a.origin.clone() });
             } else {

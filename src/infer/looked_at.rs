@@ -6,8 +6,54 @@ use super::machine::Machine;
 use super::repeated::{bound, statement};
 use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
 use crate::rules::RuleBook;
+use crate::rules::operator::Violation;
+
+/// Operations that tell something of a tensor, as logs and common scales want it.
+const STATISTICS: &[&str] = &[
+    "abs",
+    "amax",
+    "amin",
+    "cosine_similarity",
+    "max",
+    "min",
+    "norm",
+    "pow",
+    "round",
+    "square",
+    "std",
+    "var",
+    "vector_norm",
+];
 
 impl Machine<'_> {
+    /// Whether a term of a sum is looked at as what it is: by an operation that tells something of it, in a region without gradients inside a
+    /// function that has some, or for eyes alone.
+    pub(super) fn is_statistic(&self, id: StmtId, violation: Violation, op: &str) -> bool {
+        // The run-time checker asks nothing of the kind.
+        if self.w.modes.typecheck.is_some() {
+            return false;
+        }
+        let own = op.rsplit('.').next().unwrap_or(op);
+        let place = self.place(id);
+        let text = self.files[place.file].whole();
+        let after = &text[place.span.end as usize..];
+        // `(total - own).norm()`
+        let then = || after.strip_prefix(").").and_then(|rest| rest.split('(').next()).unwrap_or_default();
+        let tells = match violation {
+            Violation::PartialNonlinear => STATISTICS.contains(&own),
+            Violation::PartialAffine => matches!(own, "sub" | "__sub__") && STATISTICS.contains(&then()),
+            _ => false,
+        };
+        let region = || {
+            let span = self.stack.last().map(|active| self.project.func(active.func).span);
+            let before = span.filter(|span| span.contains(place.span.start));
+            before.is_some_and(|span| {
+                text[span.start as usize..place.span.start as usize].contains("with torch.no_grad()")
+            })
+        };
+        tells && (!self.w.modes.grad && region() || self.is_only_looked_at(id))
+    }
+
     /// Whether a statement computes a variable that only operations read through which no gradient comes back.
     pub fn is_only_looked_at(&self, id: StmtId) -> bool {
         let func = self.func();

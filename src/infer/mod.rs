@@ -50,6 +50,7 @@ mod names;
 mod namesakes;
 pub use modes::{Due, DueKind};
 mod normalised;
+mod on_purpose;
 mod op_results;
 mod ops;
 pub mod output;

@@ -119,7 +119,7 @@ impl Machine<'_> {
     pub(super) fn registers(&self, method: &Name) -> bool {
         let expanded = || self.stack.first().is_some_and(|root| self.settings.modes_of(root.func).next().is_some());
         match self.registering(method) {
-            Some("register-parameter") => true,
+            Some("register-parameter" | "module-hook") => true,
             Some("register-buffer") => expanded(),
             _ => false,
         }
@@ -138,6 +138,10 @@ impl Machine<'_> {
 
     /// `self.register_parameter(name, param)` is an assignment; a buffer is a tensor without a gradient.
     pub(super) fn register(&mut self, id: StmtId, base: &Value, method: &Name, args: &CallArgs) -> Eval {
+        if self.registering(method) == Some("module-hook") {
+            self.hook_module(base, args);
+            return Eval::One(Value::Unknown);
+        }
         if self.registering(method) == Some("register-buffer") {
             self.register_buffer(id, base, args);
             return Eval::One(Value::NONE);

@@ -176,7 +176,7 @@ fn is_over(over: &Whole, call: &OpCall<'_>, args: &CallArgs, dim: i64, rank: Opt
     match rank {
         Some(rank) => normalize_dim(given, rank).is_some_and(|given| normalize_dim(dim, rank) == Some(given)),
         // The classes of a loss are dim 1, which is the last one of what nothing gave further dims.
-        None => given == dim || (given, dim) == (1, -1),
+        None => given == dim || matches!(over, Whole::At(1)) && dim == -1,
     }
 }
 

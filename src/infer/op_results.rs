@@ -58,7 +58,8 @@ impl Machine<'_> {
         let shapes = self.shapes(call, args);
         let view_of = self.shared_memory(rule, args);
         let same = rule.identity || view_of.is_some();
-        let zero = rule.zero || (same && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
+        let zero =
+            rule.zero || is_times_zero(rule, args) || (same && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
         let reduced = self.in_16_bits(call, args);
         let divided = self.divided(call, args);
         let least = self.least_rank(call, args);
@@ -656,3 +657,14 @@ const DTYPES: &[&str] = &[
     "torch.int32",
     "torch.bool",
 ];
+
+/// `x * 0`, by whichever rank it is written.
+fn is_times_zero(rule: &OpRule, args: &CallArgs) -> bool {
+    let is_zero = |v: &Value| match v {
+        Value::Const(Const::Int(n)) => *n == 0,
+        Value::Const(Const::Float(bits)) => f64::from_bits(*bits) == 0.0,
+        _ => false,
+    };
+    let multiplies = matches!(rule.name.rsplit('.').next(), Some("mul" | "multiply" | "__mul__" | "__rmul__"));
+    multiplies && args.args.iter().any(|a| is_zero(&a.value))
+}

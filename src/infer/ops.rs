@@ -174,6 +174,7 @@ impl Machine<'_> {
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let mut call = OpCall { rule, bound, operands, lost: false };
+        scale_second(&mut call, args);
         self.planned_operands(id, &call, args);
         if !checked && let Some(value) = self.distributed_op(id, &call, args) {
             return value;
@@ -544,6 +545,7 @@ impl Machine<'_> {
     fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
         let lacks_gradient = violation == Violation::InvariantMixed && self.w.modes.typecheck.is_none();
         if self.is_straight_through(id, axis, op, operands)
+            || self.is_statistic(id, violation, op)
             || lacks_gradient && (self.is_only_looked_at(id) || self.is_own_forward())
         {
             return;
@@ -637,6 +639,16 @@ impl Machine<'_> {
         if let Some(known) = self.w.heap.tensor_mut(id) {
             *known = t;
         }
+    }
+}
+
+/// `torch.add(x, y, alpha=a)`: what `a` makes of the second operand is not followed.
+fn scale_second(call: &mut OpCall<'_>, args: &CallArgs) {
+    let given = call.rule.args.index("alpha").and_then(|p| call.bound.first(p)).map(|at| &args.args[at].value);
+    if let (Some(Value::Number(Some(_)) | Value::Rank(_) | Value::Unknown), Some(last)) =
+        (given, call.operands.last_mut())
+    {
+        last.ty = LocalType::unknown();
     }
 }
 

@@ -213,6 +213,9 @@ impl Machine<'_> {
         if [".backward(", "torch.optim", "optimizer", "distributed.nn"].iter().any(|word| text.contains(word)) {
             return true;
         }
+        if ["inference_mode(", "set_grad_enabled(False)"].iter().any(|word| text.contains(word)) {
+            return false;
+        }
         self.project.bindings(module).any(|(name, binding)| match binding {
             Binding::Class(class) => self.is_autograd_function(ClassRef { module, class: *class }),
             Binding::Import(_) => match self.project.member(module, name) {

@@ -8,6 +8,9 @@ use crate::ir::StmtId;
 use crate::source::Span;
 use crate::types::Axis;
 
+/// How a value is taken out of the gradient.
+const DETACHED: &str = ".detach()";
+
 impl Machine<'_> {
     /// Whether the line takes away, outside of the gradient, what it adds: `out + bias + (bias / n - bias).detach()`, where the forward is that
     /// of one term and the gradient that of the whole, or `x + (total - x).detach()`, where the forward is the total.
@@ -23,12 +26,15 @@ impl Machine<'_> {
                 let span = self.part(id, o.part).span;
                 (start..end).contains(&(span.start as usize)) && rest.contains(&format!("- {})", said(span)))
             });
-        let untracked = rest.starts_with(").detach()") || rest.starts_with(')') && !self.w.modes.grad;
+        let taken = operands.last().map(|o| said(self.part(id, o.part).span));
+        let cut = taken.and_then(|taken| taken.strip_suffix(DETACHED));
+        let untracked =
+            rest.starts_with(").detach()") || rest.starts_with(')') && (cut.is_some() || !self.w.modes.grad);
         let takes_away = matches!(op.rsplit('.').next(), Some("sub" | "__sub__"));
         let of_total = || {
             let line = text[..start].rsplit('\n').next().unwrap_or_default();
             let added = line.strip_suffix('(').and_then(|l| l.trim_end().strip_suffix('+')).map(str::trim_end);
-            let taken = operands.last().map(|o| said(self.part(id, o.part).span));
+            let taken = cut.or(taken);
             let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ']' | ')');
             let same = |added: &str, taken: &str| added.strip_suffix(taken).is_some_and(|rest| !rest.ends_with(word));
             added.zip(taken).is_some_and(|(added, taken)| same(added, taken))
@@ -44,9 +50,10 @@ impl Machine<'_> {
             let span = self.part(id, o.part).span;
             &text[span.start as usize..span.end as usize]
         };
-        let difference = said(other).strip_suffix(".detach()").unwrap_or(said(other));
+        let difference = said(other).strip_suffix(DETACHED).unwrap_or(said(other));
         let inner = difference.strip_suffix(')').unwrap_or(difference);
-        let detached = difference.len() < said(other).len() || !self.w.modes.grad;
-        detached && inner.strip_suffix(said(added)).is_some_and(|rest| rest.trim_end().ends_with('-'))
+        let own = inner.strip_suffix(DETACHED).unwrap_or(inner);
+        let detached = difference.len() < said(other).len() || own.len() < inner.len() || !self.w.modes.grad;
+        detached && own.strip_suffix(said(added)).is_some_and(|rest| rest.trim_end().ends_with('-'))
     }
 }

@@ -100,7 +100,7 @@ pub struct ModuleRule {
     pub forward: Signature,
     /// Parameters that exist only if these constructor arguments are true.
     pub params_when: Vec<(Name, Vec<Name>)>,
-    /// Parameter name → sizes by constructor argument.
+    /// Parameter name → sizes by constructor argument; `*argument`: all of them.
     pub params: Vec<(Name, Vec<Name>)>,
     pub source: Name,
 }

@@ -290,7 +290,9 @@ impl Loader {
             .params
             .iter()
             .map(|(name, sizes)| {
-                let sizes = sizes.as_array().map_or_else(Vec::new, |a| {
+                // One word stands for all sizes: a number, or a sequence of them.
+                let all = || sizes.as_str().map(|s| Name::from(format!("*{s}"))).into_iter().collect();
+                let sizes = sizes.as_array().map_or_else(all, |a| {
                     a.iter().map(|s| s.as_str().map_or_else(|| Name::from(s.to_string()), Name::from)).collect()
                 });
                 (Name::from(name.as_str()), sizes)

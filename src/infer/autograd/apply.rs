@@ -389,7 +389,8 @@ impl Machine<'_> {
         if !case.communicates() && !scaled && !all_alike {
             return self.new_tensor(TensorType::unknown());
         }
-        if all_alike || scaled || case.axes.is_empty() {
+        // What sums on both ways is its own adjoint whatever it is given; it does not leave a value what it was.
+        if all_alike && !case.communicates() || scaled || case.axes.is_empty() {
             let Some(known) = self.as_tensor(&arg.value).and_then(|id| self.w.heap.tensor(id)).cloned() else {
                 return self.new_tensor(TensorType::unknown());
             };

@@ -156,7 +156,8 @@ pub fn whole_for(view: &View<'_>, step: usize, name: &str, base: Option<&ModuleR
         return made_of(view, step, 0) != Size::Part || copies_given(view, step);
     };
     sizes.iter().all(|size| {
-        let Some(at) = rule.args.index(size.split(' ').next().unwrap_or(size)) else { return true };
+        let name = size.strip_prefix('*').unwrap_or(size);
+        let Some(at) = rule.args.index(name.split(' ').next().unwrap_or(name)) else { return true };
         let Some(given) = view.argument(args, at, &rule.args.params[at].name) else { return true };
         match view.through(given) {
             Expr::Local(l) if view.is_param(l) && divides(view, l) => true,

@@ -1,0 +1,82 @@
+//! What a program does to values that a collective is not made for, and means to. In: a collective in the text of its function. Out: whether
+//! the lines after it put right what it does: terms that are gathered are added, equal values that are gathered are compared, equal values that
+//! are summed are divided by the number of ranks. Never: lines that only come near it. Next: `collective.rs`, which asks.
+
+use super::collective::Call;
+use super::machine::Machine;
+use super::value::Value;
+use crate::ir::StmtId;
+use crate::source::Name;
+use crate::types::{AxisSet, AxisType};
+
+/// How two values are compared.
+const COMPARES: &[&str] = &["equal(", "allclose(", "assert ", "assert_close(", "!=", "=="];
+
+impl Machine<'_> {
+    /// Whether the lines after a collective say that what it does is meant.
+    pub(super) fn is_on_purpose(&self, id: StmtId, call: &Call<'_>, set: AxisType) -> bool {
+        let place = self.place(id);
+        let Some(active) = self.stack.last() else { return false };
+        let func = self.project.func(active.func);
+        if !func.span.contains(place.span.start) {
+            return false;
+        }
+        let text = self.files[place.file].whole();
+        let before = &text[func.span.start as usize..place.span.start as usize];
+        let (own, after) = (&text[place.span.start as usize..], &text[place.span.end as usize..func.span.end as usize]);
+        let given = before.rsplit('\n').next().unwrap_or_default().trim().strip_suffix('=').map(str::trim);
+        let first =
+            own.split_once('(').map_or("", |(_, rest)| rest).split([',', ')']).next().unwrap_or_default().trim();
+        let name = given.unwrap_or(first);
+        if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.')) {
+            return false;
+        }
+        let rest = after.lines().next().unwrap_or_default();
+        let mut lines = after.lines().skip(1).filter(|line| says(line, name));
+        let gathers = matches!(call.rule.op.as_str(), "all_gather" | "all_to_all");
+        if gathers && set.leq(AxisType::P) {
+            return rest.starts_with(".sum(") || lines.any(|line| line.contains("sum("));
+        }
+        let is_equal = set.leq(AxisType::EQUAL);
+        if call.rule.op == "all_gather" && is_equal && !call.rule.differentiable {
+            return lines.any(|line| COMPARES.iter().any(|word| line.contains(word)));
+        }
+        call.rule.op == "all_reduce"
+            && is_equal
+            && !call.rule.differentiable
+            && lines.next().is_some_and(|line| self.divides_by_ranks(line, name, &call.axes))
+    }
+
+    /// Whether a line divides a value by the number of ranks of a group.
+    fn divides_by_ranks(&self, line: &str, name: &str, axes: &AxisSet) -> bool {
+        let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+        let at = line.match_indices(name).map(|(at, _)| at).find(|at| !line[..*at].ends_with(word));
+        let Some(rest) = at.map(|at| line[at + name.len()..].trim_start()) else { return false };
+        let divisor = rest.strip_prefix("/=").or_else(|| rest.strip_prefix('/')).or_else(|| {
+            let called = rest.strip_prefix(".div_(").or_else(|| rest.strip_prefix(".div("))?;
+            Some(called.split(')').next().unwrap_or(called))
+        });
+        let Some(divisor) = divisor.map(str::trim) else { return false };
+        let word: String = divisor.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '.')).collect();
+        matches!(self.named_value(&word), Some(Value::Size(own)) if own == *axes)
+    }
+
+    /// What a variable of the function, or an attribute of its `self`, is now.
+    fn named_value(&self, word: &str) -> Option<Value> {
+        let locals = self.func().locals();
+        let local = |name: &str| locals.iter_enumerated().find(|(_, l)| l.name == name).map(|(at, _)| self.local(at));
+        match word.split_once('.') {
+            None => local(word),
+            Some((base, attr)) => match local(base)? {
+                Value::Object(id) => self.w.heap.object(id)?.get(&Name::from(attr)).cloned(),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Whether a line has a name, as a word of its own.
+fn says(line: &str, name: &str) -> bool {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(name).any(|(at, _)| !line[..at].ends_with(word) && !line[at + name.len()..].starts_with(word))
+}
