@@ -6,6 +6,7 @@ use super::heap::{Cell, ObjectClass};
 use super::items::mesh_group;
 use super::limits::MAX_UNNAMED_GROUPS;
 use super::machine::{Eval, Machine};
+use super::ops::{AxisRef, Operand};
 use super::output::Reason as Lost;
 use super::value::Value;
 use super::world::World;
@@ -13,11 +14,20 @@ use crate::ir::{Const, LocalId, LocalKind, StmtId};
 use crate::project::ClassRef;
 use crate::rules::{CollectiveRule, Entry};
 use crate::source::Name;
-use crate::types::{Axis, AxisSet, Mesh};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh};
 use std::sync::Arc;
 
 /// The group of all ranks where no mesh says which axes they have.
 const WORLD: &str = "world";
+
+/// Whether an operand of which nothing is known on an axis differs over a group that nothing resolves and that may be that of the axis.
+pub fn may_differ(operands: &[Operand], states: &[AxisState], axis: &AxisRef) -> bool {
+    let AxisRef::Named(axis) = axis else { return false };
+    let differs = |(group, state): (&Axis, &AxisState)| {
+        group.is_variable() && !state.set.is_unknown() && !state.set.leq(AxisType::EQUAL) && may_name(group, axis)
+    };
+    !axis.is_variable() && operands.iter().zip(states).any(|(o, s)| s.set.is_unknown() && o.ty.listed().any(differs))
+}
 
 /// Whether a group that nothing resolves may be that of an axis, by what it is called: `group`, or `tp_group` for `tp`.
 pub fn may_name(group: &Axis, axis: &Axis) -> bool {

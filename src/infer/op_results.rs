@@ -668,3 +668,13 @@ fn is_times_zero(rule: &OpRule, args: &CallArgs) -> bool {
     let multiplies = matches!(rule.name.rsplit('.').next(), Some("mul" | "multiply" | "__mul__" | "__rmul__"));
     multiplies && args.args.iter().any(|a| is_zero(&a.value))
 }
+
+/// `torch.add(x, y, alpha=a)`: what `a` makes of the second operand is not followed.
+pub(super) fn scale_second(call: &mut OpCall<'_>, args: &CallArgs) {
+    let given = call.rule.args.index("alpha").and_then(|p| call.bound.first(p)).map(|at| &args.args[at].value);
+    if let (Some(Value::Number(Some(_)) | Value::Rank(_) | Value::Unknown), Some(last)) =
+        (given, call.operands.last_mut())
+    {
+        last.ty = LocalType::unknown();
+    }
+}

@@ -136,6 +136,9 @@ impl Machine<'_> {
     pub fn method_of_unknown(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Option<Value> {
         let rule = self.rules.tensor_method(name).cloned()?;
         let typed = args.args.iter().any(|a| matches!(a.value, Value::Tensor(_)));
+        if name == "detach" {
+            return Some(self.new_tensor(TensorType { grad: Tri::No, untracked: true, ..TensorType::unknown() }));
+        }
         if !typed || is_ambiguous(name) || !matches!(rule.class, OpClass::Plain(_)) || rule.tensors.len() < 2 {
             return matches!(rule.class, OpClass::Plain(_)).then_some(Value::Unknown).filter(|_| !is_ambiguous(name));
         }
@@ -174,7 +177,7 @@ impl Machine<'_> {
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let mut call = OpCall { rule, bound, operands, lost: false };
-        scale_second(&mut call, args);
+        super::op_results::scale_second(&mut call, args);
         self.planned_operands(id, &call, args);
         if !checked && let Some(value) = self.distributed_op(id, &call, args) {
             return value;
@@ -509,7 +512,7 @@ impl Machine<'_> {
             .collect();
         match self.applications.apply(kind, &args).as_ref() {
             // A parameter of a divided size may be each rank's own part: what it meets does not tell that it is whole.
-            Ok(_) if self.meets_part(operands, &states, axis) => Ok(AxisState::UNKNOWN),
+            Ok(applied) if self.meets_part(operands, &states, axis, applied.result) => Ok(AxisState::UNKNOWN),
             Ok(applied) => {
                 if !permissive_skip && !unmarked {
                     self.narrow(id, op, operands, axis, &states, applied);
@@ -639,16 +642,6 @@ impl Machine<'_> {
         if let Some(known) = self.w.heap.tensor_mut(id) {
             *known = t;
         }
-    }
-}
-
-/// `torch.add(x, y, alpha=a)`: what `a` makes of the second operand is not followed.
-fn scale_second(call: &mut OpCall<'_>, args: &CallArgs) {
-    let given = call.rule.args.index("alpha").and_then(|p| call.bound.first(p)).map(|at| &args.args[at].value);
-    if let (Some(Value::Number(Some(_)) | Value::Rank(_) | Value::Unknown), Some(last)) =
-        (given, call.operands.last_mut())
-    {
-        last.ty = LocalType::unknown();
     }
 }
 

@@ -3,6 +3,7 @@
 //! code that trains nothing: there no gradient is missing. Source: DESIGN.md section 7. Next: `whole.rs`, their whole siblings.
 
 use super::expr::{CallArgs, differing};
+use super::groups::may_differ;
 use super::machine::Machine;
 use super::ops::{AxisRef, OpCall, Operand};
 use super::value::Value;
@@ -53,8 +54,11 @@ impl Machine<'_> {
         self.settings.is_degree(last) && !of_others && self.deriving.is_none() && self.in_constructor()
     }
 
-    /// Whether one of the operands may be split over an axis by its size, and nothing else tells its type there.
-    pub fn meets_part(&self, operands: &[Operand], states: &[AxisState], axis: &AxisRef) -> bool {
+    /// Whether one of the operands may be split over an axis by its size, or over a group that may be it, and nothing else tells its type there.
+    pub fn meets_part(&self, operands: &[Operand], states: &[AxisState], axis: &AxisRef, result: AxisType) -> bool {
+        if result.leq(AxisType::EQUAL) && may_differ(operands, states, axis) {
+            return true;
+        }
         let AxisRef::Named(axis) = axis else { return false };
         let may_be = |o: &Operand| {
             let divided = o.id.and_then(|id| self.w.heap.tensor(id)).and_then(|t| t.divided.as_ref());
