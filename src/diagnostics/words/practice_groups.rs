@@ -168,6 +168,14 @@ fn of_values(mistake: &Membership) -> Draft {
             draft.help.push("take the largest over all ranks first, by `all_reduce` with `ReduceOp.MAX`".to_string());
             draft
         }
+        Membership::PartMean { reduced } => {
+            let title = "the result differs by rank: a mean is that of this rank's part, beside sums over all ranks";
+            let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+            draft.primary = "the mean over this rank's part of the dim".to_string();
+            draft.labels.push(label(*reduced, "sums of the same dim are added up over ranks".to_string()));
+            draft.help.push("add up its sum over ranks as well, and divide by the size of the whole dim".to_string());
+            draft
+        }
         Membership::PositionsRestart { tokens, cut } => {
             let title = format!("positions start at 0 on every rank: `{tokens}` is a part of the sequence");
             let mut draft = Draft::new(&codes::UNCUT_BUFFER, title);

@@ -15,7 +15,9 @@ use crate::source::{Name, Place};
 pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
     let code = view.code();
     let frozen = ["requires_grad_(false)", ".eval()"].iter().any(|w| code.contains(w));
-    if !code.contains("fully_shard") || sets_divisor(code) || code.contains("register_") || frozen {
+    // A step without a backward pass takes gradients that somebody wrote by hand.
+    let by_hand = code.contains(".step()") && !code.contains("backward(");
+    if by_hand || !code.contains("fully_shard") || sets_divisor(code) || code.contains("register_") || frozen {
         return;
     }
     let mut wrapped: Vec<(usize, String, String)> = Vec::new();

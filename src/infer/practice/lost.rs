@@ -263,15 +263,24 @@ fn is_carrier(view: &View<'_>, at: ClassRef) -> bool {
         return false;
     };
     let mut returned = forward.steps.iter().filter_map(|s| match s.stmt {
-        Stmt::Return { value } => Some(*value == Operand::Local(given)),
+        Stmt::Return { value } => Some(*value == Operand::Local(given) || is_same(&forward.through(value), given)),
         _ => None,
     });
     let same = returned.next() == Some(true) && returned.all(|same| same);
-    same && only_keeps(&forward) && makes_other_gradient(&backward)
+    same && only_keeps(&forward, given) && makes_other_gradient(&backward)
+}
+
+/// How a forward gives back what it was given as a value of its own.
+const SAME: &[&str] = &["view_as", "clone", "contiguous"];
+
+/// `x.view_as(x)`
+fn is_same(expr: &Expr, given: LocalId) -> bool {
+    let Expr::Call { callee, .. } = expr else { return false };
+    matches!(&**callee, Expr::Attr(base, name) if **base == Expr::Local(given) && SAME.contains(&name.as_str()))
 }
 
 /// Whether a forward does nothing but keep values for its backward.
-fn only_keeps(forward: &View<'_>) -> bool {
+fn only_keeps(forward: &View<'_>, given: LocalId) -> bool {
     let Some(ctx) = forward.func.params.first().map(|p| p.local) else { return false };
     forward.steps.iter().all(|s| match s.stmt {
         Stmt::Return { .. } => true,
@@ -279,6 +288,7 @@ fn only_keeps(forward: &View<'_>) -> bool {
         Stmt::Assign { value: Rvalue::Use(_) | Rvalue::Attr { .. }, .. } => true,
         Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => {
             *base == Operand::Local(ctx) && name == "save_for_backward"
+                || *base == Operand::Local(given) && SAME.contains(&name.as_str())
         }
         _ => false,
     })

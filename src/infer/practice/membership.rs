@@ -32,6 +32,8 @@ pub enum Membership {
     Rebound { variable: Name, value: Name },
     /// Exponentials are added up over ranks that have taken off different numbers.
     OwnLargest { reduced: Place },
+    /// A mean over the dim of which sums are added up over ranks stays that of this rank.
+    PartMean { reduced: Place },
     /// Positions of a part of a sequence start at 0.
     PositionsRestart { tokens: Name, cut: Place },
     /// A collective runs only where there is one rank.

@@ -76,6 +76,7 @@ mod overwritten;
 mod own_group;
 mod own_largest;
 mod own_part;
+mod part_mean;
 mod part_out;
 mod partition;
 mod plan;
@@ -275,6 +276,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_empty(", "assign=true"], replaced::hooks),
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
+    of_collectives(part_mean::means).with(&[&[".mean("], &[".sum("], &["MAX"]]),
     of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),

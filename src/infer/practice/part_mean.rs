@@ -1,0 +1,62 @@
+//! Means over a part of a dim that is split over ranks. In: a function that computes a loss over classes of which each rank has a part: it takes
+//! the largest over all ranks, and adds up sums over that dim. Out: a mean over the same dim that stays that of this rank. Never: a mean that
+//! anything communicates, or over another dim. Source: Megatron-LM, label smoothing in `vocab_parallel_cross_entropy`, issue 7452.
+//! Next: `own_largest.rs`.
+
+use super::Found;
+use super::found::Practice;
+use super::membership::Membership;
+use super::near;
+use super::view::View;
+use crate::ir::{ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Place;
+use rustc_hash::FxHashSet;
+
+/// `all_reduce(x.max(-1), MAX)`, `all_reduce(x.exp().sum(-1))`, `x.mean(-1)`
+pub fn means(view: &View<'_>, out: &mut Found) {
+    let reductions: Vec<(Place, i64, FxHashSet<LocalId>)> = view
+        .collectives()
+        .iter()
+        .filter(|(_, call)| call.rule.op == "all_reduce")
+        .filter_map(|(step, call)| {
+            let Some(Operand::Local(reduced)) = call.input else { return None };
+            let [made] = view.defs(*reduced) else { return None };
+            let dim = along(view, *made, "sum")?;
+            Some((view.place(view.steps[*step].id), dim, near::roots(view, call.input?)))
+        })
+        .collect();
+    let largest =
+        view.collectives().iter().any(|(step, _)| view.text(view.place(view.steps[*step].id)).contains("MAX"));
+    if reductions.is_empty() || !largest {
+        return;
+    }
+    for (at, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value: Rvalue::CallMethod { base, .. } } = step.stmt else { continue };
+        let Some(dim) = along(view, at, "mean") else { continue };
+        let of = near::roots(view, base);
+        let same = |(_, other, roots): &&(Place, i64, FxHashSet<LocalId>)| {
+            *other == dim && view.func.params.iter().any(|p| of.contains(&p.local) && roots.contains(&p.local))
+        };
+        let told = view.collectives().iter().any(|(_, call)| {
+            let operand = call.input.or(call.output);
+            operand.is_some_and(|operand| near::roots(view, operand).contains(dst))
+        });
+        let Some((reduced, _, _)) = reductions.iter().find(same).filter(|_| !told) else { continue };
+        out.push((view.place(step.id), Practice::Membership(Membership::PartMean { reduced: *reduced })));
+        return;
+    }
+}
+
+/// The dim along which a step reduces by a method.
+fn along(view: &View<'_>, step: usize, method: &str) -> Option<i64> {
+    let Some(Rvalue::CallMethod { name, args, .. }) = view.value(step) else { return None };
+    let dim = args.iter().find(|a| match &a.kind {
+        ArgKind::Positional => true,
+        ArgKind::Keyword(name) => name == "dim",
+        ArgKind::Star | ArgKind::DoubleStar => false,
+    })?;
+    match &dim.value {
+        Operand::Const(Const::Int(dim)) if name == method => Some(*dim),
+        _ => None,
+    }
+}
