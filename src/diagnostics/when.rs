@@ -81,12 +81,7 @@ pub fn configurations(finding: &Finding) -> Configurations {
     let is_told = |one: &Reached| one.silent_right;
     let told: Vec<Cube<'_>> =
         reached.iter().zip(&of_roots).filter(|(one, _)| is_told(one)).flat_map(|(_, cubes)| cubes.clone()).collect();
-    // Of a flag that a root does not ask nothing is known there: it does not make another reason.
-    let agrees = |facts: &Facts, cube: &Cube<'_>| {
-        let known = cube.iter().map(|(a, v)| facts.get(a).map(|known| known == *v));
-        known.clone().all(|same| same != Some(false)) && known.into_iter().any(|same| same == Some(true))
-    };
-    let holds = |facts: &Facts| told.iter().any(|cube| agrees(facts, cube));
+    let holds = |facts: &Facts| told.iter().any(|cube| cube.iter().all(|(a, v)| facts.get(a) == Some(*v)));
     let further = reached.iter().zip(&of_roots).filter(|(one, _)| !is_told(one) && !one.found.iter().all(holds));
     let more: Vec<Cube<'_>> = further.flat_map(|(_, cubes)| cubes.clone()).collect();
     let told = absorbed(told.into_iter().chain(more).collect());

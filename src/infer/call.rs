@@ -236,7 +236,7 @@ impl Machine<'_> {
         args.args.iter().any(|a| tells(&a.value)) && self.project.func(func).code.count() <= MAX_CHOICE
     }
 
-    /// Whether a constructor calls that of a base, or a method of its own, that is short or goes straight on: what it keeps of its arguments
+    /// Whether a constructor calls that of a base, or a method, that is short or goes straight on: what it keeps of its arguments
     /// (`self.sp = config.sp`) is what the other methods ask.
     fn begins(&self, func: FuncRef) -> bool {
         let callee = self.project.func(func);

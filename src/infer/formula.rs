@@ -71,7 +71,13 @@ impl Facts {
     /// Whether an attribute that nothing sets in sight is one thing in an object and another in a second one, or in a configuration: nobody
     /// said that they may differ, and where a base keeps it they do not.
     pub fn tells_objects_apart(&self) -> bool {
-        let attribute = |name: &Name| name.rsplit('.').next().map(Name::from);
+        // `layout is "x"` of a test that stands for one attribute is told from that of another value.
+        let attribute = |name: &'_ str| -> (String, String) {
+            let (path, value) = name.split_once(" is ").unwrap_or((name, ""));
+            let last =
+                if path.contains('#') { path.split_once('.').map(|(_, rest)| rest) } else { path.rsplit('.').next() };
+            (last.unwrap_or(path).to_owned(), value.to_owned())
+        };
         let same_but_for_object = |a: &Atom, b: &Atom| match (a, b) {
             (Atom::True(a), Atom::True(b)) | (Atom::IsNone(a), Atom::IsNone(b)) => attribute(a) == attribute(b),
             (Atom::Equals(a, x), Atom::Equals(b, y)) => x == y && attribute(a) == attribute(b),

@@ -54,6 +54,19 @@ impl Machine<'_> {
         tells && (!self.w.modes.grad && region() || self.is_only_looked_at(id))
     }
 
+    /// Whether the function under execution takes nothing but its object, and all that it returns is detached.
+    pub(super) fn gives_detached(&self) -> bool {
+        let Some(active) = self.stack.last() else { return false };
+        // One that is given nothing computes something of parameters alone.
+        let func = self.project.func(active.func);
+        if func.params.len() > 1 {
+            return false;
+        }
+        let text = self.files[self.project.file(active.func.module)].slice(func.span);
+        let mut returned = text.lines().map(str::trim).filter(|line| line.starts_with("return ")).peekable();
+        returned.peek().is_some() && returned.all(|line| line.ends_with(".detach()"))
+    }
+
     /// Whether a statement computes a variable that only operations read through which no gradient comes back.
     pub fn is_only_looked_at(&self, id: StmtId) -> bool {
         let func = self.func();

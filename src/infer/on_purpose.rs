@@ -12,6 +12,9 @@ use crate::types::{AxisSet, AxisType};
 /// How two values are compared.
 const COMPARES: &[&str] = &["equal(", "allclose(", "assert ", "assert_close(", "!=", "=="];
 
+/// What is asked of a value that is not its numbers.
+const MEASURES: &[&str] = &["len(", ".shape", ".size(", ".dtype", ".numel("];
+
 impl Machine<'_> {
     /// Whether the lines after a collective say that what it does is meant.
     pub(super) fn is_on_purpose(&self, id: StmtId, call: &Call<'_>, set: AxisType) -> bool {
@@ -35,11 +38,12 @@ impl Machine<'_> {
         let mut lines = after.lines().skip(1).filter(|line| says(line, name));
         let gathers = matches!(call.rule.op.as_str(), "all_gather" | "all_to_all");
         if gathers && set.leq(AxisType::P) {
-            return rest.starts_with(".sum(") || lines.any(|line| line.contains("sum("));
+            return rest.starts_with(".sum(") || lines.any(|line| adds_up(line, name));
         }
         let is_equal = set.leq(AxisType::EQUAL);
         if call.rule.op == "all_gather" && is_equal && !call.rule.differentiable {
-            return lines.any(|line| COMPARES.iter().any(|word| line.contains(word)));
+            let measures = |line: &str| MEASURES.iter().any(|word| line.contains(word));
+            return lines.any(|line| COMPARES.iter().any(|word| line.contains(word)) && !measures(line));
         }
         call.rule.op == "all_reduce"
             && is_equal
@@ -50,8 +54,12 @@ impl Machine<'_> {
     /// Whether a line divides a value by the number of ranks of a group.
     fn divides_by_ranks(&self, line: &str, name: &str, axes: &AxisSet) -> bool {
         let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
-        let at = line.match_indices(name).map(|(at, _)| at).find(|at| !line[..*at].ends_with(word));
-        let Some(rest) = at.map(|at| line[at + name.len()..].trim_start()) else { return false };
+        let places = line.match_indices(name).map(|(at, _)| at).filter(|at| !line[..*at].ends_with(word));
+        places.into_iter().any(|at| self.is_divided(line[at + name.len()..].trim_start(), axes))
+    }
+
+    /// Whether what follows a name divides it by the number of ranks.
+    fn is_divided(&self, rest: &str, axes: &AxisSet) -> bool {
         let divisor = rest.strip_prefix("/=").or_else(|| rest.strip_prefix('/')).or_else(|| {
             let called = rest.strip_prefix(".div_(").or_else(|| rest.strip_prefix(".div("))?;
             Some(called.split(')').next().unwrap_or(called))
@@ -73,6 +81,14 @@ impl Machine<'_> {
             },
         }
     }
+}
+
+/// Whether a line adds up what a name stands for: `torch.stack(parts).sum(0)`, `sum(parts)`, `got.unflatten(0, (n, -1)).sum(0)`.
+fn adds_up(line: &str, name: &str) -> bool {
+    let code = line.split('#').next().unwrap_or(line);
+    let joined = ["cat(", "print(", "log", "cumsum("].iter().any(|word| code.contains(word));
+    let after = code.split_once(name).map_or("", |(_, rest)| rest);
+    !joined && (after.contains(".sum(") || code.contains(&format!("sum({name}")))
 }
 
 /// Whether a line has a name, as a word of its own.

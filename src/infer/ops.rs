@@ -549,7 +549,7 @@ impl Machine<'_> {
         let lacks_gradient = violation == Violation::InvariantMixed && self.w.modes.typecheck.is_none();
         if self.is_straight_through(id, axis, op, operands)
             || self.is_statistic(id, violation, op)
-            || lacks_gradient && (self.is_only_looked_at(id) || self.is_own_forward())
+            || lacks_gradient && (self.is_only_looked_at(id) || self.gives_detached() || self.is_own_forward())
         {
             return;
         }

@@ -189,7 +189,7 @@ impl Output {
         }
     }
 
-    /// Leaves out worlds that tell two objects of a class apart by what nobody gave them, and fills in which worlds were silent where others
+    /// Leaves out worlds that tell two objects apart by what nobody gave them, and fills in which worlds were silent where others
     /// were not.
     pub fn finish(&mut self) {
         let count = self.findings.len();
@@ -198,14 +198,13 @@ impl Output {
             !finding.worlds.is_empty()
         });
         if self.findings.len() < count {
-            self.index.clear();
+            let key = |finding: &Finding| (finding.place, std::mem::discriminant(&finding.kind));
+            self.index = self.findings.iter().enumerate().map(|(at, finding)| (key(finding), at)).collect();
         }
         for finding in &mut self.findings {
             if let Some(passed) = self.passed.get(&finding.place) {
                 let silent = |wanted: Pass| -> Vec<Facts> {
-                    let those = passed
-                        .iter()
-                        .filter(|(f, p)| *p == wanted && !finding.worlds.contains(f) && !f.tells_objects_apart());
+                    let those = passed.iter().filter(|(f, p)| *p == wanted && !finding.worlds.contains(f));
                     those.map(|(f, _)| f.clone()).collect()
                 };
                 // A world that is right explains the finding better than one in which nothing is known.

@@ -263,7 +263,7 @@ impl Settings {
     /// Whether a name that is compared with 1 is a degree of parallelism, by the names of configurations: `config.tp > 1`, `args.mp_size != 1`.
     pub fn counts_ranks(&self, name: &str) -> bool {
         let axis = name.strip_suffix("_size").unwrap_or(name);
-        matches!(axis, "tp" | "dp" | "cp" | "ep" | "pp" | "sp" | "mp" | "etp" | "world") || name.ends_with("_parallel")
+        matches!(axis, "tp" | "dp" | "cp" | "ep" | "mp" | "etp" | "world" | "tensor_parallel" | "model_parallel")
     }
 
     /// Whether a name is that of a rank, which differs between processes: `rank`, `tp_rank`. The rank of a matrix is not one.

@@ -217,7 +217,9 @@ impl Machine<'_> {
         if [".backward(", "torch.optim", "optimizer", "distributed.nn"].iter().any(|word| text.contains(word)) {
             return true;
         }
-        if ["inference_mode(", "set_grad_enabled(False)"].iter().any(|word| text.contains(word)) {
+        // A program that runs its model without gradients, and is no library of models.
+        let infers = ["inference_mode(", "set_grad_enabled(False)"].iter().any(|word| text.contains(word));
+        if infers && text.contains("__main__") {
             return false;
         }
         self.project.bindings(module).any(|(name, binding)| match binding {

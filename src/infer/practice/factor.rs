@@ -16,7 +16,7 @@ pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
     let code = view.code();
     let frozen = ["requires_grad_(false)", ".eval()"].iter().any(|w| code.contains(w));
     // A step without a backward pass takes gradients that somebody wrote by hand.
-    let by_hand = code.contains(".step()") && !code.contains("backward(");
+    let by_hand = code.contains(".grad =") && !code.contains("backward(");
     if by_hand || !code.contains("fully_shard") || sets_divisor(code) || code.contains("register_") || frozen {
         return;
     }

@@ -31,7 +31,8 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
         };
         let Some((group, place)) = given(view, i, args, position) else { continue };
         // A mesh that holds both may be handed on under the name of the one.
-        let both = || ["shard_cp", "dp_cp", "dp_sp"].iter().any(|word| view.files.any_says(word));
+        let text = view.files[view.project.file(view.at.module)].whole();
+        let both = || ["shard_cp", "dp_cp", "dp_sp"].iter().any(|word| text.contains(word));
         if near::local(group).is_some_and(|l| view.is_param(l)) && both() {
             continue;
         }

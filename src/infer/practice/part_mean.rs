@@ -34,17 +34,45 @@ pub fn means(view: &View<'_>, out: &mut Found) {
         let Stmt::Assign { dst, value: Rvalue::CallMethod { base, .. } } = step.stmt else { continue };
         let Some(dim) = along(view, at, "mean") else { continue };
         let of = near::roots(view, base);
+        let is_self = |p: &crate::ir::Param| p.name == "self";
         let same = |(_, other, roots): &&(Place, i64, FxHashSet<LocalId>)| {
-            *other == dim && view.func.params.iter().any(|p| of.contains(&p.local) && roots.contains(&p.local))
+            let shared = |p: &crate::ir::Param| !is_self(p) && of.contains(&p.local) && roots.contains(&p.local);
+            *other == dim && view.func.params.iter().any(shared)
         };
-        let told = view.collectives().iter().any(|(_, call)| {
-            let operand = call.input.or(call.output);
-            operand.is_some_and(|operand| near::roots(view, operand).contains(dst))
+        // Of what is reduced along the dim already another dim is the same number.
+        let is_whole = view.steps.iter().enumerate().any(|(s, step)| match step.stmt {
+            Stmt::Assign { dst, .. } => {
+                of.contains(dst) && ["sum", "logsumexp", "gather"].iter().any(|method| calls(view, s, method))
+            }
+            _ => false,
         });
+        let told = is_whole || is_told(view, *dst);
         let Some((reduced, _, _)) = reductions.iter().find(same).filter(|_| !told) else { continue };
         out.push((view.place(step.id), Practice::Membership(Membership::PartMean { reduced: *reduced })));
         return;
     }
+}
+
+/// Whether a step calls a method.
+fn calls(view: &View<'_>, step: usize, method: &str) -> bool {
+    matches!(view.value(step), Some(Rvalue::CallMethod { name, .. }) if name == method)
+}
+
+/// Whether anything that is made of a value, or the value, is communicated, or handed to a function that may do so.
+fn is_told(view: &View<'_>, value: LocalId) -> bool {
+    let mut made: FxHashSet<LocalId> = std::iter::once(value).collect();
+    for (at, step) in view.steps.iter().enumerate() {
+        let reads = view.reads(at).into_iter().any(|o| matches!(o, Operand::Local(l) if made.contains(l)));
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        if !reads {
+            continue;
+        }
+        if view.may_communicate(value) || view.collective(value).is_some() {
+            return true;
+        }
+        made.insert(*dst);
+    }
+    false
 }
 
 /// The dim along which a step reduces by a method.

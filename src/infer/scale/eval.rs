@@ -521,7 +521,9 @@ impl<'a> Run<'a> {
                 Val::Test(if op == CmpOp::In { test } else { test.negate() })
             }
             // Who looks for the group that it is in is in one of them.
-            (CmpOp::In | CmpOp::NotIn, Val::Named(text), _) if text.ends_with("get_rank()") => {
+            (CmpOp::In | CmpOp::NotIn, Val::Named(text), _)
+                if text.ends_with("get_rank()") && self.text(state, id).ends_with(char::is_alphanumeric) =>
+            {
                 Val::Test(Test::Known(op == CmpOp::In))
             }
             (_, Val::Num(n), Val::Const(Const::Int(1)) | Val::Zero(_)) if is_size(&n.scale) => {

@@ -160,7 +160,9 @@ impl Run<'_> {
         }
         let whole = |s: &Name| known.args.get(s).and_then(Val::int);
         // A name alone may be a whole shape: only names that are numbers tell the rank.
-        let sure = sizes.iter().all(|s| known.args.get(s).is_none_or(|v| v.int().is_some() || *v == Val::Unknown));
+        let named = !sizes.iter().any(|s| s.starts_with('*'));
+        let sure =
+            named && sizes.iter().all(|s| known.args.get(s).is_none_or(|v| v.int().is_some() || *v == Val::Unknown));
         // A dim for each entry of the kernel: one with another number of entries makes a weight of another rank.
         let kernel = sizes.iter().filter(|s| *s == "?").count();
         let fits = kernel == 0 || known.args.values().filter_map(Val::items).all(|items| items.len() == kernel);
