@@ -179,9 +179,7 @@ impl Machine<'_> {
         }
         if self.is_hooked(object) {
             self.unresolved(args, "hook");
-            return Eval::One(
-                self.new_tensor(crate::types::TensorType { untracked: true, ..crate::types::TensorType::unknown() }),
-            );
+            return Eval::One(self.new_tensor(crate::types::TensorType::unknown()));
         }
         if let Some(ObjectClass::External(path)) = class {
             self.whole_layer(id, &path, args);

@@ -394,11 +394,11 @@ impl Machine<'_> {
             accepted = accepted.join(AxisType::EQUAL);
         }
         let plain = self.w.modes.typecheck.is_none();
-        let unfit = state.set.meet(accepted).is_empty();
-        if self.is_idiom(id, call, input, state) || plain && unfit && self.is_on_purpose(id, call, state.set) {
+        let meet = state.set.meet(accepted);
+        let meant = || plain && meet.is_empty() && self.is_on_purpose(id, call, state.set);
+        if self.is_idiom(id, call, input, state) || meant() {
             return Ok(());
         }
-        let meet = state.set.meet(accepted);
         let source_dim = source.shard.and_then(|d| i8::try_from(d).ok());
         let shards_differ = matches!((source_dim, state.shard), (Some(a), Some(b)) if input.dims_differ(a, b) && state.set == AxisType::V);
         let strict = self.w.modes.typecheck == Some(true);
@@ -406,7 +406,7 @@ impl Machine<'_> {
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
         }
         let apart = self.is_restricted(axis) || Self::has_twin(axis, std::iter::once(&input.local));
-        if (meet.is_empty() && !apart) || (shards_differ && self.w.modes.typecheck.is_none()) {
+        if (meet.is_empty() && !apart) || (shards_differ && plain) {
             let mut operand = self.input_at(id, call, Some(axis));
             operand.state = state.clone();
             let repairs = self.collective_repairs(id, call.rule, axis, call.input, source.set);

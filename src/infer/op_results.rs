@@ -660,11 +660,7 @@ const DTYPES: &[&str] = &[
 
 /// `x * 0`, by whichever rank it is written.
 fn is_times_zero(rule: &OpRule, args: &CallArgs) -> bool {
-    let is_zero = |v: &Value| match v {
-        Value::Const(Const::Int(n)) => *n == 0,
-        Value::Const(Const::Float(bits)) => f64::from_bits(*bits) == 0.0,
-        _ => false,
-    };
+    let is_zero = |v: &Value| matches!(v, Value::Const(c) if super::ops::is_zero(c));
     let multiplies = matches!(rule.name.rsplit('.').next(), Some("mul" | "multiply" | "__mul__" | "__rmul__"));
     multiplies && args.args.iter().any(|a| is_zero(&a.value))
 }

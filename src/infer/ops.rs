@@ -137,7 +137,7 @@ impl Machine<'_> {
         let rule = self.rules.tensor_method(name).cloned()?;
         let typed = args.args.iter().any(|a| matches!(a.value, Value::Tensor(_)));
         if name == "detach" {
-            return Some(self.new_tensor(TensorType { grad: Tri::No, untracked: true, ..TensorType::unknown() }));
+            return Some(self.new_tensor(TensorType { grad: Tri::No, ..TensorType::unknown() }));
         }
         if !typed || is_ambiguous(name) || !matches!(rule.class, OpClass::Plain(_)) || rule.tensors.len() < 2 {
             return matches!(rule.class, OpClass::Plain(_)).then_some(Value::Unknown).filter(|_| !is_ambiguous(name));
@@ -646,7 +646,7 @@ impl Machine<'_> {
 }
 
 /// Whether a constant is the number zero.
-fn is_zero(constant: &Const) -> bool {
+pub(super) fn is_zero(constant: &Const) -> bool {
     match constant {
         Const::Int(n) => *n == 0,
         Const::Float(bits) => f64::from_bits(*bits) == 0.0,

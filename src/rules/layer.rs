@@ -77,9 +77,8 @@ pub struct ProtocolRule {
 impl ProtocolRule {
     /// Whether a module, or a name in it, is one of the framework itself.
     pub fn has(&self, path: &str) -> bool {
-        let below =
-            |package: &Name| path.strip_prefix(package.as_str()).map(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.packages.iter().any(|package| below(package) == Some(true))
+        let inside = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        self.packages.iter().any(|package| path.strip_prefix(package.as_str()).is_some_and(inside))
     }
 }
 

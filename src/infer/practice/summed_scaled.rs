@@ -63,12 +63,10 @@ fn is_world(view: &View<'_>, expr: &Expr) -> bool {
 /// Where some function of the file tells a wrapper to divide by one, whatever the flags.
 fn sums(view: &View<'_>) -> Option<Place> {
     // A function that wraps a model of its own, or takes a loss of its own backward, speaks of another model.
-    let wraps = |other: &View<'_>| {
-        other.steps.iter().enumerate().any(|(at, _)| {
-            let path = other.value(at).and_then(|value| other.callee(value));
-            path.is_some_and(|path| path.ends_with("fully_shard"))
-        })
-    };
+    let wraps = (0..view.steps.len()).any(|at| {
+        let path = view.value(at).and_then(|value| view.callee(value));
+        path.is_some_and(|path| path.ends_with("fully_shard"))
+    });
     let trains = |other: &View<'_>| {
         other.steps.iter().any(|s| match s.stmt {
             Stmt::Assign { value: Rvalue::CallMethod { name, .. }, .. } => name == "backward",
@@ -77,7 +75,7 @@ fn sums(view: &View<'_>) -> Option<Place> {
     };
     near::functions(view, view.at.module).into_iter().find_map(|at| {
         let other = near::other(view, at);
-        if at != view.at && (trains(&other) || wraps(view)) {
+        if at != view.at && (wraps || trains(&other)) {
             return None;
         }
         let step = other.steps.iter().find(|step| match step.stmt {
