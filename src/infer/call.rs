@@ -371,6 +371,9 @@ impl Machine<'_> {
                 None => kept.push((world, value)),
             }
         }
+        if self.deriving.is_none() && self.w.modes.typecheck.is_none() {
+            kept = self.of_one_configuration(kept);
+        }
         while kept.len() > self.budget.worlds() {
             self.lose(Reason::Budget, "worlds");
             let (b, vb) = kept.pop().expect("more outcomes than the cap");
@@ -392,6 +395,27 @@ impl Machine<'_> {
             }
             _ => Eval::Many(kept),
         }
+    }
+
+    /// Outcomes that no flag tells apart, as one: a test that nobody knows chose between tensors of two types, and which of them the caller
+    /// gets may follow from what it asks itself.
+    fn of_one_configuration(&mut self, outcomes: Vec<(World, Value)>) -> Vec<(World, Value)> {
+        let mut out: Vec<(World, Value)> = Vec::new();
+        for (world, value) in outcomes {
+            let is_tensor = |v: &Value| matches!(v, Value::Tensor(_));
+            let twin = out.iter().position(|(w, v)| w.facts == world.facts && is_tensor(v) && is_tensor(&value));
+            match twin {
+                Some(at) => {
+                    let (w, v) = out.remove(at);
+                    let mut joiner = super::join::Joiner::new(&mut self.next_id, None);
+                    let mut joined = joiner.worlds(w, &world);
+                    let value = joiner.values(&mut joined.heap, &v, &value, super::limits::MAX_VALUE_DEPTH);
+                    out.insert(at, (joined, value));
+                }
+                None => out.push((world, value)),
+            }
+        }
+        out
     }
 
     /// Pushes a frame with the parameters bound.
