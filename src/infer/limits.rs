@@ -78,3 +78,5 @@ pub const MAX_UNNAMED_GROUPS: usize = 48;
 pub const MAX_SET_FLAGS: usize = 64;
 /// Steps in which an operation looks for the beginning of what decided a type, to choose which operand a finding shows.
 pub const MAX_ORIGIN_STEPS: usize = 64;
+/// Functions that are looked through for a sum of gradients behind one call; beyond that it may sum anything.
+pub const MAX_REDUCING_CALLS: usize = 48;

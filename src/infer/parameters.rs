@@ -181,7 +181,10 @@ impl Machine<'_> {
             Size::Whole => true,
             Size::Named if class.is_some_and(|c| !self.is_made(c)) => true,
             Size::Named | Size::Given => {
-                class.is_some_and(|c| self.settings.marking.goes_by_marks(c) || self.settings.marking.is_made_whole(c))
+                let marking = &self.settings.marking;
+                let text = self.files[home.file].slice(f.span);
+                class.is_some_and(|c| marking.goes_by_marks(c) || marking.is_made_whole(c))
+                    || f.name == "__init__" && class.is_some() && marking.hands_to_marker(text)
             }
             Size::Part => false,
         }

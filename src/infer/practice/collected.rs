@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::near;
 use super::reducers::{is_gradient, parameter_loop};
 use super::view::{CollectiveCall, View};
-use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 
 /// How far a buffer is followed back to its list.
 const MOST_STEPS: usize = 8;
@@ -20,8 +20,19 @@ pub fn taken(view: &View<'_>, step: usize) -> Option<(usize, usize)> {
     };
     let mut puts = (0..view.steps.len()).filter_map(|s| Some((s, put(view, s, list)?)));
     let (at, value) = puts.next()?;
-    let alone = puts.next().is_none() && is_gradient(&view.through(value));
+    let alone = puts.next().is_none() && holds_gradient(view, value);
     Some((at, parameter_loop(view, at).filter(|_| alone)?))
+}
+
+/// Whether an operand is a gradient, or a variable that has one: `grad = param.main_grad`, `grad.data`.
+fn holds_gradient(view: &View<'_>, operand: &Operand) -> bool {
+    view.through(operand).any(&mut |part| match part {
+        Expr::Local(local) => {
+            let defs = view.defs(*local);
+            !defs.is_empty() && defs.iter().all(|def| is_gradient(&view.bound(*def, *local)))
+        }
+        part => is_gradient(part),
+    })
 }
 
 /// The list that a step hands to a function of the project that sums what is in it.
@@ -54,7 +65,7 @@ fn list_of(view: &View<'_>, operand: &Operand, is_list: &dyn Fn(LocalId) -> bool
         expr = match expr {
             Expr::Local(local) if is_list(local) => return Some(local),
             Expr::Local(local) => match view.through(&Operand::Local(local)) {
-                Expr::Local(_) => return None,
+                Expr::Local(_) => scaled(view, local)?,
                 other => other,
             },
             Expr::Element(inner) | Expr::Item(inner, _) => *inner,
@@ -63,6 +74,19 @@ fn list_of(view: &View<'_>, operand: &Operand, is_list: &dyn Fn(LocalId) -> bool
         };
     }
     None
+}
+
+/// What a variable is made of that is multiplied or divided in place afterwards: `flat = flatten(grads)` and `flat /= n`.
+fn scaled(view: &View<'_>, local: LocalId) -> Option<Expr> {
+    let (first, others) = view.defs(local).split_first()?;
+    let in_place = |def: &usize| match view.value(*def) {
+        Some(Rvalue::InPlace { op, left, .. }) => {
+            matches!(op, BinOp::Mul | BinOp::Div) && *left == Operand::Local(local)
+        }
+        _ => false,
+    };
+    let made = view.bound(*first, local);
+    (!others.is_empty() && others.iter().all(in_place) && !matches!(made, Expr::Local(_))).then_some(made)
 }
 
 /// Whether a variable is a list that starts empty and is never bound again.

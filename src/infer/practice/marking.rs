@@ -38,6 +38,8 @@ pub struct Marking {
     sites: Vec<Site>,
     /// Classes that mark something themselves.
     classes: Vec<ClassRef>,
+    /// Functions that mark what they are given.
+    helpers: Vec<Name>,
     /// Where a constructor marks parameters of its own as parts.
     parts: Vec<(ModuleId, Place)>,
     /// Something may mark any parameter as a part.
@@ -78,6 +80,8 @@ impl Marking {
         for one in parts {
             out.sites.extend(one.sites.iter().cloned());
             out.classes.extend(one.classes.iter().copied());
+            let further = one.helpers.iter().filter(|name| !out.helpers.contains(name)).cloned().collect::<Vec<_>>();
+            out.helpers.extend(further);
             out.parts.extend(one.parts.iter().copied());
             out.any_part |= one.any_part;
         }
@@ -88,6 +92,7 @@ impl Marking {
         let class = view.func.class.map(|class| ClassRef { module: view.at.module, class });
         let helper = view.project.qualified(view.at);
         let is_helper = matches!(view.rules.get(&helper), Some(Entry::Intrinsic(r)) if r.does == "mark-partitioned");
+        let mut marks_given = false;
         for index in 0..view.steps.len() {
             let step = &view.steps[index];
             if let Some((target, place)) = super::partition::marks_part(view, index) {
@@ -102,18 +107,35 @@ impl Marking {
                     continue;
                 }
                 self.classes.extend(class);
+                marks_given |= matches!(&target, Expr::Local(local) if view.is_param(*local));
                 if rule.set == AxisType::R {
                     let followed = view.func.name == "__init__" && is_own(view, &target);
                     self.sites.push(Site { names: names(view, &target, 0).unwrap_or_default(), class, followed });
                 }
             }
-            let marks = view.value(index).and_then(|v| view.callee(v)).is_some_and(
-                |path| matches!(view.rules.get(&path), Some(Entry::Intrinsic(rule)) if rule.does == "mark-partitioned"),
-            );
+            let marks = view.value(index).and_then(|v| view.callee(v)).is_some_and(|path| {
+                let own = || path.rsplit('.').next().is_some_and(|last| self.helpers.iter().any(|name| name == last));
+                match view.rules.get(&path) {
+                    Some(Entry::Intrinsic(rule)) => rule.does == "mark-partitioned",
+                    _ => own(),
+                }
+            });
             if marks {
                 self.classes.extend(class);
+                marks_given = true;
             }
         }
+        if class.is_none() && marks_given {
+            self.helpers.push(view.func.name.clone());
+        }
+    }
+
+    /// Whether a text calls a function that marks what it is given.
+    pub fn hands_to_marker(&self, text: &str) -> bool {
+        note(|| Read::Marking);
+        let called =
+            |name: &Name| text.match_indices(name.as_str()).any(|(at, _)| text[at + name.len()..].starts_with('('));
+        self.helpers.iter().any(called)
     }
 
     /// Where a constructor of a module marks a parameter of its own as a part.

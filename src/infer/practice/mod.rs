@@ -56,6 +56,7 @@ mod made;
 pub mod marking;
 mod marks;
 mod masked_rows;
+mod may_sum;
 mod mean_backward;
 pub mod membership;
 mod mesh_dims;

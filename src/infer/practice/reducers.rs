@@ -6,6 +6,7 @@ use super::asked::Taken;
 use super::collected;
 use super::expr::Expr;
 use super::glance::Glancer;
+use super::may_sum::{self, Sums};
 use super::view::View;
 use crate::infer::memo::{Memo, Task, combined, kept_equals};
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
@@ -261,7 +262,9 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         let Some(value) = view.value(step) else { continue };
         // Where the gradients are taken: the sum itself, or where they are put into the list that is summed.
         let taken = match parameter_loop(view, step) {
-            Some(head) if sums_gradient(view, value) => Some((step, head)),
+            Some(head) if sums_gradient(view, value) && may_sum::of_step(view, step) != Sums::Never => {
+                Some((step, head))
+            }
             _ => collected::taken(view, step),
         };
         let Some((at, head)) = taken else { continue };
@@ -277,11 +280,17 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
             when =
                 when.iter().flat_map(|a| alternatives.iter().map(move |b| [a.clone(), b.clone()].concat())).collect();
         }
+        // A hook may ask further questions of its own.
+        let is_direct = view.collective(value).is_some();
+        when.iter_mut().filter(|all| all.is_empty() && !is_direct).for_each(|all| all.push(Test::Other));
         let everything = when.iter().any(Vec::is_empty);
         let guard = inner.last().map(|g| view.part(g.at, 0));
         out.push(Reducer {
             func: view.at,
-            axes: view.collective(value).and_then(|c| axes_of(view, c.group?)),
+            axes: match may_sum::of_step(view, step) {
+                Sums::Over(axes) => axes,
+                Sums::Never => None,
+            },
             place: view.place(view.steps[step].id),
             guard,
             when: if everything { Vec::new() } else { when },
@@ -327,14 +336,23 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
     if !reads {
         return None;
     }
-    let step = (0..view.steps.len()).find(|s| {
-        let Some(value) = view.value(*s) else { return false };
+    let candidate = |step: &usize| {
+        let Some(value) = view.value(*step) else { return false };
         match view.collective(value) {
             Some(call) => call.rule.op != "layer",
             None => view.callee(value).is_some_and(|path| may_name(&path) && !names_zero(&path)),
         }
-    })?;
-    let axes = view.value(step).and_then(|v| view.collective(v)).and_then(|c| axes_of(view, c.group?));
+    };
+    let mut first = None;
+    let mut all = Sums::Never;
+    for step in (0..view.steps.len()).filter(candidate) {
+        let sums = may_sum::of_step(view, step);
+        if sums != Sums::Never {
+            first = first.or(Some(step));
+        }
+        all = all.and(sums);
+    }
+    let (Some(step), Sums::Over(axes)) = (first, all) else { return None };
     Some(Reducer {
         func: view.at,
         axes,
@@ -450,9 +468,17 @@ pub fn parameter_loop(view: &View<'_>, step: usize) -> Option<usize> {
     })
 }
 
-/// Whether a loop runs over parameters: `m.parameters()`, `m.named_parameters()`, also inside `list` or `reversed`.
+/// Whether a loop runs over parameters: `m.parameters()`, `m.named_parameters()`, also inside `list` or `reversed`, or by the name of the
+/// method: `unwrapped(m, "parameters")()`.
 pub fn over_parameters(iter: &Expr) -> bool {
-    iter.any(&mut |e| e.call_of("parameters").is_some() || e.call_of("named_parameters").is_some())
+    let is_method = |e: &Expr| e.string().is_some_and(|text| text == "parameters" || text == "named_parameters");
+    iter.any(&mut |e| match e {
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Call { args, .. } => args.iter().any(|(_, arg)| is_method(arg)),
+            _ => matches!(callee.last_name(), Some("parameters" | "named_parameters")),
+        },
+        _ => false,
+    })
 }
 
 /// Whether an operation sums a gradient over a group, or registers a hook.
