@@ -256,7 +256,7 @@ fn comes_from(view: &View<'_>, value: &Operand, step: usize, taken: usize) -> bo
     let mut queue: Vec<LocalId> = near::local(value).into_iter().collect();
     while let Some(local) = queue.pop() {
         if seen.insert(local) {
-            let of = sources(view, local);
+            let of = sources(view, local, taken);
             queue.extend(of.iter().copied());
             made_of.push((local, of));
         }
@@ -279,10 +279,10 @@ fn comes_from(view: &View<'_>, value: &Operand, step: usize, taken: usize) -> bo
         && !on_the_way.any(|l| view.defs(l).iter().any(others) || view.readers(l).iter().any(others))
 }
 
-/// What a variable is made of: what its definitions read, and what is put into it.
-fn sources(view: &View<'_>, local: LocalId) -> Vec<LocalId> {
+/// What a variable is made of before a step: what its definitions read, and what is put into it.
+fn sources(view: &View<'_>, local: LocalId, until: usize) -> Vec<LocalId> {
     let mut out = Vec::new();
-    for s in &view.steps {
+    for s in &view.steps[..until] {
         match s.stmt {
             Stmt::Append { collection, value, .. } if *collection == local => out.extend(near::local(value)),
             Stmt::Assign { value: Rvalue::CallMethod { base, name, args }, .. }
@@ -293,7 +293,7 @@ fn sources(view: &View<'_>, local: LocalId) -> Vec<LocalId> {
             _ => {}
         }
     }
-    for def in view.defs(local) {
+    for def in view.defs(local).iter().filter(|def| **def < until) {
         out.extend(view.reads(*def).into_iter().filter_map(near::local));
     }
     out

@@ -80,6 +80,10 @@ fn by_own_rank(view: &View<'_>, ranks: &Operand) -> Option<Place> {
         if !seen.insert(local) {
             continue;
         }
+        // What a function is given is the same number on every rank, or the rank that is asked for beside it makes the difference.
+        if view.is_param(local) && view.defs(local).is_empty() {
+            continue;
+        }
         let [def] = view.defs(local) else { return None };
         if view.is_param(local) || !view.steps[*def].loops.is_empty() {
             return None;
