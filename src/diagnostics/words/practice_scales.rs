@@ -417,7 +417,7 @@ fn label(place: Place, message: String) -> Label {
     Label { place, message }
 }
 
-fn axes(names: &[Name]) -> String {
+pub fn axes(names: &[Name]) -> String {
     let each: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
     each.join(" and ")
 }

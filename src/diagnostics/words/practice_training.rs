@@ -18,6 +18,16 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
             draft
         }
+        Training::ListOfParts { function, list, cut } => {
+            let title = format!(
+                "`{function}` takes the norm of this rank's parts in `{list}`: every rank clips its gradients by another factor"
+            );
+            let mut draft = Draft::new(&codes::SHARD_NORM, title);
+            draft.primary = "sees the parts of one rank".to_string();
+            draft.labels.push(label(*cut, "each rank keeps its own part from here".to_string()));
+            draft.help.push("all-reduce the sum of squares over the ranks, and scale by its root".to_string());
+            draft
+        }
         Training::LocalNorm { wrapped, summed } => {
             let title =
                 "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";

@@ -182,8 +182,33 @@ fn cut_by(view: &View<'_>, step: usize) -> Option<Name> {
     if args.len() < 2 || view.collective(value).is_some() {
         return None;
     }
+    if let Some(axis) = bounds_of(view, value) {
+        return Some(axis);
+    }
     let of = |a: &Arg| own_group::axes(view, &view.expr(&a.value), Gives::Rank, 0);
     args.iter().skip(1).find_map(of).filter(|axes| axes.len() == 1 && PARTS.contains(&axes[0].as_str()))?.pop()
+}
+
+/// The axis by whose rank a function of the project computes where the part of this rank begins and ends: it asks for the rank, multiplies by
+/// it, and communicates with nobody.
+fn bounds_of<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Name> {
+    let Rvalue::Call { callee: Operand::Global(_), .. } = value else { return None };
+    let Resolved::Func(at) = view.project.path(&view.callee(value)?) else { return None };
+    let text = view.files[view.project.file(at.module)].slice(view.project.func(at).span);
+    if !["context_parallel_rank", "sequence_parallel_rank"].iter().any(|word| text.contains(word)) {
+        return None;
+    }
+    let helper = near::shared(view, at);
+    if !helper.collectives().is_empty() {
+        return None;
+    }
+    helper.steps.iter().find_map(|step| {
+        let Stmt::Assign { value: Rvalue::Binary { op: BinOp::Mul, left, right }, .. } = step.stmt else { return None };
+        let of = |o: &Operand| own_group::axes(&helper, &helper.through(o), Gives::Rank, 0);
+        let axes = of(left).or_else(|| of(right))?;
+        let [axis] = axes.as_slice() else { return None };
+        PARTS.contains(&axis.as_str()).then(|| axis.clone())
+    })
 }
 
 /// The groups that a call is given.
@@ -222,40 +247,56 @@ fn mean_over<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a [Arg]
     divides.then_some((&given.value, args))
 }
 
-/// Whether a value is made of what a step gives, through lists as well, and nothing on the way may communicate but what is `taken` of it.
+/// Whether a value is made of what a step gives, through lists as well, and nothing on the way from there may communicate but what is `taken`
+/// of it.
 fn comes_from(view: &View<'_>, value: &Operand, step: usize, taken: usize) -> bool {
-    let wanted = view.binds(step);
-    let mut found = false;
+    // What each variable on the way is made of.
+    let mut made_of: Vec<(LocalId, Vec<LocalId>)> = Vec::new();
     let mut seen: FxHashSet<LocalId> = FxHashSet::default();
     let mut queue: Vec<LocalId> = near::local(value).into_iter().collect();
     while let Some(local) = queue.pop() {
-        if wanted.contains(&local) {
-            found = true;
-            continue;
-        }
-        if !seen.insert(local) {
-            continue;
-        }
-        for s in &view.steps {
-            match s.stmt {
-                Stmt::Append { collection, value, .. } if *collection == local => queue.extend(near::local(value)),
-                Stmt::Assign { value: Rvalue::CallMethod { base, name, args }, .. }
-                    if name == "append" && near::local(base) == Some(local) =>
-                {
-                    queue.extend(args.iter().filter_map(|a| near::local(&a.value)));
-                }
-                _ => {}
-            }
-        }
-        let others = |s: &usize| *s != step && *s != taken && is_other_call(view, *s);
-        if view.defs(local).iter().any(&others) || view.readers(local).iter().any(&others) {
-            return false;
-        }
-        for def in view.defs(local) {
-            queue.extend(view.reads(*def).into_iter().filter_map(near::local));
+        if seen.insert(local) {
+            let of = sources(view, local, taken);
+            queue.extend(of.iter().copied());
+            made_of.push((local, of));
         }
     }
-    found
+    let mut parts: FxHashSet<LocalId> = view.binds(step).into_iter().collect();
+    loop {
+        let before = parts.len();
+        for (local, of) in &made_of {
+            if of.iter().any(|l| parts.contains(l)) {
+                parts.insert(*local);
+            }
+        }
+        if parts.len() == before {
+            break;
+        }
+    }
+    let others = |s: &usize| *s != step && *s != taken && is_other_call(view, *s);
+    let mut on_the_way = made_of.iter().map(|(local, _)| *local).filter(|l| parts.contains(l));
+    near::local(value).is_some_and(|value| parts.contains(&value))
+        && !on_the_way.any(|l| view.defs(l).iter().any(others) || view.readers(l).iter().any(others))
+}
+
+/// What a variable is made of before a step: what its definitions read, and what is put into it.
+fn sources(view: &View<'_>, local: LocalId, until: usize) -> Vec<LocalId> {
+    let mut out = Vec::new();
+    for s in &view.steps[..until] {
+        match s.stmt {
+            Stmt::Append { collection, value, .. } if *collection == local => out.extend(near::local(value)),
+            Stmt::Assign { value: Rvalue::CallMethod { base, name, args }, .. }
+                if name == "append" && near::local(base) == Some(local) =>
+            {
+                out.extend(args.iter().filter_map(|a| near::local(&a.value)));
+            }
+            _ => {}
+        }
+    }
+    for def in view.defs(local).iter().filter(|def| **def < until) {
+        out.extend(view.reads(*def).into_iter().filter_map(near::local));
+    }
+    out
 }
 
 /// Whether a step calls what is no operation of tensors or lists.
@@ -266,12 +307,15 @@ fn is_other_call(view: &View<'_>, step: usize) -> bool {
             name != "append" && view.rules.tensor_method(name).is_none()
         }
         Rvalue::Call { callee: Operand::Global(name), .. }
-            if matches!(name.as_str(), "zip" | "enumerate" | "list" | "tuple" | "len" | "range" | "print") =>
+            if matches!(
+                name.as_str(),
+                "zip" | "enumerate" | "list" | "tuple" | "len" | "range" | "print" | "max" | "min" | "int"
+            ) =>
         {
             false
         }
         Rvalue::Call { .. } | Rvalue::CallMethod { .. } => {
-            view.callee(value).is_none_or(|p| view.rules.op(&p).is_none())
+            view.callee(value).is_none_or(|p| view.rules.op(&p).is_none() && p != "torch.tensor")
         }
         _ => false,
     }

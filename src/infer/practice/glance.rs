@@ -4,7 +4,7 @@
 
 use super::gradient::talks;
 use super::view::{member_may_communicate, resolved_may_communicate};
-use super::{Lint, group_argument, reducers, switch};
+use super::{Lint, group_argument, recursion, reducers, switch};
 use crate::infer::digest::Gist;
 use crate::ir::{Block, Func, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
@@ -41,6 +41,8 @@ pub struct Glance {
     pub asks_rank: bool,
     /// Something may be called by another name than its own.
     pub renames: bool,
+    /// It may call itself, and may be given a group or left without one.
+    pub recurs: bool,
 }
 
 /// What a name of a module denotes.
@@ -95,6 +97,7 @@ impl Glance {
             leaves_groups: unknown && may_keep_group(func),
             asks_rank: unknown || calls(|name| name.ends_with("rank")),
             renames: unknown,
+            recurs: gist.called().any(|name| *name == func.name) && recursion::may_forget(func),
         }
     }
 }

@@ -19,6 +19,7 @@ mod beside;
 mod bypassed;
 mod called;
 mod collected;
+mod comparison;
 pub mod concerned;
 mod copied_first;
 mod copies;
@@ -34,19 +35,23 @@ mod each_round;
 mod early_return;
 pub mod expr;
 mod factor;
+mod first_rank;
 mod fixed_source;
 pub mod found;
 mod gate;
 mod gate_inverted;
+mod given_guard;
 mod glance;
 mod gradient;
 mod group_argument;
 mod group_buffers;
+mod group_by_rank;
 mod group_ranks;
 mod handles;
 pub mod hints;
 mod in_flight;
 mod left_dim;
+mod loader_length;
 mod local_gradient;
 mod local_map;
 mod local_norm;
@@ -77,15 +82,18 @@ mod overwritten;
 mod own_group;
 mod own_largest;
 mod own_part;
+mod part_list;
 mod part_mean;
 mod part_out;
 mod partition;
 mod plan;
 mod pool;
 mod positions;
+mod rank_size;
 mod ranks;
 mod raw;
 mod rebound;
+mod recursion;
 pub mod reducers;
 mod replaced;
 mod sampler;
@@ -94,6 +102,7 @@ mod shard_dim;
 mod shard_norm;
 mod shifted;
 pub mod sizes;
+pub mod slips;
 mod split_plain;
 mod stale;
 mod statistic;
@@ -295,6 +304,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(handles::written).with(&[&["async_op"]]),
     of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
     of_words(&["grad_norm"], shard_norm::clipped),
+    of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
     of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
     of_words(&["ignored_"], outside::ignored).with(&[&["ignored_"]]).where_seen(|seen| seen.wraps),
@@ -319,6 +329,14 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
     of_collectives(group_ranks::some_of_group),
+    of_words(&["group", "_pg", "pg=", "mesh", "comm"], recursion::forgotten).where_seen(|seen| seen.recurs),
+    of_words(&["rank"], rank_size::exchanged).with(&[rank_size::RANKS, rank_size::SIZES]),
+    of_words(&[":="], comparison::bound).with(&[&[":="]]),
+    of_words(&[" or "], comparison::always_holds).with(&[&[" or "], &["=="], comparison::TELLS]),
+    of_collectives(given_guard::not_given).with(&[&["group is not none", "pg is not none", "group:", "pg:"]]),
+    of_words(&["new_group("], group_by_rank::made).with(&[&["new_group("], &["rank"]]),
+    of_words(&["distributedsampler("], loader_length::divided).with(&[&["len("], &["/"]]),
+    of_words(first_rank::FIRST, first_rank::of_other).with(&[first_rank::FIRST, &["//"]]),
 ];
 
 /// The checks of single classes, which look at the whole project.

@@ -39,7 +39,7 @@ pub fn picked(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether two lists of axes have surely no rank but the own one in common.
-fn apart(one: &[Name], other: &[Name]) -> bool {
+pub(super) fn apart(one: &[Name], other: &[Name]) -> bool {
     let plain = |axes: &[Name]| !axes.is_empty() && axes.iter().all(|a| !a.starts_with('e') && a != WORLD);
     // A sequence may be cut over the ranks of tensor or context parallelism, under either name.
     let sequence =

@@ -1,0 +1,108 @@
+//! Words of slips about ranks, sizes and groups. In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
+
+use super::super::codes;
+use super::Draft;
+use super::practice_scales::axes;
+use crate::infer::practice::slips::Slip;
+use crate::source::{Label, Place};
+
+pub fn slips(mistake: &Slip) -> Draft {
+    match mistake {
+        Slip::GroupForgotten { .. }
+        | Slip::AskedNotGiven { .. }
+        | Slip::GroupByRank { .. }
+        | Slip::GroupOfOne { .. }
+        | Slip::FirstOfOther { .. } => groups(mistake),
+        Slip::RankForSize { name, given, rank_given, other } => {
+            let (is, wanted) =
+                if *rank_given { ("a rank", "a number of ranks") } else { ("a number of ranks", "a rank") };
+            let title = format!("`{name}` is {is}: `{given}` stands where {wanted} belongs");
+            let mut draft = Draft::new(&codes::RANK_FOR_SIZE, title);
+            draft.primary = format!("takes `{given}` for `{name}`");
+            draft.labels.extend(other.map(|at| label(at, "and the other way round".to_string())));
+            draft.help.push("exchange the two".to_string());
+            draft
+        }
+        Slip::ComparisonBound { name, used } => {
+            let title = format!("`{name}` is true or false, and not the number: `:=` binds the whole comparison");
+            let mut draft = Draft::new(&codes::COMPARISON_BOUND, title);
+            draft.primary = format!("binds the comparison to `{name}`");
+            draft.labels.push(label(*used, "computed with here, as 0 or 1".to_string()));
+            draft.help.push(format!("put the binding into parentheses: `({name} := ...)`, and compare that"));
+            draft
+        }
+        Slip::AlwaysHolds { constant } => {
+            let title = format!("the condition always holds: `{constant}` stands alone behind `or`, and is true");
+            let mut draft = Draft::new(&codes::ALWAYS_HOLDS, title);
+            draft.primary = format!("true by `{constant}`, whatever stands before it");
+            draft.help.push(format!("compare something with `{constant}`"));
+            draft
+        }
+        Slip::LengthDivided { loader, sampler } => {
+            let title =
+                format!("`len({loader})` is divided by the number of ranks twice: it is the length for one rank");
+            let mut draft = Draft::new(&codes::LENGTH_DIVIDED, title);
+            draft.primary = "divided once more".to_string();
+            draft.labels.push(label(*sampler, "gives each rank its own part".to_string()));
+            draft.help.push(format!("use `len({loader})` as it is, or divide the length of the data set"));
+            draft
+        }
+    }
+}
+
+/// Slips about groups.
+fn groups(mistake: &Slip) -> Draft {
+    match mistake {
+        Slip::GroupForgotten { function, parameter, given } => {
+            let title = format!(
+                "`{function}` calls itself without `{parameter}`: what is nested communicates over the default group"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("without `{parameter}`");
+            draft.labels.push(label(*given, "the group that was given".to_string()));
+            draft.help.push(format!("pass `{parameter}={parameter}`"));
+            draft
+        }
+        Slip::AskedNotGiven { collective, group, guard, beside } => {
+            let title = format!("`{collective}` runs over all ranks, and `{group}` is the group that is asked for");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "over the default group".to_string();
+            draft.labels.push(label(*guard, format!("asks whether there is `{group}`")));
+            draft.labels.push(label(*beside, "has its group".to_string()));
+            draft.help.push(format!("pass `group={group}`"));
+            draft
+        }
+        Slip::GroupByRank { rank } => {
+            let title = "each rank makes a group of other ranks: `new_group` needs the same ranks on all of them";
+            let mut draft = Draft::new(&codes::GROUP_BY_RANK, title.to_string());
+            draft.primary = "called once on each rank, for its own group".to_string();
+            draft.labels.push(label(*rank, "another number on each rank".to_string()));
+            draft
+                .help
+                .push("make all groups on every rank in a loop, and keep the one that holds the rank".to_string());
+            draft
+        }
+        Slip::GroupOfOne { parameter, made } => {
+            let title = format!("without `{parameter}` each rank is alone: nothing is exchanged with the others");
+            let mut draft = Draft::new(&codes::GROUP_BY_RANK, title);
+            draft.primary = "a group of this rank".to_string();
+            draft.labels.push(label(*made, "the only rank in it".to_string()));
+            draft.help.push(format!("leave `{parameter}` as None, which stands for all ranks"));
+            draft
+        }
+        Slip::FirstOfOther { named, size, asked } => {
+            let (named, size) = (axes(named), axes(size));
+            let title = format!("the first rank of {named} is computed with the size of {size}");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("the first rank of {size}");
+            draft.labels.push(label(*asked, format!("how many ranks {size} has")));
+            draft.help.push(format!("`dist.get_global_rank(group, 0)` with the group of {named}"));
+            draft
+        }
+        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+    }
+}
+
+fn label(place: Place, message: String) -> Label {
+    Label { place, message }
+}

@@ -1,0 +1,109 @@
+//! Groups that are another one for each rank that makes them. In: a function. Out: `new_group` once on each rank, of ranks that are computed
+//! from its own; a missing group that is replaced by one of the own rank alone. Never: a group that is made in a loop over all of them, or
+//! with local synchronisation. Source: torch.distributed, `new_group`: all processes have to enter it, for each group, with the same ranks;
+//! slapo `Schedule`. Next: `group_ranks.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::slips::Slip;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, BuildKind, FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Place;
+use rustc_hash::FxHashSet;
+
+/// `dist.new_group([dist.get_rank(), dist.get_rank() + 1])`
+pub fn made(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
+            step.stmt
+        else {
+            continue;
+        };
+        let makes = view.callee(value).is_some_and(|path| path == "torch.distributed.new_group");
+        let own_way = args.iter().any(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == "use_local_synchronization"));
+        if !makes || own_way || !step.loops.is_empty() {
+            continue;
+        }
+        let Some(ranks) = view.argument(args, 0, "ranks") else { continue };
+        let place = view.place(step.id);
+        if let Some(alone) = own_rank_alone(view, ranks) {
+            if let Some(parameter) = replaces(view, *dst, i) {
+                out.push((place, Practice::Slips(Slip::GroupOfOne { parameter, made: alone })));
+            }
+        } else if let Some(rank) = by_own_rank(view, ranks) {
+            out.push((place, Practice::Slips(Slip::GroupByRank { rank })));
+        }
+    }
+}
+
+/// Where the own rank is asked for, if it is all that a list holds.
+fn own_rank_alone(view: &View<'_>, ranks: &Operand) -> Option<Place> {
+    let (_, Rvalue::Build { kind: BuildKind::List | BuildKind::Tuple, items }) = view.source(ranks)? else {
+        return None;
+    };
+    let [Item::One(one)] = &items[..] else { return None };
+    asks(view, one)
+}
+
+/// Where an operand is the rank among all ranks.
+fn asks(view: &View<'_>, operand: &Operand) -> Option<Place> {
+    let Expr::Call { callee, args, step } = view.through(operand) else { return None };
+    let world = args.is_empty() && near::path(view, &callee).is_some_and(|p| p == "torch.distributed.get_rank");
+    world.then(|| view.place(view.steps[step].id))
+}
+
+/// The parameter that a value takes the place of where nothing was given.
+fn replaces(view: &View<'_>, made: LocalId, step: usize) -> Option<crate::source::Name> {
+    if view.func.kind != FuncKind::Function {
+        return None;
+    }
+    let guard = view.steps[step].guards.last().filter(|g| g.holds)?;
+    let Expr::Compare(crate::ir::CmpOp::Is | crate::ir::CmpOp::Eq, asked, none) = view.expr(guard.test) else {
+        return None;
+    };
+    let (Expr::Local(asked), true) = (*asked, none.is_none()) else { return None };
+    let param = view.func.params.iter().find(|p| p.local == asked)?;
+    let kept = |s: &&super::view::Step<'_>| match s.stmt {
+        Stmt::Assign { dst, value: Rvalue::Use(value) } => *dst == asked && near::local(value) == Some(made),
+        _ => false,
+    };
+    (made == asked || view.steps.iter().any(|s| kept(&s))).then(|| param.name.clone())
+}
+
+/// Where the rank among all ranks is asked for, if a list of ranks is computed from that and from nothing that only tests it.
+fn by_own_rank(view: &View<'_>, ranks: &Operand) -> Option<Place> {
+    let mut seen: FxHashSet<LocalId> = FxHashSet::default();
+    let mut queue: Vec<LocalId> = near::local(ranks).into_iter().collect();
+    while let Some(local) = queue.pop() {
+        if !seen.insert(local) {
+            continue;
+        }
+        // What a function is given is the same number on every rank, or the rank that is asked for beside it makes the difference.
+        if view.is_param(local) && view.defs(local).is_empty() {
+            continue;
+        }
+        let [def] = view.defs(local) else { return None };
+        if view.is_param(local) || !view.steps[*def].loops.is_empty() {
+            return None;
+        }
+        let value = view.value(*def)?;
+        if let Some(place) = asks(view, &Operand::Local(local)) {
+            return Some(place);
+        }
+        match value {
+            Rvalue::Use(_) | Rvalue::Binary { .. } | Rvalue::Build { .. } => {}
+            Rvalue::Call { callee, args } => {
+                let known = matches!(view.through(callee), Expr::Path(p)
+                    if matches!(p.as_str(), "list" | "range" | "sorted" | "builtins.list" | "builtins.range" | "builtins.sorted"));
+                if !known || args.iter().any(|a: &Arg| a.kind != ArgKind::Positional) {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        queue.extend(value.operands().into_iter().filter_map(near::local));
+    }
+    None
+}

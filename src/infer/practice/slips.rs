@@ -1,0 +1,27 @@
+//! Slips of the pen about ranks, sizes and groups, as data: what was meant stands beside what was written. In: nothing. Out: [`Slip`].
+//! Never: prose. Next: `diagnostics/words/practice_slips.rs`.
+
+use crate::source::{Name, Place};
+
+/// Mistakes that one line makes about another one beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Slip {
+    /// A function calls itself without the group that it was given.
+    GroupForgotten { function: Name, parameter: Name, given: Place },
+    /// A collective runs over all ranks where the code asks for a group, beside one that runs over its group.
+    AskedNotGiven { collective: Name, group: Name, guard: Place, beside: Place },
+    /// What is called a size is a rank, or the other way round. `other`: what stands in its place.
+    RankForSize { name: Name, given: Name, rank_given: bool, other: Option<Place> },
+    /// `n := size() > 1` binds the comparison, and it is computed with.
+    ComparisonBound { name: Name, used: Place },
+    /// `a == x or B`, which holds whatever `a` is.
+    AlwaysHolds { constant: Name },
+    /// A group is made of ranks that depend on who makes it.
+    GroupByRank { rank: Place },
+    /// Where no group is given a function takes that of its own rank alone.
+    GroupOfOne { parameter: Name, made: Place },
+    /// The length of a loader that goes through the part of one rank, divided by the number of ranks.
+    LengthDivided { loader: Name, sampler: Place },
+    /// The first rank of a group, computed with the size of another one.
+    FirstOfOther { named: Vec<Name>, size: Vec<Name>, asked: Place },
+}
