@@ -78,6 +78,8 @@ codes! {
     UNCUT_BUFFER = "SPMD340" "positions-not-cut" Error,
     HOOKS_LOST = "SPMD341" "hooks-lost" Error,
     OVERWRITTEN = "SPMD342" "overwritten-gradients" Error,
+    COLLECTIVE_ORDER = "SPMD350" "collective-order" Error,
+    MISPLACED_ARGUMENT = "SPMD351" "misplaced-argument" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

@@ -58,6 +58,7 @@ impl Words<'_> {
             Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
             Practice::Membership(mistake) => super::practice_groups::membership(mistake),
             Practice::Unlike(mistake) => super::practice_unlike::unlike(mistake),
+            Practice::Coming(mistake) => super::practice_coming::coming(mistake),
             Practice::Training(mistake) => super::practice_training::training(mistake),
             Practice::InvertedGuard { .. }
             | Practice::ReadInFlight { .. }
