@@ -15,6 +15,7 @@ mod operator;
 mod practice;
 mod practice_backwards;
 mod practice_calls;
+mod practice_coming;
 mod practice_groups;
 mod practice_placements;
 mod practice_scales;

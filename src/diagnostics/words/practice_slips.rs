@@ -10,7 +10,6 @@ pub fn slips(mistake: &Slip) -> Draft {
     match mistake {
         Slip::GroupForgotten { .. }
         | Slip::AskedNotGiven { .. }
-        | Slip::GroupByRank { .. }
         | Slip::GroupOfOne { .. }
         | Slip::FirstOfOther { .. } => groups(mistake),
         Slip::RankForSize { name, given, rank_given, other } => {
@@ -72,19 +71,9 @@ fn groups(mistake: &Slip) -> Draft {
             draft.help.push(format!("pass `group={group}`"));
             draft
         }
-        Slip::GroupByRank { rank } => {
-            let title = "each rank makes a group of other ranks: `new_group` needs the same ranks on all of them";
-            let mut draft = Draft::new(&codes::GROUP_BY_RANK, title.to_string());
-            draft.primary = "called once on each rank, for its own group".to_string();
-            draft.labels.push(label(*rank, "another number on each rank".to_string()));
-            draft
-                .help
-                .push("make all groups on every rank in a loop, and keep the one that holds the rank".to_string());
-            draft
-        }
         Slip::GroupOfOne { parameter, made } => {
             let title = format!("without `{parameter}` each rank is alone: nothing is exchanged with the others");
-            let mut draft = Draft::new(&codes::GROUP_BY_RANK, title);
+            let mut draft = Draft::new(&codes::GROUP_OF_ONE, title);
             draft.primary = "a group of this rank".to_string();
             draft.labels.push(label(*made, "the only rank in it".to_string()));
             draft.help.push(format!("leave `{parameter}` as None, which stands for all ranks"));

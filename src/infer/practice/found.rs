@@ -104,6 +104,8 @@ pub enum Practice {
     Unlike(Unlike),
     /// Of ranks, sizes and groups that were mistaken for each other.
     Slips(super::slips::Slip),
+    /// Of who comes to a collective.
+    Coming(super::coming::Coming),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.

@@ -1,6 +1,7 @@
-//! Collectives that only some ranks of their group reach. In: a function. Out: a collective over a group of the library, behind a test
-//! that holds on some of its ranks: a rank in the group, or a stage of a pipeline. Never: a counterpart on the other ranks, also in another
-//! file, a branch that calls something which may hold it, or a group that is given. Next: `ranks.rs`, for the group of all ranks.
+//! Collectives that only some ranks of their group reach. In: a function. Out: a collective over a group of the library, or over one that is
+//! kept under the name that the rank has (`local_pg`, `local_rank`), behind a test that holds on some of its ranks: a rank in the group, or
+//! a stage of a pipeline. Never: a counterpart on the other ranks, also in another file, a branch that calls something which may hold it, or a
+//! group that is given. Next: `ranks.rs`, for the group of all ranks.
 
 use super::Found;
 use super::expr::Expr;
@@ -91,6 +92,9 @@ fn of_some(view: &View<'_>, guard: &Guard<'_>, group: &Expr) -> bool {
 
 /// Whether an expression is the rank in a group.
 fn is_rank_in(view: &View<'_>, rank: &Expr, group: &Expr) -> bool {
+    if let (Some(rank), Some(of)) = (member(rank), member(group).and_then(of_name)) {
+        return rank.strip_suffix("_rank").is_some_and(|rank| rank.trim_start_matches('_') == of);
+    }
     let Expr::Call { callee, args, .. } = rank else { return false };
     let Some(path) = near::path(view, callee) else { return false };
     if path.starts_with("torch.distributed") && path.ends_with(".get_rank") {
@@ -108,6 +112,21 @@ fn is_rank_in(view: &View<'_>, rank: &Expr, group: &Expr) -> bool {
         }
         _ => false,
     }
+}
+
+/// The name of an attribute.
+fn member(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Attr(_, name) => Some(name),
+        _ => None,
+    }
+}
+
+/// What a group is for by its name: `local` of `local_pg`.
+fn of_name(group: &str) -> Option<&str> {
+    let name = group.trim_start_matches('_');
+    let of = ["_process_group", "_group", "_pg"].iter().find_map(|end| name.strip_suffix(end))?;
+    (!of.is_empty()).then_some(of)
 }
 
 /// Whether the ranks of a group are in several stages.
@@ -141,14 +160,17 @@ const FAMILIES: &[&str] = &[
 /// Whether other code of the project may run the counterpart on the other ranks: a collective of the same family over a group that is not
 /// got by another name. Of a group that is no function of the library anything may be known elsewhere.
 fn is_elsewhere(view: &View<'_>, name: &Name, group: &Expr) -> bool {
-    let (Expr::Call { .. }, Some(getter)) = (group, name_of(group)) else { return true };
-    let Some(family) = FAMILIES.iter().find(|f| name.contains(**f)).filter(|_| is_getter(&getter)) else { return true };
+    let (Expr::Call { .. } | Expr::Attr(..), Some(getter)) = (group, name_of(group)) else { return true };
+    let known = is_getter(&getter) || matches!(group, Expr::Attr(..)) && of_name(&getter).is_some();
+    let Some(family) = FAMILIES.iter().find(|f| name.contains(**f)).filter(|_| known) else { return true };
     let (own, file) = (view.func.span, view.project.file(view.at.module));
     view.files.saying(family).any(|other| {
         let text = view.files[other].whole();
         text.match_indices(family).any(|(at, _)| {
             let inside = other == file && own.start as usize <= at && at < own.end as usize;
-            !inside && arguments(&text[at..]).is_some_and(|args| may_be_over(args, &getter))
+            let over =
+                |args: &str| if is_getter(&getter) { may_be_over(args, &getter) } else { may_hold(args, &getter) };
+            !inside && arguments(&text[at..]).is_some_and(over)
         })
     })
 }
@@ -178,6 +200,14 @@ fn may_be_over(args: &str, getter: &str) -> bool {
     let groups: Vec<&str> = words.filter(|w| w.contains("group") || near::has_part(w, "pg")).collect();
     let given = args.contains("group=") || args.contains(',');
     groups.contains(&getter) || given && !groups.iter().any(|g| is_getter(g))
+}
+
+/// The same of a group that is an attribute: they name it, or a group without a name of its own.
+fn may_hold(args: &str, name: &str) -> bool {
+    let words: Vec<&str> = args.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let own = |w: &&&str| of_name(w).is_some_and(|of| of != "process");
+    words.contains(&name)
+        || words.iter().any(|w| matches!(*w, "group" | "pg" | "process_group")) && !words.iter().any(|w| own(&w))
 }
 
 fn name_of(group: &Expr) -> Option<String> {

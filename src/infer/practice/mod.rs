@@ -18,7 +18,9 @@ pub mod backwards;
 mod beside;
 mod bypassed;
 mod called;
+mod clock;
 mod collected;
+pub mod coming;
 mod comparison;
 pub mod concerned;
 mod copied_first;
@@ -37,16 +39,19 @@ pub mod expr;
 mod factor;
 mod first_rank;
 mod fixed_source;
+mod flow;
 pub mod found;
 mod gate;
 mod gate_inverted;
 mod given_guard;
 mod glance;
+mod global_index;
 mod gradient;
 mod group_argument;
 mod group_buffers;
-mod group_by_rank;
+mod group_of_one;
 mod group_ranks;
+mod group_root;
 mod handles;
 pub mod hints;
 mod in_flight;
@@ -71,16 +76,19 @@ mod mixed_mean;
 mod named_axes;
 mod narrow;
 pub mod near;
+mod new_groups;
 mod no_result;
 mod no_sync;
 mod nones;
 mod one_rank;
+mod operators;
 mod order;
 mod other_part;
 mod outside;
 mod overwritten;
 mod own_group;
 mod own_largest;
+mod own_list;
 mod own_part;
 mod part_list;
 mod part_mean;
@@ -98,6 +106,7 @@ pub mod reducers;
 mod replaced;
 mod sampler;
 mod scheduled;
+mod set_order;
 mod shard_dim;
 mod shard_norm;
 mod shifted;
@@ -123,6 +132,7 @@ mod unused_group;
 pub mod view;
 mod whole_input;
 mod whose;
+mod worker_rank;
 mod world_rank;
 mod wrapped;
 
@@ -328,13 +338,21 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
+    of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),
+    of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),
+    of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),
+    of_collectives(group_root::roots).with(&[&["group", "pg"]]),
+    of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
+    of_collectives(set_order::loops).with(&[set_order::WORDS, &["for "]]),
+    of_collectives(operators::as_others).with(&[&["reduce"]]),
+    of_collectives(clock::decided).with(&[clock::WORDS]),
     of_collectives(group_ranks::some_of_group),
     of_words(&["group", "_pg", "pg=", "mesh", "comm"], recursion::forgotten).where_seen(|seen| seen.recurs),
     of_words(&["rank"], rank_size::exchanged).with(&[rank_size::RANKS, rank_size::SIZES]),
     of_words(&[":="], comparison::bound).with(&[&[":="]]),
     of_words(&[" or "], comparison::always_holds).with(&[&[" or "], &["=="], comparison::TELLS]),
     of_collectives(given_guard::not_given).with(&[&["group is not none", "pg is not none", "group:", "pg:"]]),
-    of_words(&["new_group("], group_by_rank::made).with(&[&["new_group("], &["rank"]]),
+    of_words(&["new_group("], group_of_one::made).with(&[&["new_group("], &["rank"]]),
     of_words(&["distributedsampler("], loader_length::divided).with(&[&["len("], &["/"]]),
     of_words(first_rank::FIRST, first_rank::of_other).with(&[first_rank::FIRST, &["//"]]),
 ];

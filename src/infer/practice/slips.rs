@@ -16,8 +16,6 @@ pub enum Slip {
     ComparisonBound { name: Name, used: Place },
     /// `a == x or B`, which holds whatever `a` is.
     AlwaysHolds { constant: Name },
-    /// A group is made of ranks that depend on who makes it.
-    GroupByRank { rank: Place },
     /// Where no group is given a function takes that of its own rank alone.
     GroupOfOne { parameter: Name, made: Place },
     /// The length of a loader that goes through the part of one rank, divided by the number of ranks.

@@ -1,7 +1,6 @@
-//! Groups that are another one for each rank that makes them. In: a function. Out: `new_group` once on each rank, of ranks that are computed
-//! from its own; a missing group that is replaced by one of the own rank alone. Never: a group that is made in a loop over all of them, or
-//! with local synchronisation. Source: torch.distributed, `new_group`: all processes have to enter it, for each group, with the same ranks;
-//! slapo `Schedule`. Next: `group_ranks.rs`.
+//! Groups of one rank in the place of a group that was not given. In: a function. Out: `new_group` of the own rank alone where a parameter
+//! is None. Never: a group that is made in a loop over all ranks, or with local synchronisation. Source: torch.distributed, `new_group`;
+//! slapo `Schedule`. Next: `new_groups.rs`, which judges the ranks of other groups.
 
 use super::Found;
 use super::expr::Expr;
@@ -9,11 +8,10 @@ use super::found::Practice;
 use super::near;
 use super::slips::Slip;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, BuildKind, FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BuildKind, FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Place;
-use rustc_hash::FxHashSet;
 
-/// `dist.new_group([dist.get_rank(), dist.get_rank() + 1])`
+/// `if group is None: group = dist.new_group([dist.get_rank()])`
 pub fn made(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
@@ -32,8 +30,6 @@ pub fn made(view: &View<'_>, out: &mut Found) {
             if let Some(parameter) = replaces(view, *dst, i) {
                 out.push((place, Practice::Slips(Slip::GroupOfOne { parameter, made: alone })));
             }
-        } else if let Some(rank) = by_own_rank(view, ranks) {
-            out.push((place, Practice::Slips(Slip::GroupByRank { rank })));
         }
     }
 }
@@ -70,40 +66,4 @@ fn replaces(view: &View<'_>, made: LocalId, step: usize) -> Option<crate::source
         _ => false,
     };
     (made == asked || view.steps.iter().any(|s| kept(&s))).then(|| param.name.clone())
-}
-
-/// Where the rank among all ranks is asked for, if a list of ranks is computed from that and from nothing that only tests it.
-fn by_own_rank(view: &View<'_>, ranks: &Operand) -> Option<Place> {
-    let mut seen: FxHashSet<LocalId> = FxHashSet::default();
-    let mut queue: Vec<LocalId> = near::local(ranks).into_iter().collect();
-    while let Some(local) = queue.pop() {
-        if !seen.insert(local) {
-            continue;
-        }
-        // What a function is given is the same number on every rank, or the rank that is asked for beside it makes the difference.
-        if view.is_param(local) && view.defs(local).is_empty() {
-            continue;
-        }
-        let [def] = view.defs(local) else { return None };
-        if view.is_param(local) || !view.steps[*def].loops.is_empty() {
-            return None;
-        }
-        let value = view.value(*def)?;
-        if let Some(place) = asks(view, &Operand::Local(local)) {
-            return Some(place);
-        }
-        match value {
-            Rvalue::Use(_) | Rvalue::Binary { .. } | Rvalue::Build { .. } => {}
-            Rvalue::Call { callee, args } => {
-                let known = matches!(view.through(callee), Expr::Path(p)
-                    if matches!(p.as_str(), "list" | "range" | "sorted" | "builtins.list" | "builtins.range" | "builtins.sorted"));
-                if !known || args.iter().any(|a: &Arg| a.kind != ArgKind::Positional) {
-                    return None;
-                }
-            }
-            _ => return None,
-        }
-        queue.extend(value.operands().into_iter().filter_map(near::local));
-    }
-    None
 }

@@ -1,0 +1,25 @@
+//! Who comes to a collective, how often and in which order, as data. In: nothing. Out: [`Coming`]. Never: prose.
+//! Next: `diagnostics/words/practice_coming.rs`.
+
+use crate::source::{Name, Place};
+
+/// Ranks that do not come to the same collective.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Coming {
+    /// A group is made by the ranks for which a test on the rank holds; `exit`: because the others have left.
+    MadeBySome { maker: Name, condition: Place, exit: bool },
+    /// A group is made of ranks that the own rank has chosen; where.
+    MadeOfOwn { maker: Name, ranks: Name, chosen: Place },
+    /// The clock of each rank decides; what reads it, and `exit`: because the others leave.
+    ByClock { collective: Name, clock: Name, call: Place, exit: bool },
+    /// The ranks reach a sum that have put something into a list; where, and the ranks over which it is.
+    OwnList { collective: Name, list: Name, over: Vec<Name>, put: Place, condition: Place },
+    /// The order is that of a set.
+    SetOrder { collective: Name, call: Place },
+    /// An operator is given as something else.
+    OperatorAs { collective: Name, argument: Name },
+    /// A rank in a group is given where one among all ranks is expected; where it is asked for.
+    GroupRoot { collective: Name, argument: Name, rank: Place },
+    /// The number of a worker of a data loader is given as the rank among all.
+    WorkerAsRank { function: Name, given: Name },
+}

@@ -1,0 +1,201 @@
+//! Ranks in a group in the place of ranks among all. In: a function. Out: a collective or a message over a group, whose source, destination or
+//! peer is computed from the rank in a group, compared with one, or counted through its size: torch expects the rank among all ranks there.
+//! Never: a rank that may have been translated, a group that may be left out, or one of which a caller gives that of all ranks.
+//! Source: torch.distributed, `broadcast`: "src: source rank on global process group (regardless of group argument)". Next: `fixed_source.rs`.
+
+use super::Found;
+use super::coming::Coming;
+use super::expr::Expr;
+use super::found::Practice;
+use super::lost::last;
+use super::near;
+use super::view::View;
+use super::world_rank::{explicit, is_explicit};
+use crate::ir::{ArgKind, BinOp, CmpOp, LocalId, Operand, Rvalue};
+use crate::rules::{Entry, Gives, GroupRule};
+use crate::source::{Name, Place};
+
+/// Arguments that are a rank of all ranks, and those that are one in the group.
+const ROOTS: &[&str] = &["src", "dst", "peer"];
+const IN_GROUP: &[&str] = &["group_src", "group_dst", "group_peer"];
+
+/// How far a rank is followed.
+const MOST: usize = 6;
+
+pub fn roots(view: &View<'_>, out: &mut Found) {
+    for i in 0..view.steps.len() {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            continue;
+        };
+        if !view.may_communicate(value) {
+            continue;
+        }
+        let Some((path, Some(Entry::Intrinsic(rule)))) = view.ruled(value) else { continue };
+        if rule.does != "rooted-collective" && rule.does != "object-collective" {
+            continue;
+        }
+        let given = |name: &str| rule.args.index(name).and_then(|at| view.argument(args, at, name));
+        if IN_GROUP.iter().any(|name| given(name).is_some()) {
+            continue;
+        }
+        let root = ROOTS.iter().find_map(|name| Some((*name, given(name)?)));
+        let (Some((argument, root)), Some(group)) = (root, given("group")) else { continue };
+        if !is_some_group(view, group) {
+            continue;
+        }
+        let root = view.expr(root);
+        let rank = within(view, &root, 0).or_else(|| compared(view, &root));
+        if let Some(rank) = rank {
+            let mistake = Coming::GroupRoot { collective: last(&path), argument: Name::from(argument), rank };
+            out.push((view.place(view.steps[i].id), Practice::Coming(mistake)));
+        }
+    }
+}
+
+/// Whether a group is surely one that was chosen: it is given, kept, or asked for by the name of what it is for.
+fn is_some_group(view: &View<'_>, group: &Operand) -> bool {
+    explicit(view, group) || getter(view, &near::deep(view, &view.expr(group)), "get_group").is_some()
+}
+
+/// What a getter of groups or ranks is asked for, and of what: `context.get_group(mode)`, `mesh.get_local_rank("tp")`.
+fn getter(view: &View<'_>, expr: &Expr, ends: &str) -> Option<(Option<Expr>, Vec<Expr>)> {
+    let Expr::Call { callee, args, .. } = expr else { return None };
+    let asked: Vec<Expr> = args.iter().map(|(_, e)| near::deep(view, e)).collect();
+    let of = match &**callee {
+        Expr::Attr(base, name) if name == ends => Some((**base).clone()),
+        Expr::Path(path) => {
+            let (base, name) = path.rsplit_once('.')?;
+            (name == ends).then(|| Expr::Path(Name::from(base)))
+        }
+        _ => None,
+    };
+    of.filter(|_| asked.len() == 1).map(|of| (Some(of), asked))
+}
+
+/// Where the rank in a group is asked for that a value is computed from.
+fn within(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Place> {
+    if depth > MOST {
+        return None;
+    }
+    match expr {
+        Expr::Call { callee, args, step } => {
+            let found = is_group_rank(view, callee, args);
+            found.then(|| view.steps.get(*step).map(|s| view.place(s.id))).flatten()
+        }
+        Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mod, a, b) => {
+            within(view, a, depth + 1).or_else(|| within(view, b, depth + 1).filter(|_| is_number(a)))
+        }
+        Expr::Choice(_, a, b) => {
+            let (x, y) = (within(view, a, depth + 1), within(view, b, depth + 1));
+            match (x, y) {
+                (Some(x), Some(_)) => Some(x),
+                (Some(x), None) if is_number(b) => Some(x),
+                (None, Some(y)) if is_number(a) => Some(y),
+                _ => None,
+            }
+        }
+        Expr::Local(local) => variable(view, *local, depth),
+        Expr::Attr(..) => {
+            let name = near::own_attribute(view, expr)?;
+            let set = near::assigned(view, near::class_of(view)?, name);
+            let all: Option<Vec<Place>> =
+                set.iter().map(|(method, _, value)| within(method, &method.expr(value), depth + 1)).collect();
+            all?.first().copied()
+        }
+        _ => None,
+    }
+}
+
+/// A variable, every value of which is computed so.
+fn variable(view: &View<'_>, local: LocalId, depth: usize) -> Option<Place> {
+    let defs = view.defs(local);
+    if view.is_param(local) || defs.is_empty() {
+        return None;
+    }
+    let each = |def: &usize| match view.bound(*def, local) {
+        // `for i in range(dist.get_world_size(group))`
+        Expr::Element(over) => counted(view, &over),
+        bound => within(view, &bound, depth + 1),
+    };
+    let all: Option<Vec<Place>> = defs.iter().map(each).collect();
+    all?.first().copied()
+}
+
+fn is_number(expr: &Expr) -> bool {
+    matches!(expr, Expr::Const(_))
+}
+
+/// Where the size of a group is asked for that numbers go up to.
+fn counted(view: &View<'_>, over: &Expr) -> Option<Place> {
+    let [(ArgKind::Positional, size)] = over.call_of("range")? else { return None };
+    let Expr::Call { callee, args, step } = near::deep(view, size) else { return None };
+    let path = near::path(view, &callee)?;
+    let asks = path == "torch.distributed.get_world_size" && is_given(view, &args);
+    let known =
+        args.is_empty() && matches!(view.rules.get(&path), Some(Entry::Group(rule)) if model_ranks(rule, Gives::Size));
+    (asks || known).then(|| view.steps.get(step).map(|s| view.place(s.id))).flatten()
+}
+
+/// Whether the only argument of a call is a group that was chosen.
+fn is_given(view: &View<'_>, args: &[(ArgKind, Expr)]) -> bool {
+    let [(kind, group)] = args else { return false };
+    let first = matches!(kind, ArgKind::Positional) || matches!(kind, ArgKind::Keyword(k) if k == "group");
+    first && is_explicit(view, group)
+}
+
+fn model_ranks(rule: &GroupRule, gives: Gives) -> bool {
+    rule.gives == gives && !rule.axes.is_empty()
+}
+
+/// Whether a call gives the rank in a group.
+fn is_group_rank(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)]) -> bool {
+    if let Some(path) = near::path(view, callee) {
+        if path == "torch.distributed.get_rank" {
+            return is_given(view, args);
+        }
+        if let Some(Entry::Group(rule)) = view.rules.get(&path) {
+            return args.is_empty() && model_ranks(rule, Gives::Rank);
+        }
+    }
+    false
+}
+
+/// Where a root is compared with the rank in a group of the same getter, here or where the class keeps it.
+fn compared(view: &View<'_>, root: &Expr) -> Option<Place> {
+    match root {
+        Expr::Attr(..) => {
+            let (name, class) = near::own_attribute(view, root).zip(near::class_of(view))?;
+            near::methods(view, class).iter().find_map(|method| {
+                // The parameter that it is kept from.
+                let kept = near::assigned(view, class, name).into_iter().find_map(|(at, _, value)| {
+                    near::local(value).filter(|l| at.at == method.at && method.is_param(*l))
+                });
+                let is = |e: &Expr| match e {
+                    Expr::Local(local) => kept == Some(*local),
+                    other => near::own_attribute(method, other) == Some(name),
+                };
+                compared_in(method, &is)
+            })
+        }
+        Expr::Local(local) => compared_in(view, &|e| *e == Expr::Local(*local)),
+        _ => None,
+    }
+}
+
+fn compared_in(view: &View<'_>, is: &dyn Fn(&Expr) -> bool) -> Option<Place> {
+    (0..view.steps.len()).find_map(|step| {
+        let Some(Rvalue::Compare { op: CmpOp::Eq | CmpOp::Ne, left, right }) = view.value(step) else { return None };
+        let (left, right) = (view.expr(left), view.expr(right));
+        let rank = if is(&left) {
+            &right
+        } else if is(&right) {
+            &left
+        } else {
+            return None;
+        };
+        let rank = near::deep(view, rank);
+        let asked = getter(view, &rank, "get_local_rank").is_some();
+        let Expr::Call { callee, args, .. } = &rank else { return None };
+        (asked || is_group_rank(view, callee, args)).then(|| view.place(view.steps[step].id))
+    })
+}
