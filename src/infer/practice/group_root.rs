@@ -1,6 +1,6 @@
 //! Ranks in a group in the place of ranks among all. In: a function. Out: a collective or a message over a group, whose source, destination or
 //! peer is computed from the rank in a group, compared with one, or counted through its size: torch expects the rank among all ranks there.
-//! Never: a rank that may have been translated, a group that may be left out, or one of which a caller gives that of all ranks.
+//! Never: a rank that may have been translated, or a group that may be that of all ranks: one that a caller gives, or that of the data ranks by its name.
 //! Source: torch.distributed, `broadcast`: "src: source rank on global process group (regardless of group argument)". Next: `fixed_source.rs`.
 
 use super::Found;
@@ -8,10 +8,11 @@ use super::coming::Coming;
 use super::expr::Expr;
 use super::found::Practice;
 use super::lost::last;
+use super::named_axes::of_group;
 use super::near;
 use super::view::View;
-use super::world_rank::{explicit, is_explicit};
-use crate::ir::{ArgKind, BinOp, CmpOp, LocalId, Operand, Rvalue};
+use crate::infer::scale::groups::WORLD;
+use crate::ir::{ArgKind, BinOp, CmpOp, LocalId, Rvalue};
 use crate::rules::{Entry, Gives, GroupRule};
 use crate::source::{Name, Place};
 
@@ -40,7 +41,7 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         }
         let root = ROOTS.iter().find_map(|name| Some((*name, given(name)?)));
         let (Some((argument, root)), Some(group)) = (root, given("group")) else { continue };
-        if !is_some_group(view, group) {
+        if !is_some_group(view, &view.expr(group)) {
             continue;
         }
         let root = view.expr(root);
@@ -52,9 +53,11 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether a group is surely one that was chosen: it is given, kept, or asked for by the name of what it is for.
-fn is_some_group(view: &View<'_>, group: &Operand) -> bool {
-    explicit(view, group) || getter(view, &near::deep(view, &view.expr(group)), "get_group").is_some()
+/// Whether a group is surely not that of all ranks.
+fn is_some_group(view: &View<'_>, group: &Expr) -> bool {
+    let data = |axis: &Name| axis.contains("dp") || axis.contains("data") || axis == WORLD;
+    let named = || of_group(view, group).is_some_and(|axes| !axes.iter().any(data));
+    getter(view, &near::deep(view, group), "get_group").is_some() || named()
 }
 
 /// What a getter of groups or ranks is asked for, and of what: `context.get_group(mode)`, `mesh.get_local_rank("tp")`.
@@ -140,7 +143,7 @@ fn counted(view: &View<'_>, over: &Expr) -> Option<Place> {
 fn is_given(view: &View<'_>, args: &[(ArgKind, Expr)]) -> bool {
     let [(kind, group)] = args else { return false };
     let first = matches!(kind, ArgKind::Positional) || matches!(kind, ArgKind::Keyword(k) if k == "group");
-    first && is_explicit(view, group)
+    first && is_some_group(view, group)
 }
 
 fn model_ranks(rule: &GroupRule, gives: Gives) -> bool {

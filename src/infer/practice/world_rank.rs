@@ -132,14 +132,9 @@ fn share_of_group(view: &View<'_>, share: &Operand) -> Option<Place> {
 }
 
 /// A group that the caller has to give; one that may be left out is all ranks by default.
-pub(super) fn explicit(view: &View<'_>, group: &Operand) -> bool {
-    is_explicit(view, &view.expr(group))
-}
-
-/// The same of an expression.
-pub(super) fn is_explicit(view: &View<'_>, group: &Expr) -> bool {
+fn explicit(view: &View<'_>, group: &Operand) -> bool {
     let may_be_left_out = |at: &View<'_>, name: &str| at.func.params.iter().any(|p| p.name == name && p.has_default);
-    match near::deep(view, group) {
+    match near::deep(view, &view.expr(group)) {
         Expr::Local(local) => {
             view.is_param(local)
                 && view.defs(local).is_empty()
