@@ -57,22 +57,12 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
 fn is_some_group(view: &View<'_>, group: &Expr) -> bool {
     let data = |axis: &Name| axis.contains("dp") || axis.contains("data") || axis == WORLD;
     let named = || of_group(view, group).is_some_and(|axes| !axes.iter().any(data));
-    getter(view, &near::deep(view, group), "get_group").is_some() || named()
+    asks(&near::deep(view, group), "get_group") || named()
 }
 
-/// What a getter of groups or ranks is asked for, and of what: `context.get_group(mode)`, `mesh.get_local_rank("tp")`.
-fn getter(view: &View<'_>, expr: &Expr, ends: &str) -> Option<(Option<Expr>, Vec<Expr>)> {
-    let Expr::Call { callee, args, .. } = expr else { return None };
-    let asked: Vec<Expr> = args.iter().map(|(_, e)| near::deep(view, e)).collect();
-    let of = match &**callee {
-        Expr::Attr(base, name) if name == ends => Some((**base).clone()),
-        Expr::Path(path) => {
-            let (base, name) = path.rsplit_once('.')?;
-            (name == ends).then(|| Expr::Path(Name::from(base)))
-        }
-        _ => None,
-    };
-    of.filter(|_| asked.len() == 1).map(|of| (Some(of), asked))
+/// Whether something is asked of a getter by the name of what it is for: `context.get_group(mode)`, `mesh.get_local_rank("tp")`.
+fn asks(expr: &Expr, getter: &str) -> bool {
+    matches!(expr, Expr::Call { callee, args, .. } if args.len() == 1 && callee.last_name() == Some(getter))
 }
 
 /// Where the rank in a group is asked for that a value is computed from.
@@ -197,7 +187,7 @@ fn compared_in(view: &View<'_>, is: &dyn Fn(&Expr) -> bool) -> Option<Place> {
             return None;
         };
         let rank = near::deep(view, rank);
-        let asked = getter(view, &rank, "get_local_rank").is_some();
+        let asked = asks(&rank, "get_local_rank");
         let Expr::Call { callee, args, .. } = &rank else { return None };
         (asked || is_group_rank(view, callee, args)).then(|| view.place(view.steps[step].id))
     })
