@@ -102,6 +102,8 @@ pub enum Practice {
     Membership(super::membership::Membership),
     /// Of collectives that are taken for what they are not.
     Unlike(Unlike),
+    /// Of hooks, handles and arguments.
+    Slip(super::slips::Slip),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.
