@@ -18,7 +18,7 @@ mod practice_calls;
 mod practice_groups;
 mod practice_placements;
 mod practice_scales;
-mod practice_slips;
+mod practice_lapses;
 mod practice_training;
 mod practice_unlike;
 mod scale;

@@ -57,7 +57,7 @@ impl Words<'_> {
             Practice::Scales(mistake) => scales(mistake),
             Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
             Practice::Membership(mistake) => super::practice_groups::membership(mistake),
-            Practice::Slip(mistake) => super::practice_slips::slips(mistake),
+            Practice::Lapse(mistake) => super::practice_lapses::lapses(mistake),
             Practice::Unlike(mistake) => super::practice_unlike::unlike(mistake),
             Practice::Training(mistake) => super::practice_training::training(mistake),
             Practice::InvertedGuard { .. }

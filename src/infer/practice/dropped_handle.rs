@@ -7,7 +7,7 @@ use super::called;
 use super::found::Practice;
 use super::near;
 use super::raw::raw;
-use super::slips::Slip;
+use super::lapses::Lapse;
 use super::view::View;
 use crate::ir::{FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Name;
@@ -51,12 +51,12 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
         if ENDS.iter().any(|word| site.code().contains(word)) {
             continue;
         }
-        let mistake = Slip::HandleDropped {
+        let mistake = Lapse::HandleDropped {
             function: view.func.name.clone(),
             started: view.place(view.steps[started].id),
             kept: keeper.place(keeper.steps[*kept].id),
         };
-        out.push((site.place(site.steps[*step].id), Practice::Slip(mistake)));
+        out.push((site.place(site.steps[*step].id), Practice::Lapse(mistake)));
     }
 }
 

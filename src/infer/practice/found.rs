@@ -103,7 +103,7 @@ pub enum Practice {
     /// Of collectives that are taken for what they are not.
     Unlike(Unlike),
     /// Of hooks, handles and arguments.
-    Slip(super::slips::Slip),
+    Lapse(super::lapses::Lapse),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.

@@ -1,6 +1,6 @@
 //! What the forward of an autograd function hands on to the function that communicates for it. In: such a forward. Out: arguments that it keeps for its backward
 //! and leaves out of that call, whose defaults hold then; the same call elsewhere, around the autograd function. Never: arguments that the forward uses in another way,
-//! groups, and tests that ask for training. Source: torch.autograd.Function. Next: `slips.rs`.
+//! groups, and tests that ask for training. Source: torch.autograd.Function. Next: `lapses.rs`.
 
 use super::Found;
 use super::asked_tests::asks_training;
@@ -10,7 +10,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::lost::last;
 use super::near;
-use super::slips::Slip;
+use super::lapses::Lapse;
 use super::view::View;
 use super::wrapped::function;
 use crate::ir::{Arg, ArgKind, FuncId, LocalId, Operand, Rvalue, Stmt};
@@ -39,13 +39,13 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
         let arguments: Vec<Name> = kept.iter().filter_map(missing).collect();
         let keeps = |s: &usize| matches!(view.steps[*s].stmt, Stmt::SetAttr { value: Operand::Local(l), .. } if arguments.contains(view.local_name(*l)));
         let Some(kept) = (0..view.steps.len()).find(keeps) else { continue };
-        let mistake = Slip::NotHandedOn {
+        let mistake = Lapse::NotHandedOn {
             class: class.name.clone(),
             function: helper.func.name.clone(),
             arguments: arguments.clone(),
             kept: view.place(view.steps[kept].id),
         };
-        out.push((view.place(step.id), Practice::Slip(mistake)));
+        out.push((view.place(step.id), Practice::Lapse(mistake)));
         return;
     }
 }
@@ -61,13 +61,13 @@ pub fn around(view: &View<'_>, out: &mut Found) {
         let path = view.project.qualified(helper.at);
         for (site, step) in called::sites(view, &path, None) {
             let Some(applied) = other_side(&site, step, &class) else { continue };
-            let mistake = Slip::AroundFunction {
+            let mistake = Lapse::AroundFunction {
                 class: class.name.clone(),
                 collective: collective.clone(),
                 call: site.place(site.steps[step].id),
                 applied,
             };
-            out.push((place, Practice::Slip(mistake)));
+            out.push((place, Practice::Lapse(mistake)));
             return;
         }
     }

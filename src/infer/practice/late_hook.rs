@@ -1,13 +1,13 @@
 //! Hooks that read a variable of the loop in which they are made. In: a function. Out: a collective in such a hook on what the variable holds, which
 //! is what the last round left in it when the hook runs. Never: a default of a parameter or an argument, which is bound when the hook is made, and loops
-//! that are left early. Source: Python, which binds names of enclosing functions late. Next: `slips.rs`.
+//! that are left early. Source: Python, which binds names of enclosing functions late. Next: `lapses.rs`.
 
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::lost::last;
 use super::near;
-use super::slips::Slip;
+use super::lapses::Lapse;
 use super::view::View;
 use crate::ir::{FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
@@ -27,7 +27,7 @@ pub fn registered(view: &View<'_>, out: &mut Found) {
         let inner = near::other(view, FuncRef { module: view.at.module, func });
         let Some((variable, collective, place)) = late(view, &inner, func, *head) else { continue };
         let round = view.part(view.steps[*head].id, 1);
-        out.push((place, Practice::Slip(Slip::LateHook { variable, collective, round })));
+        out.push((place, Practice::Lapse(Lapse::LateHook { variable, collective, round })));
     }
 }
 

@@ -98,7 +98,7 @@ mod shard_dim;
 mod shard_norm;
 mod shifted;
 pub mod sizes;
-pub mod slips;
+pub mod lapses;
 mod split_plain;
 mod stale;
 mod statistic;

@@ -9,7 +9,7 @@ use super::found::Practice;
 use super::lost::last;
 use super::mixed_mean::averages;
 use super::near;
-use super::slips::Slip;
+use super::lapses::Lapse;
 use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
@@ -46,12 +46,12 @@ pub fn met(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(meets) = meeting(view, *at, result, &parts) else { continue };
-        let mistake = Slip::StatisticMeets {
+        let mistake = Lapse::StatisticMeets {
             collective: last(&call.rule.name),
             made: view.place(view.steps[made].id),
             meets: view.place(view.steps[meets].id),
         };
-        out.push((view.place(view.steps[*at].id), Practice::Slip(mistake)));
+        out.push((view.place(view.steps[*at].id), Practice::Lapse(mistake)));
     }
 }
 

@@ -1,5 +1,5 @@
 //! Parameters that are divided by the number of ranks in place of their gradients. In: a function. Out: the division, after a sum of the gradient
-//! of the same parameter that nothing divides. Never: parameters that are summed themselves, or gradients that are divided as well. Next: `slips.rs`.
+//! of the same parameter that nothing divides. Never: parameters that are summed themselves, or gradients that are divided as well. Next: `lapses.rs`.
 
 use super::Found;
 use super::expr::Expr;
@@ -7,7 +7,7 @@ use super::found::Practice;
 use super::lost::{last, written};
 use super::mixed_mean::averages;
 use super::near;
-use super::slips::Slip;
+use super::lapses::Lapse;
 use super::view::View;
 use crate::ir::{BinOp, Operand, Rvalue};
 
@@ -37,12 +37,12 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
             Expr::Local(local) => view.local_name(*local).clone(),
             other => crate::source::Name::from(other.last_name().unwrap_or_default()),
         };
-        let mistake = Slip::ParameterDivided {
+        let mistake = Lapse::ParameterDivided {
             parameter,
             collective: last(&call.rule.name),
             summed: view.place(view.steps[*sum].id),
         };
-        out.push((view.place(step.id), Practice::Slip(mistake)));
+        out.push((view.place(step.id), Practice::Lapse(mistake)));
     }
 }
 

@@ -12,7 +12,7 @@ use super::lost::written;
 use super::made::{Communicates, PARAMS, direct, through};
 use super::mixed_mean::averages;
 use super::near;
-use super::slips::Slip;
+use super::lapses::Lapse;
 use super::view::View;
 use super::{Found, Lint};
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
@@ -72,8 +72,8 @@ pub fn sums<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         let reaches = walk.firsts().iter().any(|made| made & through(k) != 0 && made & direct(k) == 0);
         let Some(bends) = bent(view, *step, *summed).filter(|_| reaches && cut.input & PARAMS != 0) else { continue };
         let value = view.local_name(*summed).clone();
-        let mistake = Slip::SumInLoss { collective: cut.name.clone(), value, bends: view.place(view.steps[bends].id) };
-        out.push((cut.place, Practice::Slip(mistake)));
+        let mistake = Lapse::SumInLoss { collective: cut.name.clone(), value, bends: view.place(view.steps[bends].id) };
+        out.push((cut.place, Practice::Lapse(mistake)));
     }
 }
 

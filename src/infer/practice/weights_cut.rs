@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::handles::excludes;
 use super::lost::last;
 use super::near;
-use super::slips::Slip;
+use super::lapses::Lapse;
 use super::view::View;
 use super::wrapped::function;
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
@@ -35,8 +35,8 @@ pub fn gathered(view: &View<'_>, out: &mut Found) {
         let Some((weights, collective)) = given.zip(communicates(view, value)) else { continue };
         let Some(kept) = kept(view, at, *dst, weights) else { continue };
         let value = view.local_name(weights).clone();
-        let mistake = Slip::WeightsCut { collective, value, kept: view.place(view.steps[kept].id) };
-        out.push((view.place(step.id), Practice::Slip(mistake)));
+        let mistake = Lapse::WeightsCut { collective, value, kept: view.place(view.steps[kept].id) };
+        out.push((view.place(step.id), Practice::Lapse(mistake)));
     }
 }
 

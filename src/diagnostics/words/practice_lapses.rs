@@ -1,13 +1,13 @@
-//! Words of slips in hooks, handles and arguments. In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
+//! Words of lapses in hooks, handles and arguments. In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
 use super::Draft;
-use crate::infer::practice::slips::Slip;
+use crate::infer::practice::lapses::Lapse;
 use crate::source::{Label, Place};
 
-pub fn slips(mistake: &Slip) -> Draft {
+pub fn lapses(mistake: &Lapse) -> Draft {
     match mistake {
-        Slip::LateHook { variable, collective, round } => {
+        Lapse::LateHook { variable, collective, round } => {
             let title = format!(
                 "every hook communicates the last `{variable}`: `{collective}` reads the variable of the loop when the hook runs"
             );
@@ -19,7 +19,7 @@ pub fn slips(mistake: &Slip) -> Draft {
             ));
             draft
         }
-        Slip::ParameterDivided { parameter, collective, summed } => {
+        Lapse::ParameterDivided { parameter, collective, summed } => {
             let title =
                 format!("`{parameter}` itself is divided by the number of ranks, and its summed gradient is not");
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
@@ -28,7 +28,7 @@ pub fn slips(mistake: &Slip) -> Draft {
             draft.help.push(format!("divide the gradient: `{parameter}.grad`"));
             draft
         }
-        Slip::HandleDropped { function, started, kept } => {
+        Lapse::HandleDropped { function, started, kept } => {
             let title =
                 format!("nothing waits for what `{function}` starts: this call drops the handle that it returns");
             let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
@@ -40,7 +40,7 @@ pub fn slips(mistake: &Slip) -> Draft {
                 .push("keep the handle as the other call does, and wait for it before the buffer is used".to_string());
             draft
         }
-        Slip::NotHandedOn { class, function, arguments, kept } => {
+        Lapse::NotHandedOn { class, function, arguments, kept } => {
             let all: Vec<String> = arguments.iter().map(|a| format!("`{a}`")).collect();
             let all = all.join(" and ");
             let title = format!(
@@ -58,9 +58,9 @@ pub fn slips(mistake: &Slip) -> Draft {
 }
 
 /// Gradients that a sum, a gather or an exchange does not pass on as it should.
-fn of_gradients(mistake: &Slip) -> Draft {
+fn of_gradients(mistake: &Lapse) -> Draft {
     match mistake {
-        Slip::AroundFunction { class, collective, call, applied } => {
+        Lapse::AroundFunction { class, collective, call, applied } => {
             let title = format!(
                 "no gradient flows back through `{collective}` where it is called around `{class}`: what it writes has no history"
             );
@@ -74,7 +74,7 @@ fn of_gradients(mistake: &Slip) -> Draft {
             draft.help.push(format!("use `{class}`, or another differentiable collective, on both sides"));
             draft
         }
-        Slip::SumInLoss { collective, value, bends } => {
+        Lapse::SumInLoss { collective, value, bends } => {
             let title = format!(
                 "`{collective}` passes the gradient of `{value}` on as it is: the mean over ranks that follows makes it too small by their number"
             );
@@ -86,7 +86,7 @@ fn of_gradients(mistake: &Slip) -> Draft {
             ));
             draft
         }
-        Slip::WeightsCut { collective, value, kept } => {
+        Lapse::WeightsCut { collective, value, kept } => {
             let title = format!("no gradient flows back to `{value}`: `{collective}` gathers it without gradients");
             let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
             draft.primary = "under `no_grad`".to_string();
@@ -94,7 +94,7 @@ fn of_gradients(mistake: &Slip) -> Draft {
             draft.help.push("gather it outside of `no_grad`, with a collective that has a gradient".to_string());
             draft
         }
-        Slip::StatisticMeets { collective, made, meets } => {
+        Lapse::StatisticMeets { collective, made, meets } => {
             let title = format!(
                 "`{collective}` does nothing in its backward: what the other ranks make of this rank's part is missing from its gradient"
             );
@@ -107,10 +107,10 @@ fn of_gradients(mistake: &Slip) -> Draft {
                 .push("use a sum whose backward sums too, as `torch.distributed.nn.functional.all_reduce`".to_string());
             draft
         }
-        Slip::LateHook { .. }
-        | Slip::ParameterDivided { .. }
-        | Slip::HandleDropped { .. }
-        | Slip::NotHandedOn { .. } => slips(mistake),
+        Lapse::LateHook { .. }
+        | Lapse::ParameterDivided { .. }
+        | Lapse::HandleDropped { .. }
+        | Lapse::NotHandedOn { .. } => lapses(mistake),
     }
 }
 

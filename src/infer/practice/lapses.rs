@@ -1,10 +1,10 @@
-//! Slips in hooks, handles and arguments, as data. In: nothing. Out: [`Slip`]. Never: prose. Next: `diagnostics/words/practice_slips.rs`.
+//! Lapses in hooks, handles and arguments, as data. In: nothing. Out: [`Lapse`]. Never: prose. Next: `diagnostics/words/practice_lapses.rs`.
 
 use crate::source::{Name, Place};
 
 /// What is written a little otherwise than it is meant.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Slip {
+pub enum Lapse {
     /// A hook that is made in a loop and communicates what a variable of the loop holds when it runs.
     LateHook { variable: Name, collective: Name, round: Place },
     /// Gradients are summed, and what is divided by the number of ranks is the parameter.
