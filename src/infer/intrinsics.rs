@@ -128,6 +128,9 @@ impl Machine<'_> {
         arg: &dyn Fn(&str) -> Option<Value>,
     ) -> Option<Value> {
         Some(match does {
+            // What an autograd function does on one rank alone says nothing of its types.
+            "several-ranks" if self.deriving.is_some() => Value::TRUE,
+            "several-ranks" => Value::Unknown,
             "init-device-mesh" => self.device_mesh(id, arg("mesh_shape"), arg("mesh_dim_names")),
             "device-mesh" => self.device_mesh(id, None, arg("mesh_dim_names")),
             "world-group" => self.default_axes(&[]).map_or(Value::Unknown, Value::Group),

@@ -17,6 +17,7 @@ mod practice_backwards;
 mod practice_calls;
 mod practice_coming;
 mod practice_groups;
+mod practice_lapses;
 mod practice_placements;
 mod practice_scales;
 mod practice_slips;

@@ -57,6 +57,7 @@ impl Words<'_> {
             Practice::Scales(mistake) => scales(mistake),
             Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
             Practice::Membership(mistake) => super::practice_groups::membership(mistake),
+            Practice::Lapse(mistake) => super::practice_lapses::lapses(mistake),
             Practice::Unlike(mistake) => super::practice_unlike::unlike(mistake),
             Practice::Slips(mistake) => super::practice_slips::slips(mistake),
             Practice::Coming(mistake) => super::practice_coming::coming(mistake),

@@ -106,6 +106,8 @@ pub enum Practice {
     Slips(super::slips::Slip),
     /// Of who comes to a collective.
     Coming(super::coming::Coming),
+    /// Of hooks, handles and arguments.
+    Lapse(super::lapses::Lapse),
     /// Of training loops around wrappers.
     Training(super::training::Training),
     /// A collective that is reached only where its subject is None; where the subject is used.

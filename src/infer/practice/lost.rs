@@ -26,7 +26,8 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
         let copied = written(call).and_then(|operand| copy(view, operand).or_else(|| named_copy(view, *step, operand)));
         let Some((made, method, copied)) = copied else { continue };
-        if !is_fresh(&copied) && is_read_later(view, &copied, *step) && !is_itself(view, made, &copied) {
+        let kept = || is_read_later(view, &copied, *step) || is_of_hook(view, &copied, *step);
+        if !is_fresh(&copied) && kept() && !is_itself(view, made, &copied) {
             if timed() {
                 return;
             }
@@ -35,6 +36,20 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[*step].id), practice));
         }
     }
+}
+
+/// Whether what was copied is what a hook is given, which returns nothing and does nothing after a step.
+fn is_of_hook(view: &View<'_>, copied: &Expr, step: usize) -> bool {
+    let of = match copied {
+        Expr::Item(of, _) => &**of,
+        other => other,
+    };
+    let given = matches!(of, Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty());
+    let returns = |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::Return { value } if !view.expr(value).is_none());
+    given
+        && view.func.name.contains("hook")
+        && step + 1 >= view.steps.iter().filter(|s| !matches!(s.stmt, Stmt::Return { .. })).count()
+        && !view.steps.iter().any(returns)
 }
 
 /// The tensor that a collective writes to.

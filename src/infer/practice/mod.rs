@@ -33,6 +33,7 @@ mod cut_loss;
 mod cut_parts;
 mod data_sum;
 mod doubled;
+mod dropped_handle;
 mod each_round;
 mod early_return;
 pub mod expr;
@@ -52,9 +53,12 @@ mod group_buffers;
 mod group_of_one;
 mod group_ranks;
 mod group_root;
+mod handed_on;
 mod handles;
 pub mod hints;
 mod in_flight;
+pub mod lapses;
+mod late_hook;
 mod left_dim;
 mod loader_length;
 mod local_gradient;
@@ -90,6 +94,8 @@ mod own_group;
 mod own_largest;
 mod own_list;
 mod own_part;
+mod own_statistic;
+mod parameter_divided;
 mod part_list;
 mod part_mean;
 mod part_out;
@@ -117,6 +123,7 @@ mod stale;
 mod statistic;
 mod strided;
 mod submodules;
+mod sum_in_loss;
 mod summed_scaled;
 mod switch;
 mod this_rank;
@@ -130,6 +137,7 @@ mod unread_group;
 mod unreduced_step;
 mod unused_group;
 pub mod view;
+mod weights_cut;
 mod whole_input;
 mod whose;
 mod worker_rank;
@@ -303,6 +311,21 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
     of_words(&["add_("], overwritten::gradients).with(&[&["add_("], &["copy_("], &["grad"]]),
+    of_words(&["_hook("], late_hook::registered).with(&[
+        &["_hook("],
+        &["for "],
+        &["reduce", "gather", "broadcast", "scatter"],
+    ]),
+    of_collectives(parameter_divided::divided).with(&[&[".grad"], &["/=", ".div_("], &["all_reduce"]]),
+    of_words(&["async"], dropped_handle::calls).with(&[
+        &["async"],
+        &["return"],
+        &["reduce", "gather", "alltoall", "all_to_all"],
+    ]),
+    of_words(&["autograd"], handed_on::left_out).with(&[&["def forward"], &["ctx."]]),
+    of_words(&["autograd"], handed_on::around).with(&[&["def forward"], &["ctx."]]),
+    of_collectives(own_statistic::met).with(&[&["mean(", "sum("], &["exp(", "pow(", "square(", " * ", "**"]]),
+    of_words(&["no_grad"], weights_cut::gathered).with(&[&["no_grad"], weights_cut::WEIGHTS, &["else"]]),
     of_words(&["schedule"], group_argument::of_stages).with(&[&["schedule"], &["step("]]),
     of_collectives(nones::inverted),
     of_words(&["world"], one_rank::alone).with(&[&["world"], &["reduce", "gather", "broadcast"]]),
@@ -383,6 +406,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
 const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     cut::cuts,
     cut_loss::losses,
+    sum_in_loss::sums,
     cut_loss::trained,
     cut_loss::gates,
     split_plain::splits,

@@ -1,0 +1,111 @@
+//! Handles that a function returns and a call of it drops. In: a function that starts a collective in the background. Out: a call that uses nothing of what it returns,
+//! beside one that keeps the handle. Never: functions that wait or keep the handle themselves, and callers that wait for everything.
+//! Next: `handles.rs`.
+
+use super::Found;
+use super::called;
+use super::found::Practice;
+use super::lapses::Lapse;
+use super::near;
+use super::raw::raw;
+use super::view::View;
+use crate::ir::{FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Name;
+
+/// Parts of names of what communicates.
+const COLLECTIVES: &[&str] = &[
+    "all_reduce",
+    "allreduce",
+    "all_gather",
+    "allgather",
+    "reduce_scatter",
+    "reducescatter",
+    "all_to_all",
+    "alltoall",
+];
+
+/// Calls after which nothing is under way.
+const ENDS: &[&str] = &["cuda.synchronize(", "barrier("];
+
+/// `def start(p): handle = all_reduce_async(p.grad)`, `return handle`, and `start(p)` as a statement
+pub fn calls(view: &View<'_>, out: &mut Found) {
+    if view.func.kind != FuncKind::Function {
+        return;
+    }
+    let Some((started, handle)) = (0..view.steps.len()).find_map(|step| Some((step, starts(view, step)?))) else {
+        return;
+    };
+    if !view.readers(handle).iter().all(|s| is_handed_back(view, *s, handle)) || view.readers(handle).is_empty() {
+        return;
+    }
+    let method = view.func.class.map(|_| view.func.name.as_str());
+    let path = view.project.qualified(view.at);
+    let sites: Vec<_> =
+        called::sites(view, &path, method).into_iter().filter(|(site, step)| is_of(view, site, *step)).collect();
+    let used = |site: &View<'_>, step: usize| match site.steps[step].stmt {
+        Stmt::Assign { dst, .. } => !site.is_temp(*dst) || !site.readers(*dst).is_empty(),
+        _ => true,
+    };
+    let Some((keeper, kept)) = sites.iter().find(|(site, step)| used(site, *step)) else { return };
+    for (site, step) in sites.iter().filter(|(site, step)| !used(site, *step)) {
+        if ENDS.iter().any(|word| site.code().contains(word)) {
+            continue;
+        }
+        let mistake = Lapse::HandleDropped {
+            function: view.func.name.clone(),
+            started: view.place(view.steps[started].id),
+            kept: keeper.place(keeper.steps[*kept].id),
+        };
+        out.push((site.place(site.steps[*step].id), Practice::Lapse(mistake)));
+    }
+}
+
+/// Whether a call is one of this function: of a method, on the object of its own class.
+fn is_of(view: &View<'_>, site: &View<'_>, step: usize) -> bool {
+    match site.value(step) {
+        Some(Rvalue::CallMethod { base, .. }) if view.func.class.is_some() => {
+            // Of a function inside a method the object is a variable of the method.
+            let own = near::local(base).is_some_and(|local| site.local_name(local) == "self");
+            own && near::class_of(site) == view.func.class
+        }
+        _ => view.func.class.is_none(),
+    }
+}
+
+/// The handle of what a step starts in the background, of something that the function is given: what it makes itself, as a flag for the others,
+/// it may send for its own sake.
+fn starts(view: &View<'_>, step: usize) -> Option<LocalId> {
+    let Stmt::Assign { dst, value } = view.steps[step].stmt else { return None };
+    let buffer = match raw(view, value) {
+        Some(call) => call.buffer.filter(|_| call.is_async())?,
+        None => is_named(value)?,
+    };
+    let given =
+        near::roots(view, buffer).into_iter().any(|l| view.is_param(l) && !near::is_self(view, &Operand::Local(l)));
+    given.then_some(*dst)
+}
+
+/// What a call is given that is named as a collective in the background.
+fn is_named(value: &Rvalue) -> Option<&Operand> {
+    let (name, args) = match value {
+        Rvalue::CallMethod { name, args, .. } => (name.clone(), args),
+        Rvalue::Call { callee: Operand::Global(name), args } => (name.clone(), args),
+        _ => return None,
+    };
+    let name = Name::from(name.to_lowercase());
+    let named = name.contains("async") && COLLECTIVES.iter().any(|c| name.contains(c));
+    args.first().map(|a| &a.value).filter(|_| named)
+}
+
+/// Whether all that a step does with a handle is to return it, alone or in a tuple.
+fn is_handed_back(view: &View<'_>, step: usize, handle: LocalId) -> bool {
+    match view.steps[step].stmt {
+        Stmt::Return { value } => *value == Operand::Local(handle),
+        Stmt::Assign { dst, value: Rvalue::Build { items, .. } } => {
+            let holds = items.iter().any(|i| matches!(i, Item::One(o) if *o == Operand::Local(handle)));
+            let returned = |s: &usize| matches!(view.steps[*s].stmt, Stmt::Return { .. });
+            holds && view.is_temp(*dst) && view.readers(*dst).iter().all(returned)
+        }
+        _ => false,
+    }
+}

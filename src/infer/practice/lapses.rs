@@ -1,0 +1,24 @@
+//! Lapses in hooks, handles and arguments, as data. In: nothing. Out: [`Lapse`]. Never: prose. Next: `diagnostics/words/practice_lapses.rs`.
+
+use crate::source::{Name, Place};
+
+/// What is written a little otherwise than it is meant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lapse {
+    /// A hook that is made in a loop and communicates what a variable of the loop holds when it runs.
+    LateHook { variable: Name, collective: Name, round: Place },
+    /// Gradients are summed, and what is divided by the number of ranks is the parameter.
+    ParameterDivided { parameter: Name, collective: Name, summed: Place },
+    /// A function starts a collective and returns its handle, and this call drops it; a call that keeps it.
+    HandleDropped { function: Name, started: Place, kept: Place },
+    /// The forward of an autograd function keeps arguments for its backward and leaves them out where it communicates itself.
+    NotHandedOn { class: Name, function: Name, arguments: Vec<Name>, kept: Place },
+    /// What an autograd function does in its forward is called around it on the other side of a test.
+    AroundFunction { class: Name, collective: Name, call: Place, applied: Place },
+    /// A sum over all ranks in a loss passes the gradient of each rank on as it is; what makes something of it that is not linear.
+    SumInLoss { collective: Name, value: Name, bends: Place },
+    /// Weights are gathered without gradients, where a variable is the weights themselves on the other side of a test.
+    WeightsCut { collective: Name, value: Name, kept: Place },
+    /// A sum over ranks without a sum in its backward meets the parts that it was made of.
+    StatisticMeets { collective: Name, made: Place, meets: Place },
+}

@@ -1,0 +1,193 @@
+//! Statistics over a dim that is split, whose sum over ranks does nothing in its backward. In: a function. Out: such a sum, where its result meets the
+//! parts that it was made of: what the other ranks make of this rank's part is missing from its gradient. Never: autograd functions, results that
+//! go through anything unknown first, and of raw sums other than those of exponentials in a loss. Source: Megatron-LM mappings.py,
+//! `reduce_from_tensor_model_parallel_region`. Next: `statistic.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::lapses::Lapse;
+use super::lost::last;
+use super::mixed_mean::averages;
+use super::near;
+use super::view::{CollectiveCall, View};
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::project::ClassRef;
+use crate::rules::{Form, OpClass};
+use crate::source::Name;
+use crate::types::AxisType;
+use rustc_hash::FxHashSet;
+
+/// Reductions along a dim.
+const SUMS: &[&str] = &["sum", "mean"];
+/// What is made of a part element by element before it is added up.
+const BENT: &[&str] = &["pow", "square", "exp"];
+/// Parts of names of what gets no gradient in a loss.
+const FIXED: &[&str] = &["teacher", "target", "ref", "label", "old", "frozen", "prior", "t_"];
+/// Lines above a function that are looked at.
+const MOST_DECORATORS: usize = 5;
+/// Words of code that is not trained.
+const UNTRAINED: &[&str] = &["nference", "no_grad", "infer", "decod", "generat"];
+
+/// `s = reduce(x.pow(2).mean(-1))`, and `x * rsqrt(s)`
+pub fn met(view: &View<'_>, out: &mut Found) {
+    if is_of_autograd(view) || is_decorated(view) {
+        return;
+    }
+    for (at, call) in view.collectives().iter().filter(|(_, call)| call.rule.op == "all_reduce") {
+        let Some(Operand::Local(input)) = call.input else { continue };
+        if view.without_gradient(*at) {
+            continue;
+        }
+        let Some(result) = without_backward(view, *at, call, *input) else { continue };
+        let Some((made, parts)) = added_up(view, *at, *input) else { continue };
+        let raw = !call.rule.differentiable;
+        if raw && !is_part_of_loss(view, *at, *input, &parts) {
+            continue;
+        }
+        let Some(meets) = meeting(view, *at, result, &parts) else { continue };
+        let mistake = Lapse::StatisticMeets {
+            collective: last(&call.rule.name),
+            made: view.place(view.steps[made].id),
+            meets: view.place(view.steps[meets].id),
+        };
+        out.push((view.place(view.steps[*at].id), Practice::Lapse(mistake)));
+    }
+}
+
+/// Whether a decorator says that a function runs without gradients.
+fn is_decorated(view: &View<'_>) -> bool {
+    let before = &view.files[view.project.file(view.at.module)].whole()[..view.func.span.start as usize];
+    let decorators = before.lines().rev().map(str::trim).take_while(|line| line.is_empty() || line.starts_with('@'));
+    decorators.take(MOST_DECORATORS).any(|line| line.contains("no_grad") || line.contains("inference_mode"))
+}
+
+fn is_of_autograd(view: &View<'_>) -> bool {
+    let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
+    context
+        || near::class_of(view).is_some_and(|class| {
+            let class = view.project.class(ClassRef { module: view.at.module, class });
+            view.text(view.spot(class.span)).lines().next().is_some_and(|line| line.contains("Function"))
+        })
+}
+
+/// What holds the sum, if its backward gives each rank the gradient as it is.
+fn without_backward<'a>(view: &View<'a>, at: usize, call: &CollectiveCall<'a>, input: LocalId) -> Option<LocalId> {
+    if call.rule.differentiable {
+        let kept = |set: AxisType| set == AxisType::I;
+        let all = !call.rule.transitions.is_empty() && call.rule.transitions.iter().all(|(_, t)| kept(t.result.set));
+        return match view.steps[at].stmt {
+            Stmt::Assign { dst, .. } if all && matches!(call.rule.form, Form::Result) => Some(*dst),
+            _ => None,
+        };
+    }
+    let sums = matches!(call.rule.form, Form::InPlace) && averages(view, call) == Some(false);
+    sums.then_some(input)
+}
+
+/// Where a value is added up along a dim, and the variables that what is added up is made of, without what was reduced before.
+fn added_up(view: &View<'_>, at: usize, input: LocalId) -> Option<(usize, FxHashSet<LocalId>)> {
+    let made = view.defs(input).iter().copied().filter(|d| *d < at).next_back()?;
+    let whole = view.bound(made, input);
+    let Expr::Call { callee, args, .. } = &whole else { return None };
+    let name = callee.last_name().filter(|n| SUMS.contains(n))?;
+    // Of torch the first argument, and of a method the object.
+    let base = match &**callee {
+        Expr::Path(path) if path.starts_with("torch.") && path.ends_with(name) => &args.first()?.1,
+        Expr::Attr(base, _) => &**base,
+        _ => return None,
+    };
+    let along = args.iter().any(|(_, a)| matches!(a, Expr::Const(crate::ir::Const::Int(_)) | Expr::Unary(..)));
+    let bent = base.any(&mut |e| match e {
+        Expr::Call { callee, .. } => callee.last_name().is_some_and(|n| BENT.contains(&n)),
+        Expr::Binary(BinOp::Mul, a, b) => a == b,
+        Expr::Binary(BinOp::Pow, ..) => true,
+        _ => false,
+    });
+    let cut = base.any(&mut |e| {
+        e.call_of("detach").is_some() || matches!(e, Expr::Attr(_, name) if name == "data" || name == "grad")
+    });
+    let mut parts = FxHashSet::default();
+    base.any(&mut |e| {
+        if let Expr::Local(local) = e {
+            parts.insert(*local);
+        }
+        false
+    });
+    parts.retain(|l| !near::is_self(view, &Operand::Local(*l)));
+    (along && bent && !cut && !parts.is_empty()).then_some((made, parts))
+}
+
+/// Whether a raw sum of exponentials normalises what a loss is made of, and that is trained.
+fn is_part_of_loss(view: &View<'_>, at: usize, input: LocalId, parts: &FxHashSet<LocalId>) -> bool {
+    let exponentials = view.text(view.place(view.steps[at].id)).contains("reduce")
+        && view.defs(input).iter().any(|d| view.bound(*d, input).any(&mut |e| e.call_of("exp").is_some()));
+    let fixed = |name: &Name| {
+        let name = name.to_lowercase();
+        FIXED.iter().any(|w| if w.ends_with('_') { name.starts_with(w) } else { name.split('_').any(|p| p == *w) })
+    };
+    let mut of: FxHashSet<LocalId> = parts.clone();
+    for part in parts {
+        of.extend(near::roots(view, &Operand::Local(*part)));
+    }
+    let named = [view.func.qualname.to_lowercase(), view.project.name(view.at.module).to_lowercase()];
+    let loss = named.iter().any(|n| n.contains("loss") || n.contains("cross_entropy"));
+    let detached = of.iter().any(|l| view.defs(*l).iter().any(|d| view.bound(*d, *l).call_of("detach").is_some()));
+    exponentials
+        && loss
+        && !detached
+        && !fixed(view.local_name(input))
+        && !of.iter().any(|l| fixed(view.local_name(*l)))
+        && !UNTRAINED.iter().any(|word| view.func.qualname.contains(word))
+}
+
+/// Where the sum, or what is made of it by operations of torch, meets one of the parts, or what is made of those alone.
+fn meeting(view: &View<'_>, at: usize, result: LocalId, parts: &FxHashSet<LocalId>) -> Option<usize> {
+    let mut sums: FxHashSet<LocalId> = std::iter::once(result).collect();
+    let mut own: FxHashSet<LocalId> = parts.clone();
+    own.remove(&result);
+    for step in at + 1..view.steps.len() {
+        let Stmt::Assign { dst, value } = view.steps[step].stmt else { continue };
+        if super::handles::excludes(&view.steps[at], &view.steps[step]) {
+            continue;
+        }
+        let reads = view.reads(step);
+        let has = |set: &FxHashSet<LocalId>| reads.iter().any(|o| matches!(o, Operand::Local(l) if set.contains(l)));
+        let (of_sums, of_own) = (has(&sums), has(&own));
+        let known = is_plain(view, value);
+        if of_sums && of_own {
+            let meets = matches!(value, Rvalue::Binary { op: BinOp::Mul | BinOp::Div | BinOp::Sub, .. });
+            if meets && !view.without_gradient(step) {
+                return Some(step);
+            }
+        }
+        sums.remove(dst);
+        own.remove(dst);
+        match (known, of_sums, of_own) {
+            (true, true, false) => drop(sums.insert(*dst)),
+            (true, false, true) => drop(own.insert(*dst)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a step computes something of tensors, element by element or in another way that gradients flow back through.
+fn is_plain<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+    match value {
+        Rvalue::Use(_) | Rvalue::Binary { .. } | Rvalue::InPlace { .. } | Rvalue::Unary { .. } => true,
+        Rvalue::Call { .. } | Rvalue::CallMethod { .. } => {
+            if view.collective(value).is_some() {
+                return false;
+            }
+            let rule = match value {
+                Rvalue::CallMethod { base, name, .. } if !matches!(view.through(base), Expr::Path(_)) => {
+                    view.rules.tensor_method(name)
+                }
+                _ => view.callee(value).and_then(|path| view.rules.op(&path)),
+            };
+            rule.is_some_and(|op| matches!(op.class, OpClass::Plain(_)) && !op.nondiff)
+        }
+        _ => false,
+    }
+}
