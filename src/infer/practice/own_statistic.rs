@@ -87,7 +87,7 @@ fn without_backward<'a>(view: &View<'a>, at: usize, call: &CollectiveCall<'a>, i
 
 /// Where a value is added up along a dim, and the variables that what is added up is made of, without what was reduced before.
 fn added_up(view: &View<'_>, at: usize, input: LocalId) -> Option<(usize, FxHashSet<LocalId>)> {
-    let made = view.defs(input).iter().copied().filter(|d| *d < at).next_back()?;
+    let made = view.defs(input).iter().copied().rfind(|d| *d < at)?;
     let whole = view.bound(made, input);
     let Expr::Call { callee, args, .. } = &whole else { return None };
     let name = callee.last_name().filter(|n| SUMS.contains(n))?;
