@@ -88,7 +88,10 @@ fn groups(mistake: &Slip) -> Draft {
             draft.help.push(format!("`dist.get_global_rank(group, 0)` with the group of {named}"));
             draft
         }
-        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+        Slip::RankForSize { .. }
+        | Slip::ComparisonBound { .. }
+        | Slip::AlwaysHolds { .. }
+        | Slip::LengthDivided { .. } => slips(mistake),
     }
 }
 
