@@ -60,9 +60,10 @@ pub fn coming(mistake: &Coming) -> Draft {
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("`{argument}` is counted among all ranks, whatever the group");
             draft.labels.push(label(*rank, "among the ranks of a group".to_string()));
-            draft
-                .help
-                .push("translate it: `dist.get_global_rank(group, rank)`, or give it as one of the group".to_string());
+            draft.help.push(
+                "translate it: `dist.get_global_rank(group, rank)`, or pass it as `group_src` or `group_dst`"
+                    .to_string(),
+            );
             draft
         }
         Coming::WorkerAsRank { function, given } => {

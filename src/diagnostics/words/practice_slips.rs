@@ -18,8 +18,11 @@ pub fn slips(mistake: &Slip) -> Draft {
             let title = format!("`{name}` is {is}: `{given}` stands where {wanted} belongs");
             let mut draft = Draft::new(&codes::RANK_FOR_SIZE, title);
             draft.primary = format!("takes `{given}` for `{name}`");
-            draft.labels.extend(other.map(|at| label(at, "and the other way round".to_string())));
-            draft.help.push("exchange the two".to_string());
+            draft.labels.extend((*other).map(|at| label(at, "and the other way round".to_string())));
+            draft.help.push(match other {
+                Some(_) => "exchange the two".to_string(),
+                None => format!("give `{name}` {wanted}"),
+            });
             draft
         }
         Slip::ComparisonBound { name, used } => {
@@ -31,10 +34,10 @@ pub fn slips(mistake: &Slip) -> Draft {
             draft
         }
         Slip::AlwaysHolds { constant } => {
-            let title = format!("the condition always holds: `{constant}` stands alone behind `or`, and is true");
+            let title = format!("the condition always holds: `{constant}` stands alone behind `or` and is true");
             let mut draft = Draft::new(&codes::ALWAYS_HOLDS, title);
-            draft.primary = format!("true by `{constant}`, whatever stands before it");
-            draft.help.push(format!("compare something with `{constant}`"));
+            draft.primary = format!("`{constant}` is true, and so is the condition");
+            draft.help.push(format!("compare with `{constant}` on this side of `or` too"));
             draft
         }
         Slip::LengthDivided { loader, sampler } => {

@@ -26,7 +26,8 @@ pub fn bound(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value: Rvalue::Compare { op, left, .. } } = step.stmt else { continue };
         let number = |name: &str| near_end(name, NUMBERS);
-        if view.is_temp(*dst) || view.defs(*dst).len() != 1 || !number(view.local_name(*dst)) {
+        let asks = ["is_", "has_", "use_", "multi_"].iter().any(|start| view.local_name(*dst).starts_with(start));
+        if asks || view.is_temp(*dst) || view.defs(*dst).len() != 1 || !number(view.local_name(*dst)) {
             continue;
         }
         let orders = matches!(op, CmpOp::Gt | CmpOp::Ge | CmpOp::Lt | CmpOp::Le | CmpOp::Ne | CmpOp::Eq);
@@ -47,7 +48,10 @@ fn near_end(name: &str, words: &[&str]) -> bool {
 fn is_walrus(view: &View<'_>, step: usize) -> bool {
     let place = view.place(view.steps[step].id);
     let text = view.files[place.file].whole();
-    text[..place.span.start as usize].trim_end().ends_with(":=") || view.text(place).contains(":=")
+    let own = view.text(place);
+    // An assignment of what another one binds is none.
+    let inside = own.split_once(":=").is_some_and(|(before, _)| !before.contains(['(', '=']));
+    text[..place.span.start as usize].trim_end().ends_with(":=") || inside
 }
 
 /// Where a variable is an operand of a product or a quotient, or a size.
@@ -78,7 +82,11 @@ pub fn always_holds(view: &View<'_>, out: &mut Found) {
         let Expr::Bool { and: false, of } = view.expr(test) else { continue };
         let Some((constant, compared)) = of.split_last() else { continue };
         let compares = compared.iter().any(|e| matches!(e, Expr::Compare(CmpOp::Eq | CmpOp::Ne, ..)) || is_chain(e));
-        let Some(constant) = is_true(view, constant).filter(|_| compares) else { continue };
+        // `rank == 0 or 1`: a number behind something else switches a test off on purpose.
+        let number = |e: &Expr| matches!(e, Expr::Const(Const::Int(_)));
+        let numbers = compared.iter().any(|e| matches!(e, Expr::Compare(_, _, with) if number(with)));
+        let alike = !number(constant) || numbers;
+        let Some(constant) = is_true(view, constant).filter(|_| compares && alike) else { continue };
         let place = view.part(step.id, 0);
         let text = view.text(place).to_lowercase();
         if near::has_any(&text, TELLS) {

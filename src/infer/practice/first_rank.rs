@@ -43,6 +43,10 @@ fn named(name: &str) -> Option<Vec<Name>> {
     let lower = name.to_lowercase();
     let lower = lower.trim_start_matches('_').trim_start_matches("get_");
     let stem = FIRST.iter().find_map(|end| lower.strip_suffix(end))?;
+    // `data_src_rank` has the data, whatever its axis.
+    if stem.split('_').any(|word| word == "data") && !stem.contains("parallel") {
+        return None;
+    }
     Some(words(stem)?.iter().map(|a| Name::from(a.name())).collect())
 }
 

@@ -2,8 +2,9 @@
 //! that are computed from it and tests that ask for it, and the test that decides whether a step is reached. Never: a value that has
 //! been through a call that is not known to compute, which may have made it equal. Next: `new_groups.rs`, `clock.rs`.
 
+use super::expr::Expr;
 use super::view::{Guard, View};
-use crate::ir::{BuildKind, CmpOp, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Block, BuildKind, CmpOp, Const, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::source::Place;
 use rustc_hash::FxHashSet;
 
@@ -133,7 +134,10 @@ impl Flow {
     fn tests(&self, view: &View<'_>, def: usize, compares: fn(CmpOp) -> bool) -> bool {
         match view.value(def) {
             Some(Rvalue::Compare { op, left, right }) => {
-                compares(*op) && (self.has(left) || self.has(right) && !matches!(op, CmpOp::In | CmpOp::NotIn))
+                let known = |o: &Operand| !is_sentinel(&view.expr(o), *op);
+                compares(*op)
+                    && (self.has(left) && known(right)
+                        || self.has(right) && known(left) && !matches!(op, CmpOp::In | CmpOp::NotIn))
             }
             Some(Rvalue::Use(o) | Rvalue::Unary { operand: o, .. }) => self.is_test(o),
             Some(Rvalue::Bool { operands, .. }) => operands.iter().any(|o| self.is_test(o)),
@@ -156,10 +160,31 @@ impl Flow {
             return Some(decided(guard, false));
         }
         (0..view.steps.len()).filter(|exit| leaves(view, *exit, step)).find_map(|exit| {
-            let guard = view.steps[exit].guards.iter().find(|g| self.is_test(g.test) && !is_failure(view, g))?;
-            let guard = Guard { holds: !guard.holds, ..*guard };
+            let guards = &view.steps[exit].guards;
+            let at = guards.iter().position(|g| self.is_test(g.test) && !is_failure(view, g))?;
+            let guard = guards[at];
+            // Inside of a branch that is left on every way the step is not reached anyway.
+            if guards[..at].iter().any(|outer| is_left_whole(view, outer)) {
+                return None;
+            }
+            let guard = Guard { holds: !guard.holds, ..guard };
             Some(decided(guard, true))
         })
+    }
+}
+
+/// Whether a comparison with a constant asks for something else than one rank or another: whether a number was set at all, or whether it
+/// may be divided by.
+fn is_sentinel(expr: &Expr, op: CmpOp) -> bool {
+    let orders = matches!(op, CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge);
+    match expr {
+        Expr::Const(Const::None) => true,
+        Expr::Const(Const::Str(text)) => text.is_empty() || text == "-1",
+        Expr::Const(Const::Int(n)) => *n < 0 || orders && *n == 0,
+        Expr::Const(Const::Float(bits)) => orders && f64::from_bits(*bits) < 1e-3,
+        Expr::Unary(UnOp::Neg, inner) => matches!(**inner, Expr::Const(_)),
+        Expr::Build(items) => items.iter().all(|item| is_sentinel(item, op)),
+        _ => false,
     }
 }
 
@@ -187,6 +212,21 @@ fn is_failure(view: &View<'_>, guard: &Guard<'_>) -> bool {
         }
         _ => true,
     }
+}
+
+/// Whether every way through the branch of a guard leaves the function or the loop.
+fn is_left_whole(view: &View<'_>, guard: &Guard<'_>) -> bool {
+    let tested = view.steps.iter().find(|s| s.id == guard.at).map(|s| s.stmt);
+    let Some(Stmt::If { then, orelse, .. }) = tested else { return false };
+    leaves_whole(if guard.holds { then } else { orelse })
+}
+
+fn leaves_whole(block: &Block) -> bool {
+    block.last().is_some_and(|node| match &node.stmt {
+        Stmt::Return { .. } | Stmt::Raise | Stmt::Break | Stmt::Continue => true,
+        Stmt::If { then, orelse, .. } => leaves_whole(then) && leaves_whole(orelse),
+        _ => false,
+    })
 }
 
 /// Whether a guard is what an exit has left.

@@ -10,7 +10,7 @@ use super::near;
 use super::slips::Slip;
 use super::view::{Guard, View};
 use crate::infer::scale::groups::of_group_name;
-use crate::ir::{CmpOp, UnOp};
+use crate::ir::{CmpOp, Operand, UnOp};
 use crate::source::Name;
 
 const OPERATIONS: &[&str] = &["all_reduce", "reduce_scatter", "all_gather", "all_to_all"];
@@ -28,7 +28,9 @@ pub fn not_given(view: &View<'_>, out: &mut Found) {
         let Some((asked, group)) = asked_for(view, guard) else { continue };
         let beside = calls.iter().find(|(j, other)| {
             let over = other.group.map(|g| view.through(g));
-            j != i && over.is_some_and(|o| !o.is_none() && o != asked)
+            let same = |input: Option<&Operand>| input.map(|i| view.expr(i));
+            let about = same(call.input).is_some() && same(call.input) == same(other.input);
+            j != i && about && over.is_some_and(|o| !o.is_none() && o != asked)
         });
         let Some((beside, _)) = beside else { continue };
         if is_read_under(view, &asked, guard) {

@@ -60,7 +60,9 @@ fn replaces(view: &View<'_>, made: LocalId, step: usize) -> Option<crate::source
         return None;
     };
     let (Expr::Local(asked), true) = (*asked, none.is_none()) else { return None };
-    let param = view.func.params.iter().find(|p| p.local == asked)?;
+    // Without a group of the model's own, nothing is split over one.
+    let whole = |name: &str| ["group", "process_group", "pg", "dp_group", "data_parallel_group"].contains(&name);
+    let param = view.func.params.iter().find(|p| p.local == asked && whole(&p.name))?;
     let kept = |s: &&super::view::Step<'_>| match s.stmt {
         Stmt::Assign { dst, value: Rvalue::Use(value) } => *dst == asked && near::local(value) == Some(made),
         _ => false,

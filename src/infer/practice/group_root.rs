@@ -75,8 +75,11 @@ fn within(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Place> {
             let found = is_group_rank(view, callee, args);
             found.then(|| view.steps.get(*step).map(|s| view.place(s.id))).flatten()
         }
-        Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mod, a, b) => {
-            within(view, a, depth + 1).or_else(|| within(view, b, depth + 1).filter(|_| is_number(a)))
+        // `(rank + 1) % size`
+        Expr::Binary(BinOp::Mod, a, _) => within(view, a, depth + 1),
+        Expr::Binary(BinOp::Add | BinOp::Sub, a, b) => {
+            let one = |x: &Expr, y: &Expr| within(view, x, depth + 1).filter(|_| is_number(y));
+            one(a, b).or_else(|| one(b, a))
         }
         Expr::Choice(_, a, b) => {
             let (x, y) = (within(view, a, depth + 1), within(view, b, depth + 1));

@@ -36,7 +36,13 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
             let [(_, loader)] = f.call_of("len")? else { return None };
             Some((shown(view, loader)?, sampler_of(view, loader)?))
         });
-        if let Some((loader, sampler)) = found {
+        // Of how many ranks the sampler knows is told by what it is given.
+        let by = size_name(view, &view.expr(right));
+        let other = |sampler: &Place| {
+            let text = view.text(*sampler);
+            text.contains("num_replicas") && !by.is_some_and(|name| text.contains(name.as_str()))
+        };
+        if let Some((loader, sampler)) = found.filter(|(_, sampler)| !other(sampler)) {
             out.push((view.place(step.id), Practice::Slips(Slip::LengthDivided { loader, sampler })));
         }
     }

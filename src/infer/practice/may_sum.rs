@@ -20,14 +20,19 @@ pub enum Sums {
 }
 
 /// Words of what is exchanged that is no gradient of a parameter: one number, or an activation.
-const NUMBERS: &[&str] = &["norm", "inf", "zeros", "loss", "count", "num", "amax", "scale", "time", "flag", "overflow"];
+const NUMBERS: &[&str] = &["norm", "inf", "zeros", "loss", "amax", "overflow", "tokens"];
 
 /// Words of the gradients of parameters in a backward that also has those of activations.
-const WEIGHTS: &[&str] = &["weight", "bias", "main_grad", "param", "wgrad"];
+const WEIGHTS: &[&str] =
+    &["weight", "bias", "main_grad", "param", "wgrad", "db", "dw", "dgamma", "dbeta", "gamma", "beta"];
+
+/// Methods that give a tensor with the same elements.
+const SAME: &[&str] =
+    &["float", "half", "bfloat16", "to", "contiguous", "clone", "detach", "view", "reshape", "flatten"];
 
 /// Words of groups, and the axis that they are of.
 const GROUP_WORDS: &[(&str, &str)] = &[
-    ("data", "dp"),
+    ("data_parallel", "dp"),
     ("dp", "dp"),
     ("optimizer", "dp"),
     ("pipeline", "pp"),
@@ -58,15 +63,26 @@ impl Sums {
 
 /// What one step of a function that reads gradients may do to them.
 pub fn of_step(view: &View<'_>, step: usize) -> Sums {
-    of(view, step, &mut vec![view.at])
+    of(view, step, &mut Seen { funcs: vec![view.at], in_hook: false })
 }
 
-fn of(view: &View<'_>, step: usize, seen: &mut Vec<FuncRef>) -> Sums {
+/// The functions that were looked through.
+struct Seen {
+    funcs: Vec<FuncRef>,
+    /// They are called with a gradient: whatever they call may sum it.
+    in_hook: bool,
+}
+
+fn of(view: &View<'_>, step: usize, seen: &mut Seen) -> Sums {
     let Some(value) = view.value(step) else { return Sums::Never };
     if let Some(call) = view.collective(value) {
         return of_collective(view, step, &call);
     }
     let (name, args) = match value {
+        // What a hook keeps may be summed later.
+        Rvalue::CallMethod { name, .. } if seen.in_hook && (name == "append" || name == "extend") => {
+            return Sums::Over(None);
+        }
         Rvalue::CallMethod { name, args, .. } => (name, args),
         Rvalue::Call { args, .. } => return of_call(view, value, args, seen),
         _ => return Sums::Never,
@@ -75,20 +91,21 @@ fn of(view: &View<'_>, step: usize, seen: &mut Vec<FuncRef>) -> Sums {
         if OTHER_HOOKS.iter().any(|word| name.contains(word)) {
             return Sums::Never;
         }
+        seen.in_hook = true;
         return args.first().map_or(Sums::Over(None), |hook| of_hook(view, &hook.value, seen));
     }
     of_call(view, value, args, seen)
 }
 
 /// A function that is called with each gradient.
-fn of_hook(view: &View<'_>, hook: &Operand, seen: &mut Vec<FuncRef>) -> Sums {
+fn of_hook(view: &View<'_>, hook: &Operand, seen: &mut Seen) -> Sums {
     if let Some(at) = near::function(view, hook) {
         return whole(view, at, seen);
     }
     match view.source(hook) {
         // `self._make_hook(param)`: what it returns is in it.
-        Some((step, Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
-            of_call(view, view.value(step).expect("the source of an operand is a step with a value"), args, seen)
+        Some((_, value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }))) => {
+            of_call(view, value, args, seen)
         }
         Some((_, Rvalue::Attr { base, name })) => match method(view, base, name) {
             Some(found) => found.into_iter().fold(Sums::Never, |sums, at| sums.and(whole(view, at, seen))),
@@ -99,8 +116,8 @@ fn of_hook(view: &View<'_>, hook: &Operand, seen: &mut Vec<FuncRef>) -> Sums {
 }
 
 /// A call of something else than a collective.
-fn of_call(view: &View<'_>, value: &Rvalue, args: &[Arg], seen: &mut Vec<FuncRef>) -> Sums {
-    if !concerns(view, value) {
+fn of_call(view: &View<'_>, value: &Rvalue, args: &[Arg], seen: &mut Seen) -> Sums {
+    if !seen.in_hook && !concerns(view, value) {
         return Sums::Never;
     }
     // What is handed on may be called there.
@@ -177,11 +194,10 @@ fn group_given(view: &View<'_>, args: &[Arg]) -> Option<Vec<Name>> {
 }
 
 /// Making an object may register hooks.
-fn of_class(view: &View<'_>, class: ClassRef, seen: &mut Vec<FuncRef>) -> Sums {
-    match view.project.class(class).methods.iter().find(|(name, _)| name == "__init__") {
-        Some((_, func)) => whole(view, FuncRef { module: class.module, func: *func }, seen),
-        None => Sums::Never,
-    }
+fn of_class(view: &View<'_>, class: ClassRef, seen: &mut Seen) -> Sums {
+    let methods = view.project.class(class).methods.iter().filter(|(name, _)| name == "__init__" || name == "__call__");
+    methods
+        .fold(Sums::Never, |sums, (_, func)| sums.and(whole(view, FuncRef { module: class.module, func: *func }, seen)))
 }
 
 /// The methods that a call may mean; nothing if there may be others than those of the project, or too many.
@@ -201,14 +217,14 @@ fn method(view: &View<'_>, base: &Operand, name: &Name) -> Option<Vec<FuncRef>> 
 }
 
 /// A function with those inside of it.
-fn whole(view: &View<'_>, at: FuncRef, seen: &mut Vec<FuncRef>) -> Sums {
-    if seen.contains(&at) {
+fn whole(view: &View<'_>, at: FuncRef, seen: &mut Seen) -> Sums {
+    if seen.funcs.contains(&at) {
         return Sums::Never;
     }
-    if seen.len() >= MAX_REDUCING_CALLS {
+    if seen.funcs.len() >= MAX_REDUCING_CALLS {
         return Sums::Over(None);
     }
-    seen.push(at);
+    seen.funcs.push(at);
     let own = near::shared(view, at);
     let mut sums = (0..own.steps.len()).fold(Sums::Never, |sums, step| sums.and(of(&own, step, seen)));
     let funcs = &view.project.modules[at.module].ir.funcs;
@@ -224,13 +240,29 @@ fn of_collective(view: &View<'_>, step: usize, call: &CollectiveCall<'_>) -> Sum
         return Sums::Never;
     }
     let text = call.input.map(|input| written(view, step, input)).unwrap_or_default();
-    let is_number = NUMBERS.iter().any(|word| text.contains(word)) && !text.contains("grads");
-    let is_activation = is_backward(view) && !WEIGHTS.iter().any(|word| text.contains(word));
+    let says = |words: &[&str]| words.iter().any(|word| near::has_word(&text.replace('_', " "), word));
+    let is_number =
+        says(NUMBERS) && !text.contains("grads") && !call.input.is_some_and(|i| is_gradient(&view.through(i)));
+    let is_activation = is_backward(view) && !says(WEIGHTS) && !WEIGHTS.iter().any(|w| w.len() > 4 && text.contains(w));
     if is_number || is_activation {
         return Sums::Never;
     }
     let Some(group) = call.group else { return Sums::Over(None) };
     Sums::Over(axes_of(view, group).or_else(|| named_axes(view, group)))
+}
+
+/// Whether an expression is the gradient of a parameter itself, scaled or in another form.
+fn is_gradient(expr: &Expr) -> bool {
+    match expr {
+        Expr::Attr(_, name) if name == "grad" || name == "main_grad" => true,
+        Expr::Attr(base, name) if name == "data" => is_gradient(base),
+        Expr::Binary(_, a, b) => is_gradient(a) || is_gradient(b),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, method) => SAME.contains(&method.as_str()) && is_gradient(base),
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// Whether a collective takes the largest or smallest: nothing is summed.
@@ -276,7 +308,8 @@ fn named_axes(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
             other => other.last_name()?.to_owned(),
         };
         let words: Vec<&str> = name.split('_').collect();
-        let axis = GROUP_WORDS.iter().find(|(word, _)| words.contains(word)).map(|(_, axis)| Name::from(*axis));
+        let says = |word: &str| words.contains(&word) || word.contains('_') && name.contains(word);
+        let axis = GROUP_WORDS.iter().find(|(word, _)| says(word)).map(|(_, axis)| Name::from(*axis));
         let axis = axis.filter(|_| !words.iter().any(|word| WIDE.contains(word)))?;
         if !out.contains(&axis) {
             out.push(axis);

@@ -36,14 +36,19 @@ pub fn made(view: &View<'_>, out: &mut Found) {
     let makers: Vec<(usize, Name, Option<&Operand>)> =
         (0..view.steps.len()).filter_map(|i| maker(view, i).map(|(name, ranks)| (i, name, ranks))).collect();
     let text = || view.files[view.project.file(view.at.module)].whole();
-    if makers.is_empty() || view.func.is_generator || near::has_any(text(), MEMBERS_ONLY) {
+    // Only those who come are in the job.
+    let joins = || {
+        let path = |i| view.value(i).and_then(|value| view.callee(value));
+        (0..view.steps.len()).any(|i| path(i).is_some_and(|path| path == "torch.distributed.init_process_group"))
+    };
+    if makers.is_empty() || joins() || view.func.is_generator || near::has_any(text(), MEMBERS_ONLY) {
         return;
     }
     let flow = Flow::new(view, &is_own, |op| matches!(op, CmpOp::Eq | CmpOp::Ne | CmpOp::In | CmpOp::NotIn));
     if flow.is_empty() {
         return;
     }
-    let own = OwnLists::new(view, &flow);
+    let own = OwnLists::new(view, &flow).certain(view, &flow);
     for (i, maker, ranks) in &makers {
         let place = view.place(view.steps[*i].id);
         if let Some(decided) = flow.decides(view, *i) {
@@ -176,6 +181,30 @@ impl OwnLists {
             own.lists.entry(local).or_insert(step);
         }
         own
+    }
+
+    /// Without the lists that are bound again to something else, or that a collective is given before they are used.
+    fn certain(mut self, view: &View<'_>, flow: &Flow) -> OwnLists {
+        let lists: Vec<LocalId> = self.lists.keys().copied().collect();
+        for list in lists {
+            let differs = |def: &usize| match view.steps[*def].stmt {
+                Stmt::Assign { value: Rvalue::Build { items, .. }, .. } if items.is_empty() => true,
+                _ => self.made_at(view, flow, *def).is_some_and(|(local, _)| local == list),
+            };
+            let exchanged = view.readers(list).iter().any(|i| {
+                let value = view.value(*i);
+                value.is_some_and(|value| {
+                    let sets = matches!(value, Rvalue::CallMethod { name, .. } if name.starts_with("broadcast"));
+                    sets || view.callee(value).is_some_and(|path| {
+                        path.contains("broadcast_object_list") || path.contains("all_gather_object")
+                    })
+                })
+            });
+            if exchanged || !view.defs(list).iter().all(differs) {
+                self.lists.remove(&list);
+            }
+        }
+        self
     }
 
     fn chosen(&self, ranks: &Operand) -> Option<usize> {

@@ -69,6 +69,16 @@ fn put(view: &View<'_>, list: LocalId, stages: bool) -> Option<Place> {
         }
         let inside = |g: &&Guard<'_>| view.steps.iter().any(|s| s.id == g.at && !s.loops.is_empty());
         let sharded = |g: &Guard<'_>| g.holds && view.text(view.part(g.at, 0)).to_lowercase().contains("shard");
+        // A mark of the stages says of which parameters all of them have one.
+        let marked = |g: &Guard<'_>| {
+            view.through(g.test).any(&mut |e| {
+                let mark = e.call_of("getattr").and_then(|args| args.get(1)?.1.string().cloned());
+                mark.is_some_and(|mark| mark.contains("pipeline"))
+            })
+        };
+        if step.guards.iter().any(marked) {
+            return None;
+        }
         let mut guards = step.guards.iter().filter(inside);
         let some = if stages { guards.next().is_some() } else { guards.any(sharded) };
         some.then(|| view.place(step.id))

@@ -33,7 +33,9 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
         let told = step.guards.iter().any(|g| near::has_any(&view.text(view.part(g.at, 0)).to_lowercase(), TELLS));
         let text = view.files[view.project.file(view.at.module)]
             .slice(view.project.modules[view.at.module].ir.classes[class].span);
-        if told || near::has_any(&text.to_lowercase(), KNOWS) {
+        // Without a bound the norm alone is what is wanted.
+        let unbound = view.text(view.place(step.id)).contains("inf");
+        if told || unbound || near::has_any(&text.to_lowercase(), KNOWS) {
             continue;
         }
         let filled: Vec<Option<Place>> = near::methods(view, class).iter().flat_map(|m| fills(m, list)).collect();

@@ -9,7 +9,7 @@ use super::near;
 use super::slips::Slip;
 use super::view::View;
 use crate::infer::scale::groups::of_group_name;
-use crate::ir::{Arg, ArgKind, Func, FuncKind, Param, Rvalue};
+use crate::ir::{Arg, ArgKind, Const, Func, FuncKind, Operand, Param, Rvalue};
 use crate::project::Resolved;
 
 /// Names of parameters that are a group of ranks wherever they stand.
@@ -44,7 +44,9 @@ pub fn forgotten(view: &View<'_>, out: &mut Found) {
             let Some((args, bound)) = calls_itself(view, i) else { continue };
             let given = view.argument(args, position.saturating_sub(bound), &param.name).is_some();
             let tested = step.guards.iter().any(|g| near::deep(view, &view.through(g.test)).mentions(param.local));
-            if given || tested || args.is_empty() {
+            // `total(part, reduce=False)`: the inner call does not communicate.
+            let switches = args.iter().any(|a| matches!(a.value, Operand::Const(Const::Bool(_))));
+            if given || tested || switches || args.is_empty() {
                 continue;
             }
             let (function, parameter) = (view.func.name.clone(), param.name.clone());

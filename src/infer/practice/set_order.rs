@@ -77,8 +77,10 @@ fn element(view: &View<'_>, iter: &Operand, dst: LocalId, at: usize) -> LocalId 
 fn is_set(view: &View<'_>, operand: &Operand, depth: usize) -> bool {
     let Operand::Local(local) = operand else { return false };
     let defs = view.defs(*local);
+    let sorted = |i: &usize| matches!(view.value(*i), Some(Rvalue::CallMethod { base, name, .. }) if name == "sort" && base == operand);
     !view.is_param(*local)
         && depth < MOST
+        && !view.readers(*local).iter().any(sorted)
         && !defs.is_empty()
         && defs.iter().all(|def| view.value(*def).is_some_and(|value| gives_set(view, value, *local, depth + 1)))
 }
@@ -147,9 +149,12 @@ fn holds_strings(view: &View<'_>, at: usize, element: LocalId) -> bool {
 /// Whether a collective is given an element, or an attribute of it: a tensor, a parameter or a group, whose hash is its address.
 fn is_about(view: &View<'_>, step: usize, element: LocalId) -> bool {
     let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return false };
+    // A rank, as the root of a broadcast is, is a number.
+    let mut positional = 0;
     args.iter().any(|a| {
-        let about =
-            a.kind == ArgKind::Positional || matches!(&a.kind, ArgKind::Keyword(k) if k == "group" || k == "tensor");
+        let first = a.kind == ArgKind::Positional && positional == 0;
+        positional += usize::from(a.kind == ArgKind::Positional);
+        let about = first || matches!(&a.kind, ArgKind::Keyword(k) if k == "group" || k == "tensor");
         let value = match view.expr(&a.value) {
             Expr::Attr(base, name) if matches!(name.as_str(), "grad" | "data" | "main_grad") => *base,
             other => other,

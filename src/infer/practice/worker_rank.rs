@@ -53,7 +53,12 @@ fn is_size(view: &View<'_>, operand: &Operand) -> bool {
         Expr::Call { callee, .. } => callee.last_name(),
         other => other.last_name(),
     };
-    name.is_some_and(|n| n.ends_with("world_size"))
+    let counts_workers = |e: &Expr| e.clone().any(&mut |part| part.last_name() == Some("num_workers"));
+    let among_workers = match &expr {
+        Expr::Local(local) => view.defs(*local).iter().any(|def| counts_workers(&view.bound(*def, *local))),
+        other => counts_workers(&near::deep(view, other)),
+    };
+    name.is_some_and(|n| n.ends_with("world_size")) && !among_workers
 }
 
 /// Whether a value is the number of a worker, or a constant where there are none.
