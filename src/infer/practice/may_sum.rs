@@ -45,6 +45,12 @@ const GROUP_WORDS: &[(&str, &str)] = &[
 const WIDE: &[&str] =
     &["tensor", "tp", "model", "mp", "context", "cp", "sequence", "sp", "expert", "ep", "etp", "world"];
 
+/// Methods of containers: a method of the project that is called so says nothing about these calls.
+const OF_CONTAINERS: &[&str] = &["add", "append", "extend", "update", "get", "pop", "remove", "clear", "copy", "items"];
+
+/// Functions between a registration and what the hook itself does.
+const NEAR_HOOK: usize = 3;
+
 /// Registrations of functions that see values on the way forward, or what is saved.
 const OTHER_HOOKS: &[&str] = &["forward", "state_dict", "load"];
 
@@ -80,7 +86,9 @@ fn of(view: &View<'_>, step: usize, seen: &mut Seen) -> Sums {
     }
     let (name, args) = match value {
         // What a hook keeps may be summed later.
-        Rvalue::CallMethod { name, .. } if seen.in_hook && (name == "append" || name == "extend") => {
+        Rvalue::CallMethod { name, .. }
+            if seen.in_hook && seen.funcs.len() <= NEAR_HOOK && (name == "append" || name == "extend") =>
+        {
             return Sums::Over(None);
         }
         Rvalue::CallMethod { name, args, .. } => (name, args),
@@ -117,7 +125,9 @@ fn of_hook(view: &View<'_>, hook: &Operand, seen: &mut Seen) -> Sums {
 
 /// A call of something else than a collective.
 fn of_call(view: &View<'_>, value: &Rvalue, args: &[Arg], seen: &mut Seen) -> Sums {
-    if !seen.in_hook && !concerns(view, value) {
+    // In a hook everything may have to do with the gradient that can be told which function it is.
+    let concerned = concerns(view, value);
+    if !concerned && !(seen.in_hook && is_certain(view, value)) {
         return Sums::Never;
     }
     // What is handed on may be called there.
@@ -138,6 +148,7 @@ fn of_call(view: &View<'_>, value: &Rvalue, args: &[Arg], seen: &mut Seen) -> Su
         },
         Rvalue::CallMethod { base, name, .. } => match view.through(base) {
             Expr::Path(path) => Name::from(format!("{path}.{name}")),
+            _ if OF_CONTAINERS.contains(&name.as_str()) && !near::is_self(view, base) => return sums,
             _ => {
                 return match method(view, base, name) {
                     Some(found) => found.into_iter().fold(sums, |sums, at| sums.and(whole(view, at, seen))),
@@ -156,6 +167,22 @@ fn of_call(view: &View<'_>, value: &Rvalue, args: &[Arg], seen: &mut Seen) -> Su
         _ => Sums::Never,
     };
     sums.and(more)
+}
+
+/// Whether a call is of a function of the project, of a variable that holds one, or of a method of the own object.
+fn is_certain(view: &View<'_>, value: &Rvalue) -> bool {
+    match value {
+        Rvalue::Call { callee, .. } => match view.through(callee) {
+            Expr::Path(path) => match view.project.path(&path) {
+                Resolved::Func(_) => true,
+                Resolved::Class(class) => view.project.class(class).methods.iter().any(|(name, _)| name == "__call__"),
+                _ => false,
+            },
+            _ => true,
+        },
+        Rvalue::CallMethod { base, .. } => near::is_self(view, base),
+        _ => false,
+    }
 }
 
 /// Words of calls that have to do with gradients.
