@@ -26,10 +26,8 @@ pub fn made(view: &View<'_>, out: &mut Found) {
         }
         let Some(ranks) = view.argument(args, 0, "ranks") else { continue };
         let place = view.place(step.id);
-        if let Some(alone) = own_rank_alone(view, ranks) {
-            if let Some(parameter) = replaces(view, *dst, i) {
-                out.push((place, Practice::Slips(Slip::GroupOfOne { parameter, made: alone })));
-            }
+        if let Some((alone, parameter)) = own_rank_alone(view, ranks).zip(replaces(view, *dst, i)) {
+            out.push((place, Practice::Slips(Slip::GroupOfOne { parameter, made: alone })));
         }
     }
 }

@@ -28,7 +28,7 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let mut factors = Vec::new();
-        split(view, &view.expr(left), &mut factors);
+        split(&view.expr(left), &mut factors);
         if factors.iter().any(|f| size_name(view, f).is_some()) {
             continue;
         }
@@ -49,13 +49,13 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
 }
 
 /// The factors of a product, through quotients by other numbers.
-fn split(view: &View<'_>, expr: &Expr, factors: &mut Vec<Expr>) {
+fn split(expr: &Expr, factors: &mut Vec<Expr>) {
     match expr {
         Expr::Binary(BinOp::Mul, a, b) => {
-            split(view, a, factors);
-            split(view, b, factors);
+            split(a, factors);
+            split(b, factors);
         }
-        Expr::Binary(BinOp::Div | BinOp::FloorDiv, a, _) => split(view, a, factors),
+        Expr::Binary(BinOp::Div | BinOp::FloorDiv, a, _) => split(a, factors),
         other => factors.push(other.clone()),
     }
 }

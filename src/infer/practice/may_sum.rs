@@ -127,7 +127,8 @@ fn of_hook(view: &View<'_>, hook: &Operand, seen: &mut Seen) -> Sums {
 fn of_call(view: &View<'_>, value: &Rvalue, args: &[Arg], seen: &mut Seen) -> Sums {
     // In a hook everything may have to do with the gradient that can be told which function it is.
     let concerned = concerns(view, value);
-    if !concerned && !(seen.in_hook && is_certain(view, value)) {
+    let followed = concerned || seen.in_hook && is_certain(view, value);
+    if !followed {
         return Sums::Never;
     }
     // What is handed on may be called there.
