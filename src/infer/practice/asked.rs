@@ -367,6 +367,19 @@ impl Sought {
         });
         (shown.marks, shown.gradients) = (Places::new(marks), Places::new(gradients));
         let mut end = 0;
+        for (asked, check) in shown.checks.iter_mut().zip(OF_FUNCTIONS) {
+            *asked |= check.communicates && shown.communicates;
+        }
+        // A check that asks for words which stand nowhere has nothing to look at, and where the words of the others stand nobody asks.
+        let mut asked = vec![false; self.groups];
+        for (check, groups) in shown.checks.iter_mut().zip(self.near.iter()).filter(|(check, _)| **check) {
+            if groups.iter().any(|group| near[*group].is_empty()) {
+                *check = false;
+            } else {
+                groups.iter().for_each(|group| asked[*group] = true);
+            }
+        }
+        near.iter_mut().zip(asked).filter(|(_, asked)| !asked).for_each(|(places, _)| places.clear());
         let ends = near.iter().map(|places| {
             end += places.len() as u32;
             end
@@ -375,9 +388,6 @@ impl Sought {
         shown.near.0 = near.concat().into();
         shown.groups = self.near.clone();
         shown.switches.shrink_to_fit();
-        for (asked, check) in shown.checks.iter_mut().zip(OF_FUNCTIONS) {
-            *asked |= check.communicates && shown.communicates;
-        }
         shown
     }
 }
