@@ -366,20 +366,18 @@ impl Sought {
             }
         });
         (shown.marks, shown.gradients) = (Places::new(marks), Places::new(gradients));
-        let mut end = 0;
         for (asked, check) in shown.checks.iter_mut().zip(OF_FUNCTIONS) {
             *asked |= check.communicates && shown.communicates;
         }
-        // A check that asks for words which stand nowhere has nothing to look at, and where the words of the others stand nobody asks.
+        // Where words stand is kept for the checks that may look there: one that asks for others too, which stand nowhere, is near nothing.
         let mut asked = vec![false; self.groups];
-        for (check, groups) in shown.checks.iter_mut().zip(self.near.iter()).filter(|(check, _)| **check) {
-            if groups.iter().any(|group| near[*group].is_empty()) {
-                *check = false;
-            } else {
+        for (_, groups) in shown.checks.iter().zip(self.near.iter()).filter(|(check, _)| **check) {
+            if !groups.iter().any(|group| near[*group].is_empty()) {
                 groups.iter().for_each(|group| asked[*group] = true);
             }
         }
         near.iter_mut().zip(asked).filter(|(_, asked)| !asked).for_each(|(places, _)| places.clear());
+        let mut end = 0;
         let ends = near.iter().map(|places| {
             end += places.len() as u32;
             end
