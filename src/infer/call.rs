@@ -332,11 +332,8 @@ impl Machine<'_> {
                 out.iter().position(|(w, _)| !apart.is_empty() && w.facts == world.facts && w.modes.ranks == apart);
             match twin {
                 Some(at) => {
-                    let (w, v) = out.remove(at);
-                    let mut joiner = super::join::Joiner::new(&mut self.next_id, Some(apart));
-                    let mut joined = joiner.worlds(w, &world);
-                    let value = joiner.values(&mut joined.heap, &v, &value, super::limits::MAX_VALUE_DEPTH);
-                    out.insert(at, (joined, value));
+                    let other = out.remove(at);
+                    out.insert(at, self.one_outcome(other, &(world, value), Some(apart)));
                 }
                 None => out.push((world, value)),
             }
@@ -376,12 +373,9 @@ impl Machine<'_> {
         }
         while kept.len() > self.budget.worlds() {
             self.lose(Reason::Budget, "worlds");
-            let (b, vb) = kept.pop().expect("more outcomes than the cap");
-            let (a, va) = kept.pop().expect("more outcomes than the cap");
-            let mut joiner = super::join::Joiner::new(&mut self.next_id, None);
-            let mut world = joiner.worlds(a, &b);
-            let value = joiner.values(&mut world.heap, &va, &vb, super::limits::MAX_VALUE_DEPTH);
-            kept.push((world, value));
+            let last = kept.pop().expect("more outcomes than the cap");
+            let other = kept.pop().expect("more outcomes than the cap");
+            kept.push(self.one_outcome(other, &last, None));
         }
         match kept.len() {
             0 => {
@@ -406,16 +400,26 @@ impl Machine<'_> {
             let twin = out.iter().position(|(w, v)| w.facts == world.facts && is_tensor(v) && is_tensor(&value));
             match twin {
                 Some(at) => {
-                    let (w, v) = out.remove(at);
-                    let mut joiner = super::join::Joiner::new(&mut self.next_id, None);
-                    let mut joined = joiner.worlds(w, &world);
-                    let value = joiner.values(&mut joined.heap, &v, &value, super::limits::MAX_VALUE_DEPTH);
-                    out.insert(at, (joined, value));
+                    let other = out.remove(at);
+                    out.insert(at, self.one_outcome(other, &(world, value), None));
                 }
                 None => out.push((world, value)),
             }
         }
         out
+    }
+
+    /// What two outcomes have in common. `ranks`: they are those of different ranks of these axes.
+    fn one_outcome(
+        &mut self,
+        (world, value): (World, Value),
+        other: &(World, Value),
+        ranks: Option<crate::types::AxisSet>,
+    ) -> (World, Value) {
+        let mut joiner = super::join::Joiner::new(&mut self.next_id, ranks);
+        let mut joined = joiner.worlds(world, &other.0);
+        let value = joiner.values(&mut joined.heap, &value, &other.1, super::limits::MAX_VALUE_DEPTH);
+        (joined, value)
     }
 
     /// Pushes a frame with the parameters bound.

@@ -35,6 +35,11 @@ use crate::syntax::{ProblemKind, SyntaxProblem};
 use crate::types::{AxisState, AxisType, Origin, Reason, Spmd};
 use std::sync::Arc;
 
+/// A further place with what it has to do with a finding.
+fn spot(place: Place, message: String) -> Label {
+    Label { place, message }
+}
+
 /// What a family of findings fills in.
 pub struct Draft {
     pub code: &'static Code,

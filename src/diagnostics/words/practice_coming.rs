@@ -2,9 +2,8 @@
 //! Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
-use super::Draft;
+use super::{Draft, spot};
 use crate::infer::practice::coming::Coming;
-use crate::source::{Label, Place};
 
 pub fn coming(mistake: &Coming) -> Draft {
     match mistake {
@@ -12,7 +11,7 @@ pub fn coming(mistake: &Coming) -> Draft {
             let title = format!("only some ranks reach `{maker}`: every rank of the job takes part in making a group");
             let mut draft = Draft::new(&codes::SOME_RANKS, title);
             draft.primary = "waits for all ranks, also for those that are not in the group".to_string();
-            draft.labels.push(label(*condition, others(*exit)));
+            draft.labels.push(spot(*condition, others(*exit)));
             draft.help.push("make the group on every rank, and keep it on those that are in it".to_string());
             draft
         }
@@ -21,7 +20,7 @@ pub fn coming(mistake: &Coming) -> Draft {
                 format!("every rank gives `{maker}` the ranks of its own group: all have to make the same groups");
             let mut draft = Draft::new(&codes::SOME_RANKS, title);
             draft.primary = format!("`{}` differs by rank", shortened(ranks));
-            draft.labels.push(label(*chosen, "by the rank of its own, or by its machine".to_string()));
+            draft.labels.push(spot(*chosen, "by the rank of its own, or by its machine".to_string()));
             draft.help.push("make all groups on every rank in the same order, and keep the own one".to_string());
             draft
         }
@@ -30,7 +29,7 @@ pub fn coming(mistake: &Coming) -> Draft {
             let mut draft = Draft::new(&codes::SOME_RANKS, title);
             let message = if *exit { "some ranks leave here" } else { "holds on some ranks before others" };
             draft.primary = format!("{message}: `{}`", shortened(clock));
-            draft.labels.push(label(*call, "waits for all ranks".to_string()));
+            draft.labels.push(spot(*call, "waits for all ranks".to_string()));
             draft.help.push("decide by a number of steps, or broadcast the decision of one rank".to_string());
             draft
         }
@@ -40,8 +39,8 @@ pub fn coming(mistake: &Coming) -> Draft {
                 format!("only ranks that have something in `{list}` reach `{collective}`: the others never come");
             let mut draft = Draft::new(&codes::SOME_RANKS, title);
             draft.primary = format!("over all ranks of {over}");
-            draft.labels.push(label(*condition, "does not hold on a rank without any".to_string()));
-            draft.labels.push(label(*put, "not every rank has such a parameter".to_string()));
+            draft.labels.push(spot(*condition, "does not hold on a rank without any".to_string()));
+            draft.labels.push(spot(*put, "not every rank has such a parameter".to_string()));
             draft.help.push("start from zero where the list is empty, and reduce on every rank".to_string());
             draft
         }
@@ -50,7 +49,7 @@ pub fn coming(mistake: &Coming) -> Draft {
                 format!("ranks call `{collective}` in the order of a set, which is another one in each process");
             let mut draft = Draft::new(&codes::COLLECTIVE_ORDER, title);
             draft.primary = "in the order of hashes".to_string();
-            draft.labels.push(label(*call, "meets the call for another element on other ranks".to_string()));
+            draft.labels.push(spot(*call, "meets the call for another element on other ranks".to_string()));
             draft.help.push("go through `sorted(...)` of it, or keep a list".to_string());
             draft
         }
@@ -59,7 +58,7 @@ pub fn coming(mistake: &Coming) -> Draft {
                 format!("`{collective}` takes the rank in a group for its `{argument}`, which is a rank among all");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("`{argument}` is counted among all ranks, whatever the group");
-            draft.labels.push(label(*rank, "among the ranks of a group".to_string()));
+            draft.labels.push(spot(*rank, "among the ranks of a group".to_string()));
             draft.help.push(
                 "translate it: `dist.get_global_rank(group, rank)`, or pass it as `group_src` or `group_dst`"
                     .to_string(),
@@ -91,8 +90,4 @@ fn others(exit: bool) -> String {
 /// A text in one line.
 fn shortened(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn label(place: Place, message: String) -> Label {
-    Label { place, message }
 }

@@ -2,9 +2,9 @@
 //! In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
-use super::Draft;
+use super::{Draft, spot};
 use crate::infer::practice::membership::Membership;
-use crate::source::{Label, Name, Place};
+use crate::source::Name;
 
 pub fn membership(mistake: &Membership) -> Draft {
     match mistake {
@@ -14,7 +14,7 @@ pub fn membership(mistake: &Membership) -> Draft {
                 format!("`{collective}` runs over {over} where {asked} has several ranks, which take no part in it");
             let mut draft = Draft::new(&codes::OTHER_ASKED, title);
             draft.primary = format!("over the ranks of {over}");
-            draft.labels.push(label(*guard, format!("asks for the ranks of {asked}")));
+            draft.labels.push(spot(*guard, format!("asks for the ranks of {asked}")));
             draft.help.push(format!("give it the group of {asked}, or one that holds it"));
             draft
         }
@@ -23,8 +23,8 @@ pub fn membership(mistake: &Membership) -> Draft {
             let title = format!("a sum over {summed} is divided by a count over {counted}");
             let mut draft = Draft::new(&codes::OTHER_COUNT, title);
             draft.primary = format!("summed over {summed}");
-            draft.labels.push(label(*count, format!("counted over {counted}")));
-            draft.labels.push(label(*divided, "divided here".to_string()));
+            draft.labels.push(spot(*count, format!("counted over {counted}")));
+            draft.labels.push(spot(*divided, "divided here".to_string()));
             draft.help.push("reduce both over the same group".to_string());
             draft
         }
@@ -34,7 +34,7 @@ pub fn membership(mistake: &Membership) -> Draft {
                 format!("what every rank of {over} has alike is summed over them: it counts once for each rank");
             let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
             draft.primary = format!("sums over {over}");
-            draft.labels.push(label(*copies, "of parameters that are not split: equal on these ranks".to_string()));
+            draft.labels.push(spot(*copies, "of parameters that are not split: equal on these ranks".to_string()));
             draft.help.push("sum what is split first, and add the rest to the result".to_string());
             draft
         }
@@ -45,7 +45,7 @@ pub fn membership(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
             draft.primary = format!("sums over {over}, among others or alone");
-            draft.labels.push(label(*equal, format!("equal on the ranks of {over} from here")));
+            draft.labels.push(spot(*equal, format!("equal on the ranks of {over} from here")));
             draft.help.push("sum over the ranks that have other parts alone".to_string());
             draft
         }
@@ -56,7 +56,7 @@ pub fn membership(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
             draft.primary = format!("sums over {over}");
-            draft.labels.push(label(*taken, "of every parameter, split or not".to_string()));
+            draft.labels.push(spot(*taken, "of every parameter, split or not".to_string()));
             draft.help.push("leave out parameters that are not split on all ranks but the first".to_string());
             draft
         }
@@ -65,8 +65,8 @@ pub fn membership(mistake: &Membership) -> Draft {
                 format!("parameters of experts are told apart, and nothing reduces their gradients over `{group}`");
             let mut draft = Draft::new(&codes::UNUSED_GROUP, title);
             draft.primary = "of experts".to_string();
-            draft.labels.push(label(*stored, "kept here, and never read".to_string()));
-            draft.labels.push(label(*reduced, "gradients are reduced here, over another group".to_string()));
+            draft.labels.push(spot(*stored, "kept here, and never read".to_string()));
+            draft.labels.push(spot(*reduced, "gradients are reduced here, over another group".to_string()));
             draft.help.push(format!("reduce the gradients of experts over `{group}`"));
             draft
         }
@@ -82,7 +82,7 @@ fn of_gradients(mistake: &Membership) -> Draft {
                 format!("gradients of experts and of the others change places: `{mark}` decides the other way round");
             let mut draft = Draft::new(&codes::SWAPPED_GROUPS, title);
             draft.primary = format!("over `{group}`");
-            draft.labels.push(label(*test, format!("asks for `{mark}`")));
+            draft.labels.push(spot(*test, format!("asks for `{mark}`")));
             draft.help.push("negate the test, or exchange the groups".to_string());
             draft
         }
@@ -92,7 +92,7 @@ fn of_gradients(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::WHOLE_INPUT, title);
             draft.primary = "gives the whole result".to_string();
-            draft.labels.push(label(*taken, "a plain tensor counts as a part of the sequence".to_string()));
+            draft.labels.push(spot(*taken, "a plain tensor counts as a part of the sequence".to_string()));
             draft.help.push("`output_layouts=Shard(1)`".to_string());
             draft
         }
@@ -102,7 +102,7 @@ fn of_gradients(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::WHOLE_INPUT, title);
             draft.primary = "gives the whole result".to_string();
-            draft.labels.push(label(*parts, "gives parts of the sequence".to_string()));
+            draft.labels.push(spot(*parts, "gives parts of the sequence".to_string()));
             draft.help.push("`output_layouts=Shard(1)`".to_string());
             draft
         }
@@ -110,8 +110,8 @@ fn of_gradients(mistake: &Membership) -> Draft {
             let title = "accumulated gradients are divided in every round, and reduced in some: earlier rounds are divided again";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
             draft.primary = "runs in every round".to_string();
-            draft.labels.push(label(*round, "holds in some rounds".to_string()));
-            draft.labels.push(label(*reduced, "reduced in these alone".to_string()));
+            draft.labels.push(spot(*round, "holds in some rounds".to_string()));
+            draft.labels.push(spot(*reduced, "reduced in these alone".to_string()));
             draft.help.push("divide where they are reduced".to_string());
             draft
         }
@@ -121,9 +121,9 @@ fn of_gradients(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
-            draft.labels.push(label(*made, format!("made equal over `{group}`")));
-            draft.labels.push(label(*reduced, "gradients are reduced here, over another group".to_string()));
-            draft.labels.extend(called.map(|place| label(place, "called here".to_string())));
+            draft.labels.push(spot(*made, format!("made equal over `{group}`")));
+            draft.labels.push(spot(*reduced, "gradients are reduced here, over another group".to_string()));
+            draft.labels.extend(called.map(|place| spot(place, "called here".to_string())));
             draft.help.push(format!("sum the gradient of the weight over `{group}` before the step"));
             draft
         }
@@ -132,7 +132,7 @@ fn of_gradients(mistake: &Membership) -> Draft {
                 format!("gradients are not summed over `{dim}`: `{wrapper}` is given the other dim of the mesh alone");
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = format!("without the ranks of `{dim}`");
-            draft.labels.push(label(*mesh, format!("has `{dim}` too, and nothing else uses it")));
+            draft.labels.push(spot(*mesh, format!("has `{dim}` too, and nothing else uses it")));
             draft.help.push("give it the whole mesh: it sums over one dim and shards over the other".to_string());
             draft
         }
@@ -147,7 +147,7 @@ fn of_values(mistake: &Membership) -> Draft {
             let title = format!("a mean is divided by the number of ranks again: `{collective}` has divided already");
             let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
             draft.primary = "divides by the number of ranks".to_string();
-            draft.labels.push(label(*averaged, "takes the mean over these ranks".to_string()));
+            draft.labels.push(spot(*averaged, "takes the mean over these ranks".to_string()));
             draft.help.push("leave out the division, or sum".to_string());
             draft
         }
@@ -164,7 +164,7 @@ fn of_values(mistake: &Membership) -> Draft {
                 "exponentials of different scales are summed over ranks: each takes off the largest of its own part";
             let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
             draft.primary = "the largest of this rank's part".to_string();
-            draft.labels.push(label(*reduced, "added up over ranks".to_string()));
+            draft.labels.push(spot(*reduced, "added up over ranks".to_string()));
             draft.help.push("take the largest over all ranks first, by `all_reduce` with `ReduceOp.MAX`".to_string());
             draft
         }
@@ -172,7 +172,7 @@ fn of_values(mistake: &Membership) -> Draft {
             let title = "the result differs by rank: a mean is that of this rank's part, beside sums over all ranks";
             let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
             draft.primary = "the mean over this rank's part of the dim".to_string();
-            draft.labels.push(label(*reduced, "sums of the same dim are added up over ranks".to_string()));
+            draft.labels.push(spot(*reduced, "sums of the same dim are added up over ranks".to_string()));
             draft.help.push("add up its sum over ranks as well, and divide by the size of the whole dim".to_string());
             draft
         }
@@ -180,7 +180,7 @@ fn of_values(mistake: &Membership) -> Draft {
             let title = format!("positions start at 0 on every rank: `{tokens}` is a part of the sequence");
             let mut draft = Draft::new(&codes::UNCUT_BUFFER, title);
             draft.primary = "counts from the start of the part".to_string();
-            draft.labels.push(label(*cut, "each rank has its own part from here".to_string()));
+            draft.labels.push(spot(*cut, "each rank has its own part from here".to_string()));
             draft
                 .help
                 .push("add the start of the part, or cut the positions of the whole sequence as well".to_string());
@@ -197,7 +197,7 @@ fn of_factors(mistake: &Membership) -> Draft {
             let title = format!("`{collective}` never runs where there are several ranks: the condition is inverted");
             let mut draft = Draft::new(&codes::INVERTED_GUARD, title);
             draft.primary = "leaves one rank".to_string();
-            draft.labels.push(label(*reached, "reached by one rank alone, where it changes nothing".to_string()));
+            draft.labels.push(spot(*reached, "reached by one rank alone, where it changes nothing".to_string()));
             draft.help.push("invert the condition".to_string());
             draft
         }
@@ -207,8 +207,8 @@ fn of_factors(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
             draft.primary = "autograd does not see this sum".to_string();
-            draft.labels.push(label(*made, "squares of the part of this rank".to_string()));
-            draft.labels.push(label(*used, "scales the result".to_string()));
+            draft.labels.push(spot(*made, "squares of the part of this rank".to_string()));
+            draft.labels.push(spot(*used, "scales the result".to_string()));
             draft.help.push("use `torch.distributed.nn.functional.all_reduce`, whose backward sums too".to_string());
             draft
         }
@@ -217,7 +217,7 @@ fn of_factors(mistake: &Membership) -> Draft {
                 "gradients are too large by the number of ranks: they are summed, and the loss is scaled for a mean";
             let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title.to_string());
             draft.primary = "times the number of ranks, over the number of all tokens".to_string();
-            draft.labels.push(label(*summed, "divides by 1: gradients are summed".to_string()));
+            draft.labels.push(spot(*summed, "divides by 1: gradients are summed".to_string()));
             draft.help.push("leave out the number of ranks, or let the wrapper average".to_string());
             draft
         }
@@ -225,7 +225,7 @@ fn of_factors(mistake: &Membership) -> Draft {
             let title = "gradients are divided by these ranks twice: here, and by the number of all ranks".to_string();
             let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
             draft.primary = "each backward divides".to_string();
-            draft.labels.push(label(*divided, "divides by the number of all ranks".to_string()));
+            draft.labels.push(spot(*divided, "divides by the number of all ranks".to_string()));
             draft.help.push("leave out the hook".to_string());
             draft
         }
@@ -251,7 +251,7 @@ fn of_ways(mistake: &Membership) -> Draft {
                 format!("`{buffer}` is overwritten whether or not `{flag}` holds: earlier gradients in it are lost");
             let mut draft = Draft::new(&codes::OVERWRITTEN, title);
             draft.primary = format!("copies without asking `{flag}`");
-            draft.labels.push(label(*added, format!("adds to it when `{flag}` decides so")));
+            draft.labels.push(spot(*added, format!("adds to it when `{flag}` decides so")));
             draft.help.push(format!("ask `{flag}` here as well"));
             draft
         }
@@ -267,7 +267,7 @@ fn of_ways(mistake: &Membership) -> Draft {
                 "gradients are a mean of each rank's mean: ranks with few rows count as much as those with many";
             let mut draft = Draft::new(&codes::MEAN_OF_MEANS, title.to_string());
             draft.primary = "divided by the number of ranks".to_string();
-            draft.labels.push(label(*counted, "the forward sums the number of rows".to_string()));
+            draft.labels.push(spot(*counted, "the forward sums the number of rows".to_string()));
             draft.help.push("sum over rows and ranks, and divide by the number of all rows".to_string());
             draft
         }
@@ -277,7 +277,7 @@ fn of_ways(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("without `{parameter}`");
-            draft.labels.push(label(*schedule, "runs the stages".to_string()));
+            draft.labels.push(spot(*schedule, "runs the stages".to_string()));
             draft.help.push(format!("pass `{parameter}`"));
             draft
         }
@@ -293,9 +293,9 @@ fn of_parts(mistake: &Membership) -> Draft {
                 "gradients are reduced in another round of accumulation than the one in which the optimizer steps";
             let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
             draft.primary = "sums what has been added up to here".to_string();
-            draft.labels.push(label(*round, "in this round".to_string()));
-            draft.labels.push(label(*step, "steps with what each rank has added since".to_string()));
-            draft.labels.push(label(*stepped, "in this round".to_string()));
+            draft.labels.push(spot(*round, "in this round".to_string()));
+            draft.labels.push(spot(*step, "steps with what each rank has added since".to_string()));
+            draft.labels.push(spot(*stepped, "in this round".to_string()));
             draft.help.push("reduce under the condition of the step".to_string());
             draft
         }
@@ -305,7 +305,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
             draft.primary = "has no hook".to_string();
-            draft.labels.push(label(*hooked, format!("`{summed}` has one")));
+            draft.labels.push(spot(*hooked, format!("`{summed}` has one")));
             draft.help.push(format!("register the hook for `{module}` as well"));
             draft
         }
@@ -315,7 +315,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::HOOKS_LOST, title);
             draft.primary = "registers hooks that never run".to_string();
-            draft.labels.push(label(*registered, "replaces the parameters".to_string()));
+            draft.labels.push(spot(*registered, "replaces the parameters".to_string()));
             draft.help.push(format!("register the hooks after `{method}`"));
             draft
         }
@@ -323,7 +323,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             let title = format!("the loss is divided by `{by}` twice: the schedule divides gradients by it as well");
             let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
             draft.primary = format!("divided by `{by}`");
-            draft.labels.push(label(*schedule, "scales gradients, as it is not told `scale_grads=False`".to_string()));
+            draft.labels.push(spot(*schedule, "scales gradients, as it is not told `scale_grads=False`".to_string()));
             draft.help.push("leave out the division, or give the schedule `scale_grads=False`".to_string());
             draft
         }
@@ -334,7 +334,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.primary = format!("cuts these buffers, and not `{table}`");
             draft
                 .labels
-                .push(label(*read, "reads as many positions as this rank has tokens, from the first".to_string()));
+                .push(spot(*read, "reads as many positions as this rank has tokens, from the first".to_string()));
             draft.help.push(format!("add `{table}` of the model to the buffers, with its dim of positions"));
             draft
         }
@@ -343,7 +343,7 @@ fn of_parts(mistake: &Membership) -> Draft {
                 "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";
             let mut draft = Draft::new(&codes::SHIFTED_PART, title.to_string());
             draft.primary = "shifts inside the part of this rank".to_string();
-            draft.labels.push(label(*cut, "each rank takes its own part here".to_string()));
+            draft.labels.push(spot(*cut, "each rank takes its own part here".to_string()));
             draft.help.push("shift the whole sequence first, and cut the result".to_string());
             draft
         }
@@ -351,17 +351,13 @@ fn of_parts(mistake: &Membership) -> Draft {
             let title = format!("a mean over `dp` alone is taken of values of which each rank of `{axis}` has a part");
             let mut draft = Draft::new(&codes::OTHER_COUNT, title);
             draft.primary = format!("without the ranks of `{axis}`");
-            draft.labels.push(label(*cut, format!("each rank of `{axis}` takes its own part here")));
-            draft.labels.push(label(*taken, "the mean is taken here".to_string()));
+            draft.labels.push(spot(*cut, format!("each rank of `{axis}` takes its own part here")));
+            draft.labels.push(spot(*taken, "the mean is taken here".to_string()));
             draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
             draft
         }
         other => of_ways(other),
     }
-}
-
-fn label(place: Place, message: String) -> Label {
-    Label { place, message }
 }
 
 fn axes(names: &[Name]) -> String {

@@ -1,9 +1,8 @@
 //! Words of lapses in hooks, handles and arguments. In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
-use super::Draft;
+use super::{Draft, spot};
 use crate::infer::practice::lapses::Lapse;
-use crate::source::{Label, Place};
 
 pub fn lapses(mistake: &Lapse) -> Draft {
     match mistake {
@@ -13,7 +12,7 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             );
             let mut draft = Draft::new(&codes::LATE_HOOK, title);
             draft.primary = format!("`{variable}` of the last round, whichever hook it is");
-            draft.labels.push(label(*round, "each round binds it again".to_string()));
+            draft.labels.push(spot(*round, "each round binds it again".to_string()));
             draft.help.push(format!(
                 "bind it when the hook is made: a default `{variable}={variable}`, or a function that makes the hook"
             ));
@@ -24,7 +23,7 @@ pub fn lapses(mistake: &Lapse) -> Draft {
                 format!("`{parameter}` itself is divided by the number of ranks, and its summed gradient is not");
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
             draft.primary = "divides the weights, each time".to_string();
-            draft.labels.push(label(*summed, format!("`{collective}` sums the gradient here")));
+            draft.labels.push(spot(*summed, format!("`{collective}` sums the gradient here")));
             draft.help.push(format!("divide the gradient: `{parameter}.grad`"));
             draft
         }
@@ -33,8 +32,8 @@ pub fn lapses(mistake: &Lapse) -> Draft {
                 format!("nothing waits for what `{function}` starts: this call drops the handle that it returns");
             let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
             draft.primary = "its handle is dropped".to_string();
-            draft.labels.push(label(*started, "started here, in the background".to_string()));
-            draft.labels.push(label(*kept, "this call keeps it".to_string()));
+            draft.labels.push(spot(*started, "started here, in the background".to_string()));
+            draft.labels.push(spot(*kept, "this call keeps it".to_string()));
             draft
                 .help
                 .push("keep the handle as the other call does, and wait for it before the buffer is used".to_string());
@@ -48,7 +47,7 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             );
             let mut draft = Draft::new(&codes::NOT_HANDED_ON, title);
             draft.primary = "with defaults, whatever the forward is given".to_string();
-            draft.labels.push(label(*kept, "kept for the backward".to_string()));
+            draft.labels.push(spot(*kept, "kept for the backward".to_string()));
             let given: Vec<String> = arguments.iter().map(|a| format!("{a}={a}")).collect();
             draft.help.push(format!("hand them on: `{function}(..., {})`", given.join(", ")));
             draft
@@ -66,8 +65,8 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             );
             let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
             draft.primary = "outside of autograd, but for the call in the forward".to_string();
-            draft.labels.push(label(*call, "called by itself here".to_string()));
-            draft.labels.push(label(
+            draft.labels.push(spot(*call, "called by itself here".to_string()));
+            draft.labels.push(spot(
                 *applied,
                 format!("through `{class}`, which has a backward, on the other side of the test"),
             ));
@@ -80,7 +79,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             );
             let mut draft = Draft::new(&codes::SUM_IN_LOSS, title);
             draft.primary = "sums the values of all ranks, and no gradients".to_string();
-            draft.labels.push(label(*bends, "the loss is made of it".to_string()));
+            draft.labels.push(spot(*bends, "the loss is made of it".to_string()));
             draft.help.push(format!(
                 "`{value} = torch.distributed.nn.functional.all_reduce({value})`, whose backward sums too"
             ));
@@ -90,7 +89,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             let title = format!("no gradient flows back to `{value}`: `{collective}` gathers it without gradients");
             let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
             draft.primary = "under `no_grad`".to_string();
-            draft.labels.push(label(*kept, format!("`{value}` itself here, with its gradient")));
+            draft.labels.push(spot(*kept, format!("`{value}` itself here, with its gradient")));
             draft.help.push("gather it outside of `no_grad`, with a collective that has a gradient".to_string());
             draft
         }
@@ -100,8 +99,8 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             );
             let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
             draft.primary = "its gradient differs from rank to rank, and nothing sums it".to_string();
-            draft.labels.push(label(*made, "added up over the part of this rank".to_string()));
-            draft.labels.push(label(*meets, "meets the part of this rank".to_string()));
+            draft.labels.push(spot(*made, "added up over the part of this rank".to_string()));
+            draft.labels.push(spot(*meets, "meets the part of this rank".to_string()));
             draft
                 .help
                 .push("use a sum whose backward sums too, as `torch.distributed.nn.functional.all_reduce`".to_string());
@@ -112,8 +111,4 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         | Lapse::HandleDropped { .. }
         | Lapse::NotHandedOn { .. } => lapses(mistake),
     }
-}
-
-fn label(place: Place, message: String) -> Label {
-    Label { place, message }
 }

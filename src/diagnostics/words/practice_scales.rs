@@ -2,7 +2,7 @@
 //! Out: drafts. Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
-use super::Draft;
+use super::{Draft, spot};
 use crate::infer::practice::concerned::Concerned;
 use crate::infer::practice::found::Scales;
 use crate::source::{Label, Name, Place};
@@ -26,9 +26,9 @@ pub fn scales(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "data-parallel ranks alone".to_string();
-            draft.labels.push(label(*sliced, format!("each `{axis}` rank takes its own tokens")));
-            draft.labels.extend(made.map(|place| label(place, format!("without `{axis}`"))));
-            draft.labels.extend(also.iter().map(|place| label(*place, "and here".to_string())));
+            draft.labels.push(spot(*sliced, format!("each `{axis}` rank takes its own tokens")));
+            draft.labels.extend(made.map(|place| spot(place, format!("without `{axis}`"))));
+            draft.labels.extend(also.iter().map(|place| spot(*place, "and here".to_string())));
             draft.help.push(format!("use the group of data-parallel and `{axis}` ranks together"));
             draft
         }
@@ -43,7 +43,7 @@ pub fn scales(mistake: &Scales) -> Draft {
             let title = format!("the rank among all ranks decides, and `{unread}` says among which ranks");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "rank among all ranks".to_string();
-            draft.labels.push(label(*given, "is never read".to_string()));
+            draft.labels.push(spot(*given, "is never read".to_string()));
             draft.help.push("`mesh.get_local_rank(mesh_dim)`, or `dist.get_rank(group)`".to_string());
             draft
         }
@@ -54,7 +54,7 @@ pub fn scales(mistake: &Scales) -> Draft {
             };
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "rank among all ranks".to_string();
-            draft.labels.push(label(*group, "among the ranks of this group".to_string()));
+            draft.labels.push(spot(*group, "among the ranks of this group".to_string()));
             draft.help.push("`dist.get_rank(group)` with that group".to_string());
             draft
         }
@@ -62,7 +62,7 @@ pub fn scales(mistake: &Scales) -> Draft {
             let title = "gradients of parts of the sequence are averaged over tensor-parallel ranks, not summed";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
             draft.primary = "divides by the number of ranks".to_string();
-            draft.labels.push(label(*summed, "each rank's gradient is a term of this sum".to_string()));
+            draft.labels.push(spot(*summed, "each rank's gradient is a term of this sum".to_string()));
             draft.help.push("leave out the division: the complete gradient is the sum".to_string());
             draft
         }
@@ -71,7 +71,7 @@ pub fn scales(mistake: &Scales) -> Draft {
             let title = format!("a mean over {group} divides by the size of {size}");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("the number of ranks of {size}");
-            draft.labels.push(label(*reduced, format!("summed over {group}")));
+            draft.labels.push(spot(*reduced, format!("summed over {group}")));
             draft.help.push(format!("divide by the size of {group}"));
             draft
         }
@@ -79,8 +79,8 @@ pub fn scales(mistake: &Scales) -> Draft {
             let title = "the count has each token once for every rank that holds it, and is scaled by the data-parallel ranks alone";
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title.to_string());
             draft.primary = "fewer ranks than were counted".to_string();
-            draft.labels.push(label(*summed, "summed over all ranks".to_string()));
-            draft.labels.extend(evidence.map(|place| label(place, "several ranks have the same tokens".to_string())));
+            draft.labels.push(spot(*summed, "summed over all ranks".to_string()));
+            draft.labels.extend(evidence.map(|place| spot(place, "several ranks have the same tokens".to_string())));
             draft.help.push("multiply by the number of all ranks, or sum over the data-parallel group".to_string());
             draft
         }
@@ -97,7 +97,7 @@ fn other_ranks(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("without `{parameter}`");
-            draft.labels.push(label(*stored, "kept here, and never read".to_string()));
+            draft.labels.push(spot(*stored, "kept here, and never read".to_string()));
             draft.help.push(format!("pass `{parameter}={own}`"));
             draft
         }
@@ -105,7 +105,7 @@ fn other_ranks(mistake: &Scales) -> Draft {
             let title = format!("`{collective}` runs over the default group, and `{own}` is the group here");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "no group is given".to_string();
-            draft.labels.push(label(*stored, "the group of the same axis".to_string()));
+            draft.labels.push(spot(*stored, "the group of the same axis".to_string()));
             draft.help.push(format!("pass `group={own}`"));
             draft
         }
@@ -113,7 +113,7 @@ fn other_ranks(mistake: &Scales) -> Draft {
             let title = format!("`{collective}` runs over all ranks, and its output is made for `{size}` of them");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "no group is given".to_string();
-            draft.labels.push(label(*made, "the number of ranks of a group".to_string()));
+            draft.labels.push(spot(*made, "the number of ranks of a group".to_string()));
             draft.help.push("pass the group of this size".to_string());
             draft
         }
@@ -121,7 +121,7 @@ fn other_ranks(mistake: &Scales) -> Draft {
             let title = format!("`{collective}` does not run over `{unread}`, which is given for it and never read");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "over other ranks".to_string();
-            draft.labels.push(label(*given, format!("`{unread}` is named here")));
+            draft.labels.push(spot(*given, format!("`{unread}` is named here")));
             draft.help.push(format!("pass `group={unread}`"));
             draft
         }
@@ -130,7 +130,7 @@ fn other_ranks(mistake: &Scales) -> Draft {
             let title = format!("the rank of {rank} picks one of the parts for the ranks of {size}");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("the rank of {rank}");
-            draft.labels.push(label(*parts, format!("as many parts as {size} has ranks")));
+            draft.labels.push(spot(*parts, format!("as many parts as {size} has ranks")));
             draft.help.push(format!("pick by the rank of {size}, or cut by the size of {rank}"));
             draft
         }
@@ -148,8 +148,8 @@ fn other_ranks(mistake: &Scales) -> Draft {
             let title = format!("each rank of `{dim}` reads other data, and has a part of the same model");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "as many replicas as there are ranks".to_string();
-            draft.labels.push(label(*cut, format!("the model is cut over `{dim}` here")));
-            draft.labels.push(label(*sampler, "splits the data".to_string()));
+            draft.labels.push(spot(*cut, format!("the model is cut over `{dim}` here")));
+            draft.labels.push(spot(*sampler, "splits the data".to_string()));
             draft
                 .help
                 .push(format!("split over the other dims of the mesh: ranks of `{dim}` are to have the same data"));
@@ -166,7 +166,7 @@ fn reduced_where(flag: &str, holds: bool, reduced: &[Place]) -> Draft {
         format!("the optimizer steps on gradients that were not summed over the ranks, unless `{flag}` is {value}");
     let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
     draft.primary = "each rank steps with its own gradients".to_string();
-    let only = |at: &Place| label(*at, format!("only where `{flag}` is {value}"));
+    let only = |at: &Place| spot(*at, format!("only where `{flag}` is {value}"));
     draft.labels.extend(reduced.iter().map(only));
     draft.help.push("reduce the gradients whatever the flag says".to_string());
     draft
@@ -182,13 +182,13 @@ fn finaliser(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
-            draft.labels.push(label(*backward, "each rank has the gradients of its own samples".to_string()));
+            draft.labels.push(spot(*backward, "each rank has the gradients of its own samples".to_string()));
             let says = match divided {
                 true => format!("divided by the number of ranks of `{axis}`, as for a mean"),
                 false => format!("the ranks of `{axis}` have different values here"),
             };
-            draft.labels.push(label(*evidence, says));
-            draft.labels.extend(reducer.map(|place| label(place, "gradients are summed here, over other axes".into())));
+            draft.labels.push(spot(*evidence, says));
+            draft.labels.extend(reducer.map(|place| spot(place, "gradients are summed here, over other axes".into())));
             draft.labels.extend(labels(parameters));
             draft.help.push(format!("sum the gradient of every parameter over `{axis}` before the step"));
             draft
@@ -199,8 +199,8 @@ fn finaliser(mistake: &Scales) -> Draft {
             let title = format!("nothing calls `{function}` before the step: {who} stay those of one rank");
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = "takes the gradients as they are".to_string();
-            draft.labels.push(label(*backward, "gradients are computed here".to_string()));
-            draft.labels.push(label(*reducer, "sums gradients of marked parameters".to_string()));
+            draft.labels.push(spot(*backward, "gradients are computed here".to_string()));
+            draft.labels.push(spot(*reducer, "sums gradients of marked parameters".to_string()));
             draft.labels.extend(labels(parameters));
             draft.help.push(format!("call `{function}` between the backward pass and the step"));
             draft
@@ -211,7 +211,7 @@ fn finaliser(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
             draft.primary = "decides whether the gradients are summed".to_string();
-            draft.labels.push(label(*defined, "reads other values of the configuration".to_string()));
+            draft.labels.push(spot(*defined, "reads other values of the configuration".to_string()));
             draft.help.push(format!("ask `{predicate}` here as well"));
             draft
         }
@@ -221,8 +221,8 @@ fn finaliser(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
             draft.primary = "sums gradients of marked parameters".to_string();
-            draft.labels.push(label(*guard, format!("runs where `{flag}` is false")));
-            draft.labels.push(label(*marked, format!("marked where `{flag}` is true")));
+            draft.labels.push(spot(*guard, format!("runs where `{flag}` is false")));
+            draft.labels.push(spot(*marked, format!("marked where `{flag}` is true")));
             draft.labels.extend(labels(parameters).filter(|l| l.place != *marked));
             draft.help.push(format!("leave where `{flag}` is false instead"));
             draft
@@ -259,7 +259,7 @@ fn checkpoint(parameter: &Name, mapped: Option<i64>, marked: Option<i64>, mark: 
     };
     let mut draft = Draft::new(&codes::CHECKPOINT_AXIS, title);
     draft.primary = primary;
-    draft.labels.push(label(mark, at));
+    draft.labels.push(spot(mark, at));
     draft.help.push(format!("make the map and the mark of `{parameter}` agree"));
     draft
 }
@@ -286,8 +286,8 @@ fn misfit(mistake: &Scales) -> Draft {
         true => format!("what the plan says of `{module}`"),
         false => format!("splits `{source}` over the ranks"),
     };
-    draft.labels.push(label(*made, format!("`{module}` is made here")));
-    draft.labels.push(label(*used, format!("takes the result of `{source}`")));
+    draft.labels.push(spot(*made, format!("`{module}` is made here")));
+    draft.labels.push(spot(*used, format!("takes the result of `{source}`")));
     draft.help.push(match sum {
         true => format!("give `{module}` an entry that sums its gradient"),
         false => format!("make the entries of `{source}` and `{module}` agree"),
@@ -303,8 +303,8 @@ fn summed(mistake: &Scales) -> Draft {
             let title = format!("gradients are summed{over} a second time before the step: they are too large");
             let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
             draft.primary = "sums what is equal on all ranks already".to_string();
-            draft.labels.push(label(*first, "gradients are reduced here before".to_string()));
-            draft.labels.push(label(*sum, "the sum".to_string()));
+            draft.labels.push(spot(*first, "gradients are reduced here before".to_string()));
+            draft.labels.push(spot(*sum, "the sum".to_string()));
             draft.help.push("reduce each gradient once".to_string());
             draft
         }
@@ -318,7 +318,7 @@ fn summed(mistake: &Scales) -> Draft {
             };
             let mut draft = Draft::new(&codes::PART_SUMMED, title);
             draft.primary = "adds up gradients of different parts".to_string();
-            draft.labels.push(label(*part, format!("a part on each rank of {over}")));
+            draft.labels.push(spot(*part, format!("a part on each rank of {over}")));
             draft
                 .help
                 .push("sum the gradients of parameters that are whole on every rank, and leave out the parts".into());
@@ -340,17 +340,17 @@ pub fn concerned(parameters: &Concerned) -> Option<String> {
 
 /// A label at each parameter that is shown.
 pub fn labels(parameters: &Concerned) -> impl Iterator<Item = Label> + '_ {
-    parameters.shown.iter().map(|(_, place)| label(*place, "its gradient is not summed".to_string()))
+    parameters.shown.iter().map(|(_, place)| spot(*place, "its gradient is not summed".to_string()))
 }
 
 fn unreduced(model: &Name, made: Place, backward: Place, distributed: Place) -> Draft {
     let title = format!("gradients of `{model}` are never summed over ranks before the step");
     let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
     draft.primary = "each rank steps with its own gradients".to_string();
-    draft.labels.push(label(made, "made here, wrapped in nothing".to_string()));
-    draft.labels.push(label(backward, "gradients of this rank's data".to_string()));
+    draft.labels.push(spot(made, "made here, wrapped in nothing".to_string()));
+    draft.labels.push(spot(backward, "gradients of this rank's data".to_string()));
     if distributed != made {
-        draft.labels.push(label(distributed, "each rank has its own data".to_string()));
+        draft.labels.push(spot(distributed, "each rank has its own data".to_string()));
     }
     draft.help.push("wrap the model in DistributedDataParallel, or sum gradients before the step".to_string());
     draft
@@ -364,7 +364,7 @@ fn factor(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
             draft.primary = format!("divides by the size of `{mesh}`");
-            draft.labels.push(label(*outer, format!("divides by the size of `{whole}`")));
+            draft.labels.push(spot(*outer, format!("divides by the size of `{whole}`")));
             draft.notes.push(
                 "the tokens of all these ranks reach the experts: their gradients arrive multiplied by the difference"
                     .to_string(),
@@ -376,7 +376,7 @@ fn factor(mistake: &Scales) -> Draft {
             let title = "gradients are summed over ranks here, and averaged over them on the other branch";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
             draft.primary = "takes the sum".to_string();
-            draft.labels.push(label(*averaged, "takes the mean".to_string()));
+            draft.labels.push(spot(*averaged, "takes the mean".to_string()));
             draft.help.push("take the mean in both".to_string());
             draft
         }
@@ -384,7 +384,7 @@ fn factor(mistake: &Scales) -> Draft {
             let title = "gradients are divided by the number of ranks and by the number of tokens of all ranks";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
             draft.primary = "divides by the tokens of all ranks".to_string();
-            draft.labels.push(label(*wrapped, "averages gradients over ranks".to_string()));
+            draft.labels.push(spot(*wrapped, "averages gradients over ranks".to_string()));
             draft.help.push("multiply by the world size".to_string());
             draft
         }
@@ -394,7 +394,7 @@ fn factor(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
             draft.primary = "no context-parallel size".to_string();
-            draft.labels.push(label(*main, "the main loss under the same condition".to_string()));
+            draft.labels.push(spot(*main, "the main loss under the same condition".to_string()));
             draft.help.push("multiply by the same size".to_string());
             draft
         }
@@ -404,17 +404,13 @@ fn factor(mistake: &Scales) -> Draft {
             );
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
             draft.primary = format!("whatever `{flag}` says");
-            draft.labels.push(label(*mean, "averages in one case alone".to_string()));
+            draft.labels.push(spot(*mean, "averages in one case alone".to_string()));
             draft.help.push(format!("multiply where `{flag}` is tested"));
             draft
         }
         Scales::Factor(mistake) => super::scale::factor(mistake),
         _ => Draft::new(&codes::GRADIENT_SCALE, "factors differ".to_string()),
     }
-}
-
-fn label(place: Place, message: String) -> Label {
-    Label { place, message }
 }
 
 pub fn axes(names: &[Name]) -> String {

@@ -1,10 +1,9 @@
 //! Words of slips about ranks, sizes and groups. In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
-use super::Draft;
 use super::practice_scales::axes;
+use super::{Draft, spot};
 use crate::infer::practice::slips::Slip;
-use crate::source::{Label, Place};
 
 pub fn slips(mistake: &Slip) -> Draft {
     match mistake {
@@ -18,7 +17,7 @@ pub fn slips(mistake: &Slip) -> Draft {
             let title = format!("`{name}` is {is}: `{given}` stands where {wanted} belongs");
             let mut draft = Draft::new(&codes::RANK_FOR_SIZE, title);
             draft.primary = format!("takes `{given}` for `{name}`");
-            draft.labels.extend((*other).map(|at| label(at, "and the other way round".to_string())));
+            draft.labels.extend((*other).map(|at| spot(at, "and the other way round".to_string())));
             draft.help.push(match other {
                 Some(_) => "exchange the two".to_string(),
                 None => format!("give `{name}` {wanted}"),
@@ -29,7 +28,7 @@ pub fn slips(mistake: &Slip) -> Draft {
             let title = format!("`{name}` is true or false, and not the number: `:=` binds the whole comparison");
             let mut draft = Draft::new(&codes::COMPARISON_BOUND, title);
             draft.primary = format!("binds the comparison to `{name}`");
-            draft.labels.push(label(*used, "computed with here, as 0 or 1".to_string()));
+            draft.labels.push(spot(*used, "computed with here, as 0 or 1".to_string()));
             draft.help.push(format!("put the binding into parentheses: `({name} := ...)`, and compare that"));
             draft
         }
@@ -45,7 +44,7 @@ pub fn slips(mistake: &Slip) -> Draft {
                 format!("`len({loader})` is divided by the number of ranks twice: it is the length for one rank");
             let mut draft = Draft::new(&codes::LENGTH_DIVIDED, title);
             draft.primary = "divided once more".to_string();
-            draft.labels.push(label(*sampler, "gives each rank its own part".to_string()));
+            draft.labels.push(spot(*sampler, "gives each rank its own part".to_string()));
             draft.help.push(format!("use `len({loader})` as it is, or divide the length of the data set"));
             draft
         }
@@ -61,7 +60,7 @@ fn groups(mistake: &Slip) -> Draft {
             );
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("without `{parameter}`");
-            draft.labels.push(label(*given, "the group that was given".to_string()));
+            draft.labels.push(spot(*given, "the group that was given".to_string()));
             draft.help.push(format!("pass `{parameter}={parameter}`"));
             draft
         }
@@ -69,8 +68,8 @@ fn groups(mistake: &Slip) -> Draft {
             let title = format!("`{collective}` runs over all ranks, and `{group}` is the group that is asked for");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "over the default group".to_string();
-            draft.labels.push(label(*guard, format!("asks whether there is `{group}`")));
-            draft.labels.push(label(*beside, "has its group".to_string()));
+            draft.labels.push(spot(*guard, format!("asks whether there is `{group}`")));
+            draft.labels.push(spot(*beside, "has its group".to_string()));
             draft.help.push(format!("pass `group={group}`"));
             draft
         }
@@ -78,7 +77,7 @@ fn groups(mistake: &Slip) -> Draft {
             let title = format!("without `{parameter}` each rank is alone: nothing is exchanged with the others");
             let mut draft = Draft::new(&codes::GROUP_OF_ONE, title);
             draft.primary = "a group of this rank".to_string();
-            draft.labels.push(label(*made, "the only rank in it".to_string()));
+            draft.labels.push(spot(*made, "the only rank in it".to_string()));
             draft.help.push(format!("leave `{parameter}` as None, which stands for all ranks"));
             draft
         }
@@ -87,7 +86,7 @@ fn groups(mistake: &Slip) -> Draft {
             let title = format!("the first rank of {named} is computed with the size of {size}");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("the first rank of {size}");
-            draft.labels.push(label(*asked, format!("how many ranks {size} has")));
+            draft.labels.push(spot(*asked, format!("how many ranks {size} has")));
             draft.help.push(format!("`dist.get_global_rank(group, 0)` with the group of {named}"));
             draft
         }
@@ -96,8 +95,4 @@ fn groups(mistake: &Slip) -> Draft {
         | Slip::AlwaysHolds { .. }
         | Slip::LengthDivided { .. } => slips(mistake),
     }
-}
-
-fn label(place: Place, message: String) -> Label {
-    Label { place, message }
 }

@@ -2,9 +2,9 @@
 //! Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
-use super::Draft;
+use super::{Draft, spot};
 use crate::infer::practice::training::Training;
-use crate::source::{Label, Place};
+use crate::source::Place;
 
 pub fn training(mistake: &Training) -> Draft {
     match mistake {
@@ -14,7 +14,7 @@ pub fn training(mistake: &Training) -> Draft {
             );
             let mut draft = Draft::new(&codes::SHARD_NORM, title);
             draft.primary = "sees the shards of one rank".to_string();
-            draft.labels.push(label(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
+            draft.labels.push(spot(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
             draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
             draft
         }
@@ -24,7 +24,7 @@ pub fn training(mistake: &Training) -> Draft {
             );
             let mut draft = Draft::new(&codes::SHARD_NORM, title);
             draft.primary = "sees the parts of one rank".to_string();
-            draft.labels.push(label(*cut, "each rank keeps its own part from here".to_string()));
+            draft.labels.push(spot(*cut, "each rank keeps its own part from here".to_string()));
             draft.help.push("all-reduce the sum of squares over the ranks, and scale by its root".to_string());
             draft
         }
@@ -33,8 +33,8 @@ pub fn training(mistake: &Training) -> Draft {
                 "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
             let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
             draft.primary = "of the parts of one rank".to_string();
-            draft.labels.extend(summed.iter().map(|at| label(*at, "sums over other ranks than those".to_string())));
-            draft.labels.push(label(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
+            draft.labels.extend(summed.iter().map(|at| spot(*at, "sums over other ranks than those".to_string())));
+            draft.labels.push(spot(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
             draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
             draft
         }
@@ -43,7 +43,7 @@ pub fn training(mistake: &Training) -> Draft {
                 "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
             let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
             draft.primary = "each rank has another norm".to_string();
-            draft.labels.push(label(
+            draft.labels.push(spot(
                 *asked,
                 format!("of a parameter with `{mark}` a rank has a part, and others count on one rank"),
             ));
@@ -54,7 +54,7 @@ pub fn training(mistake: &Training) -> Draft {
             let title = "norms are summed over the ranks, and not their squares: the sum is not the norm of the model";
             let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
             draft.primary = "adds up one root for each rank".to_string();
-            draft.labels.push(label(*used, "gradients are scaled with this".to_string()));
+            draft.labels.push(spot(*used, "gradients are scaled with this".to_string()));
             draft.help.push("sum the squares, and take the root of the sum".to_string());
             draft
         }
@@ -62,8 +62,8 @@ pub fn training(mistake: &Training) -> Draft {
             let title = format!("`to_local()` of what `{function}` gives is the norm of this rank's parts");
             let mut draft = Draft::new(&codes::SHARD_NORM, title);
             draft.primary = "the local value of a partial norm".to_string();
-            draft.labels.push(label(*taken, "a distributed tensor that is still to be reduced".to_string()));
-            draft.labels.push(label(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
+            draft.labels.push(spot(*taken, "a distributed tensor that is still to be reduced".to_string()));
+            draft.labels.push(spot(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
             draft.help.push("`full_tensor()` gives the norm of the model".to_string());
             draft
         }
@@ -83,9 +83,9 @@ fn unsynced_step(backward: Place, said: Place, rounds: Option<Place>) -> Draft {
     let title = "the optimizer steps on gradients that were not summed: the last backward pass leaves the sum out";
     let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
     draft.primary = "each rank steps with its own gradients".to_string();
-    draft.labels.push(label(said, "leaves out the sum whenever the step follows".to_string()));
-    draft.labels.extend(rounds.map(|rounds| label(rounds, "when the step follows".to_string())));
-    draft.labels.push(label(backward, "gradients of this rank's data are added here".to_string()));
+    draft.labels.push(spot(said, "leaves out the sum whenever the step follows".to_string()));
+    draft.labels.extend(rounds.map(|rounds| spot(rounds, "when the step follows".to_string())));
+    draft.labels.push(spot(backward, "gradients of this rank's data are added here".to_string()));
     draft.help.push("let the last backward pass before each step sum".to_string());
     draft
 }
@@ -95,8 +95,8 @@ fn late_flag(flag: &str, forward: Place, backward: Place) -> Draft {
     let title = format!("`{flag}` is set after the forward pass, which has read it already");
     let mut draft = Draft::new(&codes::UNSYNCED_STEP, title);
     draft.primary = "holds from the next forward pass on".to_string();
-    draft.labels.push(label(forward, "prepares the reduction of gradients, or leaves it out".to_string()));
-    draft.labels.push(label(backward, "goes by the value of the last round".to_string()));
+    draft.labels.push(spot(forward, "prepares the reduction of gradients, or leaves it out".to_string()));
+    draft.labels.push(spot(backward, "goes by the value of the last round".to_string()));
     draft.help.push(format!("set `{flag}` before the model is called"));
     draft
 }
@@ -108,7 +108,7 @@ fn never_read(variable: &str, first: &str, passed: Place) -> Draft {
     );
     let mut draft = Draft::new(&codes::NEVER_READ, title);
     draft.primary = "reads the first value in every round".to_string();
-    draft.labels.push(label(passed, format!("`{variable}` arrives here, and is only sent on")));
+    draft.labels.push(spot(passed, format!("`{variable}` arrives here, and is only sent on")));
     draft.help.push(format!("use `{variable}` here"));
     draft
 }
@@ -118,8 +118,8 @@ fn left_alone(wrapper: &str, left: Place, optimizer: Place) -> Draft {
     let title = format!("`{wrapper}` leaves these parameters alone, and nothing sums their gradients before the step");
     let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
     draft.primary = "each rank steps with its own gradients".to_string();
-    draft.labels.push(label(left, "left alone: not sharded, gradients not summed".to_string()));
-    draft.labels.push(label(optimizer, "trains nothing else".to_string()));
+    draft.labels.push(spot(left, "left alone: not sharded, gradients not summed".to_string()));
+    draft.labels.push(spot(optimizer, "trains nothing else".to_string()));
     draft.help.push("sum their gradients before the step, or let the wrapper have them".to_string());
     draft
 }
@@ -130,7 +130,7 @@ fn bypassed(model: &str, wrapper: &str, wrapped: Place) -> Draft {
         format!("gradients of `{model}` are not summed: this goes around `{wrapper}`, which nothing here calls");
     let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
     draft.primary = "the module inside, not the wrapper".to_string();
-    draft.labels.push(label(wrapped, "sums gradients after a forward pass of its own only".to_string()));
+    draft.labels.push(spot(wrapped, "sums gradients after a forward pass of its own only".to_string()));
     draft.help.push(format!("call `{model}(...)`, with a forward that does all of the pass"));
     draft
 }
@@ -142,13 +142,9 @@ fn attached(module: &str, wrapper: &str, wrapped: Place, put: Place, optimizer: 
     );
     let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
     draft.primary = "too late for the wrapper".to_string();
-    draft.labels.push(label(wrapped, "takes the parameters that are there".to_string()));
-    draft.labels.push(label(put, format!("a new `{module}`")));
-    draft.labels.push(label(optimizer, "trains them".to_string()));
+    draft.labels.push(spot(wrapped, "takes the parameters that are there".to_string()));
+    draft.labels.push(spot(put, format!("a new `{module}`")));
+    draft.labels.push(spot(optimizer, "trains them".to_string()));
     draft.help.push(format!("put `{module}` into the model before `{wrapper}`"));
     draft
-}
-
-fn label(place: Place, message: String) -> Label {
-    Label { place, message }
 }

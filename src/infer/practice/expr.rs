@@ -53,6 +53,11 @@ impl Expr {
         }
     }
 
+    /// Whether it names an operator of reductions other than a sum or a mean.
+    pub fn is_other_reduction(&self) -> bool {
+        matches!(self.last_name(), Some("MAX" | "MIN" | "PRODUCT" | "BAND" | "BOR" | "BXOR"))
+    }
+
     /// The arguments of a call of a path or method that ends like this.
     pub fn call_of(&self, last: &str) -> Option<&[(ArgKind, Expr)]> {
         match self {

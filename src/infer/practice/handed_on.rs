@@ -14,7 +14,7 @@ use super::near;
 use super::view::View;
 use super::wrapped::function;
 use crate::ir::{Arg, ArgKind, FuncId, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::FuncRef;
 use crate::rules::Form;
 use crate::source::{Idx, Name, Place};
 use std::rc::Rc;
@@ -91,12 +91,10 @@ impl Autograd<'_> {
 /// The class of a function, if that is the forward of an autograd function.
 fn autograd<'a>(view: &View<'a>) -> Option<Autograd<'a>> {
     let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
-    let at = near::class_of(view).filter(|_| context && view.func.name == "forward")?;
-    let at = ClassRef { module: view.at.module, class: at };
+    let at = near::autograd_class(view).filter(|_| context && view.func.name == "forward")?;
     let class = view.project.class(at);
     let text = view.text(view.spot(class.span));
-    let named = text.lines().next().is_some_and(|line| line.contains("Function"));
-    named.then(|| Autograd { name: class.name.clone(), path: view.project.qualified_class(at), text })
+    Some(Autograd { name: class.name.clone(), path: view.project.qualified_class(at), text })
 }
 
 /// The function of the project that a step calls, if that communicates.

@@ -138,10 +138,7 @@ pub(super) fn is_apart(view: &View<'_>, step: usize) -> bool {
     if FROZEN.iter().any(|w| own.contains(w)) {
         return true;
     }
-    // Decorators stand before the span of the function.
-    let text = &view.files[view.project.file(view.at.module)].whole()[..view.func.span.start as usize];
-    let decorators = text.lines().rev().skip_while(|l| l.trim().is_empty()).take_while(|l| l.trim().starts_with('@'));
-    decorators.into_iter().any(|l| l.contains("no_grad") || l.contains("inference_mode"))
+    near::is_unrecorded(view)
 }
 
 /// A variable that holds `self.lm_head.weight` or a parameter, at a step that may rebind it.

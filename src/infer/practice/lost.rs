@@ -241,7 +241,11 @@ pub fn applied(view: &View<'_>, out: &mut Found) {
         }
         let Some(Operand::Local(first)) = args.first().map(|a| &a.value) else { continue };
         let given = Expr::Local(*first);
-        if view.is_temp(*first) || view.without_gradient(i) || is_unrecorded(view) || !is_read_later(view, &given, i) {
+        if view.is_temp(*first)
+            || view.without_gradient(i)
+            || near::is_unrecorded(view)
+            || !is_read_later(view, &given, i)
+        {
             continue;
         }
         let Some((path, rule)) = view.ruled(value) else { continue };
@@ -320,16 +324,6 @@ fn makes_other_gradient(backward: &View<'_>) -> bool {
     let Some(incoming) = backward.func.params.get(1).map(|p| Expr::Local(p.local)) else { return false };
     let made = |e: &Expr| matches!(near::deep(backward, e), Expr::Call { .. } | Expr::Binary(..));
     *first == incoming && others.iter().any(|e| made(e) && !e.is_none())
-}
-
-/// Whether a function is decorated so that nothing in it is recorded.
-fn is_unrecorded(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
-    let before = text.get(..view.func.span.start as usize).unwrap_or_default();
-    let lines = before.lines().rev().skip_while(|line| line.trim().is_empty());
-    lines
-        .take_while(|line| line.trim_start().starts_with('@'))
-        .any(|line| line.contains("no_grad") || line.contains("inference_mode"))
 }
 
 /// Whether a value is made on the spot, by a function.

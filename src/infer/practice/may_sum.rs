@@ -230,8 +230,7 @@ fn of_class(view: &View<'_>, class: ClassRef, seen: &mut Seen) -> Sums {
 
 /// The methods that a call may mean; nothing if there may be others than those of the project, or too many.
 fn method(view: &View<'_>, base: &Operand, name: &Name) -> Option<Vec<FuncRef>> {
-    let is_self = matches!(base, Operand::Local(local) if view.is_param(*local) && view.local_name(*local) == "self");
-    let own = view.func.class.filter(|_| is_self).and_then(|class| {
+    let own = view.func.class.filter(|_| near::is_self(view, base)).and_then(|class| {
         let methods = &view.project.class(ClassRef { module: view.at.module, class }).methods;
         let (_, func) = methods.iter().find(|(own, _)| own == name)?;
         Some(FuncRef { module: view.at.module, func: *func })
@@ -295,10 +294,7 @@ fn is_gradient(expr: &Expr) -> bool {
 
 /// Whether a collective takes the largest or smallest: nothing is summed.
 fn takes_extreme(view: &View<'_>, call: &CollectiveCall<'_>) -> bool {
-    call.args.iter().any(|arg| {
-        let expr = view.through(&arg.value);
-        matches!(expr.last_name(), Some("MAX" | "MIN" | "PRODUCT" | "BAND" | "BOR"))
-    })
+    call.args.iter().any(|arg| view.through(&arg.value).is_other_reduction())
 }
 
 /// What an operand is called, in lowercase: the variable, or what stands in its place.

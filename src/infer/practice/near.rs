@@ -302,6 +302,23 @@ pub fn class_of(view: &View<'_>) -> Option<ClassId> {
     None
 }
 
+/// The class of autograd functions, by its head, that a function is in.
+pub fn autograd_class(view: &View<'_>) -> Option<ClassRef> {
+    let at = ClassRef { module: view.at.module, class: class_of(view)? };
+    let text = view.text(view.spot(view.project.class(at).span));
+    text.lines().next().filter(|head| head.contains("Function")).map(|_| at)
+}
+
+/// Whether a function is decorated so that nothing in it is recorded. Decorators stand before its span.
+pub fn is_unrecorded(view: &View<'_>) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    let before = text.get(..view.func.span.start as usize).unwrap_or_default();
+    let lines = before.lines().rev().skip_while(|line| line.trim().is_empty());
+    lines
+        .take_while(|line| line.trim_start().starts_with('@'))
+        .any(|line| line.contains("no_grad") || line.contains("inference_mode"))
+}
+
 /// The methods of a class.
 pub fn methods<'a>(view: &View<'a>, class: ClassId) -> Vec<Rc<View<'a>>> {
     let module = view.at.module;

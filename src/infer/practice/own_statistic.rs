@@ -12,7 +12,6 @@ use super::mixed_mean::averages;
 use super::near;
 use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
-use crate::project::ClassRef;
 use crate::rules::{Form, OpClass};
 use crate::source::Name;
 use crate::types::AxisType;
@@ -24,14 +23,12 @@ const SUMS: &[&str] = &["sum", "mean"];
 const BENT: &[&str] = &["pow", "square", "exp"];
 /// Parts of names of what gets no gradient in a loss.
 const FIXED: &[&str] = &["teacher", "target", "ref", "label", "old", "frozen", "prior", "t_"];
-/// Lines above a function that are looked at.
-const MOST_DECORATORS: usize = 5;
 /// Words of code that is not trained.
 const UNTRAINED: &[&str] = &["nference", "no_grad", "infer", "decod", "generat"];
 
 /// `s = reduce(x.pow(2).mean(-1))`, and `x * rsqrt(s)`
 pub fn met(view: &View<'_>, out: &mut Found) {
-    if is_of_autograd(view) || is_decorated(view) {
+    if is_of_autograd(view) || near::is_unrecorded(view) {
         return;
     }
     for (at, call) in view.collectives().iter().filter(|(_, call)| call.rule.op == "all_reduce") {
@@ -55,20 +52,9 @@ pub fn met(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether a decorator says that a function runs without gradients.
-fn is_decorated(view: &View<'_>) -> bool {
-    let before = &view.files[view.project.file(view.at.module)].whole()[..view.func.span.start as usize];
-    let decorators = before.lines().rev().map(str::trim).take_while(|line| line.is_empty() || line.starts_with('@'));
-    decorators.take(MOST_DECORATORS).any(|line| line.contains("no_grad") || line.contains("inference_mode"))
-}
-
 fn is_of_autograd(view: &View<'_>) -> bool {
     let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
-    context
-        || near::class_of(view).is_some_and(|class| {
-            let class = view.project.class(ClassRef { module: view.at.module, class });
-            view.text(view.spot(class.span)).lines().next().is_some_and(|line| line.contains("Function"))
-        })
+    context || near::autograd_class(view).is_some()
 }
 
 /// What holds the sum, if its backward gives each rank the gradient as it is.

@@ -87,10 +87,7 @@ fn bound<'a>(view: &'a View<'_>, step: usize) -> Option<Bound<'a>> {
 
 /// `rank = dist.get_world_size()`
 fn asked(view: &View<'_>, step: usize, out: &mut Found) {
-    let value = match view.steps[step].stmt {
-        Stmt::Assign { value, .. } => value,
-        _ => return,
-    };
+    let Stmt::Assign { dst, value } = view.steps[step].stmt else { return };
     if !matches!(value, Rvalue::Call { .. } | Rvalue::CallMethod { .. }) {
         return;
     }
@@ -99,7 +96,6 @@ fn asked(view: &View<'_>, step: usize, out: &mut Found) {
         Some("torch.distributed.get_world_size") => Is::Size,
         _ => return,
     };
-    let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return };
     let name = match view.is_temp(*dst) {
         false => Some(view.local_name(*dst)),
         true => view.readers(*dst).iter().find_map(|s| match view.steps[*s].stmt {

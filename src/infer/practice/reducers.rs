@@ -261,13 +261,19 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
     for step in 0..view.steps.len() {
         let Some(value) = view.value(step) else { continue };
         // Where the gradients are taken: the sum itself, or where they are put into the list that is summed.
-        let taken = match parameter_loop(view, step) {
-            Some(head) if sums_gradient(view, value) && may_sum::of_step(view, step) != Sums::Never => {
-                Some((step, head))
+        let looped = parameter_loop(view, step).filter(|_| sums_gradient(view, value));
+        let direct = looped.map(|head| (head, may_sum::of_step(view, step)));
+        let (at, head, axes) = match direct {
+            Some((head, Sums::Over(axes))) => (step, head, axes),
+            Some((_, Sums::Never)) | None => {
+                let Some((at, head)) = collected::taken(view, step) else { continue };
+                let axes = match may_sum::of_step(view, step) {
+                    Sums::Over(axes) => axes,
+                    Sums::Never => None,
+                };
+                (at, head, axes)
             }
-            _ => collected::taken(view, step),
         };
-        let Some((at, head)) = taken else { continue };
         let outer = view.steps[head].guards.len();
         let mut inner = view.steps[at].guards[outer.min(view.steps[at].guards.len())..].to_vec();
         // What was kept of all may be summed of some, as another loop over them asks.
@@ -287,10 +293,7 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         let guard = inner.last().map(|g| view.part(g.at, 0));
         out.push(Reducer {
             func: view.at,
-            axes: match may_sum::of_step(view, step) {
-                Sums::Over(axes) => axes,
-                Sums::Never => None,
-            },
+            axes,
             place: view.place(view.steps[step].id),
             guard,
             when: if everything { Vec::new() } else { when },

@@ -68,7 +68,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             Form::IntoOutput | Form::IntoList => Communicates::IntoBuffer,
             Form::Result | Form::SrcDst => return Some(0),
         };
-        let sums = call.rule.reduce_op.is_none() || !call.args.iter().any(|a| other_reduction(&view.through(&a.value)));
+        let sums =
+            call.rule.reduce_op.is_none() || !call.args.iter().any(|a| view.through(&a.value).is_other_reduction());
         if made & GRADIENT == 0 || !sums {
             return Some(0);
         }
@@ -251,11 +252,6 @@ fn axes_of(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<Vec<Name>> {
 fn splits(t: &Transition) -> bool {
     let parts = |p: &Pattern| p.any_shard || p.shard.is_some();
     parts(&t.result) && !parts(&t.source)
-}
-
-/// Any reduction but a sum or a mean.
-fn other_reduction(e: &Expr) -> bool {
-    matches!(e.last_name(), Some("MAX" | "MIN" | "PRODUCT" | "BAND" | "BOR" | "BXOR"))
 }
 
 /// A value and those that it is a copy or view of.
