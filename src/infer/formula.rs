@@ -130,6 +130,10 @@ impl Facts {
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
         Facts { atoms: self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect(), rules: Arc::default() }
     }
+    /// Whether no fact of the one is denied by a fact of the other.
+    pub fn may_hold_with(&self, other: &Facts) -> bool {
+        self.iter().all(|(atom, value)| other.get(atom).is_none_or(|v| v == value))
+    }
     /// Whether code that asks nothing but these atoms goes the same ways from both. `most`: the facts that it knew at most, from here.
     pub fn decides_like(&self, other: &Facts, asked: &[Atom], most: usize) -> bool {
         let (n, m) = (self.atoms.len(), other.atoms.len());

@@ -147,13 +147,15 @@ pub fn told_apart(cases: Vec<Case>, lost: &[Facts]) -> Vec<Case> {
         if right.iter().any(|c| c.communicates()) {
             right.retain(|c| c.communicates());
         }
-        let chosen = if right.is_empty() { twins } else { right };
+        let chosen = if right.is_empty() { twins } else { right.clone() };
         let unlike = chosen.iter().any(|c| !same(c, chosen[0]));
         // The way that is taken may be one of those that are not followed.
         let goes_here = |way: &Facts| way.iter().all(|(atom, value)| case.facts.get(atom) == Some(value));
         let open = lost.iter().any(goes_here) || chosen.iter().any(|c| c.legal.is_empty() && c.trouble.is_none());
+        // What is known here says too little to tell this way from one that fits.
+        let blurred = right.is_empty() && cases.iter().any(|c| fits(c) && c.facts.may_hold_with(&case.facts));
         let wrong = |c: &Case| {
-            if (unlike || open) && c.legal.is_empty() && c.trouble == Some(Trouble::NotAdjoint) {
+            if (unlike || open || blurred) && c.legal.is_empty() && c.trouble == Some(Trouble::NotAdjoint) {
                 None
             } else {
                 c.trouble.clone()

@@ -118,7 +118,10 @@ impl State {
                 class.facts.insert(Name::from("module of experts"), true);
             }
             let around: Vec<ModId> = (0..self.modules.len()).filter(|o| self.is_inside(m, *o)).collect();
-            if around.iter().any(|o| self.modules[*o].lost) {
+            // Experts of a library that is not in view may scale what reaches their weights themselves.
+            let made_outside =
+                self.modules[m].name.contains('(') && around.iter().all(|o| self.modules[*o].class.is_none());
+            if around.iter().any(|o| self.modules[*o].lost) || made_outside && class.is_expert() {
                 class.always.0 = Scale::Unknown;
             }
             let wrapped = around.into_iter().filter(|o| !self.modules[*o].wraps.is_empty());
