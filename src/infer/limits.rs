@@ -30,6 +30,9 @@ pub const MIN_STEPS: u64 = 1000;
 pub const WORLDS_LEFT: &[(u64, usize)] = &[(60, 8), (80, 4), (100, 1)];
 /// Percent of the steps left that one call may take; one that takes more is given up, and what it returns is unknown.
 pub const CALL_SHARE: u64 = 75;
+/// Statements that one rank executes where the making of groups is rehearsed; a longer rehearsal says nothing. All ranks in all
+/// configurations have eight times as many.
+pub const MAX_REHEARSED: u32 = 20_000;
 /// Statements of a function without anything that communicates that is executed all the same where it is given a flag or `None`: those of
 /// `return val if exists(val) else default`, and a few more.
 pub const MAX_CHOICE: usize = 12;

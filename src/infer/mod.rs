@@ -58,6 +58,7 @@ mod parameters;
 mod places;
 pub mod practice;
 mod products;
+pub mod rehearsal;
 mod relevance;
 mod repair;
 mod repeated;

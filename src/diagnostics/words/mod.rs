@@ -23,6 +23,7 @@ mod practice_scales;
 mod practice_slips;
 mod practice_training;
 mod practice_unlike;
+mod rehearsal;
 mod scale;
 mod sharding;
 

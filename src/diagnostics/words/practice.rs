@@ -59,6 +59,7 @@ impl Words<'_> {
             Practice::Membership(mistake) => super::practice_groups::membership(mistake),
             Practice::Lapse(mistake) => super::practice_lapses::lapses(mistake),
             Practice::Unlike(mistake) => super::practice_unlike::unlike(mistake),
+            Practice::Rehearsed(found) => super::rehearsal::rehearsed(found),
             Practice::Slips(mistake) => super::practice_slips::slips(mistake),
             Practice::Coming(mistake) => super::practice_coming::coming(mistake),
             Practice::Training(mistake) => super::practice_training::training(mistake),

@@ -1,12 +1,15 @@
 //! What the checks of practice find, as data. In: nothing. Out: [`Practice`], a variant for each kind of mistake. Never: prose.
 //! Next: `diagnostics/words/practice.rs`.
 
+use super::super::rehearsal::Rehearsed;
 use super::concerned::{Concerned, When};
 use crate::source::{Name, Place};
 
 /// One mistake of practice. The place of the finding is where it happens; the places here say why.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Practice {
+    /// Groups do not fit the ranks of a small job.
+    Rehearsed(Box<Rehearsed>),
     /// An in-place collective on a copy that nothing keeps.
     LostCopy {
         collective: Name,

@@ -109,6 +109,7 @@ mod raw;
 mod rebound;
 mod recursion;
 pub mod reducers;
+mod rehearsed;
 mod replaced;
 mod sampler;
 mod scheduled;
@@ -361,6 +362,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
+    of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
     of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),
     of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),
     of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),

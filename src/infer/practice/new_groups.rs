@@ -27,7 +27,7 @@ const ENVIRONMENT: &[&str] = &["os.getenv", "os.environ.get"];
 const SAME: &[&str] = &["list", "tuple", "sorted", "set"];
 
 /// What says that groups are of a backend where those who are in one make it.
-const MEMBERS_ONLY: &[&str] = &["xla"];
+pub const MEMBERS_ONLY: &[&str] = &["xla"];
 
 /// How far attributes are followed.
 const MOST_ATTRIBUTES: usize = 2;

@@ -1,0 +1,23 @@
+//! Groups that do not fit the ranks. In: a function that makes groups. Out: what a rehearsal of a small job finds. Never: what
+//! `new_groups.rs` tells by the text alone. Source: torch.distributed, `new_group`. Next: `../rehearsal/mod.rs`.
+
+use super::Found;
+use super::found::Practice;
+use super::near;
+use super::new_groups::{self, MEMBERS_ONLY};
+use super::view::View;
+
+pub fn groups(view: &View<'_>, out: &mut Found) {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    if near::has_any(text, MEMBERS_ONLY) {
+        return;
+    }
+    let mut told = Found::new();
+    new_groups::made(view, &mut told);
+    if !told.is_empty() {
+        return;
+    }
+    if let Some((place, found)) = super::super::rehearsal::rehearse(view.project, view.rules, view.at) {
+        out.push((place, Practice::Rehearsed(Box::new(found))));
+    }
+}

@@ -1,0 +1,162 @@
+//! What the ranks of a small job do, compared. In: a function that makes groups. Out: the first configuration in which the groups do not fit
+//! the ranks, as [`Rehearsed`]. Never: a configuration that the function refuses, or one of which a rank meets something unknown.
+//! Source: torch.distributed, `new_group`: every rank makes the same groups in the same order; ranks are those among all. Next: `mod.rs`.
+
+use super::calls::Given;
+use super::choice::{Choice, is_given_group};
+use super::run::{Kept, Made, Run};
+use super::value::Val;
+use crate::project::{FuncRef, Project};
+use crate::rules::RuleBook;
+use crate::source::{Name, Place};
+
+/// Ranks of the job that is rehearsed: three axes of two.
+pub const RANKS: i64 = 8;
+
+/// Ends of names of functions that give a rank of a group among all ranks, and what ends the name of the function that gives the group.
+const MEMBERS: &[&str] = &["_src_rank", "_first_rank", "_last_rank", "_next_rank", "_prev_rank"];
+const GROUP: &str = "_group";
+
+/// Groups that do not fit the ranks, in one configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsed {
+    /// Parameters that are numbers of ranks, with their values.
+    pub configuration: Vec<(Name, i64)>,
+    pub misfit: Misfit,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Misfit {
+    /// At the same call one rank makes a group and another rank another one, or none.
+    NotAlike { rank: i64, ranks: Vec<i64>, other: i64, instead: Vec<i64> },
+    /// A rank is in two groups that a variable is to hold, and holds the second, which a member of it does not.
+    Overlap { variable: Name, rank: i64, first: Vec<i64>, second: Vec<i64>, member: i64 },
+    /// A rank takes a group for its own that it is not in: another number of it was looked for.
+    NotMember { variable: Name, rank: i64, number: i64, ranks: Vec<i64>, tested: Place },
+    /// A rank that a function gives is not in the group that another one gives.
+    SourceOutside { function: Name, group: Name, rank: i64, source: i64, ranks: Vec<i64> },
+}
+
+/// The first configuration in which something does not fit.
+pub fn rehearse(project: &Project, rules: &RuleBook, at: FuncRef) -> Option<(Place, Rehearsed)> {
+    let func = project.func(at);
+    let choice = Choice::new(project, at)?;
+    let mut steps = 0;
+    for variant in choice.variants() {
+        let mut ranks = Vec::new();
+        for rank in 0..RANKS {
+            let mut run = Run::new(project, rules, (rank, RANKS));
+            if !choice.executed(&mut run, &variant, at).ok()? {
+                break;
+            }
+            steps += run.steps();
+            if steps > super::super::limits::MAX_REHEARSED * 8 {
+                return None;
+            }
+            if run.made.is_empty() {
+                break;
+            }
+            ranks.push(run);
+        }
+        if ranks.len() != usize::try_from(RANKS).unwrap_or(0) {
+            continue;
+        }
+        // Who is in a group that a caller gives is not known: it may be all ranks.
+        let alike = if func.params.iter().any(is_given_group) { None } else { not_alike(&ranks) };
+        let found = alike.or_else(|| not_member(&ranks)).or_else(|| overlap(&ranks));
+        if let Some((place, misfit)) = found.or_else(|| source_outside(project, &mut ranks, at)) {
+            return Some((place, Rehearsed { configuration: choice.named(&variant), misfit }));
+        }
+    }
+    None
+}
+
+fn not_alike(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
+    let first = runs.first()?;
+    runs.iter().skip(1).find_map(|run| {
+        let length = first.made.len().max(run.made.len());
+        let several =
+            |run: &Run<'_>, i: usize| run.made.get(i).map(|m| m.ranks.clone()).filter(|ranks| ranks.len() > 1);
+        let differs = |i: &usize| several(first, *i) != several(run, *i);
+        let i = (0..length).find(differs)?;
+        let (mine, theirs) = (first.made.get(i), run.made.get(i));
+        let at = mine.or(theirs)?.at;
+        let ranks = |m: Option<&Made>| m.map_or_else(Vec::new, |m| m.ranks.clone());
+        let misfit = Misfit::NotAlike { rank: first.rank, ranks: ranks(mine), other: run.rank, instead: ranks(theirs) };
+        Some((at, misfit))
+    })
+}
+
+fn not_member(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
+    runs.iter().find_map(|run| {
+        let outside = |kept: &&Kept| !kept.group.ranks.contains(&run.rank);
+        run.kept.iter().filter(outside).find_map(|kept| {
+            let same = |ranks: &[i64]| {
+                let mut sorted = ranks.to_vec();
+                sorted.sort_unstable();
+                sorted == kept.group.ranks
+            };
+            let judged = run.misjudged.iter().find(|m| same(&m.ranks))?;
+            let (variable, ranks) = (kept.name.clone(), kept.group.ranks.clone());
+            let misfit =
+                Misfit::NotMember { variable, rank: run.rank, number: judged.number, ranks, tested: judged.at };
+            Some((kept.group.made.unwrap_or(kept.at), misfit))
+        })
+    })
+}
+
+fn overlap(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
+    let last = |run: &Run<'_>, name: &Name| run.kept.iter().rfind(|k| k.name == *name).map(|k| k.group.clone());
+    runs.iter().find_map(|run| {
+        run.kept.iter().enumerate().find_map(|(i, kept)| {
+            let before = kept.before.as_ref()?;
+            let is_last = !run.kept[i + 1..].iter().any(|k| k.name == kept.name);
+            let apart = |other: &&Run<'_>| {
+                let theirs = last(other, &kept.name);
+                let member = kept.group.ranks.contains(&other.rank);
+                member && theirs.is_some_and(|g| g.ranks.contains(&other.rank) && g.ranks != kept.group.ranks)
+            };
+            let member = runs.iter().find(apart).filter(|_| is_last)?;
+            let (variable, rank, member) = (kept.name.clone(), run.rank, member.rank);
+            let (first, second) = (before.ranks.clone(), kept.group.ranks.clone());
+            Some((kept.group.made?, Misfit::Overlap { variable, rank, first, second, member }))
+        })
+    })
+}
+
+fn source_outside(project: &Project, runs: &mut [Run<'_>], at: FuncRef) -> Option<(Place, Misfit)> {
+    let functions = runs.first()?.functions(at.module);
+    let callable = |at: FuncRef| project.func(at).params.iter().all(|p| p.has_default);
+    for (name, source) in functions.iter().filter(|(_, at)| callable(*at)) {
+        let Some(stem) = MEMBERS.iter().find_map(|end| name.strip_suffix(end)) else { continue };
+        let wanted = format!("{stem}{GROUP}");
+        let Some((group, of)) = functions.iter().find(|(n, at)| **n == *wanted && callable(*at)) else { continue };
+        for run in runs.iter_mut() {
+            let Ok(Some(Val::Group(members))) = run.plainly(*of) else { break };
+            let Ok(Some(Val::Int(number))) = run.plainly(*source) else { break };
+            if members.ranks.contains(&run.rank) && !members.ranks.contains(&number) {
+                let place = Place { file: project.file(at.module), span: project.func(*source).name_span };
+                let misfit = Misfit::SourceOutside {
+                    function: name.clone(),
+                    group: group.clone(),
+                    rank: run.rank,
+                    source: number,
+                    ranks: members.ranks.clone(),
+                };
+                return Some((place, misfit));
+            }
+        }
+    }
+    None
+}
+
+impl Run<'_> {
+    /// Calls a function without arguments.
+    fn plainly(&mut self, at: FuncRef) -> Result<Option<Val>, super::run::Stop> {
+        let function = self.resolved(crate::project::Resolved::Func(at));
+        match function {
+            Val::Func(closure) => self.call_closure(&closure, Given::default()),
+            _ => Ok(Some(Val::Unknown)),
+        }
+    }
+}
