@@ -642,7 +642,11 @@ impl Machine<'_> {
         let (f, b) = (scales(&case.forward), scales(backward));
         let place = match (f, b) {
             // The mean that a wrapper takes over all ranks undoes what only the own part of a gradient is multiplied with.
-            (0, 1..) if !exchanges(backward) && (is_over_all(case) || self.is_averaged_here()) => None,
+            (0, 1..)
+                if case.trouble.is_none() && !exchanges(backward) && (is_over_all(case) || self.is_averaged_here()) =>
+            {
+                None
+            }
             (0, 1..) => at,
             (1.., 0) => forward_scale,
             _ => None,

@@ -364,7 +364,10 @@ impl<'a> Run<'a> {
     pub fn loss(&mut self, id: StmtId, mean: Option<bool>, input: Option<&Val>, state: &mut State) -> Val {
         let rows = match input {
             Some(Val::Tensor(Tensor { rows: Some(rows), .. })) => rows.clone(),
-            _ => tokens(),
+            _ => {
+                state.unsettled |= state.put_back;
+                tokens()
+            }
         };
         let label = self.text(state, id);
         let place = self.place(state, id);

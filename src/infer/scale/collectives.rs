@@ -73,8 +73,11 @@ impl<'a> Run<'a> {
                     let new = self.reduced(id, both, &input, &axes, mean, state);
                     if call.rule.form == Form::InPlace {
                         self.put(&input, &new, state);
-                        if let (Some(Operand::Local(local)), Val::Tensor(_)) = (call.input, &new) {
-                            state.set(*local, new);
+                        match (call.input, &new) {
+                            (Some(Operand::Local(local)), Val::Tensor(_)) => state.set(*local, new),
+                            // What was a number of this rank is that of all of them.
+                            (Some(Operand::Local(local)), Val::Named(_)) => state.set(*local, unknown.clone()),
+                            _ => {}
                         }
                         return unknown;
                     }

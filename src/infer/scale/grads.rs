@@ -31,7 +31,7 @@ impl State {
         self.flow = Flow::Next;
         (self.facts, self.round, self.loops) = (Shared::default(), Shared::default(), Shared::default());
         (self.counted, self.param) = (Shared::default(), None);
-        (self.cut_after, self.unsettled) = (false, false);
+        (self.cut_after, self.unsettled, self.put_back) = (false, false, false);
         if !self.modules.is_empty() {
             self.modules.iter_mut().for_each(|m| m.unused = true);
         }

@@ -230,6 +230,7 @@ impl<'a> Run<'a> {
             && let [Val::Tensor(t)] = list.items.as_mut_slice()
         {
             t.parts = parts;
+            state.put_back |= matches!(value, Val::Named(_));
         }
     }
 
@@ -701,6 +702,9 @@ impl<'a> Run<'a> {
             }
             "ne" | "eq" if is_batch_name(text) => Some(Val::Mask),
             "sum" | "mean" => {
+                // A loss of all rows on every rank and one of the own rows have other factors, and an operation that is not followed does not
+                // tell which it is.
+                state.unsettled |= state.put_back;
                 let Val::Tensor(t) = self.per_token(&self.text(state, id), state) else { return None };
                 let parts = t.parts.iter().map(|p| Part { label: text.clone(), ..p.clone() }).collect();
                 self.of_tensor(id, &Tensor { parts, ..t }, name, args, state)

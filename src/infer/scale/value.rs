@@ -269,6 +269,8 @@ pub struct State {
     /// What factor a gradient should have is not known: ranks share what a loss is of (a batch was cut by the rank, or parts were put
     /// together with a gradient), so that a count may be of the whole; or the learning rate has the factor.
     pub unsettled: bool,
+    /// The own part of what all ranks have was put back between the others: some losses of it are of all rows.
+    pub put_back: bool,
     /// What the path has decided of flags, and of conditions on the round.
     pub facts: Shared<BTreeMap<Name, bool>>,
     pub round: Shared<Round>,
@@ -303,6 +305,7 @@ impl Default for State {
             counted: Shared::default(),
             cut_after: false,
             unsettled: false,
+            put_back: false,
             facts: Shared::default(),
             round: Shared::default(),
             aliases: Shared::default(),
