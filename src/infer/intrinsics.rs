@@ -140,6 +140,8 @@ impl Machine<'_> {
             },
             "get-world-size" => match self.optional_group(arg("group").as_ref(), &rule.default_group) {
                 Some(axes) => Value::Size(axes),
+                // Of some group, nobody knows which.
+                None if arg("group").is_some_and(|group| !group.is_none()) => Value::Unknown,
                 None => Value::Size(crate::types::AxisSet::one(Axis::variable("world"))),
             },
             "group-or-default" => match first.cloned() {

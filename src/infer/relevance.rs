@@ -3,7 +3,7 @@
 //! is still executed. Next: `root.rs`.
 
 use super::digest::{COMMON, Digests, Gist, Rare};
-use super::limits::MAX_DISTANCE;
+use super::limits::{MAX_CHOICE, MAX_DISTANCE};
 use super::memo::{Memo, Task, combined, kept_equals};
 use super::namesakes::Namesakes;
 use crate::ir::annotation::SuppressionScope;
@@ -59,6 +59,10 @@ pub struct Relevant {
     /// Those that are worth it by themselves, not by what they call.
     telling: FxHashSet<FuncRef>,
     classes: FxHashSet<ClassRef>,
+    /// Functions of modules that give the number of ranks of a group and do little else.
+    sizes: FxHashSet<FuncRef>,
+    /// Those that give the rank in a group.
+    ranks: FxHashSet<FuncRef>,
 }
 
 impl Relevance {
@@ -75,6 +79,16 @@ impl Relevance {
     pub fn tells(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
         self.shown.telling.contains(&func) || self.declared.telling.contains(&func)
+    }
+    /// Whether a function gives the number of ranks of a group, and does little else.
+    pub fn gives_size(&self, func: FuncRef) -> bool {
+        note(|| Read::Relevant(func.module.0, func.func.0));
+        self.shown.sizes.contains(&func)
+    }
+    /// The same of the own rank in a group.
+    pub fn gives_rank(&self, func: FuncRef) -> bool {
+        note(|| Read::Relevant(func.module.0, func.func.0));
+        self.shown.ranks.contains(&func)
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
@@ -113,6 +127,8 @@ impl Relevant {
         let classes = self.classes.symmetric_difference(&other.classes);
         funcs
             .chain(self.telling.symmetric_difference(&other.telling))
+            .chain(self.sizes.symmetric_difference(&other.sizes))
+            .chain(self.ranks.symmetric_difference(&other.ranks))
             .map(|f| Read::Relevant(f.module.0, f.func.0))
             .chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0)))
             .collect()
@@ -122,8 +138,13 @@ impl Relevant {
         let callers = Callers::new(parts);
         let mut out = Relevant { classes: planned(parts), ..Relevant::default() };
         let mut work = VecDeque::new();
-        for found in parts.iter().flat_map(|part| part.iter()) {
-            if found.tells {
+        let all = || parts.iter().flat_map(|part| part.iter());
+        out.sizes = all().filter(|found| found.gives_size).map(|found| found.at).collect();
+        out.ranks = all().filter(|found| found.gives_rank).map(|found| found.at).collect();
+        for found in all() {
+            // The size of a parameter means something that is divided by the number of ranks.
+            let divides = || found.constructs && found.callees.iter().any(|callee| out.sizes.contains(callee));
+            if found.tells || divides() {
                 out.telling.insert(found.at);
                 if out.funcs.insert(found.at, 0).is_none() {
                     work.push_back(found.at);
@@ -231,6 +252,12 @@ struct Scanned {
     used: Vec<FuncRef>,
     /// Whether it mentions something that tells, or a parallel mode gives types to its file.
     tells: bool,
+    /// Whether it is a constructor that makes parameters.
+    constructs: bool,
+    /// Whether it gives the number of ranks of a group, and does little else.
+    gives_size: bool,
+    /// Or the own rank in one.
+    gives_rank: bool,
     /// Whether it applies plans to modules.
     plans: bool,
     /// Functions that it may call.
@@ -239,7 +266,11 @@ struct Scanned {
 
 /// Whether a function asks for the number of ranks of a group.
 fn asks_size(gist: &Gist) -> bool {
-    let asks = |name: &Name| name == "get_world_size";
+    asks(gist, "get_world_size")
+}
+
+fn asks(gist: &Gist, wanted: &str) -> bool {
+    let asks = |name: &Name| name == wanted;
     gist.globals.iter().any(asks) || gist.methods.iter().any(|(name, _)| asks(name))
 }
 
@@ -311,6 +342,7 @@ fn scanned(
             || rare.applied.iter().any(|base| names.is_class(base));
         let tells = (direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
+        let is_getter = f.class.is_none() && f.params.is_empty() && f.code.count() <= MAX_CHOICE;
         let uses = |func: &FuncId| !rare.attributes.is_empty() && calls_attribute(&ir.funcs[*func], &rare.attributes);
         let used = methods.iter().filter(|(name, func)| CALLED.contains(&name.as_str()) || uses(func));
         Scanned {
@@ -319,6 +351,9 @@ fn scanned(
             class: f.class.map(|class| ClassRef { module, class }),
             used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
             tells: tells || expanded,
+            constructs: constructs && !skipped,
+            gives_size: is_getter && asks_size(gist),
+            gives_rank: is_getter && asks(gist, "get_rank"),
             makes: f.name == "__init__",
             plans: gist.plans,
             callees: callees.into(),

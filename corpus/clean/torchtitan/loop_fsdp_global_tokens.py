@@ -43,7 +43,8 @@ def train(model, loader, optimizer, scheduler, args):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         scheduler.step()
+        norm = grad_norm.full_tensor().item()
         if dist.get_rank() == 0:
-            print(f"loss {(running_loss / num_tokens).item():.4f} norm {grad_norm.full_tensor().item():.3f}")
+            print(f"loss {(running_loss / num_tokens).item():.4f} norm {norm:.3f}")
         running_loss.zero_()
         num_tokens.zero_()

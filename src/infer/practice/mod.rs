@@ -85,6 +85,7 @@ mod no_result;
 mod no_sync;
 mod nones;
 mod one_rank;
+mod only_some;
 mod operators;
 mod order;
 mod other_part;
@@ -362,6 +363,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
+    of_words(&["rank", "main", "master"], only_some::calls).with(&[&["rank", "main", "master"]]),
     of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
     of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),
     of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),

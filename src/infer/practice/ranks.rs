@@ -8,12 +8,16 @@ use super::found::Practice;
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
 use crate::ir::{CmpOp, Const, Operand, Rvalue, Stmt, UnOp};
+use crate::project::FuncRef;
 use crate::source::Name;
 
 /// Calls that communicate with nobody.
 const ALONE: &[&str] = &[
     "print", "info", "warning", "debug", "error", "makedirs", "mkdir", "exists", "len", "str", "int", "format", "join",
 ];
+
+/// Words of tests that hold where there is one rank alone.
+pub(super) const ALONE_WORDS: &[&str] = &["world", "size", "initialized", "available", "distributed"];
 
 pub fn some_ranks(view: &View<'_>, out: &mut Found) {
     let everyone: Vec<(usize, Name)> = (0..view.steps.len())
@@ -29,8 +33,7 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
         }
         let guards = &view.steps[*i].guards;
         let Some(guard) = guards.iter().find(|g| by_rank(view, g)) else { continue };
-        let alone =
-            guards.iter().any(|g| mentions(view, g, &["world", "size", "initialized", "available", "distributed"]));
+        let alone = guards.iter().any(|g| mentions(view, g, ALONE_WORDS));
         let matched = everyone.iter().any(|(j, other)| {
             j != i
                 && other == name
@@ -54,15 +57,32 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
     }
 }
 
-fn same(a: &Guard<'_>, b: &Guard<'_>) -> bool {
+pub(super) fn same(a: &Guard<'_>, b: &Guard<'_>) -> bool {
     a.at == b.at && a.holds == b.holds
 }
 
 /// Whether a condition compares the rank among all with a number.
-fn by_rank(view: &View<'_>, guard: &Guard<'_>) -> bool {
+pub(super) fn by_rank(view: &View<'_>, guard: &Guard<'_>) -> bool {
     match view.expr(guard.test) {
+        Expr::Call { callee, args, .. } => {
+            args.is_empty() && super::wrapped::function(view, &callee).is_some_and(|at| is_first(view, at))
+        }
         Expr::Compare(CmpOp::Eq | CmpOp::Ne, a, b) => is_rank(view, &a) && matches!(*b, Expr::Const(Const::Int(_))),
         Expr::Unary(UnOp::Not, a) => is_rank(view, &a),
+        _ => false,
+    }
+}
+
+/// Whether a function tells whether this is the first of all ranks: `return dist.get_rank() == 0`.
+fn is_first(view: &View<'_>, at: FuncRef) -> bool {
+    let inner = view.other(at);
+    let mut returned = inner.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::Return { value } => Some(value),
+        _ => None,
+    });
+    let (Some(value), None) = (returned.next(), returned.next()) else { return false };
+    match inner.through(value) {
+        Expr::Compare(CmpOp::Eq, a, b) => is_rank(&inner, &a) && matches!(*b, Expr::Const(Const::Int(_))),
         _ => false,
     }
 }
@@ -82,7 +102,7 @@ fn is_rank(view: &View<'_>, e: &Expr) -> bool {
     }
 }
 
-fn mentions(view: &View<'_>, guard: &Guard<'_>, words: &[&str]) -> bool {
+pub(super) fn mentions(view: &View<'_>, guard: &Guard<'_>, words: &[&str]) -> bool {
     view.expr(guard.test).any(&mut |e| {
         let name = match e {
             Expr::Local(l) => Some(view.local_name(*l).as_str()),
