@@ -229,6 +229,11 @@ impl<'a> Run<'a> {
                 let text = self.text(&state, id);
                 vec![(state, Val::Named(text))]
             }
+            // What a function says of the name of a parameter tells parameters apart, and no configurations.
+            Val::Named(text) if asks(last(text)) && args.all().any(|v| *v == Val::ParamName) => {
+                let test = Test::Param(self.text(&state, id));
+                vec![(state, Val::Test(test))]
+            }
             Val::Named(text) => {
                 let text = last(text).to_string();
                 self.unknown(&text, &args, &mut state);
@@ -737,11 +742,17 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Whether a function answers a question, by its name.
+fn asks(name: &str) -> bool {
+    ["is_", "has_", "should_"].iter().any(|head| name.trim_start_matches('_').starts_with(head))
+}
+
 /// Whether a value is more than a name.
 fn is_followed(value: &Val) -> bool {
     matches!(
         value,
         Val::Param(_)
+            | Val::ParamName
             | Val::Params(_)
             | Val::Grad(_)
             | Val::Tensor(_)
