@@ -1,0 +1,25 @@
+//! What findings offer to do. In: a temporary folder. Out: the lines of help. Never: titles, which belong to `tests/spec`.
+//! Next: `src/diagnostics/words/`.
+
+use super::support::{Ran, Session};
+
+const MIXED: &str = "# spmd: mesh dense = dp, tp\n\n\n# spmd: i: {tp: I}, v: {tp: V}, p: {tp: P}\n\
+                     def f(i, v, p):\n    return i + v, p.relu()\n";
+
+fn help(ran: &Ran) -> Vec<&str> {
+    ran.out.lines().filter_map(|line| line.split_once("= help: ")).map(|(_, text)| text).collect()
+}
+
+#[test]
+fn code_of_a_package_is_offered_where_the_project_imports_it() {
+    let session = Session::new();
+    session.write("a.py", MIXED);
+    let ran = session.run(&["check", "a.py"]);
+    let words = "pass `i` through an autograd function that returns it, and whose backward sums the gradient over `tp`";
+    assert!(help(&ran).contains(&words), "{ran:?}");
+    assert!(!ran.out.contains("spmd."), "{ran:?}");
+    session.write("b.py", "import spmd_types as spmd\n");
+    let ran = session.run(&["check", "a.py"]);
+    assert!(help(&ran).contains(&"spmd.convert(i, tp, src=spmd.I, dst=spmd.R)"), "{ran:?}");
+    assert!(!help(&ran).contains(&words), "{ran:?}");
+}
