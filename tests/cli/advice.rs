@@ -6,6 +6,21 @@ use super::support::{Ran, Session};
 const MIXED: &str = "# spmd: mesh dense = dp, tp\n\n\n# spmd: i: {tp: I}, v: {tp: V}, p: {tp: P}\n\
                      def f(i, v, p):\n    return i + v, p.relu()\n";
 
+const DIVIDED: &str = r#"import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+
+def train(model, loader, optimizer):
+    model = DistributedDataParallel(model)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss = loss / dist.get_world_size()
+        loss.backward()
+        optimizer.step()
+"#;
+
 fn help(ran: &Ran) -> Vec<&str> {
     ran.out.lines().filter_map(|line| line.split_once("= help: ")).map(|(_, text)| text).collect()
 }
@@ -22,4 +37,12 @@ fn code_of_a_package_is_offered_where_the_project_imports_it() {
     let ran = session.run(&["check", "a.py"]);
     assert!(help(&ran).contains(&"spmd.convert(i, tp, src=spmd.I, dst=spmd.R)"), "{ran:?}");
     assert!(!help(&ran).contains(&words), "{ran:?}");
+}
+
+#[test]
+fn sums_are_factors_in_parentheses() {
+    let session = Session::new();
+    session.write("train.py", DIVIDED.replace("dist.get_world_size()", "(loader.size + 1)"));
+    let ran = session.run(&["types", "--scales", "train.py"]);
+    assert!(ran.out.contains("loss = 1/(tokens*(loader.size+1))"), "{ran:?}");
 }
