@@ -40,6 +40,19 @@ fn code_of_a_package_is_offered_where_the_project_imports_it() {
 }
 
 #[test]
+fn a_division_by_the_number_of_ranks_beside_a_mean_is_to_be_removed() {
+    let session = Session::new();
+    session.write("train.py", DIVIDED);
+    let ran = session.run(&["check", "train.py"]);
+    let line = "remove the division by the number of ranks at line 11: the wrapper averages already";
+    assert_eq!(help(&ran), [line], "{ran:?}");
+    // What is no division by exactly this number is told as a factor.
+    session.write("train.py", DIVIDED.replace("loss / dist", "loss * dist"));
+    let ran = session.run(&["check", "train.py"]);
+    assert_eq!(help(&ran), ["one more factor of `1/world` puts it right"], "{ran:?}");
+}
+
+#[test]
 fn sums_are_factors_in_parentheses() {
     let session = Session::new();
     session.write("train.py", DIVIDED.replace("dist.get_world_size()", "(loader.size + 1)"));
