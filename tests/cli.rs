@@ -4,6 +4,8 @@
 
 #[path = "cli/adopt.rs"]
 mod adopt;
+#[path = "cli/advice.rs"]
+mod advice;
 #[cfg(unix)]
 #[path = "cli/atomic.rs"]
 mod atomic;

@@ -218,7 +218,7 @@ pub enum PlanDevice {
 
 #[derive(Debug, Args)]
 pub struct ExplainOptions {
-    /// A code such as SPMD101, or a name such as invariant-mixed
+    /// A code such as SPMD101 or 101, or a name such as invariant-mixed
     pub code: Option<String>,
 }
 

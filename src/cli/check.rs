@@ -124,10 +124,16 @@ fn codes(option: &str, words: &[String]) -> Result<Vec<&'static str>, Failure> {
     Ok(out)
 }
 
+/// A code as it is listed: in capitals, and with its letters where only the number is given.
+pub(super) fn whole(word: &str) -> String {
+    let is_number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    if is_number { format!("SPMD{word}") } else { word.to_ascii_uppercase() }
+}
+
 /// The failure for a code nobody knows, with the nearest one.
 pub(super) fn unknown_code(word: &str, place: &str) -> Failure {
     let known = engine::CODES.iter().map(|(_, name)| *name).chain(engine::CODES.iter().map(|(code, _)| *code));
-    let help = match closest(word, known) {
+    let help = match closest(&whole(word), known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`spmd-check explain` lists every code".to_owned(),
     };

@@ -2,7 +2,7 @@
 //! `diagnostics/` holds them. Next: `check.rs` for the failure on an unknown code.
 
 use super::args::ExplainOptions;
-use super::check::unknown_code;
+use super::check::{unknown_code, whole};
 use super::failure::Failure;
 use super::{Outcome, engine, output};
 
@@ -11,7 +11,7 @@ pub(super) fn run(options: &ExplainOptions) -> Result<Outcome, Failure> {
         output::write(|out| engine::CODES.iter().try_for_each(|(code, name)| writeln!(out, "{code}  {name}")))?;
         return Ok(Outcome::Clean);
     };
-    let page = engine::page(word).or_else(|| engine::page(&word.to_ascii_uppercase()));
+    let page = engine::page(word).or_else(|| engine::page(&whole(word)));
     let page = page.ok_or_else(|| unknown_code(word, ""))?;
     output::write(|out| writeln!(out, "{}", page.trim_end()))?;
     Ok(Outcome::Clean)

@@ -6,6 +6,7 @@ use super::engine::GradientLine;
 use super::failure::Failure;
 use super::inferred::Inferred;
 use super::{Outcome, output};
+use crate::types::is_sum;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -32,7 +33,11 @@ fn cells(row: &GradientLine) -> [String; 6] {
     let factors: Vec<String> = row
         .factors
         .iter()
-        .map(|(loss, factor)| if loss.is_empty() { factor.clone() } else { format!("{factor} * {loss}") })
+        .map(
+            |(loss, factor)| {
+                if loss.is_empty() { factor.clone() } else { format!("{} * {}", closed(factor), closed(loss)) }
+            },
+        )
         .collect();
     [
         format!("{}:{}", row.path, row.line),
@@ -42,6 +47,11 @@ fn cells(row: &GradientLine) -> [String; 6] {
         factors.join(" + "),
         if row.when.is_empty() { "always".to_string() } else { row.when.join(", or ") },
     ]
+}
+
+/// A factor of a product.
+fn closed(text: &str) -> String {
+    if is_sum(text) { format!("({text})") } else { text.to_owned() }
 }
 
 fn table(rows: &[GradientLine], out: &mut dyn Write) -> io::Result<()> {

@@ -36,6 +36,17 @@ pub struct Repair {
     pub text: String,
     /// The edit that does it, where it is a local one.
     pub remedy: Option<Remedy>,
+    /// What the text converts, where the file imports nothing that does it.
+    pub foreign: Option<Conversion>,
+}
+
+/// A conversion of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversion {
+    pub place: Place,
+    pub axis: Name,
+    pub from: Spmd,
+    pub to: Spmd,
 }
 
 /// Another text for an expression.

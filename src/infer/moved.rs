@@ -49,7 +49,7 @@ impl Machine<'_> {
             class: (at, None, Name::from("moved")),
             certain: true,
         };
-        Some(Repair { text: remedy.template.clone(), remedy: Some(remedy) })
+        Some(Repair { text: remedy.template.clone(), remedy: Some(remedy), foreign: None })
     }
 
     /// The reduction whose arguments begin where a text ends.

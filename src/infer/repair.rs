@@ -1,7 +1,7 @@
 //! Candidate repairs of a mistake, each re-checked by the rule that failed. In: the operands of a violation. Out: those that type,
 //! cheapest traffic first. Never: advice that was not tried. Source: DESIGN.md section 9. Next: `diagnostics/`.
 
-use super::finding::{Remedy, Repair};
+use super::finding::{Conversion, Remedy, Repair};
 use super::machine::Machine;
 use super::ops::Operand;
 use super::value::ObjId;
@@ -125,7 +125,9 @@ impl Machine<'_> {
             class: (0, Some(to), Name::default()),
             certain: true,
         });
-        Some(Repair { text, remedy })
+        let is_foreign = !template.is_bound;
+        let foreign = is_foreign.then(|| Conversion { place, axis: Name::from(axis.name()), from, to });
+        Some(Repair { text, remedy, foreign })
     }
 
     /// The collective that made an operand, asked for the other equal type (`dst=R` for `dst=I`): no traffic is added forward.
@@ -154,13 +156,17 @@ impl Machine<'_> {
                 certain: !is_sum && has_part,
             };
             if let Some(text) = other_destination(&call, old, new) {
-                out.push(Repair { text: text.clone(), remedy: Some(remedy(text)) });
+                out.push(Repair { text: text.clone(), remedy: Some(remedy(text)), foreign: None });
             }
             if new == Spmd::Replicate {
                 // A switch of the collective that turns the sum of its gradient off.
                 for off in [", False", "=False"] {
                     let text = without_argument(&call, off);
-                    out.extend(text.map(|text| Repair { text: String::new(), remedy: Some(remedy(text)) }));
+                    out.extend(text.map(|text| Repair {
+                        text: String::new(),
+                        remedy: Some(remedy(text)),
+                        foreign: None,
+                    }));
                 }
             }
         }
@@ -252,7 +258,7 @@ impl Machine<'_> {
             class,
             certain: true,
         };
-        (plain && call.ends_with(')')).then(|| Repair { text: String::new(), remedy: Some(remedy) })
+        (plain && call.ends_with(')')).then(|| Repair { text: String::new(), remedy: Some(remedy), foreign: None })
     }
 
     /// What would make a value fit for a collective: remove a duplicate, or convert first.
@@ -292,7 +298,7 @@ impl Machine<'_> {
             class: (0, None, Name::default()),
             certain: true,
         };
-        out.push(Repair { text: advice, remedy: Some(removal) });
+        out.push(Repair { text: advice, remedy: Some(removal), foreign: None });
         let own = rule.name.rsplit('.').next().unwrap_or(&rule.name);
         for (sibling, gives, _) in self.siblings(own, found) {
             let class = (1, Some(gives), sibling.callee.as_str().into());

@@ -19,7 +19,7 @@ pub use dist::{Dist, OnMesh, Stated, state as state_of_placement};
 pub use local_type::{AxisState, LocalType, dims_differ};
 pub use mesh::{Axis, AxisSet, Mesh};
 pub use origin::{Origin, Reason};
-pub use scale::{Factor, Monomial, Scale};
+pub use scale::{Factor, Monomial, Scale, is_sum};
 pub use shape::{Dim, Shape, normalize as normalize_dim};
 pub use tensor::{Divided, TensorType, Tri};
 pub use term::{Linearity, Reduction, Term};

@@ -215,12 +215,15 @@ impl fmt::Display for Factor {
 /// `dp/ep`, `1/(dp*cp)`, `2*tp`.
 impl fmt::Display for Monomial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_alone = self.over == 1 && self.under == 1 && matches!(self.powers.as_slice(), [(_, 1)]);
         let side = |sign: i8, number: i64| {
             let mut parts: Vec<String> = if number == 1 { Vec::new() } else { vec![number.to_string()] };
             for (factor, n) in self.powers.iter().filter(|(_, n)| n.signum() == sign) {
+                let text = factor.to_string();
+                let text = if !is_alone && is_sum(&text) { format!("({text})") } else { text };
                 parts.push(match n.unsigned_abs() {
-                    1 => factor.to_string(),
-                    n => format!("{factor}^{n}"),
+                    1 => text,
+                    n => format!("{text}^{n}"),
                 });
             }
             parts
@@ -244,6 +247,46 @@ impl fmt::Display for Scale {
     }
 }
 
+/// Whether an expression is a sum or a difference, as it is written: in a product it needs parentheses.
+pub fn is_sum(text: &str) -> bool {
+    let (mut depth, mut before) = (0, "");
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            // A sign has no operand before it; that of an exponent stands behind the letter of a number.
+            '+' | '-' if depth == 0 && is_operand(before) => return true,
+            _ => {}
+        }
+        before = text[..at + c.len_utf8()].trim_end();
+    }
+    false
+}
+
+/// Whether a text ends in an operand.
+fn is_operand(text: &str) -> bool {
+    let word = text.rsplit(|c: char| !c.is_alphanumeric() && c != '.' && c != '_').next().unwrap_or(text);
+    let is_mantissa = word.starts_with(|c: char| c.is_ascii_digit() || c == '.') && word.ends_with(['e', 'E']);
+    !is_mantissa && text.ends_with(|c: char| c.is_alphanumeric() || "_.)]}\"'".contains(c))
+}
+
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_stand_in_parentheses_where_they_are_factors() {
+        let named = |text: &str| Scale::of(Factor::Named(Name::from(text)));
+        let sum = named("norm+1e-6");
+        assert_eq!(sum.to_string(), "norm+1e-6");
+        assert_eq!(named("max_norm").over(&sum).to_string(), "max_norm/(norm+1e-6)");
+        assert_eq!(named("a - 1").times(&Scale::integer(2)).to_string(), "2*(a - 1)");
+        assert_eq!(sum.power(-2).to_string(), "1/(norm+1e-6)^2");
+        assert_eq!(named("f(a+b)").over(&named("x[i-1]")).to_string(), "f(a+b)/x[i-1]");
+        assert_eq!(named("-a").over(&named("1e-6")).to_string(), "-a/1e-6");
+    }
 }

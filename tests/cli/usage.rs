@@ -65,6 +65,20 @@ fn unknown_words_are_named_with_the_nearest_known_one() {
 }
 
 #[test]
+fn the_number_of_a_code_is_enough_to_explain_it() {
+    let session = Session::new();
+    let (number, code) = (session.run(&["explain", "101"]), session.run(&["explain", "SPMD101"]));
+    assert_eq!((number.code, &number.out), (0, &code.out), "{number:?}");
+    let unknown = session.run(&["explain", "77"]);
+    assert_eq!(unknown.code, 2);
+    assert!(unknown.err.contains("unknown diagnostic `77`"), "{unknown:?}");
+    assert!(unknown.err.contains("did you mean `SPMD707`?"), "{unknown:?}");
+    let selected = session.run(&["check", "--select", "101"]);
+    assert_eq!(selected.code, 2);
+    assert!(selected.err.contains("did you mean `SPMD101`?"), "{selected:?}");
+}
+
+#[test]
 fn every_listed_code_has_a_page() {
     let session = Session::new();
     let list = session.run(&["explain"]);

@@ -7,6 +7,7 @@ mod autograd_claims;
 pub use autograd::chain;
 mod collective;
 mod contract;
+mod conversion;
 mod declared;
 mod dtensor;
 mod dtensor_stated;
@@ -227,7 +228,7 @@ impl Words<'_> {
         let when = found_in.when.into_iter().map(on_one_line).collect();
         let notes = draft.notes.into_iter().map(on_one_line).collect();
         let mut help = draft.help;
-        help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| r.text.clone()));
+        help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| self.repair(r)));
         let fix = fixes::fix(self.files, finding);
         let severity =
             if finding.rests_on_hint || found_in.rests_on_callers { Severity::Warning } else { draft.code.severity };

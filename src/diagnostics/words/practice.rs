@@ -4,7 +4,7 @@
 use super::super::codes;
 use super::practice_scales::{concerned, labels, scales};
 use super::{Draft, Words};
-use crate::infer::practice::found::Practice;
+use crate::infer::practice::found::{Practice, Scales};
 use crate::source::{Label, Name, Place};
 
 impl Words<'_> {
@@ -54,6 +54,7 @@ impl Words<'_> {
             | Practice::SiblingNotMarked { .. }
             | Practice::PartNotNamed { .. } => self.left_out(practice),
             Practice::Placements(mistake) => self.placements(mistake),
+            Practice::Scales(Scales::Factor(mistake)) => super::scale::factor(self.files, mistake),
             Practice::Scales(mistake) => scales(mistake),
             Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
             Practice::Membership(mistake) => super::practice_groups::membership(mistake),

@@ -408,7 +408,6 @@ fn factor(mistake: &Scales) -> Draft {
             draft.help.push(format!("multiply where `{flag}` is tested"));
             draft
         }
-        Scales::Factor(mistake) => super::scale::factor(mistake),
         _ => Draft::new(&codes::GRADIENT_SCALE, "factors differ".to_string()),
     }
 }

@@ -5,13 +5,13 @@ use super::super::codes;
 use super::Draft;
 use crate::infer::scale::value::{Event, What};
 use crate::infer::scale::verdict::{Mistake, Wrong};
-use crate::source::{Label, Place};
+use crate::source::{Files, Label, Place};
 use crate::types::{AxisSet, Factor, Monomial};
 
 /// Labels beside the first one.
 const MOST_LABELS: usize = 6;
 
-pub fn factor(mistake: &Mistake) -> Draft {
+pub fn factor(files: &Files, mistake: &Mistake) -> Draft {
     let (who, by) = (&mistake.who, multiplied(&mistake.factor));
     let mut draft = match &mistake.wrong {
         Wrong::Mean => {
@@ -45,9 +45,34 @@ pub fn factor(mistake: &Mistake) -> Draft {
     }
     let repair = crate::types::Scale::Known(mistake.factor.clone()).inverse();
     if let Some(repair) = repair.known() {
-        draft.help.push(format!("one more factor of {} puts it right", quoted(repair)));
+        let help = superfluous(files, mistake, repair);
+        draft.help.push(help.unwrap_or_else(|| format!("one more factor of {} puts it right", quoted(repair))));
     }
     draft
+}
+
+/// The division by the number of ranks that is one too many beside a mean over them; where it stands.
+fn superfluous(files: &Files, mistake: &Mistake, repair: &Monomial) -> Option<String> {
+    let judged = matches!(mistake.wrong, Wrong::Mean | Wrong::Metric);
+    let is_size = *repair == repair.only(|f| matches!(f, Factor::Size(_)));
+    if !judged || !is_size || repair.is_number() {
+        return None;
+    }
+    let all = |axes: &AxisSet| repair.powers().all(|(f, _)| axes.iter().any(|a| *f == Factor::Size(a.clone())));
+    let by = mistake.events.iter().find_map(|e| match &e.what {
+        What::Wrapped(axes) if all(axes) => Some("wrapper"),
+        What::Averaged(axes) if all(axes) => Some("reduction"),
+        _ => None,
+    })?;
+    let mut divisions = mistake.events.iter().filter(|e| matches!(&e.what, What::Over(s) if s.known() == Some(repair)));
+    let place = divisions.next().map(|e| e.place)?;
+    if divisions.any(|e| e.place != place) {
+        return None;
+    }
+    let file = &files[place.file];
+    let of_file = if place.file == mistake.place.file { String::new() } else { format!(" of `{}`", file.path) };
+    let line = file.position(place.span.start).line;
+    Some(format!("remove the division by the number of ranks at line {line}{of_file}: the {by} averages already"))
 }
 
 fn not_summed(mistake: &Mistake, missing: &AxisSet) -> Draft {
