@@ -11,7 +11,7 @@ use super::ranks::{ALONE_WORDS, by_rank, is_exit, mentions, other_branch_calls, 
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
 use super::wrapped;
-use crate::ir::{ArgKind, Const, Operand, Rvalue};
+use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue};
 use crate::project::FuncRef;
 use crate::source::Name;
 
@@ -22,7 +22,7 @@ const TOGETHER: &[&str] = &[
     "torch.distributed.checkpoint.state_dict_saver.save",
     "torch.distributed.checkpoint.state_dict_loader.load",
 ];
-const ALONE: &[&str] = &["no_dist", "process_group"];
+const ALONE: &[&str] = &["no_dist", "process_group", "use_collectives"];
 
 /// How many calls lie between a test and what communicates.
 const MOST_CALLS: usize = 2;
@@ -48,8 +48,12 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
 /// Whether the same is called elsewhere in the function, where the other ranks may come.
 fn matched(view: &View<'_>, step: usize, name: &str, guard: &Guard<'_>) -> bool {
     (0..view.steps.len()).any(|j| {
-        let here = view.steps[j].guards.iter().any(|g| same(g, guard));
-        j != step && !here && called_name(view, j).is_some_and(|other| other == *name)
+        let guards = &view.steps[j].guards;
+        let here = guards.iter().any(|g| same(g, guard));
+        let elsewhere = || guards.iter().any(|g| by_rank(view, g) && !same(g, guard));
+        let talks = || view.value(j).is_some_and(|v| raw(view, v).is_some() || callee(view, v).is_some());
+        let again = || called_name(view, j).is_some_and(|other| other == *name);
+        j != step && !here && (again() || elsewhere() && talks())
     })
 }
 
@@ -64,7 +68,8 @@ fn called_name(view: &View<'_>, step: usize) -> Option<Name> {
 fn communicates(view: &View<'_>, step: usize) -> Option<Name> {
     let value = view.value(step)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-    if matches!(value, Rvalue::CallMethod { name, .. } if name == "full_tensor") && args.is_empty() {
+    let own = || !view.project.methods_named(&Name::from("full_tensor")).is_empty();
+    if matches!(value, Rvalue::CallMethod { name, .. } if name == "full_tensor") && args.is_empty() && !own() {
         return Some(Name::from("full_tensor"));
     }
     if let Some(call) = raw(view, value) {
@@ -74,7 +79,13 @@ fn communicates(view: &View<'_>, step: usize) -> Option<Name> {
     }
     let path = view.callee(value)?;
     if TOGETHER.contains(&path.as_str()) {
-        let otherwise = args.iter().any(|a| matches!(&a.kind, ArgKind::Keyword(k) if ALONE.contains(&k.as_str())));
+        let alone = |a: &Arg| match &a.kind {
+            ArgKind::Keyword(k) => ALONE.contains(&k.as_str()),
+            ArgKind::DoubleStar | ArgKind::Star => true,
+            ArgKind::Positional => false,
+        };
+        let placed = args.iter().filter(|a| a.kind == ArgKind::Positional).count();
+        let otherwise = placed > 3 || args.iter().any(alone);
         return (!otherwise).then(|| Name::from(path.rsplit_once('.').map_or(path.as_str(), |(_, name)| name)));
     }
     let called = callee(view, value)?;

@@ -67,7 +67,8 @@ pub(super) fn by_rank(view: &View<'_>, guard: &Guard<'_>) -> bool {
         Expr::Call { callee, args, .. } => {
             args.is_empty() && super::wrapped::function(view, &callee).is_some_and(|at| is_first(view, at))
         }
-        Expr::Compare(CmpOp::Eq | CmpOp::Ne, a, b) => is_rank(view, &a) && matches!(*b, Expr::Const(Const::Int(_))),
+        // -1 stands for a program that is not distributed.
+        Expr::Compare(CmpOp::Eq | CmpOp::Ne, a, b) => is_rank(view, &a) && matches!(*b, Expr::Const(Const::Int(0..))),
         Expr::Unary(UnOp::Not, a) => is_rank(view, &a),
         _ => false,
     }
@@ -82,7 +83,7 @@ fn is_first(view: &View<'_>, at: FuncRef) -> bool {
     });
     let (Some(value), None) = (returned.next(), returned.next()) else { return false };
     match inner.through(value) {
-        Expr::Compare(CmpOp::Eq, a, b) => is_rank(&inner, &a) && matches!(*b, Expr::Const(Const::Int(_))),
+        Expr::Compare(CmpOp::Eq, a, b) => is_rank(&inner, &a) && matches!(*b, Expr::Const(Const::Int(0..))),
         _ => false,
     }
 }

@@ -3,13 +3,9 @@
 
 use super::calls::Given;
 use super::run::{Run, Stop, distinct, position, put};
-use super::value::{Shared, Val};
-use crate::ir::{BinOp, CmpOp};
+use super::value::{LONGEST, Shared, Val};
+use crate::ir::BinOp;
 use crate::source::Name;
-use std::cmp::Ordering;
-
-/// The longest list that is made.
-const LONGEST: i64 = 4096;
 
 /// What a call gives: `None` where it raises.
 type Given_ = Result<Option<Val>, Stop>;
@@ -18,25 +14,30 @@ impl Run<'_> {
     pub fn builtin(&mut self, name: &str, given: &Given) -> Given_ {
         let args = &given.positional;
         let first = args.first().cloned().unwrap_or(Val::Unknown);
-        let list = |items: Option<Vec<Val>>| items.map_or(Val::Unknown, Val::list);
-        if given.open {
+        let list =
+            |items: Option<Vec<Val>>| items.filter(|items| items.len() <= LONGEST).map_or(Val::Unknown, Val::list);
+        let length = |v: &Val| v.items().map_or(0, |items| items.len());
+        let longest = args.iter().map(length).max().unwrap_or(0);
+        let distinct_ones = matches!(name, "set" | "frozenset");
+        self.charge(if distinct_ones { longest * longest / 16 } else { longest })?;
+        if given.open || !given.keywords.is_empty() && !matches!(name, "enumerate" | "print") {
             return Ok(Some(Val::Unknown));
         }
         Ok(Some(match name {
             "range" => return Ok(range(args)),
-            "list" | "iter" if args.is_empty() => Val::list(Vec::new()),
-            "list" | "iter" => list(first.items()),
+            "list" if args.is_empty() => Val::list(Vec::new()),
+            "list" => list(first.items()),
             "tuple" => first.items().map_or(Val::Unknown, |items| Val::Tuple(items.into())),
             "set" | "frozenset" if args.is_empty() => Val::list(Vec::new()),
-            "set" | "frozenset" => list(first.items().map(distinct)),
+            "set" | "frozenset" => list(first.items().and_then(distinct)),
             "dict" if args.is_empty() && given.keywords.is_empty() => Val::Dict(Shared::default()),
             "len" => {
                 let length = first.items().and_then(|items| i64::try_from(items.len()).ok());
                 length.map_or(Val::Unknown, Val::Int)
             }
-            "int" => integer(&first),
+            "int" if args.len() == 1 => integer(&first),
             "bool" => first.truth().map_or(Val::Unknown, Val::Bool),
-            "abs" => first.int().map_or(Val::Unknown, |i| Val::Int(i.abs())),
+            "abs" => first.int().map_or(Val::Unknown, |i| i.checked_abs().map_or(Val::Unknown, Val::Int)),
             "str" => first.int().map_or(Val::Unknown, |i| Val::Str(Name::from(i.to_string()))),
             "min" | "max" => {
                 let items = if args.len() == 1 { first.items() } else { Some(args.clone()) };
@@ -90,9 +91,9 @@ impl Run<'_> {
             "super" => self.above(),
             "isinstance" => is_instance(args),
             "print" => Val::None,
-            // What gives one item after the other has no place of its own here.
-            "next" | "map" | "filter" | "exec" | "eval" => Val::Unknown,
-            _ => Val::Unknown,
+            // What takes one item after the other has no place of its own here, and others may change what they are given.
+            _ if args.iter().all(is_fixed) => Val::Unknown,
+            _ => return Err(Stop),
         }))
     }
 
@@ -107,7 +108,7 @@ impl Run<'_> {
                 ranks.and_then(|r| r.into_iter().try_fold(1, i64::checked_mul)).map_or(Val::Unknown, Val::Int)
             }
             "math.gcd" => match (number(0), number(1)) {
-                (Some(a), Some(b)) => Val::Int(gcd(a, b)),
+                (Some(a), Some(b)) => gcd(a, b).map_or(Val::Unknown, Val::Int),
                 _ => Val::Unknown,
             },
             "math.ceil" | "math.floor" => match args.first() {
@@ -118,19 +119,21 @@ impl Run<'_> {
                 Some(other) => other.int().map_or(Val::Unknown, Val::Int),
                 None => Val::Unknown,
             },
-            "itertools.chain" => all.map_or(Val::Unknown, |all| Val::list(all.concat())),
+            "itertools.chain" => all.map_or(Val::Unknown, |all| shortened(all.concat())),
             "itertools.chain.from_iterable" => {
                 let inner = args.first().and_then(Val::items);
                 let inner: Option<Vec<Vec<Val>>> = inner.and_then(|items| items.iter().map(Val::items).collect());
-                inner.map_or(Val::Unknown, |all| Val::list(all.concat()))
+                inner.map_or(Val::Unknown, |all| shortened(all.concat()))
             }
             "itertools.product" if given.keywords.is_empty() => {
-                let rows = all.map(|all| {
+                let count =
+                    all.as_ref().and_then(|all| all.iter().try_fold(1usize, |n, items| n.checked_mul(items.len())));
+                let rows = all.filter(|_| count.is_some_and(|n| n <= LONGEST)).map(|all| {
                     let longer = |rows: Vec<Vec<Val>>, items: &Vec<Val>| -> Vec<Vec<Val>> {
                         let row = |row: &Vec<Val>| -> Vec<Vec<Val>> {
                             items.iter().map(|v| row.iter().chain([v]).cloned().collect()).collect()
                         };
-                        rows.iter().flat_map(row).take(4096).collect()
+                        rows.iter().flat_map(row).collect()
                     };
                     all.iter().fold(vec![Vec::new()], longer)
                 });
@@ -143,14 +146,23 @@ impl Run<'_> {
             },
             // Every process of one machine.
             "torch.cuda.device_count" => Val::Int(self.size),
-            "os.environ.get" | "os.getenv" => self.variable(args.first(), args.get(1)),
-            path if path.ends_with(".seed") => Val::None,
+            "os.environ.get" | "os.getenv" => self.variable(args.first()),
+            path if path.ends_with(".seed") || says(path) => Val::None,
             path if path.starts_with("random.") || path.starts_with("numpy.random") => return Err(Stop),
-            _ => Val::Unknown,
+            // What it is given may be another thing afterwards, as after a broadcast of objects; and what it is made of may make groups.
+            _ if args.iter().chain(given.keywords.iter().map(|(_, v)| v)).all(|v| is_fixed(v) && !self.is_maker(v)) => {
+                Val::Unknown
+            }
+            _ => return Err(Stop),
         }))
     }
 
-    fn variable(&self, name: Option<&Val>, default: Option<&Val>) -> Val {
+    /// Whether a value is a function that makes groups.
+    fn is_maker(&self, value: &Val) -> bool {
+        matches!(value, Val::Path(path) if self.makes_groups(path))
+    }
+
+    fn variable(&self, name: Option<&Val>) -> Val {
         match name {
             Some(Val::Str(name)) if name == "RANK" || name == "LOCAL_RANK" => {
                 Val::Str(Name::from(self.rank.to_string()))
@@ -158,7 +170,7 @@ impl Run<'_> {
             Some(Val::Str(name)) if name == "WORLD_SIZE" || name == "LOCAL_WORLD_SIZE" => {
                 Val::Str(Name::from(self.size.to_string()))
             }
-            _ => default.cloned().unwrap_or(Val::None),
+            _ => Val::Unknown,
         }
     }
 
@@ -166,13 +178,14 @@ impl Run<'_> {
     pub fn method_of_value(&mut self, base: &Val, name: &Name, given: &Given) -> Given_ {
         let args = &given.positional;
         let first = args.first().cloned().unwrap_or(Val::Unknown);
+        self.stored |= args.iter().any(|v| matches!(v, Val::Group(_)));
         Ok(match base {
             Val::List(items) => return of_list(items, name, args),
             Val::Tuple(items) => match &**name {
                 "index" => index_of(items, &first),
                 _ => Some(Val::Unknown),
             },
-            Val::Dict(entries) => Some(of_dict(entries, name, args)),
+            Val::Dict(entries) => Some(of_dict(entries, name, args)?),
             Val::Str(text) => Some(of_text(text, name, &first)),
             Val::Group(group) => Some(match &**name {
                 "size" => i64::try_from(group.ranks.len()).map_or(Val::Unknown, Val::Int),
@@ -182,9 +195,37 @@ impl Run<'_> {
                 }
                 _ => Val::Unknown,
             }),
-            _ => Some(Val::Unknown),
+            _ if args.iter().all(is_fixed) => Some(Val::Unknown),
+            // What is not seen may change what it is given.
+            _ => return Err(Stop),
         })
     }
+
+    /// Takes the steps that many items cost.
+    fn charge(&mut self, items: usize) -> Result<(), Stop> {
+        self.take(u32::try_from(items / 8).unwrap_or(u32::MAX))
+    }
+}
+
+/// Parts of the names of functions that tell the user something, and do nothing else.
+const SAYS: &[&str] = &["log", "logger", "print", "warn", "warning", "warnings", "logging", "info", "debug"];
+
+/// Whether a function tells the user something, by its name.
+pub fn says(path: &str) -> bool {
+    path.split(['.', '_']).any(|part| SAYS.contains(&part))
+}
+
+/// Whether nobody can change a value.
+fn is_fixed(value: &Val) -> bool {
+    match value {
+        Val::List(_) | Val::Dict(_) | Val::Object(_) => false,
+        Val::Tuple(items) => items.iter().all(|v| !matches!(v, Val::List(_) | Val::Dict(_) | Val::Object(_))),
+        _ => true,
+    }
+}
+
+fn shortened(items: Vec<Val>) -> Val {
+    if items.len() <= LONGEST { Val::list(items) } else { Val::Unknown }
 }
 
 fn range(args: &[Val]) -> Option<Val> {
@@ -199,15 +240,15 @@ fn range(args: &[Val]) -> Option<Val> {
     if step == 0 {
         return None;
     }
-    let count = (stop.saturating_sub(start)).unsigned_abs() / step.unsigned_abs() + 1;
-    if i64::try_from(count).is_ok_and(|count| count > LONGEST) {
+    let count = stop.abs_diff(start) / step.unsigned_abs();
+    if usize::try_from(count).is_err() || count >= LONGEST as u64 {
         return Some(Val::Unknown);
     }
     let mut out = Vec::new();
-    let mut at = start;
-    while if step > 0 { at < stop } else { at > stop } {
+    let mut next = Some(start);
+    while let Some(at) = next.filter(|at| if step > 0 { *at < stop } else { *at > stop }) {
         out.push(Val::Int(at));
-        at += step;
+        next = at.checked_add(step);
     }
     Some(Val::list(out))
 }
@@ -225,35 +266,24 @@ fn folded(items: Vec<Val>, start: Val) -> Option<Val> {
     items.into_iter().try_fold(start, |sum, v| Val::binary(BinOp::Add, &sum, &v))
 }
 
-fn sorted(mut items: Vec<Val>) -> Option<Vec<Val>> {
-    let mut known = true;
-    items.sort_by(|a, b| match (Val::compare(CmpOp::Lt, a, b), Val::compare(CmpOp::Gt, a, b)) {
-        (Some(true), _) => Ordering::Less,
-        (_, Some(true)) => Ordering::Greater,
-        (Some(false), Some(false)) => Ordering::Equal,
-        _ => {
-            known = false;
-            Ordering::Equal
-        }
-    });
-    known.then_some(items)
+fn sorted(items: Vec<Val>) -> Option<Vec<Val>> {
+    let mut numbers = items.iter().map(Val::int).collect::<Option<Vec<i64>>>()?;
+    numbers.sort_unstable();
+    Some(numbers.into_iter().map(Val::Int).collect())
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs() } else { gcd(b, a % b) }
+fn gcd(a: i64, b: i64) -> Option<i64> {
+    if b == 0 { a.checked_abs() } else { gcd(b, a.checked_rem(b)?) }
 }
 
 fn is_instance(args: &[Val]) -> Val {
     let Some(Val::Path(class)) = args.get(1) else { return Val::Unknown };
     let is = match (args.first(), &**class) {
         (Some(Val::Int(_)), "builtins.int") => true,
-        (Some(Val::List(_)), "builtins.list") => true,
         (Some(Val::Tuple(_)), "builtins.tuple") => true,
         (Some(Val::Str(_)), "builtins.str") => true,
         (Some(Val::None), _) => false,
-        (Some(Val::Int(_) | Val::List(_) | Val::Tuple(_) | Val::Str(_)), class) if class.starts_with("builtins.") => {
-            false
-        }
+        (Some(Val::Int(_) | Val::Tuple(_) | Val::Str(_)), class) if class.starts_with("builtins.") => false,
         _ => return Val::Unknown,
     };
     Val::Bool(is)
@@ -274,12 +304,12 @@ fn index_of(items: &[Val], wanted: &Val) -> Option<Val> {
 fn of_list(items: &Shared<Vec<Val>>, name: &str, args: &[Val]) -> Given_ {
     let first = args.first().cloned().unwrap_or(Val::Unknown);
     Ok(Some(match name {
-        "append" | "add" => {
+        "append" if items.borrow().len() < LONGEST => {
             items.borrow_mut().push(first);
             Val::None
         }
-        "extend" | "update" => {
-            let more = first.items().ok_or(Stop)?;
+        "extend" => {
+            let more = first.items().filter(|more| more.len() + items.borrow().len() <= LONGEST).ok_or(Stop)?;
             items.borrow_mut().extend(more);
             Val::None
         }
@@ -316,13 +346,17 @@ fn of_list(items: &Shared<Vec<Val>>, name: &str, args: &[Val]) -> Given_ {
     }))
 }
 
-fn of_dict(entries: &Shared<Vec<(Val, Val)>>, name: &str, args: &[Val]) -> Val {
+fn of_dict(entries: &Shared<Vec<(Val, Val)>>, name: &str, args: &[Val]) -> Result<Val, Stop> {
     let get = |key: &Val| {
         let entries = entries.borrow();
         entries.iter().find(|(k, _)| k.equals(key) == Some(true)).map(|(_, v)| v.clone())
     };
+    // A key that may be one of them.
+    if args.first().is_some_and(|key| entries.borrow().iter().any(|(k, _)| k.equals(key).is_none())) {
+        return Err(Stop);
+    }
     let pair = |(k, v): &(Val, Val)| Val::Tuple(vec![k.clone(), v.clone()].into());
-    match (name, args) {
+    Ok(match (name, args) {
         ("get", [key]) => get(key).unwrap_or(Val::None),
         ("get", [key, default]) => get(key).unwrap_or_else(|| default.clone()),
         ("setdefault", [key, default]) => get(key).unwrap_or_else(|| {
@@ -332,8 +366,9 @@ fn of_dict(entries: &Shared<Vec<(Val, Val)>>, name: &str, args: &[Val]) -> Val {
         ("items", []) => Val::list(entries.borrow().iter().map(pair).collect()),
         ("keys", []) => Val::list(entries.borrow().iter().map(|(k, _)| k.clone()).collect()),
         ("values", []) => Val::list(entries.borrow().iter().map(|(_, v)| v.clone()).collect()),
-        _ => Val::Unknown,
-    }
+        // Others may change it.
+        _ => return Err(Stop),
+    })
 }
 
 fn joined(by: &Name, items: &Val) -> Val {

@@ -2,6 +2,7 @@
 //! as torch makes them. In: a callee and its arguments. Out: what it returns. Never: anything else of a library, which is unknown.
 //! Source: torch.distributed, `new_group`, `get_rank`, `get_world_size`, `get_process_group_ranks`. Next: `builtins.rs`.
 
+use super::builtins::says;
 use super::run::{Made, Run, Stop, position};
 use super::value::{Closure, Group, Val};
 use crate::ir::{Arg, ArgKind, ParamKind, StmtId};
@@ -9,9 +10,6 @@ use crate::project::ClassRef;
 use crate::rules::Entry;
 use crate::source::{Name, Place};
 use std::rc::Rc;
-
-/// Parts of names of functions that tell the user something, and do nothing else.
-const SAYS: &[&str] = &["log", "print", "warn"];
 
 /// Arguments of a call.
 #[derive(Debug, Default)]
@@ -81,6 +79,10 @@ impl Run<'_> {
                 self.called(id, &plain, Given { positional, ..given })
             }
             Val::Path(path) => self.external(id, path, &given),
+            // What is not known may be anything, and make groups.
+            _ if given.positional.iter().any(|v| matches!(v, Val::List(_) | Val::Dict(_) | Val::Object(_))) => {
+                Err(Stop)
+            }
             _ => Ok(Some(Val::Unknown)),
         }
     }
@@ -112,10 +114,11 @@ impl Run<'_> {
         if func.name.starts_with("is_") && func.name.ends_with("min_version") {
             return Ok(Some(Val::Bool(true)));
         }
-        if SAYS.iter().any(|word| func.name.to_lowercase().contains(word)) {
+        if says(&func.name.to_lowercase()) {
             return Ok(Some(Val::Unknown));
         }
-        if given.open {
+        // A cache, or something else, may stand around it.
+        if given.open || self.is_wrapped(closure.at) {
             return Err(Stop);
         }
         let (mut positional, mut keywords) = (given.positional.into_iter(), given.keywords);

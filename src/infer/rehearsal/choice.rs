@@ -3,7 +3,7 @@
 
 use super::calls::Given;
 use super::names::{bases, definition, method_of};
-use super::run::{Run, Stop};
+use super::run::{Run, Stop, is_of_rank};
 use super::value::{Group, Val};
 use super::verdict::RANKS;
 use crate::ir::{Const, Func, Operand, Param, ParamKind};
@@ -99,8 +99,9 @@ impl Choice {
                 self.numbers.push(Number { name: param.name.clone(), default });
                 Slot::Number(self.numbers.len() - 1)
             }
-            (None, Some(c)) => Slot::Fixed(Val::constant(c)),
-            (None, None) => Slot::Fixed(Val::Unknown),
+            // That the first rank is the default does not make every rank the first.
+            (None, Some(c)) if *c == Const::None || !is_of_rank(&param.name) => Slot::Fixed(Val::constant(c)),
+            (None, _) => Slot::Fixed(Val::Unknown),
         }
     }
 
@@ -175,6 +176,11 @@ impl Choice {
         }
     }
 
+    /// Whether every rank that calls the function is known to be the rank that the function is given.
+    pub fn is_given_rank(&self) -> bool {
+        self.own.iter().any(|slot| matches!(slot, Slot::Rank))
+    }
+
     /// The numbers of a job, by name.
     pub fn named(&self, variant: &Variant) -> Vec<(Name, i64)> {
         self.numbers.iter().zip(variant).filter_map(|(number, n)| Some((number.name.clone(), (*n)?))).collect()
@@ -201,8 +207,7 @@ fn constructor(project: &Project, class: ClassRef, init: FuncRef) -> Option<Func
 }
 
 /// What ends the names of numbers of ranks.
-const COUNTS: &[&str] =
-    &["size", "degree", "parallel", "ways", "per_machine", "per_node", "tp", "pp", "cp", "ep", "sp", "dp"];
+const COUNTS: &[&str] = &["size", "degree", "parallel", "ways", "machine", "node", "tp", "pp", "cp", "ep", "sp", "dp"];
 
 /// Whether a parameter is a number of ranks.
 fn is_number(param: &Param) -> bool {
@@ -211,7 +216,7 @@ fn is_number(param: &Param) -> bool {
     let is_single = matches!(param.kind, ParamKind::Normal | ParamKind::KeywordOnly | ParamKind::PositionalOnly);
     let other =
         ["rank", "batch", "bucket", "hidden", "vocab", "seq_size", "buffer"].iter().any(|word| name.contains(word));
-    hinted && is_single && !other && COUNTS.iter().any(|word| name.ends_with(word))
+    hinted && is_single && !other && name.rsplit('_').next().is_some_and(|last| COUNTS.contains(&last))
 }
 
 /// What groups are called that may be those of all ranks.

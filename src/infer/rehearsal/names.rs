@@ -3,7 +3,7 @@
 
 use super::run::{Run, Stop};
 use super::value::{Object, Shared, Val};
-use crate::ir::{Block, BuildKind, ClassId, FuncId, Operand, Rvalue, Stmt};
+use crate::ir::{Block, BuildKind, ClassId, Const, FuncId, Operand, Rvalue, Stmt};
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::source::{Idx, Name};
 use std::cell::RefCell;
@@ -50,7 +50,10 @@ impl Run<'_> {
                 && func.locals()[*dst].name == *name
             {
                 found = match value {
-                    Rvalue::Use(Operand::Const(c)) => Val::constant(c),
+                    // A function may have set it to something else.
+                    Rvalue::Use(Operand::Const(c)) if *c == Const::None || !self.is_set_later(module, name) => {
+                        Val::constant(c)
+                    }
                     Rvalue::Build { kind: BuildKind::List, items } if items.is_empty() => Val::list(Vec::new()),
                     Rvalue::Build { kind: BuildKind::Dict, items } if items.is_empty() => Val::Dict(Shared::default()),
                     _ => Val::Unknown,
@@ -58,6 +61,15 @@ impl Run<'_> {
             }
         }
         found
+    }
+
+    /// Whether a function of a module sets a name of it.
+    fn is_set_later(&self, module: ModuleId, name: &Name) -> bool {
+        fn sets(block: &Block, name: &Name) -> bool {
+            let here = |stmt: &Stmt| matches!(stmt, Stmt::SetGlobal { name: set, .. } if set == name);
+            block.iter().any(|node| here(&node.stmt) || node.stmt.blocks().any(|inner| sets(inner, name)))
+        }
+        self.project.modules[module].ir.funcs.iter().any(|func| sets(func.body(), name))
     }
 
     /// The defaults of a function that are constants.
@@ -71,6 +83,14 @@ impl Run<'_> {
             };
             defaults.iter().map(|(n, o)| (*n, constant(o))).collect()
         })
+    }
+
+    /// Whether a function has a decorator that is not known.
+    pub fn is_wrapped(&self, at: FuncRef) -> bool {
+        let Some(parent) = self.project.func(at).parent else { return false };
+        let outer = self.project.func(FuncRef { module: at.module, func: parent });
+        let known = |d: &Operand| matches!(d, Operand::Global(name) if matches!(&**name, "staticmethod" | "classmethod" | "property"));
+        definition(outer.body(), at.func).is_some_and(|(_, decorators)| !decorators.iter().all(known))
     }
 
     /// Whether a method has this decorator.

@@ -2,7 +2,9 @@
 //! what its variables hold. Never: a guess; where something unknown decides what is made, the rehearsal stops. Next: `calls.rs`.
 
 use super::value::{Closure, Group, Shared, Val};
-use crate::ir::{Block, BuildKind, CmpOp, FuncId, Item, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId, UnOp};
+use crate::ir::{
+    Block, BuildKind, CmpOp, Const, FuncId, Item, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId, UnOp,
+};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Idx, Name, Place};
@@ -38,6 +40,8 @@ pub struct Misjudged {
     pub at: Place,
     /// The number that was looked for.
     pub number: i64,
+    /// It is that of a round of a loop.
+    pub of_loop: bool,
 }
 
 /// A variable that holds a group.
@@ -71,18 +75,26 @@ pub struct Run<'a> {
     pub globals: FxHashMap<(ModuleId, Name), Val>,
     frames: Vec<Frame>,
     steps: u32,
+    /// A group is kept in a list, a dict or a tuple.
+    pub stored: bool,
 }
 
 impl<'a> Run<'a> {
     pub fn new(project: &'a Project, rules: &'a RuleBook, (rank, size): (i64, i64)) -> Run<'a> {
         let (made, misjudged, kept) = (Vec::new(), Vec::new(), Vec::new());
         let globals = FxHashMap::default();
-        Run { project, rules, rank, size, made, misjudged, kept, globals, frames: Vec::new(), steps: 0 }
+        Run { project, rules, rank, size, made, misjudged, kept, globals, frames: Vec::new(), steps: 0, stored: false }
     }
 
     /// Statements executed so far.
     pub fn steps(&self) -> u32 {
         self.steps
+    }
+
+    /// Takes steps of those that there are.
+    pub fn take(&mut self, steps: u32) -> Result<(), Stop> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > super::super::limits::MAX_REHEARSED { Err(Stop) } else { Ok(()) }
     }
 
     /// Calls a function with these values for its parameters. `None`: it raises.
@@ -172,10 +184,7 @@ impl<'a> Run<'a> {
 
     pub fn block(&mut self, block: &Block) -> Result<Flow, Stop> {
         for node in block {
-            self.steps += 1;
-            if self.steps > super::super::limits::MAX_REHEARSED {
-                return Err(Stop);
-            }
+            self.take(1)?;
             match self.step(node.id, &node.stmt)? {
                 Flow::Next => {}
                 other => return Ok(other),
@@ -199,8 +208,10 @@ impl<'a> Run<'a> {
                 self.globals.insert(key, value);
             }
             Stmt::SetAttr { base, name, value } => {
+                // The own rank may be set later, by another method.
+                let later = matches!(value, Operand::Const(Const::Int(_))) && is_of_rank(name);
                 let (base, value) = (self.operand(base), self.operand(value));
-                self.set_attr(id, &base, name, value);
+                self.set_attr(id, &base, name, if later { Val::Unknown } else { value });
             }
             Stmt::SetItem { base, index, value } => {
                 let (base, index, value) = (self.operand(base), self.operand(index), self.operand(value));
@@ -234,7 +245,10 @@ impl<'a> Run<'a> {
                 None => self.unsure(&[then, orelse]),
             },
             Stmt::For { dst, iter, body, orelse } => {
-                let Some(items) = self.operand(iter).items() else { return self.unsure(&[body, orelse]) };
+                let Some(items) = self.operand(iter).items() else {
+                    self.set(*dst, Val::Unknown);
+                    return self.unsure(&[body, orelse]);
+                };
                 for item in items {
                     self.set(*dst, item);
                     match self.block(body)? {
@@ -287,7 +301,10 @@ impl<'a> Run<'a> {
             Stmt::Append { collection, key, value } => {
                 let value = self.operand(value);
                 match (self.local(*collection), key) {
-                    (Val::List(items), None) => items.borrow_mut().push(value),
+                    (Val::List(items), None) => {
+                        self.stored |= matches!(value, Val::Group(_));
+                        items.borrow_mut().push(value);
+                    }
                     (Val::Dict(entries), Some(key)) => {
                         let key = self.operand(key);
                         put(&entries, key, value);
@@ -445,16 +462,20 @@ impl<'a> Run<'a> {
             Rvalue::Binary { op, left, right } | Rvalue::InPlace { op, left, right } => {
                 let (left, right) = (self.operand(left), self.operand(right));
                 if let (Rvalue::InPlace { .. }, Val::List(items), Some(more)) = (value, &left, right.items()) {
+                    if items.borrow().len() + more.len() > super::value::LONGEST {
+                        return Err(Stop);
+                    }
                     items.borrow_mut().extend(more);
                     return Ok(Some(left));
                 }
                 return Ok(Val::binary(*op, &left, &right));
             }
             Rvalue::Compare { op, left, right } => {
+                let left_at = left;
                 let (left, right) = (self.operand(left), self.operand(right));
                 let holds = Val::compare(*op, &left, &right);
                 if *op == CmpOp::In && holds == Some(true) {
-                    self.judge(id, &left, &right);
+                    self.judge(id, (&left, left_at), &right);
                 }
                 holds.map_or(Val::Unknown, Val::Bool)
             }
@@ -489,9 +510,10 @@ impl<'a> Run<'a> {
                 },
             }
         }
+        self.stored |= kind != BuildKind::Slice && out.iter().any(|v| matches!(v, Val::Group(_)));
         match kind {
             BuildKind::List => Val::list(out),
-            BuildKind::Set => Val::list(distinct(out)),
+            BuildKind::Set => distinct(out).map_or(Val::Unknown, Val::list),
             BuildKind::Tuple => Val::Tuple(out.into()),
             BuildKind::Slice => Val::Slice(out.into()),
             BuildKind::Dict => {
@@ -506,13 +528,15 @@ impl<'a> Run<'a> {
     }
 
     /// A test says that a number other than the own rank is in a list of ranks that the own rank is not in.
-    fn judge(&mut self, id: StmtId, number: &Val, list: &Val) {
+    fn judge(&mut self, id: StmtId, (number, written): (&Val, &Operand), list: &Val) {
         if let (Val::Int(number), Some(ranks)) = (number, list.ranks())
             && *number != self.rank
             && !ranks.contains(&self.rank)
         {
             let at = self.place(id);
-            self.misjudged.push(Misjudged { ranks, at, number: *number });
+            let body = self.project.func(self.at()).body();
+            let of_loop = matches!(written, Operand::Local(local) if is_of_loop(body, *local));
+            self.misjudged.push(Misjudged { ranks, at, number: *number, of_loop });
         }
     }
 
@@ -553,6 +577,7 @@ impl<'a> Run<'a> {
     }
 
     fn set_item(&mut self, base: &Val, index: &Val, value: Val) -> Result<Flow, Stop> {
+        self.stored |= matches!(value, Val::Group(_));
         match base {
             Val::List(items) => {
                 let at = index.int().ok_or(Stop)?;
@@ -565,6 +590,20 @@ impl<'a> Run<'a> {
         }
         Ok(Flow::Next)
     }
+}
+
+/// Whether a name is that of a rank, or of a machine.
+pub fn is_of_rank(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["rank", "node", "host"].iter().any(|word| name.contains(word))
+}
+
+/// Whether a variable is that of a loop.
+fn is_of_loop(block: &Block, local: LocalId) -> bool {
+    block.iter().any(|node| {
+        let here = matches!(&node.stmt, Stmt::For { dst, .. } if *dst == local);
+        here || node.stmt.blocks().any(|inner| is_of_loop(inner, local))
+    })
 }
 
 /// A place of a list by an index that may count from its end.
@@ -583,26 +622,30 @@ pub fn put(entries: &Shared<Vec<(Val, Val)>>, key: Val, value: Val) {
     }
 }
 
-/// The different ones, in order.
-pub fn distinct(values: Vec<Val>) -> Vec<Val> {
-    let mut out: Vec<Val> = Vec::new();
-    for value in values {
-        if !out.iter().any(|v| v.equals(&value) == Some(true)) {
-            out.push(value);
-        }
-    }
-    out
+/// The different numbers of a set, in order; `None`: there is something else in it.
+pub fn distinct(values: Vec<Val>) -> Option<Vec<Val>> {
+    let mut numbers = values.iter().map(Val::int).collect::<Option<Vec<i64>>>()?;
+    numbers.sort_unstable();
+    numbers.dedup();
+    Some(numbers.into_iter().map(Val::Int).collect())
 }
 
 /// `base[index]`; `None`: it raises.
 fn item(base: &Val, index: &Val) -> Option<Val> {
     if let Val::Dict(entries) = base {
         let entries = entries.borrow();
+        if entries.iter().any(|(k, _)| k.equals(index).is_none()) {
+            return Some(Val::Unknown);
+        }
         return Some(
             entries.iter().find(|(k, _)| k.equals(index) == Some(true)).map_or(Val::Unknown, |(_, v)| v.clone()),
         );
     }
-    let (Some(items), false) = (base.items(), matches!(base, Val::Unknown)) else { return Some(Val::Unknown) };
+    if let (Val::List(items), Some(at)) = (base, index.int()) {
+        let items = items.borrow();
+        return position(at, items.len()).map(|at| items[at].clone());
+    }
+    let Some(items) = base.items() else { return Some(Val::Unknown) };
     match index {
         Val::Slice(parts) => Some(sliced(&items, parts).map_or(Val::Unknown, |out| match base {
             Val::Tuple(_) => Val::Tuple(out.into()),

@@ -8,6 +8,12 @@ use crate::source::{Name, Place};
 use std::cell::RefCell;
 use std::rc::Rc;
 
+/// The longest list, and the longest string, that is followed.
+pub const LONGEST: usize = 1024;
+
+/// How deep lists are compared.
+const MOST_NESTED: usize = 6;
+
 pub type Shared<T> = Rc<RefCell<T>>;
 
 #[derive(Clone, Debug)]
@@ -129,6 +135,10 @@ impl Val {
 
     /// Whether two values are equal; `None`: not known.
     pub fn equals(&self, other: &Val) -> Option<bool> {
+        self.equals_within(other, MOST_NESTED)
+    }
+
+    fn equals_within(&self, other: &Val, depth: usize) -> Option<bool> {
         if let (Some(a), Some(b)) = (self.float(), other.float()) {
             return Some(a == b);
         }
@@ -137,20 +147,23 @@ impl Val {
             (Val::None, Val::None) => Some(true),
             (Val::Group(a), Val::Group(b)) => Some(Rc::ptr_eq(a, b) || a == b),
             (Val::List(_), Val::List(_)) | (Val::Tuple(_), Val::Tuple(_)) => {
+                let depth = depth.checked_sub(1)?;
                 let (a, b) = (self.items()?, other.items()?);
                 if a.len() != b.len() {
                     return Some(false);
                 }
-                let each: Vec<Option<bool>> = a.iter().zip(&b).map(|(a, b)| a.equals(b)).collect();
+                let each: Vec<Option<bool>> = a.iter().zip(&b).map(|(a, b)| a.equals_within(b, depth)).collect();
                 match each.contains(&Some(false)) {
                     true => Some(false),
                     false => each.iter().all(Option::is_some).then_some(true),
                 }
             }
-            (Val::Unknown | Val::Path(_) | Val::Object(_), _) | (_, Val::Unknown | Val::Path(_) | Val::Object(_)) => {
-                None
-            }
-            _ => Some(false),
+            (Val::Unknown, _) | (_, Val::Unknown) => None,
+            (Val::None, Val::Path(_)) | (Val::Path(_), Val::None) => None,
+            // Nothing else is None.
+            (Val::None, _) | (_, Val::None) => Some(false),
+            (Val::Str(_), other) | (other, Val::Str(_)) if other.float().is_some() => Some(false),
+            _ => None,
         }
     }
 
@@ -160,8 +173,8 @@ impl Val {
         match op {
             CmpOp::Eq => left.equals(right),
             CmpOp::Ne => left.equals(right).map(|b| !b),
-            CmpOp::Is => left.equals(right),
-            CmpOp::IsNot => left.equals(right).map(|b| !b),
+            CmpOp::Is => left.is_same(right),
+            CmpOp::IsNot => left.is_same(right).map(|b| !b),
             CmpOp::Lt => order().map(|o| o.is_lt()),
             CmpOp::Le => order().map(|o| o.is_le()),
             CmpOp::Gt => order().map(|o| o.is_gt()),
@@ -169,6 +182,12 @@ impl Val {
             CmpOp::In => right.holds(left),
             CmpOp::NotIn => right.holds(left).map(|b| !b),
         }
+    }
+
+    /// Whether two values are one; known of None, True and False, of which there is one each.
+    fn is_same(&self, other: &Val) -> Option<bool> {
+        let single = |v: &Val| matches!(v, Val::None | Val::Bool(_));
+        (single(self) || single(other)).then(|| self.equals(other)).flatten()
     }
 
     fn holds(&self, item: &Val) -> Option<bool> {
@@ -198,13 +217,17 @@ impl Val {
             });
         }
         Some(match (op, left, right) {
-            (BinOp::Add, Val::List(a), Val::List(b)) => {
+            (BinOp::Add, Val::List(a), Val::List(b)) if a.borrow().len() + b.borrow().len() <= LONGEST => {
                 Val::list(a.borrow().iter().chain(b.borrow().iter()).cloned().collect())
             }
-            (BinOp::Add, Val::Tuple(a), Val::Tuple(b)) => Val::Tuple(a.iter().chain(b.iter()).cloned().collect()),
-            (BinOp::Add, Val::Str(a), Val::Str(b)) => Val::Str(Name::from(format!("{a}{b}"))),
+            (BinOp::Add, Val::Tuple(a), Val::Tuple(b)) if a.len() + b.len() <= LONGEST => {
+                Val::Tuple(a.iter().chain(b.iter()).cloned().collect())
+            }
+            (BinOp::Add, Val::Str(a), Val::Str(b)) if a.len() + b.len() <= LONGEST => {
+                Val::Str(Name::from(format!("{a}{b}")))
+            }
             (BinOp::Mul, Val::List(items), n) | (BinOp::Mul, n, Val::List(items)) => match n.int() {
-                Some(n @ 0..=64) => {
+                Some(n @ 0..=64) if items.borrow().len() <= LONGEST / 64 => {
                     let items = items.borrow();
                     Val::list((0..n).flat_map(|_| items.iter().cloned()).collect())
                 }

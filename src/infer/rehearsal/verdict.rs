@@ -4,7 +4,7 @@
 
 use super::calls::Given;
 use super::choice::{Choice, is_given_group};
-use super::run::{Kept, Made, Run};
+use super::run::{Kept, Made, Misjudged, Run};
 use super::value::Val;
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
@@ -14,7 +14,7 @@ use crate::source::{Name, Place};
 pub const RANKS: i64 = 8;
 
 /// Ends of names of functions that give a rank of a group among all ranks, and what ends the name of the function that gives the group.
-const MEMBERS: &[&str] = &["_src_rank", "_first_rank", "_last_rank", "_next_rank", "_prev_rank"];
+const MEMBERS: &[&str] = &["_src_rank"];
 const GROUP: &str = "_group";
 
 /// Groups that do not fit the ranks, in one configuration.
@@ -62,8 +62,9 @@ pub fn rehearse(project: &Project, rules: &RuleBook, at: FuncRef) -> Option<(Pla
             continue;
         }
         // Who is in a group that a caller gives is not known: it may be all ranks.
-        let alike = if func.params.iter().any(is_given_group) { None } else { not_alike(&ranks) };
-        let found = alike.or_else(|| not_member(&ranks)).or_else(|| overlap(&ranks));
+        let is_given = choice.is_given_rank() || func.params.iter().any(is_given_group);
+        let alike = if is_given { None } else { not_alike(&ranks) };
+        let found = alike.or_else(|| not_member(&ranks, is_given)).or_else(|| overlap(&ranks));
         if let Some((place, misfit)) = found.or_else(|| source_outside(project, &mut ranks, at)) {
             return Some((place, Rehearsed { configuration: choice.named(&variant), misfit }));
         }
@@ -87,7 +88,7 @@ fn not_alike(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
     })
 }
 
-fn not_member(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
+fn not_member(runs: &[Run<'_>], given: bool) -> Option<(Place, Misfit)> {
     runs.iter().find_map(|run| {
         let outside = |kept: &&Kept| !kept.group.ranks.contains(&run.rank);
         run.kept.iter().filter(outside).find_map(|kept| {
@@ -96,7 +97,9 @@ fn not_member(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
                 sorted.sort_unstable();
                 sorted == kept.group.ranks
             };
-            let judged = run.misjudged.iter().find(|m| same(&m.ranks))?;
+            // The number that the rank has in a group that was given, or that of a round; another rank may be meant.
+            let inside = |m: &Misjudged| given && m.number == run.rank % (RANKS / 2);
+            let judged = run.misjudged.iter().find(|m| same(&m.ranks) && (m.of_loop || inside(m)))?;
             let (variable, ranks) = (kept.name.clone(), kept.group.ranks.clone());
             let misfit =
                 Misfit::NotMember { variable, rank: run.rank, number: judged.number, ranks, tested: judged.at };
@@ -107,6 +110,10 @@ fn not_member(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
 
 fn overlap(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
     let last = |run: &Run<'_>, name: &Name| run.kept.iter().rfind(|k| k.name == *name).map(|k| k.group.clone());
+    // Groups that are all kept may overlap.
+    if runs.iter().any(|run| run.stored) {
+        return None;
+    }
     runs.iter().find_map(|run| {
         run.kept.iter().enumerate().find_map(|(i, kept)| {
             let before = kept.before.as_ref()?;
@@ -132,8 +139,8 @@ fn source_outside(project: &Project, runs: &mut [Run<'_>], at: FuncRef) -> Optio
         let wanted = format!("{stem}{GROUP}");
         let Some((group, of)) = functions.iter().find(|(n, at)| **n == *wanted && callable(*at)) else { continue };
         for run in runs.iter_mut() {
-            let Ok(Some(Val::Group(members))) = run.plainly(*of) else { break };
-            let Ok(Some(Val::Int(number))) = run.plainly(*source) else { break };
+            let Some(Val::Group(members)) = run.plainly(*of).ok()? else { break };
+            let Some(Val::Int(number)) = run.plainly(*source).ok()? else { break };
             if members.ranks.contains(&run.rank) && !members.ranks.contains(&number) {
                 let place = Place { file: project.file(at.module), span: project.func(*source).name_span };
                 let misfit = Misfit::SourceOutside {
