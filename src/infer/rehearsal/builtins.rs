@@ -39,17 +39,7 @@ impl Run<'_> {
             "bool" => first.truth().map_or(Val::Unknown, Val::Bool),
             "abs" => first.int().map_or(Val::Unknown, |i| i.checked_abs().map_or(Val::Unknown, Val::Int)),
             "str" => first.int().map_or(Val::Unknown, |i| Val::Str(Name::from(i.to_string()))),
-            "min" | "max" => {
-                let items = if args.len() == 1 { first.items() } else { Some(args.clone()) };
-                let numbers: Option<Vec<i64>> = items.and_then(|items| items.iter().map(Val::int).collect());
-                let found = numbers.and_then(|n| if name == "min" { n.into_iter().min() } else { n.into_iter().max() });
-                found.map_or(Val::Unknown, Val::Int)
-            }
-            "sum" => {
-                let start = args.get(1).cloned().unwrap_or(Val::Int(0));
-                let items = first.items();
-                items.and_then(|items| folded(items, start)).unwrap_or(Val::Unknown)
-            }
+            "min" | "max" | "sum" => extreme_or_sum(name, args),
             "sorted" if given.keywords.is_empty() => list(first.items().and_then(sorted)),
             "reversed" => list(first.items().map(|items| items.into_iter().rev().collect())),
             "enumerate" => {
@@ -260,6 +250,19 @@ fn integer(value: &Val) -> Val {
         Val::Str(text) => text.trim().parse().map_or(Val::Unknown, Val::Int),
         other => other.int().map_or(Val::Unknown, Val::Int),
     }
+}
+
+/// The least, the greatest or the sum of numbers.
+fn extreme_or_sum(name: &str, args: &[Val]) -> Val {
+    let first = args.first().cloned().unwrap_or(Val::Unknown);
+    if name == "sum" {
+        let start = args.get(1).cloned().unwrap_or(Val::Int(0));
+        return first.items().and_then(|items| folded(items, start)).unwrap_or(Val::Unknown);
+    }
+    let items = if args.len() == 1 { first.items() } else { Some(args.to_vec()) };
+    let numbers: Option<Vec<i64>> = items.and_then(|items| items.iter().map(Val::int).collect());
+    let found = numbers.and_then(|n| if name == "min" { n.into_iter().min() } else { n.into_iter().max() });
+    found.map_or(Val::Unknown, Val::Int)
 }
 
 fn folded(items: Vec<Val>, start: Val) -> Option<Val> {
