@@ -6,6 +6,7 @@ use super::calls::Given;
 use super::choice::{Choice, is_given_group};
 use super::run::{Kept, Made, Misjudged, Run};
 use super::value::Val;
+use crate::ir::Stmt;
 use crate::project::{FuncRef, Project};
 use crate::rules::RuleBook;
 use crate::source::{Name, Place};
@@ -131,6 +132,16 @@ fn overlap(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
     })
 }
 
+/// Where a function returns at its end, or its name.
+fn returned(project: &Project, at: FuncRef) -> Place {
+    let func = project.func(at);
+    let span = match func.body().last() {
+        Some(node) if matches!(node.stmt, Stmt::Return { .. }) => func.spans().of(node.id),
+        _ => func.name_span,
+    };
+    Place { file: project.file(at.module), span }
+}
+
 fn source_outside(project: &Project, runs: &mut [Run<'_>], at: FuncRef) -> Option<(Place, Misfit)> {
     let functions = runs.first()?.functions(at.module);
     let callable = |at: FuncRef| project.func(at).params.iter().all(|p| p.has_default);
@@ -142,7 +153,7 @@ fn source_outside(project: &Project, runs: &mut [Run<'_>], at: FuncRef) -> Optio
             let Some(Val::Group(members)) = run.plainly(*of).ok()? else { break };
             let Some(Val::Int(number)) = run.plainly(*source).ok()? else { break };
             if members.ranks.contains(&run.rank) && !members.ranks.contains(&number) {
-                let place = Place { file: project.file(at.module), span: project.func(*source).name_span };
+                let place = returned(project, *source);
                 let misfit = Misfit::SourceOutside {
                     function: name.clone(),
                     group: group.clone(),
