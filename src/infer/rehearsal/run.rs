@@ -594,8 +594,8 @@ impl<'a> Run<'a> {
 
 /// Whether a name is that of a rank, or of a machine.
 pub fn is_of_rank(name: &str) -> bool {
-    let name = name.to_lowercase();
-    ["rank", "node", "host"].iter().any(|word| name.contains(word))
+    let last = name.trim_end_matches('_').rsplit('_').next().unwrap_or_default().to_lowercase();
+    matches!(&*last, "rank" | "node" | "host")
 }
 
 /// Whether a variable is that of a loop.
