@@ -7,11 +7,11 @@
 use super::Found;
 use super::found::Practice;
 use super::lost::last;
-use super::ranks::{ALONE_WORDS, by_rank, is_exit, mentions, other_branch_calls, same};
+use super::ranks::{ALONE_WORDS, by_rank, is_exit, mentions, other_branch_calls, same, without_group};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
 use super::wrapped;
-use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue};
+use crate::ir::{Arg, ArgKind, Rvalue};
 use crate::project::FuncRef;
 use crate::source::Name;
 
@@ -96,10 +96,6 @@ fn communicates(view: &View<'_>, step: usize) -> Option<Name> {
 fn barriers(view: &View<'_>) -> usize {
     let text = view.files[view.project.file(view.at.module)].whole();
     text.matches("barrier(").count() + text.matches("wait_for_everyone(").count()
-}
-
-fn without_group(group: Option<&Operand>) -> bool {
-    group.is_none_or(|g| matches!(g, Operand::Const(Const::None)))
 }
 
 /// The function of the project that is called.

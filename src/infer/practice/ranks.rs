@@ -28,7 +28,7 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
         .collect();
     for (i, name) in &everyone {
         let Some(call) = view.value(*i).and_then(|v| raw(view, v)) else { continue };
-        if call.group.is_some_and(|g| !matches!(g, Operand::Const(Const::None))) {
+        if !without_group(call.group) {
             continue;
         }
         let guards = &view.steps[*i].guards;
@@ -57,6 +57,11 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// Whether a call is given no group, which stands for all ranks.
+pub(super) fn without_group(group: Option<&Operand>) -> bool {
+    group.is_none_or(|g| matches!(g, Operand::Const(Const::None)))
+}
+
 pub(super) fn same(a: &Guard<'_>, b: &Guard<'_>) -> bool {
     a.at == b.at && a.holds == b.holds
 }
@@ -67,8 +72,7 @@ pub(super) fn by_rank(view: &View<'_>, guard: &Guard<'_>) -> bool {
         Expr::Call { callee, args, .. } => {
             args.is_empty() && super::wrapped::function(view, &callee).is_some_and(|at| is_first(view, at))
         }
-        // -1 stands for a program that is not distributed.
-        Expr::Compare(CmpOp::Eq | CmpOp::Ne, a, b) => is_rank(view, &a) && matches!(*b, Expr::Const(Const::Int(0..))),
+        Expr::Compare(CmpOp::Eq | CmpOp::Ne, a, b) => is_this_rank(view, &a, &b),
         Expr::Unary(UnOp::Not, a) => is_rank(view, &a),
         _ => false,
     }
@@ -83,9 +87,14 @@ fn is_first(view: &View<'_>, at: FuncRef) -> bool {
     });
     let (Some(value), None) = (returned.next(), returned.next()) else { return false };
     match inner.through(value) {
-        Expr::Compare(CmpOp::Eq, a, b) => is_rank(&inner, &a) && matches!(*b, Expr::Const(Const::Int(0..))),
+        Expr::Compare(CmpOp::Eq, a, b) => is_this_rank(&inner, &a, &b),
         _ => false,
     }
+}
+
+/// Whether the rank among all meets a number of one; -1 stands for a program that is not distributed.
+fn is_this_rank(view: &View<'_>, rank: &Expr, number: &Expr) -> bool {
+    is_rank(view, rank) && matches!(number, Expr::Const(Const::Int(0..)))
 }
 
 fn is_rank(view: &View<'_>, e: &Expr) -> bool {

@@ -2,7 +2,7 @@
 //! Source: The Python Standard Library, built-in functions and types. Next: `verdict.rs`.
 
 use super::calls::Given;
-use super::run::{Run, Stop, distinct, position, put};
+use super::run::{Run, Stop, distinct, position, put, sorted};
 use super::value::{LONGEST, Shared, Val};
 use crate::ir::BinOp;
 use crate::source::Name;
@@ -29,7 +29,7 @@ impl Run<'_> {
             "list" => list(first.items()),
             "tuple" => first.items().map_or(Val::Unknown, |items| Val::Tuple(items.into())),
             "set" | "frozenset" if args.is_empty() => Val::list(Vec::new()),
-            "set" | "frozenset" => list(first.items().and_then(distinct)),
+            "set" | "frozenset" => list(first.items().and_then(|items| distinct(&items))),
             "dict" if args.is_empty() && given.keywords.is_empty() => Val::Dict(Shared::default()),
             "len" => {
                 let length = first.items().and_then(|items| i64::try_from(items.len()).ok());
@@ -40,7 +40,7 @@ impl Run<'_> {
             "abs" => first.int().map_or(Val::Unknown, |i| i.checked_abs().map_or(Val::Unknown, Val::Int)),
             "str" => first.int().map_or(Val::Unknown, |i| Val::Str(Name::from(i.to_string()))),
             "min" | "max" | "sum" => extreme_or_sum(name, args),
-            "sorted" if given.keywords.is_empty() => list(first.items().and_then(sorted)),
+            "sorted" if given.keywords.is_empty() => list(first.items().and_then(|items| sorted(&items))),
             "reversed" => list(first.items().map(|items| items.into_iter().rev().collect())),
             "enumerate" => {
                 let start = given.get(1, "start").and_then(Val::int).unwrap_or(0);
@@ -269,12 +269,6 @@ fn folded(items: Vec<Val>, start: Val) -> Option<Val> {
     items.into_iter().try_fold(start, |sum, v| Val::binary(BinOp::Add, &sum, &v))
 }
 
-fn sorted(items: Vec<Val>) -> Option<Vec<Val>> {
-    let mut numbers = items.iter().map(Val::int).collect::<Option<Vec<i64>>>()?;
-    numbers.sort_unstable();
-    Some(numbers.into_iter().map(Val::Int).collect())
-}
-
 fn gcd(a: i64, b: i64) -> Option<i64> {
     if b == 0 { a.checked_abs() } else { gcd(b, a.checked_rem(b)?) }
 }
@@ -330,7 +324,7 @@ fn of_list(items: &Shared<Vec<Val>>, name: &str, args: &[Val]) -> Given_ {
             Val::None
         }
         "sort" if args.is_empty() => {
-            let ordered = sorted(items.borrow().clone()).ok_or(Stop)?;
+            let ordered = sorted(&items.borrow()).ok_or(Stop)?;
             *items.borrow_mut() = ordered;
             Val::None
         }

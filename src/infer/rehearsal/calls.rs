@@ -75,8 +75,7 @@ impl Run<'_> {
                     _ => None,
                 };
                 let positional = first.into_iter().chain(given.positional).collect();
-                let plain = self.resolved(crate::project::Resolved::Func(*at));
-                self.called(id, &plain, Given { positional, ..given })
+                self.call_closure(&self.plain(*at), Given { positional, ..given })
             }
             Val::Path(path) => self.external(id, path, &given),
             // What is not known may be anything, and make groups.
@@ -149,10 +148,8 @@ impl Run<'_> {
     fn construct(&mut self, class: ClassRef, given: Given) -> Result_ {
         let object = Run::object(class);
         let Some(init) = self.method(class, "__init__") else { return Ok(Some(object)) };
-        let plain = self.resolved(crate::project::Resolved::Func(init));
-        let Val::Func(closure) = plain else { return Ok(Some(Val::Unknown)) };
         let positional = std::iter::once(object.clone()).chain(given.positional).collect();
-        Ok(self.call_closure(&closure, Given { positional, ..given })?.map(|_| object))
+        Ok(self.call_closure(&self.plain(init), Given { positional, ..given })?.map(|_| object))
     }
 
     /// Whether a function of a library makes groups.

@@ -2,12 +2,12 @@
 //! Out: [`Choice`]. Never: numbers that do not multiply to that of all ranks where each axis has a parameter. Next: `verdict.rs`.
 
 use super::calls::Given;
-use super::names::{bases, definition, method_of};
+use super::names::{bases, defined, method_of};
 use super::run::{Run, Stop, is_of_rank};
 use super::value::{Group, Val};
 use super::verdict::RANKS;
 use crate::ir::{Const, Func, Operand, Param, ParamKind};
-use crate::project::{ClassRef, FuncRef, Project, Resolved};
+use crate::project::{ClassRef, FuncRef, Project};
 use crate::source::Name;
 use std::rc::Rc;
 
@@ -153,15 +153,14 @@ impl Choice {
     pub fn executed(&self, run: &mut Run<'_>, variant: &Variant, at: FuncRef) -> Result<bool, Stop> {
         let object = self.class.map_or(Val::Unknown, Run::object);
         if let Some((init, slots)) = &self.init {
-            let Val::Func(closure) = run.resolved(Resolved::Func(*init)) else { return Ok(false) };
             let rest = slots.iter().map(|slot| self.value(slot, variant, run.rank, &object));
             let positional = std::iter::once(object.clone()).chain(rest).collect();
-            if run.call_closure(&closure, Given { positional, ..Given::default() })?.is_none() {
+            if run.call_closure(&run.plain(*init), Given { positional, ..Given::default() })?.is_none() {
                 return Ok(false);
             }
         }
         let given: Vec<Val> = self.own.iter().map(|slot| self.value(slot, variant, run.rank, &object)).collect();
-        Ok(run.root(at, &given)?.is_some())
+        Ok(run.execute(at, &[], given)?.is_some())
     }
 
     fn value(&self, slot: &Slot, variant: &Variant, rank: i64, object: &Val) -> Val {
@@ -238,9 +237,7 @@ fn half(rank: i64) -> Val {
 
 /// The defaults of parameters that are constants.
 fn defaults_of(project: &Project, at: FuncRef) -> Vec<(u32, Const)> {
-    let Some(parent) = project.func(at).parent else { return Vec::new() };
-    let outer = project.func(FuncRef { module: at.module, func: parent });
-    let written = definition(outer.body(), at.func).map_or(&[][..], |(defaults, _)| defaults);
+    let written = defined(project, at).map_or(&[][..], |(defaults, _)| defaults);
     let constant = |(n, o): &(u32, Operand)| if let Operand::Const(c) = o { Some((*n, c.clone())) } else { None };
     written.iter().filter_map(constant).collect()
 }

@@ -2,7 +2,7 @@
 //! of a module do beyond binding constants. Next: `calls.rs`.
 
 use super::run::{Run, Stop};
-use super::value::{Object, Shared, Val};
+use super::value::{Closure, Object, Shared, Val};
 use crate::ir::{Block, BuildKind, ClassId, Const, FuncId, Operand, Rvalue, Stmt};
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::source::{Idx, Name};
@@ -23,10 +23,7 @@ impl Run<'_> {
 
     pub fn resolved(&mut self, resolved: Resolved) -> Val {
         match resolved {
-            Resolved::Func(at) => {
-                let defaults = self.defaults(at);
-                super::value::plain(at.module, at.func, defaults)
-            }
+            Resolved::Func(at) => Val::Func(self.plain(at)),
             Resolved::Class(class) => Val::Class(class),
             Resolved::Module(module) => Val::Module(module),
             Resolved::Package(path) | Resolved::External(path) => Val::Path(path),
@@ -39,6 +36,11 @@ impl Run<'_> {
                 first
             }
         }
+    }
+
+    /// A function without captures.
+    pub fn plain(&self, at: FuncRef) -> Rc<Closure> {
+        Rc::new(Closure { at, defaults: self.defaults(at), cells: Vec::new() })
     }
 
     /// What the statements of a module bind a name to, where it is a constant or an empty container.
@@ -74,31 +76,22 @@ impl Run<'_> {
 
     /// The defaults of a function that are constants.
     fn defaults(&self, at: FuncRef) -> Vec<(u32, Val)> {
-        let Some(parent) = self.project.func(at).parent else { return Vec::new() };
-        let outer = self.project.func(FuncRef { module: at.module, func: parent });
-        definition(outer.body(), at.func).map_or_else(Vec::new, |(defaults, _)| {
-            let constant = |o: &Operand| match o {
-                Operand::Const(c) => Val::constant(c),
-                _ => Val::Unknown,
-            };
-            defaults.iter().map(|(n, o)| (*n, constant(o))).collect()
-        })
+        let constant = |(n, default): &(u32, Operand)| {
+            let value = if let Operand::Const(c) = default { Val::constant(c) } else { Val::Unknown };
+            (*n, value)
+        };
+        defined(self.project, at).map_or_else(Vec::new, |(defaults, _)| defaults.iter().map(constant).collect())
     }
 
     /// Whether a function has a decorator that is not known.
     pub fn is_wrapped(&self, at: FuncRef) -> bool {
-        let Some(parent) = self.project.func(at).parent else { return false };
-        let outer = self.project.func(FuncRef { module: at.module, func: parent });
-        let known = |d: &Operand| matches!(d, Operand::Global(name) if matches!(&**name, "staticmethod" | "classmethod" | "property"));
-        definition(outer.body(), at.func).is_some_and(|(_, decorators)| !decorators.iter().all(known))
+        let known = |d: &Operand| ["staticmethod", "classmethod", "property"].iter().any(|name| is_named(d, name));
+        defined(self.project, at).is_some_and(|(_, decorators)| !decorators.iter().all(known))
     }
 
     /// Whether a method has this decorator.
     pub fn is_decorated(&self, at: FuncRef, by: &str) -> bool {
-        let Some(parent) = self.project.func(at).parent else { return false };
-        let outer = self.project.func(FuncRef { module: at.module, func: parent });
-        definition(outer.body(), at.func)
-            .is_some_and(|(_, decorators)| decorators.iter().any(|d| matches!(d, Operand::Global(name) if name == by)))
+        defined(self.project, at).is_some_and(|(_, decorators)| decorators.iter().any(|d| is_named(d, by)))
     }
 
     /// An attribute; `None`: it raises.
@@ -174,7 +167,17 @@ impl Run<'_> {
 /// Defaults and decorators of a definition.
 pub type Definition<'b> = (&'b [(u32, Operand)], &'b [Operand]);
 
-pub fn definition(block: &Block, wanted: FuncId) -> Option<Definition<'_>> {
+/// Those of the statement that defines a function.
+pub fn defined(project: &Project, at: FuncRef) -> Option<Definition<'_>> {
+    let outer = project.func(FuncRef { module: at.module, func: project.func(at).parent? });
+    definition(outer.body(), at.func)
+}
+
+fn is_named(operand: &Operand, name: &str) -> bool {
+    matches!(operand, Operand::Global(global) if global == name)
+}
+
+fn definition(block: &Block, wanted: FuncId) -> Option<Definition<'_>> {
     block.iter().find_map(|node| match &node.stmt {
         Stmt::Def { func, defaults, decorators, .. } => (*func == wanted).then_some((&**defaults, &**decorators)),
         stmt => stmt.blocks().find_map(|inner| definition(inner, wanted)),

@@ -97,12 +97,7 @@ impl<'a> Run<'a> {
         if self.steps > super::super::limits::MAX_REHEARSED { Err(Stop) } else { Ok(()) }
     }
 
-    /// Calls a function with these values for its parameters. `None`: it raises.
-    pub fn root(&mut self, at: FuncRef, given: &[Val]) -> Result<Option<Val>, Stop> {
-        self.execute(at, &[], given.to_vec())
-    }
-
-    /// Executes a body whose parameters have these values.
+    /// Executes a body whose parameters have these values. `None`: it raises.
     pub fn execute(
         &mut self,
         at: FuncRef,
@@ -127,9 +122,9 @@ impl<'a> Run<'a> {
         for (param, value) in func.params.iter().zip(given) {
             self.set(param.local, value);
         }
-        let flow = self.block(func.body())?;
+        let flow = self.block(func.body());
         let frame = self.frames.pop().expect("pushed above");
-        Ok(match flow {
+        Ok(match flow? {
             Flow::Raise => None,
             _ if func.is_generator => Some(Val::list(frame.yields)),
             Flow::Return(value) => Some(value),
@@ -513,7 +508,7 @@ impl<'a> Run<'a> {
         self.stored |= kind != BuildKind::Slice && out.iter().any(|v| matches!(v, Val::Group(_)));
         match kind {
             BuildKind::List => Val::list(out),
-            BuildKind::Set => distinct(out).map_or(Val::Unknown, Val::list),
+            BuildKind::Set => distinct(&out).map_or(Val::Unknown, Val::list),
             BuildKind::Tuple => Val::Tuple(out.into()),
             BuildKind::Slice => Val::Slice(out.into()),
             BuildKind::Dict => {
@@ -622,12 +617,18 @@ pub fn put(entries: &Shared<Vec<(Val, Val)>>, key: Val, value: Val) {
     }
 }
 
-/// The different numbers of a set, in order; `None`: there is something else in it.
-pub fn distinct(values: Vec<Val>) -> Option<Vec<Val>> {
+/// Numbers in order; `None`: there is something else among them.
+pub fn sorted(values: &[Val]) -> Option<Vec<Val>> {
     let mut numbers = values.iter().map(Val::int).collect::<Option<Vec<i64>>>()?;
     numbers.sort_unstable();
-    numbers.dedup();
     Some(numbers.into_iter().map(Val::Int).collect())
+}
+
+/// The different numbers of a set, in order; `None`: there is something else in it.
+pub fn distinct(values: &[Val]) -> Option<Vec<Val>> {
+    let mut numbers = sorted(values)?;
+    numbers.dedup_by_key(|v| v.int());
+    Some(numbers)
 }
 
 /// `base[index]`; `None`: it raises.

@@ -2,7 +2,7 @@
 //! Never: tensors; whatever is not known is [`Val::Unknown`]. Source: The Python Language Reference, 6 (floor division and remainder
 //! round towards minus infinity). Next: `run.rs`.
 
-use crate::ir::{BinOp, CmpOp, Const, FuncId, LocalId};
+use crate::ir::{BinOp, CmpOp, Const, LocalId};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{Name, Place};
 use std::cell::RefCell;
@@ -61,11 +61,6 @@ pub struct Closure {
 pub struct Object {
     pub class: ClassRef,
     pub attrs: Vec<(Name, Val)>,
-}
-
-/// A function of a module without captures.
-pub fn plain(module: ModuleId, func: FuncId, defaults: Vec<(u32, Val)>) -> Val {
-    Val::Func(Rc::new(Closure { at: FuncRef { module, func }, defaults, cells: Vec::new() }))
 }
 
 impl Val {

@@ -150,8 +150,8 @@ fn source_outside(project: &Project, runs: &mut [Run<'_>], at: FuncRef) -> Optio
         let wanted = format!("{stem}{GROUP}");
         let Some((group, of)) = functions.iter().find(|(n, at)| **n == *wanted && callable(*at)) else { continue };
         for run in runs.iter_mut() {
-            let Some(Val::Group(members)) = run.plainly(*of).ok()? else { break };
-            let Some(Val::Int(number)) = run.plainly(*source).ok()? else { break };
+            let Some(Val::Group(members)) = run.call_closure(&run.plain(*of), Given::default()).ok()? else { break };
+            let Some(Val::Int(number)) = run.call_closure(&run.plain(*source), Given::default()).ok()? else { break };
             if members.ranks.contains(&run.rank) && !members.ranks.contains(&number) {
                 let place = returned(project, *source);
                 let misfit = Misfit::SourceOutside {
@@ -166,15 +166,4 @@ fn source_outside(project: &Project, runs: &mut [Run<'_>], at: FuncRef) -> Optio
         }
     }
     None
-}
-
-impl Run<'_> {
-    /// Calls a function without arguments.
-    fn plainly(&mut self, at: FuncRef) -> Result<Option<Val>, super::run::Stop> {
-        let function = self.resolved(crate::project::Resolved::Func(at));
-        match function {
-            Val::Func(closure) => self.call_closure(&closure, Given::default()),
-            _ => Ok(Some(Val::Unknown)),
-        }
-    }
 }
