@@ -209,9 +209,8 @@ impl Machine<'_> {
             return Eval::One(value);
         }
         // The group whose ranks are counted goes by the name of what gives it, as where autograd functions are derived.
-        let counts = |at: FuncRef| self.settings.relevance.gives_size(at) || self.settings.relevance.gives_rank(at);
         if args.args.is_empty()
-            && self.stack.last().is_some_and(|active| counts(active.func))
+            && self.stack.last().is_some_and(|active| self.settings.relevance.is_getter(active.func))
             && let Some(group @ Value::Group(_)) = self.accessor(None, &self.project.func(closure.func).name, args)
         {
             return Eval::One(group);
@@ -243,15 +242,14 @@ impl Machine<'_> {
     }
 
     /// Whether a constructor calls that of a base, or a method, that is short or goes straight on: what it keeps of its arguments
-    /// (`self.sp = config.sp`) is what the other methods ask. Or whether one gives the number of ranks, by which something is divided, or the own rank.
+    /// (`self.sp = config.sp`) is what the other methods ask. Or whether one
+    /// gives the number of ranks, by which something is divided, or the own rank.
     fn begins(&self, func: FuncRef) -> bool {
         let callee = self.project.func(func);
         let is_beginning = self.stack.last().is_some_and(|active| self.project.func(active.func).name == INIT);
         let is_short = callee.code.count() <= MAX_CHOICE && callee.class.is_some();
         let is_straight = || callee.body().iter().all(|node| node.stmt.blocks().next().is_none());
-        is_beginning && (is_short || callee.name == INIT && is_straight())
-            || self.settings.relevance.gives_size(func)
-            || self.settings.relevance.gives_rank(func)
+        is_beginning && (is_short || callee.name == INIT && is_straight()) || self.settings.relevance.is_getter(func)
     }
 
     /// Whether a value brings a known type along.

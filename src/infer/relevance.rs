@@ -59,10 +59,8 @@ pub struct Relevant {
     /// Those that are worth it by themselves, not by what they call.
     telling: FxHashSet<FuncRef>,
     classes: FxHashSet<ClassRef>,
-    /// Functions of modules that give the number of ranks of a group and do little else.
-    sizes: FxHashSet<FuncRef>,
-    /// Those that give the rank in a group.
-    ranks: FxHashSet<FuncRef>,
+    /// Functions of modules that give the number of ranks of a group, or the rank in one, and do little else.
+    getters: FxHashSet<FuncRef>,
 }
 
 impl Relevance {
@@ -80,15 +78,10 @@ impl Relevance {
         note(|| Read::Relevant(func.module.0, func.func.0));
         self.shown.telling.contains(&func) || self.declared.telling.contains(&func)
     }
-    /// Whether a function gives the number of ranks of a group, and does little else.
-    pub fn gives_size(&self, func: FuncRef) -> bool {
+    /// Whether a function gives the number of ranks of a group, or the own rank in one, and does little else.
+    pub fn is_getter(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
-        self.shown.sizes.contains(&func)
-    }
-    /// The same of the own rank in a group.
-    pub fn gives_rank(&self, func: FuncRef) -> bool {
-        note(|| Read::Relevant(func.module.0, func.func.0));
-        self.shown.ranks.contains(&func)
+        self.shown.getters.contains(&func)
     }
     /// Whether a method of the class is worth executing, and so what its constructor leaves.
     pub fn has_class(&self, class: ClassRef) -> bool {
@@ -127,8 +120,7 @@ impl Relevant {
         let classes = self.classes.symmetric_difference(&other.classes);
         funcs
             .chain(self.telling.symmetric_difference(&other.telling))
-            .chain(self.sizes.symmetric_difference(&other.sizes))
-            .chain(self.ranks.symmetric_difference(&other.ranks))
+            .chain(self.getters.symmetric_difference(&other.getters))
             .map(|f| Read::Relevant(f.module.0, f.func.0))
             .chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0)))
             .collect()
@@ -139,11 +131,12 @@ impl Relevant {
         let mut out = Relevant { classes: planned(parts), ..Relevant::default() };
         let mut work = VecDeque::new();
         let all = || parts.iter().flat_map(|part| part.iter());
-        out.sizes = all().filter(|found| found.gives_size).map(|found| found.at).collect();
-        out.ranks = all().filter(|found| found.gives_rank).map(|found| found.at).collect();
+        let sizes: FxHashSet<FuncRef> = all().filter(|found| found.gives_size).map(|found| found.at).collect();
+        let ranks = all().filter(|found| found.gives_rank).map(|found| found.at);
+        out.getters = sizes.iter().copied().chain(ranks).collect();
         for found in all() {
             // The size of a parameter means something that is divided by the number of ranks.
-            let divides = || found.constructs && found.callees.iter().any(|callee| out.sizes.contains(callee));
+            let divides = || found.constructs && found.callees.iter().any(|callee| sizes.contains(callee));
             if found.tells || divides() {
                 out.telling.insert(found.at);
                 if out.funcs.insert(found.at, 0).is_none() {
@@ -264,11 +257,11 @@ struct Scanned {
     callees: Box<[FuncRef]>,
 }
 
-/// Whether a function asks for the number of ranks of a group.
-fn asks_size(gist: &Gist) -> bool {
-    asks(gist, "get_world_size")
-}
+/// What asks for the number of ranks of a group, and what for the own rank in one.
+const SIZE: &str = "get_world_size";
+const RANK: &str = "get_rank";
 
+/// Whether a function calls one of that name.
 fn asks(gist: &Gist, wanted: &str) -> bool {
     let asks = |name: &Name| name == wanted;
     gist.globals.iter().any(asks) || gist.methods.iter().any(|(name, _)| asks(name))
@@ -335,7 +328,7 @@ fn scanned(
         // A whole parameter means something where a framework goes by marks.
         let constructs = f.name == "__init__" && gist.makes_parameter;
         // Elsewhere the size of a parameter means something that is divided by the number of ranks.
-        let makes = constructs && (by_mark || asks_size(gist));
+        let makes = constructs && (by_mark || asks(gist, SIZE));
         let direct = gist.tells
             || gist.globals.iter().any(|name| renamed.contains(&name))
             || rare.common.iter().any(|(base, name)| names.tells_by_path(base.as_ref(), name))
@@ -352,8 +345,8 @@ fn scanned(
             used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
             tells: tells || expanded,
             constructs: constructs && !skipped,
-            gives_size: is_getter && asks_size(gist),
-            gives_rank: is_getter && asks(gist, "get_rank"),
+            gives_size: is_getter && asks(gist, SIZE),
+            gives_rank: is_getter && asks(gist, RANK),
             makes: f.name == "__init__",
             plans: gist.plans,
             callees: callees.into(),
