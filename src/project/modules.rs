@@ -127,6 +127,11 @@ impl Project {
         note(|| Read::Class(at.module.0, at.class.0));
         &self.modules.quietly(at.module).ir.classes[at.class]
     }
+    /// The method that a class defines itself.
+    pub fn own_method(&self, class: super::ClassRef, name: &str) -> Option<super::FuncRef> {
+        let (_, func) = self.class(class).methods.iter().find(|(n, _)| n == name)?;
+        Some(super::FuncRef { module: class.module, func: *func })
+    }
     /// What the top level of a module binds, in no particular order.
     pub fn bindings(&self, module: ModuleId) -> impl Iterator<Item = (&Name, &Binding)> {
         note(|| Read::Names(module.0));

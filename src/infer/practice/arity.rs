@@ -11,9 +11,7 @@ use crate::source::{Name, Place};
 
 /// Every `return` of the backward of a class that cannot fit its forward.
 pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind)>) {
-    let c = lint.project.class(class);
-    let method =
-        |name: &str| c.methods.iter().find(|(n, _)| n == name).map(|(_, f)| FuncRef { module: class.module, func: *f });
+    let method = |name: &str| lint.project.own_method(class, name);
     let (Some(forward), Some(backward)) = (method("forward"), method("backward")) else { return };
     let bound = |at: FuncRef| lint.settings.static_flavour(lint.project, lint.rules, at) == Some(Flavour::ClassMethod);
     // A class method has one parameter more.
@@ -44,7 +42,11 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));
         if given.len() < least || many {
             let expected = if many { most } else { least };
-            let kind = FindingKind::GradientCount { class: c.name.clone(), returned: given.len(), expected };
+            let kind = FindingKind::GradientCount {
+                class: lint.project.class(class).name.clone(),
+                returned: given.len(),
+                expected,
+            };
             out.push((view.place(step.id), kind));
         }
     }

@@ -170,10 +170,7 @@ impl<'a> Glancer<'a> {
         let project = self.project;
         let of_class = |name: &Name| {
             let line = class.map(|class| lint.settings.statics.linearized(class));
-            let methods = line.iter().flat_map(|line| line.iter()).filter_map(|c| {
-                let (_, func) = project.class(*c).methods.iter().find(|(n, _)| n == name)?;
-                Some(FuncRef { module: c.module, func: *func })
-            });
+            let methods = line.iter().flat_map(|line| line.iter()).filter_map(|c| project.own_method(*c, name));
             methods.into_iter().any(|at| talks(lint, at))
         };
         gist.calls_variable

@@ -8,7 +8,7 @@ use super::near;
 use super::view::{CollectiveCall, View};
 use super::wrapped::function;
 use crate::ir::{Arg, ArgKind, BinOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::project::{ClassRef, Resolved};
 use crate::rules::{Entry, Form};
 use crate::source::Name;
 
@@ -269,10 +269,7 @@ fn is_carrier(view: &View<'_>, at: ClassRef) -> bool {
     let class = view.project.class(at);
     let text = view.files[view.project.file(at.module)].slice(class.span);
     let bases = text.split_once(':').map_or("", |(head, _)| head);
-    let method = |name: &str| {
-        let (_, func) = class.methods.iter().find(|(n, _)| n == name)?;
-        Some(near::other(view, FuncRef { module: at.module, func: *func }))
-    };
+    let method = |name: &str| Some(near::other(view, view.project.own_method(at, name)?));
     let (true, Some(forward), Some(backward)) =
         (bases.trim_end_matches(')').ends_with("Function"), method("forward"), method("backward"))
     else {

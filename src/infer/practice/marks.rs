@@ -385,7 +385,5 @@ pub fn constructor<'a>(lint: &Lint<'a>, class: ClassRef) -> Option<View<'a>> {
 
 /// The constructor that a class defines itself.
 pub fn init_of(lint: &Lint<'_>, class: ClassRef) -> Option<FuncRef> {
-    let methods = &lint.project.class(class).methods;
-    let (_, func) = methods.iter().find(|(n, _)| n == "__init__")?;
-    Some(FuncRef { module: class.module, func: *func })
+    lint.project.own_method(class, "__init__")
 }

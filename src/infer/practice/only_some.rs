@@ -12,7 +12,7 @@ use super::raw::{Sort, raw};
 use super::view::{Guard, View};
 use super::wrapped;
 use crate::ir::{Arg, ArgKind, Rvalue};
-use crate::project::FuncRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
 
 /// Functions of libraries that every rank has to call, and the argument that says otherwise.
@@ -104,9 +104,7 @@ fn callee(view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
         Rvalue::Call { callee, .. } => wrapped::function(view, &view.through(callee)),
         Rvalue::CallMethod { base, name, .. } if super::near::is_self(view, base) => {
             let class = super::near::class_of(view)?;
-            let methods = &view.project.class(crate::project::ClassRef { module: view.at.module, class }).methods;
-            let (_, func) = methods.iter().find(|(n, _)| n == name)?;
-            Some(FuncRef { module: view.at.module, func: *func })
+            view.project.own_method(ClassRef { module: view.at.module, class }, name)
         }
         _ => None,
     }

@@ -370,10 +370,7 @@ fn helper<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option<Fun
         && view.local_name(*base) == "self"
     {
         let class = super::cut::class_of(view)?;
-        return lint.settings.statics.linearized(class).iter().find_map(|c| {
-            let (_, func) = lint.project.class(*c).methods.iter().find(|(n, _)| n == name)?;
-            Some(FuncRef { module: c.module, func: *func })
-        });
+        return lint.settings.statics.linearized(class).iter().find_map(|c| lint.project.own_method(*c, name));
     }
     let path = view.callee(value)?;
     match lint.project.path(&path) {

@@ -10,7 +10,7 @@ use super::shard_norm::norm;
 use super::training::Training;
 use super::view::View;
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
-use crate::project::FuncRef;
+use crate::project::ClassRef;
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
@@ -94,9 +94,8 @@ fn cut_by_rank(view: &View<'_>, value: &Operand, through_methods: bool) -> Optio
                 }
                 Some(Rvalue::CallMethod { base, name, .. }) if through_methods && near::is_self(view, base) => {
                     let class = near::class_of(view)?;
-                    let methods = &view.project.modules[view.at.module].ir.classes[class].methods;
-                    let (_, func) = methods.iter().find(|(n, _)| n == name)?;
-                    let method = near::shared(view, FuncRef { module: view.at.module, func: *func });
+                    let class = ClassRef { module: view.at.module, class };
+                    let method = near::shared(view, view.project.own_method(class, name)?);
                     let cut = method.steps.iter().find_map(|s| match s.stmt {
                         Stmt::Return { value } => cut_by_rank(&method, value, false),
                         _ => None,

@@ -151,8 +151,7 @@ fn parameters(view: &View<'_>, value: &Rvalue, args: &[Arg]) -> Option<Vec<Optio
     let names: Vec<Name> = match view.project.path(&path) {
         Resolved::Func(at) => view.project.func(at).params.iter().map(|p| p.name.clone()).collect(),
         Resolved::Class(at) => {
-            let (_, init) = view.project.class(at).methods.iter().find(|(n, _)| n == "__init__")?;
-            let init = &view.project.modules[at.module].ir.funcs[*init];
+            let init = view.project.func(view.project.own_method(at, "__init__")?);
             init.params.iter().skip(1).map(|p| p.name.clone()).collect()
         }
         _ => {

@@ -279,9 +279,7 @@ fn sized_in(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, m
 
 /// The parameters of a constructor from which the sizes of its parameters are taken.
 fn sized(project: &Project, rules: &RuleBook, files: &Files, class: ClassRef) -> Option<Sized> {
-    let c = project.class(class);
-    let (_, func) = c.methods.iter().find(|(n, _)| n == "__init__")?;
-    let at = FuncRef { module: class.module, func: *func };
+    let at = project.own_method(class, "__init__")?;
     if !files[project.file(class.module)].slice(project.func(at).span).contains("Parameter(") {
         return None;
     }
@@ -303,7 +301,7 @@ fn sized(project: &Project, rules: &RuleBook, files: &Files, class: ClassRef) ->
             false
         });
     }
-    (!sizes.is_empty()).then(|| Sized { class, name: c.name.clone(), sizes })
+    (!sizes.is_empty()).then(|| Sized { class, name: project.class(class).name.clone(), sizes })
 }
 
 /// The calls of these classes in a function, and whether the sizes that they give are whole.

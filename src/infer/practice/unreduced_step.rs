@@ -186,8 +186,7 @@ fn makes_its_own<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Expr> {
         Resolved::Class(class) => Some(class),
         _ => None,
     })?;
-    let (_, method) = view.project.class(made).methods.iter().find(|(n, _)| n == name)?;
-    let inner = near::other(view, FuncRef { module: made.module, func: *method });
+    let inner = near::other(view, view.project.own_method(made, name)?);
     (inner.code().contains("torch.optim.") && inner.code().contains("parameters()")).then_some(owner)
 }
 

@@ -175,9 +175,7 @@ fn called<'a>(
 pub fn function(view: &View<'_>, callee: &Expr) -> Option<FuncRef> {
     if let Some(name) = near::own_attribute(view, callee) {
         let class = near::class_of(view)?;
-        let methods = &view.project.class(ClassRef { module: view.at.module, class }).methods;
-        let (_, func) = methods.iter().find(|(n, _)| n == name)?;
-        return Some(FuncRef { module: view.at.module, func: *func });
+        return view.project.own_method(ClassRef { module: view.at.module, class }, name);
     }
     match view.project.path(&near::path(view, callee)?) {
         Resolved::Func(at) => Some(at),

@@ -189,12 +189,8 @@ const MOST_BASES: usize = 6;
 
 /// The method of a class, or of one of its bases in the project.
 pub fn method_of(project: &Project, class: ClassRef, name: &str, depth: usize) -> Option<FuncRef> {
-    let methods = &project.class(class).methods;
-    if let Some((_, func)) = methods.iter().find(|(n, _)| n == name) {
-        return Some(FuncRef { module: class.module, func: *func });
-    }
     let deeper = || bases(project, class).into_iter().find_map(|base| method_of(project, base, name, depth + 1));
-    (depth < MOST_BASES).then(deeper).flatten()
+    project.own_method(class, name).or_else(|| (depth < MOST_BASES).then(deeper).flatten())
 }
 
 /// The bases of a class that the project has, in order.

@@ -443,9 +443,7 @@ pub fn target<'a>(lint: &Lint<'_>, view: &View<'a>, value: &'a Rvalue) -> Option
     {
         let class = class_of(view)?;
         return lint.settings.statics.linearized(class).iter().find_map(|c| {
-            let methods = &lint.project.class(*c).methods;
-            let (_, func) = methods.iter().find(|(n, _)| n == name)?;
-            let at = FuncRef { module: c.module, func: *func };
+            let at = lint.project.own_method(*c, name)?;
             let bound = lint.project.func(at).params.first().is_some_and(|p| p.name == "self");
             Some((at, bound))
         });
