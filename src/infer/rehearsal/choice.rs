@@ -126,13 +126,13 @@ impl Choice {
             which.iter().for_each(|i| out[*i] = Some(if usual[*i] == Some(2) { 4 } else { 2 }));
             out
         };
-        let mut out = vec![usual.clone()];
-        out.extend(changed.iter().map(|i| other(&[*i])));
+        // Jobs with many axes tell most, and what they tell is told first: a large function has no steps left for the others.
+        let several = if let [a, b, c, ..] = changed.as_slice() { Some(other(&[*a, *b, *c])) } else { None };
+        let mut out: Vec<Variant> = several.into_iter().collect();
         let pairs = changed.iter().enumerate().flat_map(|(n, i)| changed[n + 1..].iter().map(move |j| [*i, *j]));
         out.extend(pairs.map(|pair| other(&pair)));
-        if let [a, b, c, ..] = changed.as_slice() {
-            out.push(other(&[*a, *b, *c]));
-        }
+        out.extend(changed.iter().map(|i| other(&[*i])));
+        out.push(usual);
         out
     }
 
