@@ -105,7 +105,7 @@ impl Loader {
             self.add_wrapper(wrapper, &source);
         }
         for norm in &file.gradient_norm {
-            self.add_norms(&norm.names);
+            self.add_norms(norm);
         }
         for alias in &file.alias {
             self.book.insert_alias(Name::from(alias.from.as_str()), Name::from(alias.to.as_str()));

@@ -297,9 +297,12 @@ pub enum Keeps {
 
 /// Functions that take the norm of the gradients of their first argument.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GradientNorm {
     pub names: Vec<String>,
+    /// The first argument are tensors themselves.
+    #[serde(default)]
+    pub of_tensors: bool,
 }
 
 /// A way to split a module over the ranks, by the word that plans have for it.

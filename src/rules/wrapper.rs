@@ -38,7 +38,14 @@ pub struct Wrappers {
     rules: Vec<WrapperRule>,
     /// The last parts of their names.
     ends: FxHashSet<Name>,
-    norms: Vec<Name>,
+    norms: Vec<Norm>,
+}
+
+/// A function that takes a norm.
+#[derive(Clone, Debug)]
+struct Norm {
+    name: Name,
+    of_tensors: bool,
 }
 
 impl Wrappers {
@@ -54,7 +61,12 @@ impl Wrappers {
 
     /// Whether the function with a qualified name takes the norm of the gradients of what it is given.
     pub fn is_norm(&self, path: &str) -> bool {
-        self.norms.iter().any(|name| name == path)
+        self.norms.iter().any(|norm| norm.name == path && !norm.of_tensors)
+    }
+
+    /// Whether it takes the norm of the tensors that it is given.
+    pub fn is_norm_of_tensors(&self, path: &str) -> bool {
+        self.norms.iter().any(|norm| norm.name == path && norm.of_tensors)
     }
 
     /// Whether a method gives a context in which gradients are not summed.
@@ -115,8 +127,9 @@ impl Loader {
         }
     }
 
-    pub(super) fn add_norms(&mut self, names: &[String]) {
-        self.book.wrappers.norms.extend(names.iter().map(|n| Name::from(n.as_str())));
+    pub(super) fn add_norms(&mut self, of: &schema::GradientNorm) {
+        let norm = |name: &String| Norm { name: Name::from(name.as_str()), of_tensors: of.of_tensors };
+        self.book.wrappers.norms.extend(of.names.iter().map(norm));
     }
 }
 

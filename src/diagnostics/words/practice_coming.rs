@@ -4,6 +4,7 @@
 use super::super::codes;
 use super::{Draft, spot};
 use crate::infer::practice::coming::Coming;
+use crate::source::{Name, Place};
 
 pub fn coming(mistake: &Coming) -> Draft {
     match mistake {
@@ -33,6 +34,7 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft.help.push("decide by a number of steps, or broadcast the decision of one rank".to_string());
             draft
         }
+        Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
         Coming::OwnList { collective, list, over, put, condition } => {
             let over = over.iter().map(|a| format!("`{a}`")).collect::<Vec<_>>().join(" and ");
             let title =
@@ -80,6 +82,18 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
     }
+}
+
+fn by_own_loss(collective: &Name, loss: &Name, call: Place) -> Draft {
+    let title = format!("each rank decides by its own `{loss}` whether it takes part in the sum of gradients");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = format!("holds on some ranks and not on others: `{loss}` is of the samples of this rank");
+    draft.labels.push(spot(call, format!("`{collective}` waits for all ranks")));
+    draft.help.push(
+        "decide on all ranks alike: reduce the answer with `MAX` before the test, or go on with a loss of zero"
+            .to_string(),
+    );
+    draft
 }
 
 fn others(exit: bool) -> String {

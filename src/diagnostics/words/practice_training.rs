@@ -58,12 +58,17 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("sum the squares, and take the root of the sum".to_string());
             draft
         }
-        Training::PartialNorm { function, taken, wrapped } => {
+        Training::PartialNorm { function, taken, wrapped, asked } => {
             let title = format!("`to_local()` of what `{function}` gives is the norm of this rank's parts");
             let mut draft = Draft::new(&codes::SHARD_NORM, title);
             draft.primary = "the local value of a partial norm".to_string();
             draft.labels.push(spot(*taken, "a distributed tensor that is still to be reduced".to_string()));
-            draft.labels.push(spot(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
+            let shown = if *asked {
+                "it is a distributed tensor here"
+            } else {
+                "each rank keeps a part of every parameter from here"
+            };
+            draft.labels.push(spot(*wrapped, shown.to_string()));
             draft.help.push("`full_tensor()` gives the norm of the model".to_string());
             draft
         }

@@ -12,6 +12,8 @@ pub enum Coming {
     MadeOfOwn { maker: Name, ranks: Name, chosen: Place },
     /// The clock of each rank decides; what reads it, and `exit`: because the others leave.
     ByClock { collective: Name, clock: Name, call: Place, exit: bool },
+    /// The loss of each rank decides whether it reaches a sum of gradients: a collective, or the backward pass of a wrapper.
+    ByOwnLoss { collective: Name, loss: Name, call: Place },
     /// The ranks reach a sum that have put something into a list; where, and the ranks over which it is.
     OwnList { collective: Name, list: Name, over: Vec<Name>, put: Place, condition: Place },
     /// The order is that of a set.

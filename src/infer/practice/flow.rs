@@ -203,7 +203,7 @@ fn leaves(view: &View<'_>, exit: usize, step: usize) -> bool {
 }
 
 /// Whether the program fails where a test is answered otherwise.
-fn is_failure(view: &View<'_>, guard: &Guard<'_>) -> bool {
+pub fn is_failure(view: &View<'_>, guard: &Guard<'_>) -> bool {
     let tested = view.steps.iter().find(|s| s.id == guard.at).map(|s| s.stmt);
     match tested {
         Some(Stmt::If { then, orelse, .. }) => {

@@ -275,19 +275,17 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(local) = near::local(base) else { continue };
-        let mut found = None;
-        for def in view.defs(local).iter().rev().filter(|d| **d < i) {
-            let Some((function, args)) = norm(view, *def) else { continue };
-            let Some(model) = view.argument(args, 0, "parameters").and_then(|o| parameters_of(view, o)) else {
-                continue;
-            };
-            let wrapped = wrappers(view, &model, *def).into_iter().find(|w| w.rule.keeps == Keeps::Distributed);
-            found = wrapped.map(|w| (function, view.place(view.steps[*def].id), w.place()));
-            break;
-        }
-        let Some((function, taken, wrapped)) = found else { continue };
+        let defs = view.defs(local).iter().rev().filter(|d| **d < i);
+        let Some((function, taken, (wrapped, asked))) = defs.into_iter().find_map(|def| {
+            let (function, shown) = distributed_norm(view, *def, local, i)?;
+            Some((function, view.place(view.steps[*def].id), shown))
+        }) else {
+            continue;
+        };
         let after = flow(view, view.binds(i).iter().copied().collect(), i);
-        let squared = view.steps.iter().enumerate().any(|(j, _)| match view.value(j) {
+        // A sum over the stages of a pipeline adds other parameters, and no parts of these.
+        let of_stages = |step: &Step<'_>| step.guards.iter().any(|g| says(view, &view.expr(g.test), STAGES));
+        let squared = view.steps.iter().enumerate().filter(|(_, s)| !of_stages(s)).any(|(j, _)| match view.value(j) {
             Some(Rvalue::Binary { op: BinOp::Pow, left, .. }) => near::local(left).is_some_and(|l| after.contains(&l)),
             Some(Rvalue::CallMethod { base, name, .. }) if matches!(name.as_str(), "pow" | "square" | "pow_") => {
                 near::local(base).is_some_and(|l| after.contains(&l))
@@ -298,8 +296,38 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             _ => false,
         });
         if !squared {
-            let mistake = Training::PartialNorm { function, taken, wrapped };
+            let mistake = Training::PartialNorm { function, taken, wrapped, asked };
             out.push((view.place(step.id), Practice::Training(mistake)));
         }
+    }
+}
+
+/// Words of conditions that there are several stages.
+const STAGES: &[&str] = &["pp_", "_pp", "pipe", "stage"];
+
+/// The norm that a variable is bound to, if it is a distributed tensor where a step reads it: the function, and what says so; `true`: a test.
+fn distributed_norm(view: &View<'_>, def: usize, local: LocalId, reader: usize) -> Option<(Name, (Place, bool))> {
+    if let Some((function, args)) = norm(view, def) {
+        let model = view.argument(args, 0, "parameters").and_then(|o| parameters_of(view, o))?;
+        let wrapped = wrappers(view, &model, def).into_iter().find(|w| w.rule.keeps == Keeps::Distributed);
+        if let Some(wrapped) = wrapped {
+            return Some((function, (wrapped.place(), false)));
+        }
+    }
+    let value = view.value(def)?;
+    let path = view.callee(value)?;
+    let wrappers = view.rules.wrappers();
+    let guard = view.steps[reader].guards.iter().find(|g| g.holds && is_asked(view, &view.expr(g.test), local))?;
+    (wrappers.is_norm(&path) || wrappers.is_norm_of_tensors(&path))
+        .then(|| (super::lost::last(&path), (view.part(guard.at, 0), true)))
+}
+
+/// `isinstance(x, DTensor)` of a variable.
+fn is_asked(view: &View<'_>, test: &Expr, local: LocalId) -> bool {
+    match test.call_of("isinstance") {
+        Some([(_, of), (_, class)]) => {
+            *of == Expr::Local(local) && near::deep(view, class).last_name() == Some("DTensor")
+        }
+        _ => false,
     }
 }

@@ -91,6 +91,7 @@ mod order;
 mod other_part;
 mod outside;
 mod overwritten;
+mod own_decision;
 mod own_group;
 mod own_largest;
 mod own_list;
@@ -372,6 +373,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
     of_collectives(set_order::loops).with(&[set_order::WORDS, &["for "]]),
     of_collectives(operators::as_others).with(&[&["reduce"]]),
+    of_words(&["backward("], own_decision::skipped).with(&[&["backward("], own_decision::TESTS]),
     of_collectives(clock::decided).with(&[clock::WORDS]),
     of_collectives(group_ranks::some_of_group),
     of_words(&["group", "_pg", "pg=", "mesh", "comm"], recursion::forgotten).where_seen(|seen| seen.recurs),

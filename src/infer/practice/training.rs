@@ -17,8 +17,8 @@ pub enum Training {
     MarkedNorm { mark: Name, asked: Place },
     /// Norms of what ranks have are summed, and not their squares; the last step that makes the factor.
     RootsSummed { used: Place },
-    /// The local value of a norm that is a distributed tensor.
-    PartialNorm { function: Name, taken: Place, wrapped: Place },
+    /// The local value of a norm that is a distributed tensor: of a wrapped model, or the code asks whether it is one; where.
+    PartialNorm { function: Name, taken: Place, wrapped: Place, asked: bool },
     /// A step whose last backward pass was told not to sum; what told it.
     /// `rounds`: what lets the step run, where it does not run in every round.
     UnsyncedStep { backward: Place, said: Place, rounds: Option<Place> },

@@ -1,0 +1,249 @@
+//! Rounds that each rank leaves out by its own loss. In: a function. Out: a sum of gradients that is reached, or left out, by a test on the loss
+//! of this rank: whether it is a number, or how large it is. Never: a loss that anything may have made equal before it is tested, a test
+//! that ends the program or the job, or a branch that calls something which may hold the counterpart. Source:
+//! torch.nn.parallel.DistributedDataParallel: every rank takes part in each backward pass. Next: `clock.rs`.
+
+use super::Found;
+use super::coming::Coming;
+use super::expr::Expr;
+use super::flow::is_failure;
+use super::found::Practice;
+use super::near;
+use super::no_sync::sums_itself;
+use super::ranks::{ALONE_WORDS, mentions};
+use super::raw::{Sort, raw};
+use super::view::{Guard, View};
+use super::wrapped::{function, wrappers};
+use crate::ir::{CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::source::Name;
+
+/// Functions that ask whether a number is one.
+pub const ASKS: &[&str] = &["isnan", "isinf", "isfinite"];
+
+/// Parts of the text of every function that tests a loss.
+pub const TESTS: &[&str] = &["isnan", "isinf", "isfinite", " > ", " < ", " >= ", " <= ", " == ", " != "];
+
+/// Methods of a number that differ where it does.
+const SAME: &[&str] =
+    &["item", "detach", "float", "double", "cpu", "abs", "mean", "sum", "clone", "any", "all", "data"];
+
+/// Parts of names of what makes values of ranks equal.
+const EQUAL: &[&str] =
+    &["reduce", "sync", "gather", "broadcast", "average", "avg", "dist", "consensus", "psum", "all_"];
+
+/// Methods and functions that a branch may call that takes no part: nothing that others wait for.
+const NOTHING: &[&str] = &[
+    "print",
+    "info",
+    "warning",
+    "warn",
+    "debug",
+    "error",
+    "zero_grad",
+    "empty_cache",
+    "update",
+    "append",
+    "format",
+    "item",
+    "write",
+    "collect",
+];
+
+/// How far a variable is followed.
+const MOST: usize = 6;
+
+pub fn skipped(view: &View<'_>, out: &mut Found) {
+    if view.func.is_generator {
+        return;
+    }
+    for back in 0..view.steps.len() {
+        let Some(loss) = backward_of(view, back) else { continue };
+        let summed = (0..view.steps.len()).find_map(|at| Some((at, sum_of_gradients(view, at)?)));
+        let Some((at, collective)) = summed.or_else(|| Some((back, wrapper_of(view, loss, back)?))) else { continue };
+        let decides = |g: &&Guard<'_>| is_own_test(view, &view.expr(g.test), loss, 0) && !is_failure(view, g);
+        let Some(guard) = view.steps[at].guards.iter().find(decides) else { continue };
+        let alone = view.steps[at].guards.iter().any(|g| mentions(view, g, ALONE_WORDS));
+        if alone || is_made_equal(view, loss) || other_way(view, guard) != Way::GoesOn {
+            continue;
+        }
+        let (name, call) = (view.local_name(loss).clone(), view.place(view.steps[at].id));
+        out.push((view.part(guard.at, 0), Practice::Coming(Coming::ByOwnLoss { collective, loss: name, call })));
+        return;
+    }
+}
+
+/// The loss of a backward pass: `loss.backward()`, `scaler.scale(loss).backward()`.
+fn backward_of(view: &View<'_>, step: usize) -> Option<LocalId> {
+    let Rvalue::CallMethod { base, name, .. } = view.value(step)? else { return None };
+    if name != "backward" {
+        return None;
+    }
+    let loss = match view.expr(base) {
+        Expr::Local(loss) => loss,
+        scaled => match scaled.call_of("scale")? {
+            [(_, Expr::Local(loss))] => *loss,
+            _ => return None,
+        },
+    };
+    // A loss that is given may be one that the caller has made equal.
+    (!view.is_param(loss) && !view.without_gradient(step)).then_some(loss)
+}
+
+/// The collective that a step sums gradients with.
+fn sum_of_gradients(view: &View<'_>, step: usize) -> Option<Name> {
+    let call = raw(view, view.value(step)?)?;
+    let of_gradient = |o: &Operand| view.expr(o).any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad"));
+    let sums = call.sort == Sort::Everyone && call.name.contains("reduce");
+    (sums && call.buffer.is_some_and(of_gradient)).then_some(call.name)
+}
+
+/// The wrapper that sums the gradients of the model that a loss is of.
+fn wrapper_of(view: &View<'_>, loss: LocalId, back: usize) -> Option<Name> {
+    if sums_itself(view) {
+        return None;
+    }
+    let mut calls = Vec::new();
+    called(view, &Expr::Local(loss), back, 0, &mut calls);
+    calls.iter().find_map(|(model, step)| {
+        let wrapped = wrappers(view, model, *step);
+        wrapped.first().map(|w| super::lost::last(&w.rule.name))
+    })
+}
+
+/// What a value is computed by calling: variables and attributes, with the steps of the calls.
+fn called(view: &View<'_>, value: &Expr, before: usize, depth: usize, out: &mut Vec<(Expr, usize)>) {
+    if depth > MOST {
+        return;
+    }
+    match value {
+        Expr::Local(local) if !view.is_param(*local) => {
+            let Some(def) = view.defs(*local).iter().rfind(|d| **d < before) else { return };
+            called(view, &view.bound(*def, *local), *def, depth + 1, out);
+        }
+        Expr::Call { callee, args, step } => {
+            match &**callee {
+                Expr::Local(_) => out.push(((**callee).clone(), *step)),
+                Expr::Attr(base, _) if near::own_attribute(view, callee).is_some() => {
+                    out.push(((**callee).clone(), *step));
+                    called(view, base, before, depth + 1, out);
+                }
+                Expr::Attr(base, _) => called(view, base, before, depth + 1, out),
+                _ => {}
+            }
+            args.iter().for_each(|(_, a)| called(view, a, before, depth + 1, out));
+        }
+        other => other.inner().into_iter().for_each(|e| called(view, e, before, depth + 1, out)),
+    }
+}
+
+/// Whether a test asks for the loss of this rank.
+fn is_own_test(view: &View<'_>, test: &Expr, loss: LocalId, depth: usize) -> bool {
+    let deeper = |e: &Expr| depth < MOST && is_own_test(view, e, loss, depth + 1);
+    let is_loss = |e: &Expr| follows(view, e, loss, 0);
+    match test {
+        Expr::Unary(UnOp::Not, inner) => deeper(inner),
+        Expr::Bool { of, .. } => of.iter().any(deeper),
+        Expr::Compare(op, a, b) => {
+            let constant = |e: &Expr| matches!(e, Expr::Const(Const::Int(_) | Const::Float(_))) || !is_loss(e);
+            let asks = !matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn);
+            asks && (is_loss(a) && constant(b) || is_loss(b) && constant(a))
+        }
+        Expr::Call { callee, args, .. } => match (&**callee, args.as_slice()) {
+            (Expr::Attr(base, name), []) if ASKS.contains(&name.as_str()) => is_loss(base),
+            (Expr::Attr(base, name), []) if SAME.contains(&name.as_str()) => deeper(base),
+            (callee, [(_, only)]) => callee.last_name().is_some_and(|n| ASKS.contains(&n)) && is_loss(only),
+            _ => false,
+        },
+        Expr::Local(local) if !view.is_param(*local) => match view.defs(*local) {
+            [one] => deeper(&view.bound(*one, *local)),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a value is a loss, or computed of it alone.
+fn follows(view: &View<'_>, value: &Expr, loss: LocalId, depth: usize) -> bool {
+    let deeper = |e: &Expr| depth < MOST && follows(view, e, loss, depth + 1);
+    match value {
+        Expr::Local(local) if *local == loss => true,
+        Expr::Local(local) if !view.is_param(*local) => match view.defs(*local) {
+            [one] => deeper(&view.bound(*one, *local)),
+            _ => false,
+        },
+        Expr::Attr(base, name) => SAME.contains(&name.as_str()) && deeper(base),
+        Expr::Binary(_, a, b) => deeper(a) || deeper(b),
+        Expr::Call { callee, args, .. } => match (&**callee, args.as_slice()) {
+            (Expr::Attr(base, name), []) => SAME.contains(&name.as_str()) && deeper(base),
+            (Expr::Path(path), [(_, only)]) => matches!(path.as_str(), "float" | "abs" | "torch.abs") && deeper(only),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether anything in the function may have made a loss, or what follows from it, equal on all ranks.
+fn is_made_equal(view: &View<'_>, loss: LocalId) -> bool {
+    let equal = |name: &str| EQUAL.iter().any(|word| name.to_lowercase().contains(word));
+    (0..view.steps.len()).any(|i| {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            return false;
+        };
+        let own = |o: &Operand| follows(view, &view.expr(o), loss, 0) || is_own_test(view, &view.expr(o), loss, 0);
+        let binds = || view.binds(i).iter().any(|l| *l == loss || of_loss(view, *l, loss));
+        if !args.iter().any(|a| own(&a.value)) && !binds() {
+            return false;
+        }
+        let name = match value {
+            Rvalue::CallMethod { name, .. } => Some(name.clone()),
+            Rvalue::Call { callee, .. } => match view.expr(callee) {
+                Expr::Local(local) => Some(view.local_name(local).clone()),
+                other => other.last_name().map(Name::from),
+            },
+            _ => None,
+        };
+        let inside = || {
+            let callee = match value {
+                Rvalue::Call { callee, .. } => view.expr(callee),
+                _ => view.callee(value).map_or(Expr::Unknown, Expr::Path),
+            };
+            function(view, &callee).is_some_and(|at| equal(near::other(view, at).code()))
+        };
+        name.is_none_or(|name| equal(&name)) || inside()
+    })
+}
+
+/// Whether a temporary becomes the loss.
+fn of_loss(view: &View<'_>, temp: LocalId, loss: LocalId) -> bool {
+    let hands_on = |s: &usize| match view.steps[*s].stmt {
+        Stmt::Assign { dst, value: Rvalue::Use(_) } => *dst == loss,
+        Stmt::Unpack { before, .. } => before.contains(&loss),
+        _ => false,
+    };
+    view.is_temp(temp) && view.readers(temp).iter().any(hands_on)
+}
+
+/// What ranks do for which a test is answered otherwise.
+#[derive(PartialEq, Eq)]
+enum Way {
+    /// They go on, with the next round or behind the branch.
+    GoesOn,
+    /// They may communicate, or end the job.
+    Other,
+}
+
+fn other_way(view: &View<'_>, guard: &Guard<'_>) -> Way {
+    let there = |i: &usize| view.steps[*i].guards.iter().any(|g| g.at == guard.at && g.holds != guard.holds);
+    let harmless = |i: usize| match (view.steps[i].stmt, view.value(i)) {
+        (_, Some(Rvalue::Call { callee, .. })) => {
+            view.expr(callee).last_name().is_some_and(|n| NOTHING.contains(&n) || ASKS.contains(&n))
+        }
+        (_, Some(Rvalue::CallMethod { name, .. })) => NOTHING.contains(&name.as_str()),
+        (_, Some(Rvalue::Yield(_) | Rvalue::Await(_))) => false,
+        // Who leaves for good ends the job: the others wait, and are ended.
+        (Stmt::Raise | Stmt::Break, _) => false,
+        (Stmt::Return { .. }, _) => view.steps[i].loops.is_empty(),
+        _ => true,
+    };
+    if (0..view.steps.len()).filter(there).all(harmless) { Way::GoesOn } else { Way::Other }
+}
