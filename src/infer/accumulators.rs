@@ -107,7 +107,9 @@ fn is_inside(cell: &Cell, id: ObjId) -> bool {
     match cell {
         Cell::Tensor(_) => false,
         Cell::List(list) => list.items.iter().chain(&list.rest).any(|v| holds(v, id)),
-        Cell::Dict(dict) => dict.entries.iter().any(|(k, v)| holds(k, id) || holds(v, id)),
+        Cell::Dict(dict) => {
+            dict.entries.iter().any(|(k, v)| holds(k, id) || holds(v, id)) || dict.rest.iter().any(|v| holds(v, id))
+        }
         Cell::Object(object) => object.attrs.iter().any(|(_, v)| holds(v, id)),
         Cell::Variable(value) => holds(value, id),
     }

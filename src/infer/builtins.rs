@@ -291,11 +291,13 @@ impl Machine<'_> {
             None => DictCell::default(),
             Some(Value::Dict(id)) => match self.w.heap.get(*id) {
                 Some(Cell::Dict(d)) => d.clone(),
-                _ => DictCell { entries: Vec::new(), open: true },
+                _ => DictCell { entries: Vec::new(), rest: Some(Value::Unknown) },
             },
-            Some(_) => DictCell { entries: Vec::new(), open: true },
+            Some(_) => DictCell { entries: Vec::new(), rest: Some(Value::Unknown) },
         };
-        dict.open |= args.open;
+        if args.open {
+            dict.open();
+        }
         for arg in &args.args {
             if let Some(name) = &arg.keyword {
                 dict.set(Value::str(name.clone()), arg.value.clone());
@@ -429,20 +431,19 @@ impl Machine<'_> {
 
     fn dict_method(&mut self, id: super::value::ObjId, name: &str, args: &CallArgs) -> Value {
         let Some(Cell::Dict(dict)) = self.w.heap.get(id).cloned() else { return Value::Unknown };
-        let rest = dict.open.then_some(Value::Unknown);
-        let list = |items: Vec<Value>| Cell::List(ListCell { items, rest: rest.clone() });
+        let list = |items: Vec<Value>, rest: Option<Value>| Cell::List(ListCell { items, rest });
         match name {
             "items" => {
                 let items = dict.entries.iter().map(|(k, v)| Value::tuple(vec![k.clone(), v.clone()])).collect();
-                let rest = dict.open.then(|| Value::tuple(vec![Value::Unknown, Value::Unknown]));
+                let rest = dict.rest.map(|value| Value::tuple(vec![Value::Unknown, value]));
                 Value::List(self.fresh(Cell::List(ListCell { items, rest })))
             }
-            "keys" => Value::List(self.fresh(list(dict.entries.iter().map(|(k, _)| k.clone()).collect()))),
-            "values" => Value::List(self.fresh(list(dict.entries.iter().map(|(_, v)| v.clone()).collect()))),
+            "keys" => Value::List(self.fresh(list(keys(&dict), dict.rest.map(|_| Value::Unknown)))),
+            "values" => Value::List(self.fresh(list(values(&dict), dict.rest))),
             "get" | "pop" | "setdefault" => {
                 let Some(key) = args.positional(0) else { return Value::Unknown };
                 let found = dict.get(key).cloned();
-                match (found, dict.open) {
+                match (found, dict.is_open()) {
                     (Some(value), _) => value,
                     (None, false) => args.positional(1).cloned().unwrap_or(Value::NONE),
                     (None, true) => Value::Unknown,
@@ -453,13 +454,10 @@ impl Machine<'_> {
                 match args.positional(0) {
                     Some(Value::Dict(other)) => {
                         if let Some(Cell::Dict(other)) = self.w.heap.get(*other).cloned() {
-                            dict.open |= other.open;
-                            for (k, v) in other.entries {
-                                dict.set(k, v);
-                            }
+                            dict.extend(other);
                         }
                     }
-                    Some(_) => dict.open = true,
+                    Some(_) => dict.open(),
                     None => {}
                 }
                 for arg in &args.args {
@@ -474,4 +472,12 @@ impl Machine<'_> {
             _ => Value::Unknown,
         }
     }
+}
+
+fn keys(dict: &DictCell) -> Vec<Value> {
+    dict.entries.iter().map(|(key, _)| key.clone()).collect()
+}
+
+fn values(dict: &DictCell) -> Vec<Value> {
+    dict.entries.iter().map(|(_, value)| value.clone()).collect()
 }

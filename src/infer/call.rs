@@ -275,7 +275,10 @@ impl Machine<'_> {
                 _ => false,
             },
             Value::Dict(id) if depth > 0 => match self.w.heap.get(*id) {
-                Some(Cell::Dict(cell)) => cell.entries.iter().any(|(_, v)| self.carries_type(v, depth - 1)),
+                Some(Cell::Dict(cell)) => {
+                    let held = cell.entries.iter().map(|(_, v)| v).chain(&cell.rest);
+                    held.into_iter().any(|v| self.carries_type(v, depth - 1))
+                }
                 _ => false,
             },
             _ => false,
@@ -470,7 +473,7 @@ impl Machine<'_> {
                 rest.push(arg.value.clone());
             }
         }
-        let mut extra = DictCell { entries: Vec::new(), open: args.open };
+        let mut extra = DictCell { entries: Vec::new(), rest: args.open.then_some(Value::Unknown) };
         for arg in &args.args {
             let Some(keyword) = &arg.keyword else { continue };
             match func
@@ -634,7 +637,7 @@ impl Machine<'_> {
             }
             Value::Dict(id) => {
                 if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*id) {
-                    cell.open = true;
+                    cell.open();
                 }
             }
             _ => {}

@@ -41,7 +41,7 @@ impl Machine<'_> {
         let modules: Vec<Value> = match args.args.as_slice() {
             [one] => match &one.value {
                 Value::Dict(id) => match self.w.heap.get(*id) {
-                    Some(Cell::Dict(d)) if !d.open => d.entries.iter().map(|(_, v)| v.clone()).collect(),
+                    Some(Cell::Dict(d)) if !d.is_open() => d.entries.iter().map(|(_, v)| v.clone()).collect(),
                     _ => return Value::Unknown,
                 },
                 value => vec![value.clone()],
@@ -114,7 +114,7 @@ impl Machine<'_> {
                 if let Some(Value::Dict(params)) = cell.get("params")
                     && let Some(Cell::Dict(params)) = self.w.heap.get(*params)
                 {
-                    all.open |= params.open;
+                    all.open |= params.is_open();
                     for (key, value) in &params.entries {
                         let keyword = key.as_str().cloned();
                         all.args.push(CallArg { keyword, value: value.clone(), part: 0 });

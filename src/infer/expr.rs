@@ -176,7 +176,7 @@ impl Machine<'_> {
             return;
         };
         let Some(Cell::Dict(dict)) = self.w.heap.get(*id) else { return };
-        out.open |= dict.open;
+        out.open |= dict.is_open();
         for (key, value) in &dict.entries {
             match key.as_str() {
                 Some(name) => out.args.push(CallArg { keyword: Some(name.clone()), value: value.clone(), part }),
@@ -534,13 +534,8 @@ impl Machine<'_> {
                         _ => None,
                     };
                     match other {
-                        Some(Cell::Dict(other)) => {
-                            dict.open |= other.open;
-                            for (k, v) in other.entries {
-                                dict.set(k, v);
-                            }
-                        }
-                        _ => dict.open = true,
+                        Some(Cell::Dict(other)) => dict.extend(other),
+                        _ => dict.open(),
                     }
                 }
             }

@@ -27,11 +27,11 @@ pub struct ListCell {
     pub rest: Option<Value>,
 }
 
-/// A dict, in order of insertion. `open`: it may have other keys, or keys that are not known.
+/// A dict, in order of insertion. `rest`: what it holds under keys that are not known, where it may have some; `Unknown`: anything.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DictCell {
     pub entries: Vec<(Value, Value)>,
-    pub open: bool,
+    pub rest: Option<Value>,
 }
 
 /// An instance of a class (of the project, or an external one by path).
@@ -71,7 +71,26 @@ impl DictCell {
         match self.entries.iter_mut().find(|(k, _)| *k == key) {
             Some((_, v)) => *v = value,
             None if has_room => self.entries.push((key, value)),
-            None => self.open = true,
+            None => self.open(),
+        }
+    }
+
+    /// It may have other keys, or keys that are not known.
+    pub fn open(&mut self) {
+        self.rest = Some(Value::Unknown);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// Takes over the entries of another one.
+    pub fn extend(&mut self, other: DictCell) {
+        if other.is_open() {
+            self.open();
+        }
+        for (key, value) in other.entries {
+            self.set(key, value);
         }
     }
 }

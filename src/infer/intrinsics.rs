@@ -349,7 +349,7 @@ impl Machine<'_> {
     pub fn type_dict(&mut self, value: &Value) -> Option<Vec<(crate::types::AxisSet, Atom)>> {
         let entries = match value {
             Value::Dict(id) => match self.w.heap.get(*id) {
-                Some(Cell::Dict(dict)) if !dict.open => dict.entries.clone(),
+                Some(Cell::Dict(dict)) if !dict.is_open() => dict.entries.clone(),
                 _ => return None,
             },
             _ => return None,

@@ -6,7 +6,7 @@ use super::heap::{Cell, DictCell, ListCell};
 use super::join::Joiner;
 use super::limits::MAX_VALUE_DEPTH;
 use super::machine::{Eval, Machine};
-use super::value::Value;
+use super::value::{ObjId, Value};
 use crate::ir::{Const, LocalId, StmtId};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh, Origin, Reason, Spmd};
@@ -46,7 +46,11 @@ impl Machine<'_> {
                 None => Value::Unknown,
             },
             Value::Dict(dict) => match self.w.heap.get(*dict) {
-                Some(Cell::Dict(cell)) => cell.get(index).cloned().unwrap_or(Value::Unknown),
+                Some(Cell::Dict(cell)) => match (cell.get(index), &cell.rest) {
+                    (Some(value), _) => value.clone(),
+                    (None, Some(any)) if cell.entries.is_empty() => any.clone(),
+                    (None, _) => Value::Unknown,
+                },
                 _ => Value::Unknown,
             },
             Value::Mesh(mesh) => {
@@ -218,17 +222,14 @@ impl Machine<'_> {
     /// `base[index] = value`
     pub fn set_item(&mut self, id: StmtId, base: &Value, index: &Value, value: Value) {
         match base {
-            Value::Dict(dict) => {
-                if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*dict) {
-                    match index {
-                        Value::Const(_) | Value::Group(_) | Value::Path(_) => cell.set(index.clone(), value),
-                        _ => {
-                            cell.open = true;
-                            cell.entries.clear();
-                        }
+            Value::Dict(dict) => match index {
+                Value::Const(_) | Value::Group(_) | Value::Path(_) => {
+                    if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*dict) {
+                        cell.set(index.clone(), value);
                     }
                 }
-            }
+                _ => self.set_unknown_key(*dict, value),
+            },
             Value::List(_) if self.deriving.is_some() && differing(index).is_some() && !self.holds_constants(base) => {
                 // The rank's own place in a list that the collective fills.
             }
@@ -262,15 +263,26 @@ impl Machine<'_> {
                 }
                 self.w.heap.insert(*list, Cell::List(cell));
             }
-            Value::Dict(dict) => {
-                if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*dict) {
-                    match key {
-                        Some(key @ (Value::Const(_) | Value::Group(_))) => cell.set(key, value),
-                        _ => cell.open = true,
+            Value::Dict(dict) => match key {
+                Some(key @ (Value::Const(_) | Value::Group(_))) => {
+                    if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*dict) {
+                        cell.set(key, value);
                     }
                 }
-            }
+                _ => self.set_unknown_key(*dict, value),
+            },
             _ => {}
+        }
+    }
+
+    /// `dict[key] = value` under a key that is not known, which may be any that is there.
+    fn set_unknown_key(&mut self, dict: ObjId, value: Value) {
+        let Some(Cell::Dict(cell)) = self.w.heap.get_mut(dict) else { return };
+        let known = std::mem::take(&mut cell.entries).into_iter().map(|(_, value)| value);
+        let all: Vec<Value> = known.chain(cell.rest.take()).chain([value]).collect();
+        let any = self.join_values(&all);
+        if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(dict) {
+            cell.rest = Some(any);
         }
     }
 
@@ -288,7 +300,7 @@ impl Machine<'_> {
                 _ => None,
             },
             Value::Dict(id) => match self.w.heap.get(*id) {
-                Some(Cell::Dict(DictCell { entries, open: false })) => {
+                Some(Cell::Dict(DictCell { entries, rest: None })) => {
                     Some(entries.iter().map(|(k, _)| k.clone()).collect())
                 }
                 _ => None,

@@ -237,12 +237,16 @@ impl<'a> Joiner<'a> {
     }
 
     fn dicts(&mut self, heap: &mut Heap, x: &DictCell, y: &DictCell, depth: usize) -> DictCell {
-        let mut out = DictCell { entries: Vec::new(), open: x.open || y.open };
+        let rest = match (&x.rest, &y.rest) {
+            (Some(v), Some(w)) => Some(self.values(heap, v, w, depth)),
+            (one, other) => one.clone().or_else(|| other.clone()),
+        };
+        let mut out = DictCell { entries: Vec::new(), rest };
         for (key, v) in &x.entries {
             let value = match y.get(key) {
                 Some(w) => self.values(heap, v, w, depth),
                 None => {
-                    out.open = true;
+                    out.open();
                     v.clone()
                 }
             };
@@ -250,7 +254,7 @@ impl<'a> Joiner<'a> {
         }
         for (key, w) in &y.entries {
             if x.get(key).is_none() {
-                out.open = true;
+                out.open();
                 out.entries.push((key.clone(), w.clone()));
             }
         }
@@ -389,7 +393,8 @@ fn same_cell(ha: &Heap, a: &Cell, hb: &Heap, b: &Cell, depth: usize) -> bool {
                     .all(|(v, w)| same_value(ha, v, hb, w, depth))
         }
         (Cell::Dict(x), Cell::Dict(y)) => {
-            x.open == y.open
+            x.rest.is_some() == y.rest.is_some()
+                && x.rest.iter().zip(&y.rest).all(|(v, w)| same_value(ha, v, hb, w, depth))
                 && x.entries.len() == y.entries.len()
                 && x.entries.iter().zip(&y.entries).all(|((k, v), (l, w))| k == l && same_value(ha, v, hb, w, depth))
         }

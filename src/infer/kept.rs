@@ -55,7 +55,7 @@ impl Machine<'_> {
                 Some(Cell::List(list)) if list.items.is_empty() && list.rest.is_none() => {
                     list.rest = Some(Value::Unknown);
                 }
-                Some(Cell::Dict(dict)) if dict.entries.is_empty() => dict.open = true,
+                Some(Cell::Dict(dict)) if dict.entries.is_empty() && !dict.is_open() => dict.open(),
                 _ => {}
             }
         }

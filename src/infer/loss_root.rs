@@ -33,8 +33,7 @@ pub(super) fn sole_module(project: &Project, files: &Files, module: ModuleId, pa
     if ir.classes.is_empty() || ir.classes.len() > MOST_CLASSES {
         return None;
     }
-    let short = name.as_str().replace('_', "");
-    let like = |class: &str| short.len() > 3 && class.to_lowercase().ends_with(&short);
+    let like = |class: &str| is_called(&param.name, class);
     if !MODELS.contains(&name.as_str()) && !ir.classes.iter().any(|c| like(&c.name)) {
         return None;
     }
@@ -52,6 +51,12 @@ pub(super) fn sole_module(project: &Project, files: &Files, module: ModuleId, pa
     (MODELS.contains(&name.as_str()) || like(&ir.classes[class].name)).then_some(ClassRef { module, class })
 }
 
+/// Whether a parameter is called as a class is: `lm_head` and `ParallelLMHead`.
+fn is_called(param: &str, class: &str) -> bool {
+    let short = param.to_lowercase().replace('_', "");
+    short.len() > 3 && class.to_lowercase().ends_with(&short)
+}
+
 impl Machine<'_> {
     /// The module of the file that a parameter of a free function stands for, if the function calls it.
     pub(super) fn sole_object_class(&self, param: &Param) -> Option<ClassRef> {
@@ -61,6 +66,11 @@ impl Machine<'_> {
             return None;
         }
         let class = sole_module(self.project, self.files, at.module, param)?;
+        // Where another parameter has its name, this one is another module.
+        let called = |p: &Param| is_called(&p.name, &self.project.class(class).name);
+        if !called(param) && func.params.iter().any(called) {
+            return None;
+        }
         let view = View::new(self.project, self.rules, self.files, at);
         let calls = |step| matches!(view.value(step), Some(Rvalue::Call { callee: Operand::Local(l), .. }) if *l == param.local);
         let rebound = !view.defs(param.local).is_empty();

@@ -5,6 +5,12 @@ use super::{Draft, spot};
 use crate::infer::rehearsal::{Misfit, RANKS, Rehearsed};
 
 pub fn rehearsed(found: &Rehearsed) -> Draft {
+    let mut draft = misfit(found);
+    draft.labels.extend(found.computed.map(|place| spot(place, "of these ranks".to_string())));
+    draft
+}
+
+fn misfit(found: &Rehearsed) -> Draft {
     let job = job(found);
     match &found.misfit {
         Misfit::NotAlike { rank, ranks, other, instead } => {
@@ -34,6 +40,26 @@ pub fn rehearsed(found: &Rehearsed) -> Draft {
             draft.primary = format!("{ranks:?}, ranks among all");
             draft.labels.push(spot(*tested, format!("looks for {number} among the ranks, and this is rank {rank}")));
             draft.help.push("make the groups of ranks among all, and look for `dist.get_rank()` in them".to_string());
+            draft
+        }
+        Misfit::LastMade { variable, rank, ranks, own } => {
+            let title = match variable {
+                Some(name) => format!("`{name}` is the last group that is made, on every rank: {job}"),
+                None => format!("every rank is given the last group that is made: {job}"),
+            };
+            let mut draft = Draft::new(&codes::GROUPS_MISFIT, title);
+            draft.primary = format!("{ranks:?} on rank {rank}, which is in {own:?}");
+            draft.help.push("keep the group whose ranks the own rank is among: `if rank in ranks`".to_string());
+            draft
+        }
+        Misfit::SameMembers { variables: (first, second), rank, member, ranks } => {
+            let title = format!("ranks {rank} and {member} are together in `{first}` and in `{second}`: {job}");
+            let mut draft = Draft::new(&codes::GROUPS_MISFIT, title);
+            draft.primary = format!("on rank {rank} `{first}` is {:?}, and `{second}` is {:?}", ranks.0, ranks.1);
+            draft.notes.push(format!(
+                "ranks of `{first}` have different parts of the model, ranks of `{second}` are to have the same one"
+            ));
+            draft.help.push(format!("make `{second}` of the ranks that have the same place in their `{first}`"));
             draft
         }
         Misfit::SourceOutside { function, group, rank, source, ranks } => {

@@ -117,7 +117,7 @@ impl Machine<'_> {
     fn axis_types(&mut self, value: &Value) -> Option<Vec<(Axis, Option<Atom>)>> {
         let Value::Dict(dict) = value else { return None };
         let entries = match self.w.heap.get(*dict)? {
-            Cell::Dict(dict) if !dict.open => dict.entries.clone(),
+            Cell::Dict(dict) if !dict.is_open() => dict.entries.clone(),
             _ => return None,
         };
         let mut out = Vec::new();
@@ -273,7 +273,7 @@ impl Machine<'_> {
     ) -> Option<Vec<(Name, Option<Arc<DeclaredLayout>>)>> {
         let Some(Value::Dict(dict)) = self.declared_part(rule, object, part) else { return None };
         match self.w.heap.get(dict)? {
-            Cell::Dict(dict) if !dict.open => dict
+            Cell::Dict(dict) if !dict.is_open() => dict
                 .entries
                 .iter()
                 .map(|(key, value)| {

@@ -11,8 +11,9 @@ use crate::source::Name;
 use crate::types::{Axis, Mesh};
 use std::sync::Arc;
 
-/// Words of functions that give a mesh further names.
-const NAMING: [&str; 3] = ["_flatten(", "_unflatten(", "_concatenate("];
+/// Functions that give a mesh further names: one that is written out, and others.
+const FLATTEN: &str = "_flatten(";
+const NAMING: [&str; 2] = ["_unflatten(", "_concatenate("];
 
 impl Machine<'_> {
     /// A mesh by its sizes and names; dims without names are known by their number only.
@@ -64,7 +65,7 @@ impl Machine<'_> {
         let at: Vec<Option<usize>> = names.iter().map(|n| mesh.position(&self.settings.canonical(n))).collect();
         let missing = at.iter().zip(&names).find(|(at, _)| at.is_none()).map(|(_, name)| name.clone());
         let mistake = match missing {
-            Some(_) if NAMING.iter().any(|word| self.project_says(word)) => return,
+            Some(name) if self.may_be_named_so(&name) => return,
             Some(name) => MeshMistake::NoDim { name, mesh: mesh.clone() },
             None if at.windows(2).any(|pair| matches!(pair, [Some(a), Some(b)] if a >= b)) => {
                 MeshMistake::Order { given: names, mesh: mesh.clone() }
@@ -72,6 +73,25 @@ impl Machine<'_> {
             None => return,
         };
         self.mesh_mistake(id, mistake);
+    }
+
+    /// Whether anything in the project may give dims of a mesh this name together.
+    fn may_be_named_so(&self, name: &str) -> bool {
+        let names = |text: &str| {
+            text.match_indices(FLATTEN).any(|(at, found)| {
+                let given = text[at + found.len()..].trim_start();
+                let given = given.strip_prefix("mesh_dim_name=").unwrap_or(given);
+                match given.chars().next() {
+                    Some(quote @ ('"' | '\'')) => match given[1..].split_once(quote) {
+                        Some((written, rest)) if rest.trim_start().starts_with([')', ',']) => written == name,
+                        _ => true,
+                    },
+                    _ => true,
+                }
+            })
+        };
+        NAMING.iter().any(|word| self.project_says(word))
+            || self.files.saying(FLATTEN).any(|file| names(self.files[file].whole()))
     }
 
     /// A method that means one dim, of a mesh with several.

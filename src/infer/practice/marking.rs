@@ -192,6 +192,17 @@ pub fn mark_set(view: &View<'_>, stmt: &Stmt) -> Option<(Expr, Name)> {
     }
 }
 
+/// Whether a statement that sets a mark says that there is none.
+pub fn is_off(view: &View<'_>, stmt: &Stmt) -> bool {
+    let value = match stmt {
+        Stmt::SetAttr { value, .. } => Some(value),
+        Stmt::Assign { value: Rvalue::Call { args, .. }, .. } => args.get(2).map(|a| &a.value),
+        _ => None,
+    };
+    let off = |o: &Operand| matches!(view.expr(o), Expr::Const(crate::ir::Const::Bool(false) | crate::ir::Const::None));
+    value.is_some_and(off)
+}
+
 fn is_no_parameter(view: &View<'_>, target: &Expr) -> bool {
     match target {
         Expr::Local(local) => NO_PARAMETERS.contains(&view.local_name(*local).as_str()),

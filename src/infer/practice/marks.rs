@@ -175,7 +175,8 @@ pub fn unasked(lint: &Lint<'_>, modules: &[ModuleId], memo: Option<&Memo>, out: 
         let Some(rule) = lint.rules.mark(mark) else { continue };
         let told = out.iter().any(|(_, p)| matches!(p, Practice::MarkNeverAsked { mark: m, .. } if m == mark));
         // A reducer over the axes, or over a group that is not known, may look at the mark in a way that is not followed.
-        if told || lint.reducers().over(&rule.axes).next().is_some() || finalises_elsewhere(lint) {
+        let elsewhere = || finalises_elsewhere(lint) || is_handed_out(lint, everything);
+        if told || lint.reducers().over(&rule.axes).next().is_some() || elsewhere() {
             continue;
         }
         let (parameters, when) = super::concerned::marked(lint, mark);
@@ -197,6 +198,9 @@ fn summed_in(lint: &Lint<'_>, module: ModuleId) -> Vec<(Place, Name)> {
         let init = lint.view(init);
         for step in &init.steps {
             let Some((target, mark)) = super::marking::mark_set(&init, step.stmt) else { continue };
+            if super::marking::is_off(&init, step.stmt) {
+                continue;
+            }
             let summed = lint.rules.mark(&mark).is_some_and(|r| r.set == crate::types::AxisType::R);
             if summed && matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_) | Expr::Attr(..))) {
                 out.push((init.place(step.id), mark));
@@ -263,6 +267,21 @@ fn finalises_elsewhere(lint: &Lint<'_>) -> bool {
             }
             _ => false,
         })
+    })
+}
+
+/// Words of functions that may sum gradients.
+const REDUCES: &[&str] = &["reduce", "grad", "sync", "finali"];
+
+/// Whether what sums the gradients calls something that is not seen and may look at marks.
+fn is_handed_out(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+    let view = lint.view(reducer.func);
+    (0..view.steps.len()).any(|i| {
+        let Some(value @ Rvalue::Call { callee, .. }) = view.value(i) else { return false };
+        let Some(path) = view.callee(value).filter(|p| !p.starts_with("torch.")) else { return false };
+        let seen = super::wrapped::function(&view, &view.expr(callee)).is_some() || lint.rules.get(&path).is_some();
+        let name = last(&path).to_lowercase();
+        !seen && path.contains('.') && REDUCES.iter().any(|w| name.contains(w))
     })
 }
 

@@ -14,11 +14,15 @@ use crate::source::{Name, Place};
 /// What splits the data, by the last part of its name.
 const SAMPLER: &str = "DistributedSampler";
 
+/// Styles of plans that leave each rank a part of what one sample goes through.
+const STYLES: &[&str] = &["ColwiseParallel(", "RowwiseParallel(", "SequenceParallel("];
+
 /// `DistributedSampler(data, num_replicas=dist.get_world_size())` beside `parallelize_module(layer, mesh["tp"], plan)`
 pub fn replicas(view: &View<'_>, out: &mut Found) {
     let file = view.files[view.project.file(view.at.module)].whole();
     if file.matches("DistributedSampler(").count() != 1
         || ["num_workers_per", "broadcast"].iter().any(|w| file.contains(w))
+        || !STYLES.iter().any(|w| file.contains(w))
     {
         return;
     }
@@ -75,7 +79,9 @@ fn cut_over(view: &View<'_>) -> Option<(Name, Place)> {
             }
         }
     }
-    cut.filter(|(dim, _)| dims.len() > 1 && dims.contains(dim))
+    // Ranks with other experts have tokens of their own, and exchange them.
+    let of_experts = |dim: &Name| near::has_part(dim, "ep") || near::has_part(dim, "expert");
+    cut.filter(|(dim, _)| dims.len() > 1 && dims.contains(dim) && !of_experts(dim))
 }
 
 /// Whether a sampler is not for training: it keeps the order, or its function runs without gradients.

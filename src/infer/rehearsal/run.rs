@@ -52,6 +52,8 @@ pub struct Kept {
     pub at: Place,
     /// The group of this rank that it held before, of the same call.
     pub before: Option<Rc<Group>>,
+    /// It outlives the function: a name of the module, an attribute, an entry of a dict of the module.
+    pub lasts: bool,
 }
 
 /// Variables of a function under execution.
@@ -77,13 +79,16 @@ pub struct Run<'a> {
     steps: u32,
     /// A group is kept in a list, a dict or a tuple.
     pub stored: bool,
+    /// The group that the rehearsed function gives, and where.
+    pub returned: Option<(Rc<Group>, Place)>,
 }
 
 impl<'a> Run<'a> {
     pub fn new(project: &'a Project, rules: &'a RuleBook, (rank, size): (i64, i64)) -> Run<'a> {
         let (made, misjudged, kept) = (Vec::new(), Vec::new(), Vec::new());
         let globals = FxHashMap::default();
-        Run { project, rules, rank, size, made, misjudged, kept, globals, frames: Vec::new(), steps: 0, stored: false }
+        let (frames, returned) = (Vec::new(), None);
+        Run { project, rules, rank, size, made, misjudged, kept, globals, frames, steps: 0, stored: false, returned }
     }
 
     /// Statements executed so far.
@@ -199,7 +204,7 @@ impl<'a> Run<'a> {
                 let value = self.operand(value);
                 let key = (self.module(), name.clone());
                 let before = self.globals.get(&key).cloned();
-                self.note(id, name, &value, before.as_ref());
+                self.note(id, name, &value, before.as_ref(), true);
                 self.globals.insert(key, value);
             }
             Stmt::SetAttr { base, name, value } => {
@@ -209,7 +214,11 @@ impl<'a> Run<'a> {
                 self.set_attr(id, &base, name, if later { Val::Unknown } else { value });
             }
             Stmt::SetItem { base, index, value } => {
+                let dict = if let Operand::Global(name) = base { Some(name) } else { None };
                 let (base, index, value) = (self.operand(base), self.operand(index), self.operand(value));
+                if let (Some(name), Val::Dict(_)) = (dict, &base) {
+                    self.note(id, name, &value, None, true);
+                }
                 return self.set_item(&base, &index, value);
             }
             Stmt::Unpack { value, before, star, after } => {
@@ -221,7 +230,13 @@ impl<'a> Run<'a> {
             }
             Stmt::Assert { test } if self.operand(test).truth() == Some(false) => return Ok(Flow::Raise),
             Stmt::Assert { .. } | Stmt::ImportStar { .. } => {}
-            Stmt::Return { value } => return Ok(Flow::Return(self.operand(value))),
+            Stmt::Return { value } => {
+                let value = self.operand(value);
+                if let (Val::Group(group), [_]) = (&value, self.frames.as_slice()) {
+                    self.returned = Some((group.clone(), self.place(id)));
+                }
+                return Ok(Flow::Return(value));
+            }
             Stmt::Raise => return Ok(Flow::Raise),
             Stmt::Break => return Ok(Flow::Break),
             Stmt::Continue => return Ok(Flow::Continue),
@@ -541,12 +556,12 @@ impl<'a> Run<'a> {
             let func = self.project.func(self.frame().at);
             if func.locals()[dst].kind != LocalKind::Temp {
                 let before = self.local(dst);
-                self.note(id, &func.locals()[dst].name, result, Some(&before));
+                self.note(id, &func.locals()[dst].name, result, Some(&before), false);
             }
         }
     }
 
-    fn note(&mut self, id: StmtId, name: &Name, value: &Val, before: Option<&Val>) {
+    fn note(&mut self, id: StmtId, name: &Name, value: &Val, before: Option<&Val>, lasts: bool) {
         let Val::Group(group) = value else { return };
         let before = match before {
             Some(Val::Group(old)) if old.made == group.made && old.ranks != group.ranks => {
@@ -556,13 +571,13 @@ impl<'a> Run<'a> {
             _ => None,
         };
         let at = self.place(id);
-        self.kept.push(Kept { name: name.clone(), group: group.clone(), at, before });
+        self.kept.push(Kept { name: name.clone(), group: group.clone(), at, before, lasts });
     }
 
     fn set_attr(&mut self, id: StmtId, base: &Val, name: &Name, value: Val) {
         if let Val::Object(object) = base {
             let before = object.borrow().attrs.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-            self.note(id, name, &value, before.as_ref());
+            self.note(id, name, &value, before.as_ref(), true);
             let mut object = object.borrow_mut();
             match object.attrs.iter_mut().find(|(n, _)| n == name) {
                 Some((_, slot)) => *slot = value,

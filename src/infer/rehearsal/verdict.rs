@@ -4,6 +4,7 @@
 
 use super::calls::Given;
 use super::choice::{Choice, is_given_group};
+use super::held::{last_made, same_members};
 use super::run::{Kept, Made, Misjudged, Run};
 use super::value::Val;
 use crate::ir::Stmt;
@@ -24,6 +25,8 @@ pub struct Rehearsed {
     /// Parameters that are numbers of ranks, with their values.
     pub configuration: Vec<(Name, i64)>,
     pub misfit: Misfit,
+    /// Where the ranks of the group that is shown are computed, if not where it is made.
+    pub computed: Option<Place>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +37,10 @@ pub enum Misfit {
     Overlap { variable: Name, rank: i64, first: Vec<i64>, second: Vec<i64>, member: i64 },
     /// A rank takes a group for its own that it is not in: another number of it was looked for.
     NotMember { variable: Name, rank: i64, number: i64, ranks: Vec<i64>, tested: Place },
+    /// A rank holds the last of the groups that a call makes, or is given it (no variable), and is in another one.
+    LastMade { variable: Option<Name>, rank: i64, ranks: Vec<i64>, own: Vec<i64> },
+    /// Groups for different parts of the model and for copies of the same have more than one rank in common.
+    SameMembers { variables: (Name, Name), rank: i64, member: i64, ranks: (Vec<i64>, Vec<i64>) },
     /// A rank that a function gives is not in the group that another one gives.
     SourceOutside { function: Name, group: Name, rank: i64, source: i64, ranks: Vec<i64> },
 }
@@ -66,8 +73,9 @@ pub fn rehearse(project: &Project, rules: &RuleBook, at: FuncRef) -> Option<(Pla
         let is_given = choice.is_given_rank() || func.params.iter().any(is_given_group);
         let alike = if is_given { None } else { not_alike(&ranks) };
         let found = alike.or_else(|| not_member(&ranks, is_given)).or_else(|| overlap(&ranks));
+        let found = found.or_else(|| last_made(&ranks)).or_else(|| same_members(&ranks));
         if let Some((place, misfit)) = found.or_else(|| source_outside(project, &mut ranks, at)) {
-            return Some((place, Rehearsed { configuration: choice.named(&variant), misfit }));
+            return Some((place, Rehearsed { configuration: choice.named(&variant), misfit, computed: None }));
         }
     }
     None

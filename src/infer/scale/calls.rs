@@ -199,7 +199,23 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// The group that the configuration or a directive says that a call gives.
+    fn declared_group(&self, callee: &Val) -> Option<Val> {
+        if self.settings.groups.is_empty() {
+            return None;
+        }
+        let path = match callee {
+            Val::Func(at) => self.project.qualified(*at),
+            Val::Path(path) | Val::Named(path) => path.clone(),
+            _ => return None,
+        };
+        self.settings.group_named(&format!("{path}()")).map(Val::Group)
+    }
+
     pub fn apply(&mut self, id: StmtId, callee: &Val, args: Args, mut state: State) -> Vec<(State, Val)> {
+        if let Some(group) = self.declared_group(callee) {
+            return vec![(state, group)];
+        }
         match callee {
             Val::Func(at) if self.is_scaled_by_decorator(*at) => vec![(state, Val::named("call"))],
             Val::Func(at) if !args.open && (self.matters(*at) || args.all().any(is_followed)) => {

@@ -112,10 +112,15 @@ impl<'a> Run<'a> {
                 let test = self.truth(&self.operand(test, &state));
                 let fresh: Vec<Name> =
                     test.every().into_iter().filter(|name| !state.facts.contains_key(name)).collect();
+                let known = state.facts.clone();
                 let mut held: Vec<State> =
                     self.decide(&test, state).into_iter().filter(|(_, b)| *b).map(|(s, _)| s).collect();
                 // What is asserted holds in every round.
                 fresh.iter().for_each(|name| round::forget(name, &mut held));
+                // That a group was made is no choice of the configuration: nothing goes on where it was not.
+                for state in &mut held {
+                    state.facts.retain(|name, _| known.contains_key(name) || !name.ends_with(" is None"));
+                }
                 held
             }
             _ => {

@@ -466,7 +466,7 @@ impl<'a> Run<'a> {
         let dims = args.get(0, "dim").filter(|_| matches!(name, "mean" | "sum"));
         match (name, &t.rows, dims) {
             ("backward", _, _) => {
-                self.backward(id, &Val::Tensor(t.clone()), state);
+                self.backward_with(id, &Val::Tensor(t.clone()), args.get(0, "gradient"), state);
                 Some(Val::Const(Const::None))
             }
             ("mean", Some(rows), None) => {
@@ -518,7 +518,7 @@ impl<'a> Run<'a> {
     fn of_number(&mut self, id: StmtId, on: &Val, name: &str, args: &Args, state: &mut State) -> Option<Val> {
         match name {
             "backward" => {
-                self.backward(id, on, state);
+                self.backward_with(id, on, args.get(0, "gradient"), state);
                 Some(Val::Const(Const::None))
             }
             "mul" | "mul_" | "div" | "div_" => self.in_place(id, on, name, args, state),
@@ -688,7 +688,7 @@ impl<'a> Run<'a> {
                 match args.plain.first() {
                     Some(_) => self.engine(id, args, state),
                     None if wrapped => self.engine(id, args, state),
-                    None => self.backward(id, &Val::Named(text.clone()), state),
+                    None => self.backward_with(id, &Val::Named(text.clone()), args.keyword("gradient"), state),
                 }
                 Some(Val::Const(Const::None))
             }
@@ -765,7 +765,7 @@ impl<'a> Run<'a> {
             }
             "backward" => {
                 self.pass_on(id, args.get(1, "grad_tensors"), state);
-                self.backward(id, args.plain.first()?, state);
+                self.backward_with(id, args.plain.first()?, args.get(1, "grad_tensors"), state);
                 Some(Val::Const(Const::None))
             }
             "_foreach_mul_" | "_foreach_div_" => {

@@ -1,4 +1,4 @@
-//! Values that hold the place of another one. In: a number that a module, a class or a mapping gives a name at first. Out: the name, where a
+//! Values that hold the place of another one. In: a number, or nothing, that a module, a class or a mapping gives a name at first. Out: the name, where a
 //! function sets it again: `WORLD = 1`, which is the number of ranks once processes are there. Never: a value that nothing sets again.
 //! Next: `eval.rs`.
 
@@ -8,7 +8,7 @@ use crate::ir::Const;
 use crate::source::Name;
 
 /// How a name is read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// Of a module.
     Global,
@@ -21,7 +21,9 @@ pub enum Read {
 impl Run<'_> {
     /// The value of a name, or the name itself where the value only holds its place: one process, as long as nothing has asked how many.
     pub fn unless_set_again(&self, value: Val, name: &Name, read: Read, state: &State) -> Val {
-        if value != Val::Const(Const::Int(1)) {
+        // A group of the module that a function makes is no group of all ranks before.
+        let is_empty = value == Val::Const(Const::None) && read == Read::Global;
+        if value != Val::Const(Const::Int(1)) && !is_empty {
             return value;
         }
         let Some(at) = state.frames.last().map(|f| f.at) else { return value };

@@ -2,12 +2,12 @@
 //! up. In: functions that receive. Out: mistakes. Never: copies without a comment that says that they are. Next: `methods.rs`.
 
 use super::Run;
-use super::value::{Event, State, Val, What};
+use super::value::{Event, State, Test, Val, What};
 use super::verdict::{Mistake, Wrong};
 use crate::infer::practice::expr::Expr;
 use crate::infer::practice::near;
 use crate::infer::practice::view::View;
-use crate::ir::{FuncKind, Operand, Rvalue, StmtId};
+use crate::ir::{Const, FuncKind, Operand, Rvalue, StmtId};
 use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Name, Place};
@@ -75,6 +75,17 @@ impl<'a> Run<'a> {
     pub fn receive(&mut self, operand: &Operand, state: &mut State) {
         if let Operand::Local(local) = operand {
             state.set(*local, Val::Received(None));
+        }
+    }
+
+    /// A backward pass that starts with a gradient of its own: the loss says nothing of the factor then. What the next stage of a pipeline
+    /// sends is the gradient of the same loss.
+    pub fn backward_with(&mut self, id: StmtId, loss: &Val, gradient: Option<&Val>, state: &mut State) {
+        let of_next_stage = |text: &Name| text.contains("grad");
+        match gradient {
+            None | Some(Val::Const(Const::None) | Val::Received(_)) => self.backward(id, loss, state),
+            Some(Val::Named(text)) if of_next_stage(text) => self.backward(id, loss, state),
+            Some(_) => self.backward(id, &Val::Test(Test::Known(true)), state),
         }
     }
 

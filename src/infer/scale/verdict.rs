@@ -229,8 +229,13 @@ impl Carried {
         let is_opaque = match named.as_slice() {
             [] => false,
             [(Factor::Named(name), 1)] => {
-                *name == term.part.label
-                    && term.part.grad.known().is_some_and(|g| g.power(&Factor::Named(name.clone())) == 1)
+                let is_label = *name == term.part.label
+                    && term.part.grad.known().is_some_and(|g| g.power(&Factor::Named(name.clone())) == 1);
+                // A size of one part, or an entry of the round, may well add up to one over all rounds.
+                if !is_label && !is_coefficient(name) {
+                    return None;
+                }
+                is_label
             }
             _ => return None,
         };
@@ -276,7 +281,19 @@ fn rounds(state: &State, term: &Term) -> (Scale, Vec<Monomial>) {
             }
         }
     }
-    (all.times(&state.rounds_since(&term.every, &term.loops)), optional)
+    let since = state.rounds_since(&term.every, &term.loops);
+    let of_loss = |m: &&Monomial| m.powers().any(|(f, _)| adds_losses(&f.to_string()));
+    optional.extend(since.known().filter(of_loss).cloned());
+    (all.times(&since), optional)
+}
+
+/// Words of rounds each of which has a loss of its own, which are summed: steps of one sequence, one task after another.
+const SUMMED: &[&str] = &["horizon", "bptt", "unroll", "trunc", "task"];
+
+/// Whether rounds are parts of one loss that is a sum, by name.
+fn adds_losses(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    SUMMED.iter().any(|w| lower.contains(w))
 }
 
 /// Whether rounds of a loop are those of gradient accumulation, by name.
@@ -311,6 +328,11 @@ fn as_rounds(scale: &Scale, rounds: &Scale) -> Scale {
         Factor::Named(name) => s.replace(&f, &Scale::of(Factor::Rounds(name.clone()))),
         _ => s,
     })
+}
+
+/// Whether a number that is known by name alone may weigh a loss, the same in every round.
+fn is_coefficient(name: &str) -> bool {
+    !name.contains(['[', '(']) && !accumulates(name)
 }
 
 /// Words of numbers that are counts or sizes, whatever the configuration says.
