@@ -30,6 +30,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/models/accelerate.toml", include_str!("../../rules/models/accelerate.toml")),
     ("rules/models/colossalai.toml", include_str!("../../rules/models/colossalai.toml")),
     ("rules/models/colossalai_layers.toml", include_str!("../../rules/models/colossalai_layers.toml")),
+    ("rules/models/composer.toml", include_str!("../../rules/models/composer.toml")),
     ("rules/models/deepspeed.toml", include_str!("../../rules/models/deepspeed.toml")),
     ("rules/models/fairscale.toml", include_str!("../../rules/models/fairscale.toml")),
     ("rules/models/fairscale_layers.toml", include_str!("../../rules/models/fairscale_layers.toml")),

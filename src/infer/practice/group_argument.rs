@@ -106,7 +106,7 @@ fn reduces_over(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
         && inner.collectives().iter().any(|(_, c)| c.group.is_some_and(of))
 }
 
-fn defaults_to_none(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
+pub(super) fn defaults_to_none(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
     let text = view.files[view.project.file(at.module)].slice(view.project.func(at).span);
     let head = text.split("):").next().unwrap_or("").split(") ->").next().unwrap_or("");
     head.split(',').any(|part| {

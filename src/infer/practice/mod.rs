@@ -106,6 +106,7 @@ mod plan;
 mod pool;
 mod positions;
 mod rank_size;
+mod rank_tests;
 mod ranks;
 mod raw;
 mod rebound;
@@ -365,6 +366,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
     of_words(&["rank", "main", "master"], only_some::calls).with(&[&["rank", "main", "master"]]),
+    of_words(&["rank", "main", "master"], only_some::decorated).where_seen(|seen| seen.communicates),
     of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
     of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),
     of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),

@@ -1,18 +1,22 @@
-//! What communicates without saying so, on some ranks only. In: a function. Out: under a test of the rank among all, a call of a function of the
-//! project that communicates over all ranks whatever it is given; the only barrier of a file; what a library does with all ranks. Never: a
-//! counterpart on the other ranks, a branch that calls something which may hold it, or a test that asks for the number of ranks as well.
-//! Source: torch.distributed, `barrier`; torch.distributed.checkpoint, `save`; torch.distributed.tensor, `DTensor.full_tensor`.
-//! Next: `ranks.rs`, whose tests these are.
+//! What communicates without saying so, on some ranks only. In: a function. Out: under a test of the rank, a call of a function of the
+//! project that communicates over all ranks whatever it is given; the only barrier of a file; what a library does with all ranks; a function
+//! whose decorator calls it under such a test. Never: a counterpart on the other ranks, a branch that calls something which may hold it, or a
+//! test that holds where there is one rank alone.
+//! Source: torch.distributed, `barrier`; torch.distributed.checkpoint, `save`, `state_dict.get_model_state_dict`; torch.distributed.tensor,
+//! `DTensor.full_tensor`; torch.distributed.fsdp, `FullyShardedDataParallel.state_dict_type`, whose full dicts all ranks gather.
+//! Next: `rank_tests.rs`, whose tests these are, and `made_of.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::lost::last;
-use super::ranks::{ALONE_WORDS, by_rank, is_exit, mentions, other_branch_calls, same, without_group};
-use super::raw::{Sort, raw};
+use super::near;
+use super::rank_tests::{Test, means_distributed, test};
+use super::ranks::{decided, is_exit, other_branch_calls, same, together, waits, without_group};
 use super::view::{Guard, View};
 use super::wrapped;
-use crate::ir::{Arg, ArgKind, Rvalue};
-use crate::project::{ClassRef, FuncRef};
+use crate::ir::{Arg, ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::Name;
 
 /// Functions of libraries that every rank has to call, and the argument that says otherwise.
@@ -22,27 +26,109 @@ const TOGETHER: &[&str] = &[
     "torch.distributed.checkpoint.state_dict_saver.save",
     "torch.distributed.checkpoint.state_dict_loader.load",
 ];
+/// Those that do so where they are asked for whole tensors.
+const WHOLE: &[&str] = &[
+    "torch.distributed.checkpoint.state_dict.get_model_state_dict",
+    "torch.distributed.checkpoint.state_dict.get_optimizer_state_dict",
+    "torch.distributed.checkpoint.state_dict.get_state_dict",
+];
+
+/// Parts of names of what makes a model that has its state in parts.
+const SHARD: &[&str] = &["shard", "fsdp", "parallelize", "wrap", "distribute"];
+
 const ALONE: &[&str] = &["no_dist", "process_group", "use_collectives"];
 
 /// How many calls lie between a test and what communicates.
 const MOST_CALLS: usize = 2;
 
 pub fn calls(view: &View<'_>, out: &mut Found) {
-    if view.func.is_generator || view.func.name.starts_with("__") {
+    if view.func.is_generator && !is_context(view) || view.func.name.starts_with("__") {
         return;
     }
+    let mut last: Option<(usize, Option<(Guard<'_>, Test)>)> = None;
     for i in 0..view.steps.len() {
         let guards = &view.steps[i].guards;
-        let Some(guard) = guards.iter().find(|g| by_rank(view, g)) else { continue };
-        let Some(name) = communicates(view, i) else { continue };
-        let alone = guards.iter().any(|g| mentions(view, g, ALONE_WORDS));
-        if alone || matched(view, i, &name, guard) || other_branch_calls(view, guard) {
+        if guards.is_empty() || !matches!(view.value(i), Some(Rvalue::Call { .. } | Rvalue::CallMethod { .. })) {
             continue;
         }
-        let exit = is_exit(view, guard);
+        // Steps side by side share their conditions.
+        let shared = last.filter(|(at, _)| std::rc::Rc::ptr_eq(&view.steps[*at].guards, guards));
+        let found = shared.map_or_else(|| decided(view, i), |(_, found)| found);
+        last = Some((i, found));
+        let Some((guard, told)) = found else { continue };
+        let Some(name) = communicates(view, i, told) else { continue };
+        // Of a condition of which a part tells ranks apart the rest may ask whether there is anything to gather.
+        let asked = test(view, &guard).is_none() && !name_is_of_project(view, i);
+        if asked || matched(view, i, &name, &guard) || other_branch_calls(view, &guard) {
+            continue;
+        }
+        let exit = is_exit(view, &guard);
         let condition = view.part(guard.at, 0);
         out.push((view.place(view.steps[i].id), Practice::SomeRanks { collective: name, condition, exit }));
     }
+}
+
+/// Whether a generator is a context manager, which runs from its beginning to its end.
+fn is_context(view: &View<'_>) -> bool {
+    decorator_line(view).is_some_and(|line| line.contains("contextmanager"))
+}
+
+/// The decorator next to a function: decorators stand before its span.
+fn decorator_line<'a>(view: &View<'a>) -> Option<&'a str> {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    let before = text.get(..view.func.span.start as usize)?.trim_end();
+    before.rsplit('\n').next().map(str::trim).filter(|line| line.starts_with('@'))
+}
+
+fn name_is_of_project(view: &View<'_>, step: usize) -> bool {
+    view.value(step).is_some_and(|value| callee(view, value).is_some())
+}
+
+/// `@main_only` on a function that communicates: the decorator calls what it is given under a test of the rank.
+pub fn decorated(view: &View<'_>, out: &mut Found) {
+    let Some(parent) = view.func.parent else { return };
+    if decorator_line(view).is_none() || view.func.is_generator {
+        return;
+    }
+    let outer = near::shared(view, FuncRef { module: view.at.module, func: parent });
+    let defined = |stmt: &Stmt| matches!(stmt, Stmt::Def { func, .. } if *func == view.at.func);
+    let Some(Stmt::Def { decorators, .. }) = outer.steps.iter().find(|s| defined(s.stmt)).map(|s| s.stmt) else {
+        return;
+    };
+    for decorator in decorators {
+        let path = near::path(&outer, &outer.expr(decorator));
+        let Some(Resolved::Func(at)) = path.map(|path| view.project.path(&path)) else { continue };
+        let Some((guard, exit)) = calls_on_some(&view.other(at)) else { continue };
+        let test = Test { of_all: true, one: false };
+        let found = (0..view.steps.len()).find_map(|i| Some((i, surely(view, i, test, &[], 0)?)));
+        if let Some((step, collective)) = found {
+            let practice = Practice::SomeRanks { collective, condition: guard, exit };
+            out.push((view.place(view.steps[step].id), practice));
+        }
+    }
+}
+
+/// The test under which a decorator calls the function that it is given, if it does so nowhere else.
+fn calls_on_some(view: &View<'_>) -> Option<(crate::source::Place, bool)> {
+    let [given] = &*view.func.params else { return None };
+    let (inner, around) = view.steps.iter().find_map(|s| match s.stmt {
+        Stmt::Def { dst, func, .. } => Some((FuncRef { module: view.at.module, func: *func }, *dst)),
+        _ => None,
+    })?;
+    let returned =
+        |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::Return { value } if *value == Operand::Local(around));
+    if !view.steps.iter().any(returned) {
+        return None;
+    }
+    let inner = view.other(inner);
+    let (_, function) = inner.func.captures.iter().find(|(outer, _)| *outer == given.local)?;
+    let is_call =
+        |i: &usize| matches!(inner.value(*i), Some(Rvalue::Call { callee: Operand::Local(l), .. }) if l == function);
+    let calls: Vec<usize> = (0..inner.steps.len()).filter(is_call).collect();
+    let [call] = calls.as_slice() else { return None };
+    let (guard, _) = decided(&inner, *call)?;
+    let told = (inner.part(guard.at, 0), is_exit(&inner, &guard));
+    (!other_branch_calls(&inner, &guard)).then_some(told)
 }
 
 /// Whether the same is called elsewhere in the function, where the other ranks may come.
@@ -50,8 +136,8 @@ fn matched(view: &View<'_>, step: usize, name: &str, guard: &Guard<'_>) -> bool 
     (0..view.steps.len()).any(|j| {
         let guards = &view.steps[j].guards;
         let here = guards.iter().any(|g| same(g, guard));
-        let elsewhere = || guards.iter().any(|g| by_rank(view, g) && !same(g, guard));
-        let talks = || view.value(j).is_some_and(|v| raw(view, v).is_some() || callee(view, v).is_some());
+        let elsewhere = || guards.iter().any(|g| !same(g, guard) && (g.at == guard.at || test(view, g).is_some()));
+        let talks = || view.value(j).is_some_and(|v| together(view, v).is_some() || callee(view, v).is_some());
         let again = || called_name(view, j).is_some_and(|other| other == *name);
         j != step && !here && (again() || elsewhere() && talks())
     })
@@ -65,19 +151,31 @@ fn called_name(view: &View<'_>, step: usize) -> Option<Name> {
 }
 
 /// The name of what a step calls, if all ranks have to call it.
-fn communicates(view: &View<'_>, step: usize) -> Option<Name> {
+fn communicates(view: &View<'_>, step: usize, test: Test) -> Option<Name> {
+    let value = view.value(step)?;
+    if let Some(call) = together(view, value) {
+        let only = || barriers(view) == 1;
+        let everyone = without_group(call.group) && call.name.contains("barrier");
+        return (everyone && only()).then_some(call.name);
+    }
+    of_library(view, step).or_else(|| of_project(view, value, test, &[], 0))
+}
+
+/// What a library does with all ranks.
+fn of_library(view: &View<'_>, step: usize) -> Option<Name> {
     let value = view.value(step)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     let own = || !view.project.methods_named(&Name::from("full_tensor")).is_empty();
-    if matches!(value, Rvalue::CallMethod { name, .. } if name == "full_tensor") && args.is_empty() && !own() {
-        return Some(Name::from("full_tensor"));
-    }
-    if let Some(call) = raw(view, value) {
-        let only = || barriers(view) == 1;
-        let everyone = call.sort == Sort::Everyone && without_group(call.group) && call.name.contains("barrier");
-        return (everyone && only()).then_some(call.name);
+    if let Rvalue::CallMethod { base, name, .. } = value {
+        if name == "full_tensor" && args.is_empty() && !own() {
+            return Some(name.clone());
+        }
+        if name == "state_dict" && view.steps[step].contexts.iter().any(|c| gathers(view, c, base)) {
+            return Some(name.clone());
+        }
     }
     let path = view.callee(value)?;
+    let name = || Some(last(&path));
     if TOGETHER.contains(&path.as_str()) {
         let alone = |a: &Arg| match &a.kind {
             ArgKind::Keyword(k) => ALONE.contains(&k.as_str()),
@@ -86,10 +184,49 @@ fn communicates(view: &View<'_>, step: usize) -> Option<Name> {
         };
         let placed = args.iter().filter(|a| a.kind == ArgKind::Positional).count();
         let otherwise = placed > 3 || args.iter().any(alone);
-        return (!otherwise).then(|| Name::from(path.rsplit_once('.').map_or(path.as_str(), |(_, name)| name)));
+        return if otherwise { None } else { name() };
     }
-    let called = callee(view, value)?;
-    always(&view.other(called), 0).then(|| view.project.func(called).name.clone())
+    let options = || args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == "options"));
+    if WHOLE.contains(&path.as_str())
+        && options().is_some_and(|a| is_whole(&view.through(&a.value)))
+        && may_shard(view, step)
+    {
+        return name();
+    }
+    let optimizer = path.starts_with("torch.distributed.fsdp.") && path.ends_with(".full_optim_state_dict");
+    if optimizer { name() } else { None }
+}
+
+/// `StateDictOptions(full_state_dict=True)`
+fn is_whole(options: &Expr) -> bool {
+    let Some(args) = options.call_of("StateDictOptions") else { return false };
+    let set = |(kind, value): &(ArgKind, Expr)| {
+        matches!(kind, ArgKind::Keyword(k) if k == "full_state_dict") && *value == Expr::Const(Const::Bool(true))
+    };
+    args.iter().any(set)
+}
+
+/// Whether a file does not say that its models are whole on each rank, as one is before it is sharded.
+fn may_shard(view: &View<'_>, step: usize) -> bool {
+    let shards = |s: usize| called_name(view, s).is_some_and(|n| near::has_any(&n.to_lowercase(), SHARD));
+    if (step..view.steps.len()).any(shards) {
+        return false;
+    }
+    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    !text.contains("distributeddataparallel") || near::has_any(&text, &["fsdp", "fully_shard", "fullyshard", "dtensor"])
+}
+
+/// Whether a context makes the state of a model whole: `FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT)`.
+fn gathers(view: &View<'_>, context: &Operand, model: &Operand) -> bool {
+    let Expr::Call { callee, args, .. } = view.through(context) else { return false };
+    let named =
+        callee.last_name().is_some_and(|n| n.ends_with("state_dict_type") || n.ends_with("state_dict_type_context"));
+    let same = args.first().is_some_and(|(_, first)| *first == view.expr(model) || *first == view.through(model));
+    let whole = args.iter().any(|(_, e)| match e {
+        Expr::Const(Const::Str(text)) => text.eq_ignore_ascii_case("full"),
+        other => other.last_name() == Some("FULL_STATE_DICT"),
+    });
+    named && same && whole
 }
 
 /// How many barriers a file has.
@@ -98,33 +235,113 @@ fn barriers(view: &View<'_>) -> usize {
     text.matches("barrier(").count() + text.matches("wait_for_everyone(").count()
 }
 
-/// The function of the project that is called.
+/// The function of the project that is called: by its name, a method of the own object, or of one whose class is known.
 fn callee(view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
     match value {
         Rvalue::Call { callee, .. } => wrapped::function(view, &view.through(callee)),
-        Rvalue::CallMethod { base, name, .. } if super::near::is_self(view, base) => {
-            let class = super::near::class_of(view)?;
+        Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => {
+            let class = near::class_of(view)?;
             view.project.own_method(ClassRef { module: view.at.module, class }, name)
         }
+        Rvalue::CallMethod { base, name, .. } => match view.through(base) {
+            Expr::Path(path) => match view.project.path(&format!("{path}.{name}")) {
+                Resolved::Func(at) => Some(at),
+                _ => None,
+            },
+            of => view.project.own_method(class_of(view, &of, name)?, name),
+        },
         _ => None,
     }
 }
 
-/// Whether a function communicates over all ranks whatever it is given.
-fn always(view: &View<'_>, depth: usize) -> bool {
-    if view.func.is_generator || view.func.is_async {
-        return false;
-    }
-    (0..view.steps.len()).any(|i| {
-        let step = &view.steps[i];
-        let reached = step.guards.is_empty() && step.loops.is_empty();
-        let Some(value) = view.value(i).filter(|_| reached) else { return false };
-        match raw(view, value) {
-            Some(call) => call.sort == Sort::Everyone && without_group(call.group),
-            None => {
-                let deeper = || callee(view, value).is_some_and(|at| always(&view.other(at), depth + 1));
-                depth + 1 < MOST_CALLS && deeper()
+/// The class of an object that is made here, that the constructor keeps, or that an annotation names where no other class has the method.
+fn class_of(view: &View<'_>, object: &Expr, method: &Name) -> Option<ClassRef> {
+    let made = |view: &View<'_>, e: &Expr| match e {
+        Expr::Call { callee, .. } => match view.project.path(&near::path(view, callee)?) {
+            Resolved::Class(class) => Some(class),
+            _ => None,
+        },
+        _ => None,
+    };
+    match object {
+        Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
+            let hint = view.func.params.iter().find(|p| p.local == *local)?.hint.as_ref()?;
+            let path = super::expr::path_of_hint(view.project, view.at.module, hint)?;
+            match view.project.path(&path) {
+                Resolved::Class(class) if view.project.methods_named(method).len() == 1 => Some(class),
+                _ => None,
             }
         }
-    })
+        Expr::Attr(..) => {
+            let (name, class) = near::own_attribute(view, object).zip(near::class_of(view))?;
+            match near::assigned(view, class, name).as_slice() {
+                [(by, _, value)] => made(by, &by.through(value)),
+                _ => None,
+            }
+        }
+        other => made(view, other),
+    }
+}
+
+/// The name of a function of the project that communicates over all ranks whatever it is given. `left`: parameters of the caller that are left out.
+fn of_project(view: &View<'_>, value: &Rvalue, test: Test, left: &[LocalId], depth: usize) -> Option<Name> {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    let at = callee(view, value)?;
+    let inner = near::shared(view, at);
+    if inner.func.is_generator || inner.func.is_async {
+        return None;
+    }
+    let left = left_out(view, &inner, args, left);
+    let reached = (0..inner.steps.len()).any(|i| surely(&inner, i, test, &left, depth).is_some());
+    reached.then(|| inner.func.name.clone())
+}
+
+/// What a step that is reached wherever the program is distributed does with all ranks.
+fn surely(view: &View<'_>, step: usize, test: Test, left: &[LocalId], depth: usize) -> Option<Name> {
+    let at = &view.steps[step];
+    let value = view.value(step)?;
+    let (Rvalue::Call { .. } | Rvalue::CallMethod { .. }) = value else { return None };
+    if !at.loops.is_empty() || !at.guards.iter().all(|g| means_distributed(view, &view.expr(g.test), g.holds)) {
+        return None;
+    }
+    if let Some(call) = together(view, value) {
+        let absent = match call.group {
+            Some(Operand::Local(local)) => left.contains(local),
+            _ => false,
+        };
+        return (absent || without_group(call.group) || waits(view, call.group, test)).then_some(call.name);
+    }
+    let deeper = || if depth + 1 < MOST_CALLS { of_project(view, value, test, left, depth + 1) } else { None };
+    of_library(view, step).filter(|n| n != "full_tensor").or_else(deeper)
+}
+
+/// The parameters that a call leaves out, or gives what was left out itself, and that stay so.
+fn left_out(view: &View<'_>, inner: &View<'_>, args: &[Arg], left: &[LocalId]) -> Vec<LocalId> {
+    if args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) {
+        return Vec::new();
+    }
+    let absent = |e: &Operand| match e {
+        Operand::Const(Const::None) => true,
+        Operand::Local(local) => left.contains(local),
+        Operand::Const(_) | Operand::Global(_) => false,
+    };
+    let bound = usize::from(inner.func.class.is_some());
+    let given = |(i, p): &(usize, &crate::ir::Param)| {
+        let named = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if *k == p.name));
+        let placed = || args.get(i.checked_sub(bound)?).filter(|a| a.kind == ArgKind::Positional);
+        named.or_else(placed).is_none_or(|a| absent(&a.value))
+    };
+    let none = |(_, p): &(usize, &crate::ir::Param)| super::group_argument::defaults_to_none(view, inner.at, p);
+    let whole = |local: LocalId| {
+        inner.defs(local).iter().all(|def| {
+            let bound = inner.bound(*def, local);
+            let name = match &bound {
+                Expr::Call { callee, .. } => callee.last_name(),
+                other => other.last_name(),
+            };
+            bound.is_none() || name.is_some_and(|n| n == "WORLD" || n.ends_with("default_group"))
+        })
+    };
+    let params = inner.func.params.iter().enumerate();
+    params.filter(|(_, p)| p.has_default && whole(p.local)).filter(given).filter(none).map(|(_, p)| p.local).collect()
 }

@@ -1,14 +1,16 @@
-//! Collectives that only some ranks reach. In: a function. Out: a collective over all ranks under `rank == 0`, or behind an early exit by
-//! rank, with no counterpart. Never: groups, point-to-point, and branches that call something which may hold the counterpart.
-//! Next: `raw.rs`.
+//! Collectives that only some ranks reach. In: a function. Out: a collective over all ranks behind a test of the rank, or behind an early exit
+//! by rank, with no counterpart; one over a group of a mesh where one rank alone is left. Never: other groups, point-to-point, and branches that
+//! call something which may hold the counterpart. Next: `rank_tests.rs`, `raw.rs`.
 
 use super::Found;
 use super::expr::Expr;
+use super::flow::is_failure;
 use super::found::Practice;
+use super::near;
+use super::rank_tests::{Test, means_distributed, others, test, test_in_part};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use crate::ir::{CmpOp, Const, Operand, Rvalue, Stmt, UnOp};
-use crate::project::FuncRef;
+use crate::ir::{Const, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
 /// Calls that communicate with nobody.
@@ -19,42 +21,117 @@ const ALONE: &[&str] = &[
 /// Words of tests that hold where there is one rank alone.
 pub(super) const ALONE_WORDS: &[&str] = &["world", "size", "initialized", "available", "distributed"];
 
+/// Collectives of one rank with the others, whose other side may stand in another function.
+const ROOTED: &[&str] = &["broadcast", "scatter", "gather", "reduce"];
+
+/// A collective, and the group that it is given.
+pub(super) struct Together<'a> {
+    pub name: Name,
+    pub group: Option<&'a Operand>,
+}
+
+/// The collective that an operation is, in place or functional.
+pub(super) fn together<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Together<'a>> {
+    if let Some(call) = raw(view, value) {
+        return (call.sort == Sort::Everyone).then_some(Together { name: call.name, group: call.group });
+    }
+    let call = view.collective(value)?;
+    let path = view.callee(value)?;
+    let functional = path.starts_with("torch.distributed._functional_collectives.");
+    functional.then(|| Together { name: super::lost::last(&path), group: call.group })
+}
+
+/// Whether all ranks of a group, or of the job, are kept waiting where a test holds.
+pub(super) fn waits(view: &View<'_>, group: Option<&Operand>, test: Test) -> bool {
+    match group {
+        Some(group) if !without_group(Some(group)) => test.of_all && test.one && is_of_mesh(view, group),
+        _ => true,
+    }
+}
+
+/// Whether a group is a mesh or made by one.
+fn is_of_mesh(view: &View<'_>, group: &Operand) -> bool {
+    let named = |name: &str| near::has_part(name, "mesh") || name.ends_with("Mesh");
+    let is_mesh = |e: &Expr| match e {
+        Expr::Local(l) => named(view.local_name(*l)),
+        other => other.last_name().is_some_and(named),
+    };
+    match near::deep(view, &view.through(group)) {
+        Expr::Item(of, _) => is_mesh(&of),
+        Expr::Call { callee, .. } => match &*callee {
+            Expr::Attr(of, name) if name == "get_group" => match &**of {
+                Expr::Item(of, _) => is_mesh(of),
+                of => is_mesh(of),
+            },
+            callee => callee.last_name() == Some("init_device_mesh"),
+        },
+        other => is_mesh(&other),
+    }
+}
+
 pub fn some_ranks(view: &View<'_>, out: &mut Found) {
-    let everyone: Vec<(usize, Name)> = (0..view.steps.len())
-        .filter_map(|i| {
-            let call = raw(view, view.value(i)?)?;
-            (call.sort == Sort::Everyone).then_some((i, call.name))
-        })
-        .collect();
-    for (i, name) in &everyone {
-        let Some(call) = view.value(*i).and_then(|v| raw(view, v)) else { continue };
-        if !without_group(call.group) {
+    if view.func.is_generator {
+        return;
+    }
+    let everyone: Vec<(usize, Together<'_>)> =
+        (0..view.steps.len()).filter_map(|i| Some((i, together(view, view.value(i)?)?))).collect();
+    for (i, call) in &everyone {
+        let Some((guard, _)) = decided(view, *i).filter(|(_, told)| waits(view, call.group, *told)) else {
             continue;
-        }
-        let guards = &view.steps[*i].guards;
-        let Some(guard) = guards.iter().find(|g| by_rank(view, g)) else { continue };
-        let alone = guards.iter().any(|g| mentions(view, g, ALONE_WORDS));
+        };
+        let exit = is_exit(view, &guard);
         let matched = everyone.iter().any(|(j, other)| {
-            j != i
-                && other == name
-                && view.steps[*j]
-                    .guards
-                    .iter()
-                    .any(|g| !same(g, guard) && mentions(view, g, &["rank", "main", "master"]))
+            let elsewhere = |g: &Guard<'_>| {
+                !same(g, &guard)
+                    && (g.at == guard.at || test(view, g).is_some() || mentions(view, g, &["rank", "main", "master"]))
+            };
+            j != i && other.name == call.name && view.steps[*j].guards.iter().any(elsewhere)
         });
-        let exit = is_exit(view, guard);
-        if alone
-            || matched
-            || name.contains("barrier") && !exit
-            || other_branch_calls(view, guard)
-            || view.func.is_generator
+        let whole = without_group(call.group);
+        if matched
+            || call.name.contains("barrier") && !(exit && whole)
+            || other_branch_calls(view, &guard)
+            || is_kept(view, &guard) && is_answered(view, &call.name)
         {
             continue;
         }
         let id = view.steps[*i].id;
-        let practice = Practice::SomeRanks { collective: name.clone(), condition: view.part(guard.at, 0), exit };
-        out.push((view.place(id), practice));
+        let condition = view.part(guard.at, 0);
+        out.push((view.place(id), Practice::SomeRanks { collective: call.name.clone(), condition, exit }));
     }
+}
+
+/// The test of ranks that decides whether a step is reached, if there is more than one rank there.
+pub(super) fn decided<'a>(view: &View<'a>, step: usize) -> Option<(Guard<'a>, Test)> {
+    let guards = &view.steps[step].guards;
+    let last = guards.last()?;
+    let in_part = || test_in_part(view, last).filter(|_| is_exit(view, last)).map(|told| (last, told));
+    let (guard, told) = guards.iter().find_map(|g| Some((g, test(view, g)?))).or_else(in_part)?;
+    // Where the program fails on the others, it is written for this one.
+    if is_failure(view, guard) {
+        return None;
+    }
+    let alone = |e: &Expr, holds: bool| says(view, e, ALONE_WORDS) && !means_distributed(view, e, holds);
+    let other = guards.iter().any(|g| !same(g, guard) && test(view, g).is_none() && alone(&view.expr(g.test), g.holds));
+    let inside = others(view, guard).iter().any(|e| alone(e, guard.holds));
+    (!other && !inside).then_some((*guard, told))
+}
+
+/// Whether a test asks for what an object keeps, or a helper: other functions of it may do so too.
+fn is_kept(view: &View<'_>, guard: &Guard<'_>) -> bool {
+    view.through(guard.test).any(&mut |e| match e {
+        Expr::Attr(..) => true,
+        Expr::Call { callee, .. } => super::wrapped::function(view, callee).is_some(),
+        _ => false,
+    })
+}
+
+/// Whether the other side of a collective with a root stands in another function of the file.
+fn is_answered(view: &View<'_>, name: &Name) -> bool {
+    let call = format!("{name}(");
+    let count = |text: &str| text.matches(call.as_str()).count();
+    let file = view.files[view.project.file(view.at.module)].whole();
+    ROOTED.iter().any(|word| name.starts_with(word)) && count(file) > count(view.text(view.spot(view.func.span)))
 }
 
 /// Whether a call is given no group, which stands for all ranks.
@@ -66,54 +143,12 @@ pub(super) fn same(a: &Guard<'_>, b: &Guard<'_>) -> bool {
     a.at == b.at && a.holds == b.holds
 }
 
-/// Whether a condition compares the rank among all with a number.
-pub(super) fn by_rank(view: &View<'_>, guard: &Guard<'_>) -> bool {
-    match view.expr(guard.test) {
-        Expr::Call { callee, args, .. } => {
-            args.is_empty() && super::wrapped::function(view, &callee).is_some_and(|at| is_first(view, at))
-        }
-        Expr::Compare(CmpOp::Eq | CmpOp::Ne, a, b) => is_this_rank(view, &a, &b),
-        Expr::Unary(UnOp::Not, a) => is_rank(view, &a),
-        _ => false,
-    }
-}
-
-/// Whether a function tells whether this is the first of all ranks: `return dist.get_rank() == 0`.
-fn is_first(view: &View<'_>, at: FuncRef) -> bool {
-    let inner = view.other(at);
-    let mut returned = inner.steps.iter().filter_map(|s| match s.stmt {
-        Stmt::Return { value } => Some(value),
-        _ => None,
-    });
-    let (Some(value), None) = (returned.next(), returned.next()) else { return false };
-    match inner.through(value) {
-        Expr::Compare(CmpOp::Eq, a, b) => is_this_rank(&inner, &a, &b),
-        _ => false,
-    }
-}
-
-/// Whether the rank among all meets a number of one; -1 stands for a program that is not distributed.
-fn is_this_rank(view: &View<'_>, rank: &Expr, number: &Expr) -> bool {
-    is_rank(view, rank) && matches!(number, Expr::Const(Const::Int(0..)))
-}
-
-fn is_rank(view: &View<'_>, e: &Expr) -> bool {
-    match e {
-        Expr::Call { callee, args, .. } => {
-            args.is_empty()
-                && callee.path().is_some_and(|p| p.starts_with("torch.distributed") && p.ends_with(".get_rank"))
-        }
-        Expr::Local(l) if view.is_param(*l) => matches!(view.local_name(*l).as_str(), "rank" | "global_rank"),
-        Expr::Local(l) => {
-            !matches!(view.through(&Operand::Local(*l)), Expr::Local(_))
-                && is_rank(view, &view.through(&Operand::Local(*l)))
-        }
-        _ => false,
-    }
-}
-
 pub(super) fn mentions(view: &View<'_>, guard: &Guard<'_>, words: &[&str]) -> bool {
-    view.expr(guard.test).any(&mut |e| {
+    says(view, &view.expr(guard.test), words)
+}
+
+fn says(view: &View<'_>, e: &Expr, words: &[&str]) -> bool {
+    e.any(&mut |e| {
         let name = match e {
             Expr::Local(l) => Some(view.local_name(*l).as_str()),
             other => other.last_name(),
@@ -125,7 +160,7 @@ pub(super) fn mentions(view: &View<'_>, guard: &Guard<'_>, words: &[&str]) -> bo
 /// Whether the condition holds because the other ranks have left.
 pub(super) fn is_exit(view: &View<'_>, guard: &Guard<'_>) -> bool {
     view.steps.iter().any(|s| {
-        matches!(s.stmt, Stmt::Return { .. })
+        matches!(s.stmt, Stmt::Return { .. } | Stmt::Continue | Stmt::Break)
             && s.guards.last().is_some_and(|g| g.at == guard.at && g.holds != guard.holds)
     })
 }

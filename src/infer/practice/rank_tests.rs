@@ -1,0 +1,453 @@
+//! Tests that tell ranks apart, however they are written. In: a condition and whether it holds. Out: whether ranks are told apart by their
+//! number among all ranks or in a group, and whether one rank alone is left. Never: what only may be a rank, such as an attribute of an
+//! object that is not known. Next: `ranks.rs` and `only_some.rs`.
+
+use super::expr::Expr;
+use super::near;
+use super::view::{Guard, View};
+use super::wrapped;
+use crate::ir::{ArgKind, CmpOp, Const, LocalId, Operand, Stmt, UnOp};
+use crate::project::{ClassRef, FuncRef};
+use crate::rules::{Entry, Gives};
+use crate::source::Name;
+use std::rc::Rc;
+
+/// A test of which only some ranks are on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// By the rank among all, and not by that in a group.
+    pub of_all: bool,
+    /// On the side that is taken there is one rank alone.
+    pub one: bool,
+}
+
+/// What a number that is asked is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rank {
+    of_all: bool,
+    /// Its name alone says so: it may be that of a matrix.
+    named: bool,
+}
+
+/// How far tests and ranks are followed.
+const MOST_STEPS: usize = 8;
+
+/// How many values a variable may have.
+const MOST_VALUES: usize = 4;
+
+/// The test that a guard is, on the side where it holds or does not.
+pub fn test(view: &View<'_>, guard: &Guard<'_>) -> Option<Test> {
+    told(view, &view.expr(guard.test), guard.holds, MOST_STEPS)
+}
+
+/// The test in a conjunction of which the other side was left: `if rank == 0 and done: return`. The ranks that go on miss one there.
+pub fn test_in_part(view: &View<'_>, guard: &Guard<'_>) -> Option<Test> {
+    match view.expr(guard.test) {
+        Expr::Bool { and, of } if and != guard.holds => {
+            let plain = |e: &Expr| !speaks_of_jobs(view, e);
+            let found = of.iter().find_map(|e| told(view, e, guard.holds, MOST_STEPS))?;
+            let others = of.iter().filter(|e| told(view, e, guard.holds, MOST_STEPS).is_none());
+            others.into_iter().all(plain).then_some(Test { one: false, ..found })
+        }
+        _ => None,
+    }
+}
+
+/// The parts of a condition that hold together with a test of ranks.
+pub fn others(view: &View<'_>, guard: &Guard<'_>) -> Vec<Expr> {
+    match view.expr(guard.test) {
+        Expr::Bool { and, of } if and == guard.holds => {
+            of.into_iter().filter(|e| told(view, e, guard.holds, MOST_STEPS).is_none()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn told(view: &View<'_>, test: &Expr, holds: bool, depth: usize) -> Option<Test> {
+    let depth = depth.checked_sub(1)?;
+    // `if rank:`, and `if not rank:`
+    if let Some(rank) = rank(view, test, depth).filter(|r| !holds || !r.named) {
+        return Some(Test { of_all: rank.of_all, one: !holds });
+    }
+    match test {
+        Expr::Unary(UnOp::Not, inner) => told(view, inner, !holds, depth),
+        Expr::Compare(op, a, b) => compared(view, *op, (a, b), holds, depth),
+        Expr::Bool { and, of } if *and == holds => {
+            let mut found = of.iter().filter_map(|e| told(view, e, holds, depth));
+            let first = found.next()?;
+            Some(Test { one: first.one || found.any(|t| t.one), ..first })
+        }
+        Expr::Bool { of, .. } => {
+            let mut found = None;
+            for e in of {
+                match told(view, e, holds, depth) {
+                    Some(test) => found = Some(Test { one: found.is_none() && test.one, ..test }),
+                    None if means_alone(view, e, holds) => {}
+                    None => return None,
+                }
+            }
+            found
+        }
+        Expr::Choice(_, a, b) => of_values(view, &[(**a).clone(), (**b).clone()], holds, depth),
+        Expr::Local(local) if !view.is_param(*local) => {
+            let values = values(view, *local);
+            match values.is_empty() {
+                true => elsewhere(view, test, holds, depth),
+                false => of_values(view, &values, holds, depth),
+            }
+        }
+        Expr::Path(_) => elsewhere(view, test, holds, depth),
+        Expr::Attr(..) => attribute(view, test, &|view, e| told(view, e, holds, depth), &mut |view, values| {
+            of_values(view, values, holds, depth)
+        }),
+        Expr::Call { callee, args, .. } if args.is_empty() => {
+            inner(view, callee).and_then(|inner| returned_test(&inner, holds, depth))
+        }
+        _ => None,
+    }
+}
+
+/// What a variable is bound to; one that is bound often is not followed.
+fn values(view: &View<'_>, local: LocalId) -> Vec<Expr> {
+    match view.defs(local) {
+        defs if defs.len() <= MOST_VALUES => defs.iter().map(|def| view.bound(*def, local)).collect(),
+        _ => vec![Expr::Unknown],
+    }
+}
+
+/// What a name of the module or of the function around holds.
+fn elsewhere(view: &View<'_>, test: &Expr, holds: bool, depth: usize) -> Option<Test> {
+    let deep = near::deep(view, test);
+    if deep == *test { None } else { told(view, &deep, holds, depth) }
+}
+
+/// Of the values of a variable all that are no constants have to be tests.
+fn of_values(view: &View<'_>, values: &[Expr], holds: bool, depth: usize) -> Option<Test> {
+    let mut found: Option<Test> = None;
+    for value in values {
+        match told(view, value, holds, depth) {
+            Some(test) => {
+                let both = found.is_none_or(|f| f.one);
+                found = Some(Test { one: both && test.one, ..test });
+            }
+            None if matches!(value, Expr::Const(Const::Bool(_))) => {}
+            None => return None,
+        }
+    }
+    found
+}
+
+/// A function that tells whether this is a certain rank: `return dist.get_rank() == 0`.
+fn returned_test(inner: &View<'_>, holds: bool, depth: usize) -> Option<Test> {
+    if inner.func.is_generator || inner.func.is_async {
+        return None;
+    }
+    let mut values = Vec::new();
+    let mut by_guard = None;
+    for step in &inner.steps {
+        let Stmt::Return { value } = step.stmt else { continue };
+        let value = inner.expr(value);
+        if let Expr::Const(Const::Bool(given)) = value {
+            let told = |g: &Guard<'_>| told(inner, &inner.expr(g.test), g.holds == (given == holds), depth);
+            by_guard = by_guard.or_else(|| step.guards.iter().find_map(told));
+        }
+        values.push(value);
+    }
+    of_values(inner, &values, holds, depth).or_else(|| {
+        let constants = values.iter().all(|v| matches!(v, Expr::Const(Const::Bool(_))));
+        by_guard.filter(|_| constants).map(|test| Test { one: false, ..test })
+    })
+}
+
+fn compared(view: &View<'_>, op: CmpOp, (a, b): (&Expr, &Expr), holds: bool, depth: usize) -> Option<Test> {
+    let (op, a, b) = match (op, rank(view, a, depth)) {
+        (_, Some(_)) => (op, a, b),
+        (CmpOp::Eq | CmpOp::Ne, None) => (op, b, a),
+        (CmpOp::Lt, None) => (CmpOp::Gt, b, a),
+        (CmpOp::Gt, None) => (CmpOp::Lt, b, a),
+        _ => return None,
+    };
+    let rank = rank(view, a, depth)?;
+    let test = |one: bool| Some(Test { of_all: rank.of_all, one });
+    let number = match near::deep(view, b) {
+        Expr::Const(Const::Int(n)) => Some(n),
+        Expr::Const(Const::Str(text)) => text.parse().ok(),
+        _ => None,
+    };
+    match (op, number) {
+        (CmpOp::Eq | CmpOp::Ne, Some(0..)) => test(holds == (op == CmpOp::Eq)),
+        (CmpOp::Eq | CmpOp::Ne, None) if is_last(view, b) => test(holds == (op == CmpOp::Eq)),
+        _ if rank.named => None,
+        // Numbers below the bound are on one side.
+        (CmpOp::Lt, Some(n)) | (CmpOp::Ge, Some(n)) if n > 0 => test(n == 1 && holds == (op == CmpOp::Lt)),
+        (CmpOp::Le, Some(n)) | (CmpOp::Gt, Some(n)) if n >= 0 => test(n == 0 && holds == (op == CmpOp::Le)),
+        (CmpOp::In | CmpOp::NotIn, None) => {
+            let Expr::Build(items) = near::deep(view, b) else { return None };
+            let numbers: Option<Vec<i64>> = items.iter().map(whole).collect();
+            let ranks = numbers?.iter().filter(|n| **n >= 0).count();
+            if ranks == 0 { None } else { test(ranks == 1 && holds == (op == CmpOp::In)) }
+        }
+        _ => None,
+    }
+}
+
+fn whole(e: &Expr) -> Option<i64> {
+    match e {
+        Expr::Const(Const::Int(n)) => Some(*n),
+        Expr::Unary(UnOp::Neg, inner) => whole(inner).and_then(i64::checked_neg),
+        _ => None,
+    }
+}
+
+/// Whether a number is that of the last rank: `world_size - 1`.
+fn is_last(view: &View<'_>, number: &Expr) -> bool {
+    let whole = match number {
+        Expr::Local(local) => view.through(&Operand::Local(*local)),
+        other => other.clone(),
+    };
+    match &whole {
+        Expr::Binary(crate::ir::BinOp::Sub, size, one) => {
+            **one == Expr::Const(Const::Int(1)) && is_number_of_ranks(view, size)
+        }
+        _ => false,
+    }
+}
+
+/// Whether an expression is the number of all ranks.
+pub fn is_number_of_ranks(view: &View<'_>, size: &Expr) -> bool {
+    let named = |name: &str| {
+        let name = name.to_lowercase();
+        let name = name.trim_start_matches('_').trim_start_matches("get_");
+        matches!(name, "world" | "world_size" | "num_ranks" | "n_ranks" | "nranks" | "global_world_size")
+    };
+    match size {
+        Expr::Call { callee, args, .. } => {
+            let none = |e: &Expr| match e {
+                Expr::Const(Const::None) => true,
+                Expr::Local(l) => view.func.params.iter().any(|p| p.local == *l && p.has_default),
+                _ => false,
+            };
+            args.iter().all(|(_, e)| none(e)) && near::path(view, callee).is_some_and(|p| named(&super::lost::last(&p)))
+        }
+        Expr::Local(local) => match view.through(&Operand::Local(*local)) {
+            Expr::Local(same) => named(view.local_name(same)),
+            Expr::Call { callee, args, step } => is_number_of_ranks(view, &Expr::Call { callee, args, step }),
+            _ => named(view.local_name(*local)),
+        },
+        Expr::Path(name) => named(&super::lost::last(name)),
+        Expr::Attr(_, name) => named(name),
+        _ => false,
+    }
+}
+
+/// The number that an expression is, if that is a rank.
+fn rank(view: &View<'_>, e: &Expr, depth: usize) -> Option<Rank> {
+    let depth = depth.checked_sub(1)?;
+    match e {
+        Expr::Call { callee, args, .. } => called(view, callee, args, depth),
+        Expr::Local(local) if view.is_param(*local) => named(view, *local),
+        Expr::Local(local) => {
+            let values = values(view, *local);
+            match values.is_empty() {
+                true => deeper(view, e, depth),
+                false => ranks(view, &values, depth),
+            }
+        }
+        Expr::Path(_) => deeper(view, e, depth),
+        Expr::Item(of, key) => matches!(&**of, Expr::Path(p) if p == "os.environ").then(|| variable(key)).flatten(),
+        Expr::Choice(_, a, b) => ranks(view, &[(**a).clone(), (**b).clone()], depth),
+        Expr::Attr(..) => {
+            attribute(view, e, &|view, e| rank(view, e, depth).filter(|r| !r.named), &mut |view, values| {
+                ranks(view, values, depth).filter(|r| !r.named)
+            })
+        }
+        _ => None,
+    }
+}
+
+fn deeper(view: &View<'_>, e: &Expr, depth: usize) -> Option<Rank> {
+    let deep = near::deep(view, e);
+    if deep == *e { None } else { rank(view, &deep, depth) }
+}
+
+/// Values of which all are ranks, but for numbers that stand for a program that is not distributed.
+fn ranks(view: &View<'_>, values: &[Expr], depth: usize) -> Option<Rank> {
+    let mut found: Option<Rank> = None;
+    for value in values {
+        match rank(view, value, depth) {
+            Some(r) => {
+                let all = found.is_none_or(|f| f.of_all);
+                found = Some(Rank { of_all: all && r.of_all, ..r });
+            }
+            None if whole(value).is_some() => {}
+            None => return None,
+        }
+    }
+    found
+}
+
+/// A parameter that is called a rank; beside the number of ranks it is one for sure.
+fn named(view: &View<'_>, local: LocalId) -> Option<Rank> {
+    if !view.defs(local).is_empty() || !matches!(view.local_name(local).as_str(), "rank" | "global_rank") {
+        return None;
+    }
+    let sizes = ["world_size", "world", "num_ranks", "nprocs"];
+    let beside = view.func.params.iter().any(|p| sizes.contains(&p.name.as_str()));
+    Some(Rank { of_all: true, named: !beside && view.local_name(local) == "rank" })
+}
+
+/// A variable of the environment.
+fn variable(key: &Expr) -> Option<Rank> {
+    match key.string()?.as_str() {
+        "RANK" | "SLURM_PROCID" | "OMPI_COMM_WORLD_RANK" => Some(Rank { of_all: true, named: false }),
+        "LOCAL_RANK" => Some(Rank { of_all: false, named: false }),
+        _ => None,
+    }
+}
+
+/// What a call gives.
+fn called(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)], depth: usize) -> Option<Rank> {
+    if let Expr::Attr(base, name) = callee
+        && near::own_attribute(view, callee).is_none()
+    {
+        let mesh = wrapped::says(view, base, &["mesh"]);
+        return (mesh && name == "get_local_rank").then_some(Rank { of_all: false, named: false });
+    }
+    if let Some(path) = near::path(view, callee) {
+        match (path.trim_start_matches("builtins."), args) {
+            ("int" | "str", [(ArgKind::Positional, inner)]) => return rank(view, inner, depth),
+            ("os.environ.get" | "os.getenv", [(_, key), ..]) => return variable(key),
+            _ => {}
+        }
+        match view.rules.get(&path) {
+            Some(Entry::Intrinsic(rule)) if &*rule.does == "get-rank" => {
+                return Some(Rank { of_all: args.iter().all(|(_, e)| e.is_none()), named: false });
+            }
+            Some(Entry::Group(rule)) if rule.gives == Gives::Rank => {
+                return Some(Rank { of_all: rule.axes.is_empty(), named: false });
+            }
+            _ => {}
+        }
+    }
+    if !args.is_empty() {
+        return None;
+    }
+    let inner = inner(view, callee)?;
+    if inner.func.is_generator || inner.func.is_async {
+        return None;
+    }
+    ranks(&inner, &returned(&inner), depth).filter(|r| !r.named)
+}
+
+/// What a function returns.
+fn returned(inner: &View<'_>) -> Vec<Expr> {
+    let given = inner.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::Return { value } => Some(inner.expr(value)),
+        _ => None,
+    });
+    given.take(MOST_VALUES + 1).collect()
+}
+
+/// The function of the project that a call without arguments calls.
+fn inner<'a>(view: &View<'a>, callee: &Expr) -> Option<Rc<View<'a>>> {
+    Some(near::shared(view, wrapped::function(view, callee)?))
+}
+
+/// What an attribute of the object itself is: what all of its assignments give, or its property.
+fn attribute<'a, T>(
+    view: &View<'a>,
+    e: &Expr,
+    one: &dyn Fn(&View<'a>, &Expr) -> Option<T>,
+    many: &mut dyn FnMut(&View<'a>, &[Expr]) -> Option<T>,
+) -> Option<T> {
+    let (name, class) = near::own_attribute(view, e).zip(near::class_of(view))?;
+    let at = ClassRef { module: view.at.module, class };
+    if let Some(method) = view.project.own_method(at, name) {
+        return property(view, method, many);
+    }
+    // Constants stand for a program that is not distributed.
+    let mut found = None;
+    for (method, _, value) in near::assigned(view, class, name) {
+        match method.expr(value) {
+            Expr::Const(Const::Int(_) | Const::Bool(_)) => {}
+            value => found = Some(one(&method, &value)?),
+        }
+    }
+    found
+}
+
+/// What a property gives.
+fn property<'a, T>(
+    view: &View<'a>,
+    method: FuncRef,
+    many: &mut dyn FnMut(&View<'a>, &[Expr]) -> Option<T>,
+) -> Option<T> {
+    let inner = near::shared(view, method);
+    let text = view.files[view.project.file(method.module)].whole();
+    let before = text.get(..inner.func.span.start as usize).unwrap_or_default().trim_end();
+    let line = before.rsplit('\n').next().unwrap_or_default().trim();
+    if !line.starts_with('@') || !line.ends_with("property") {
+        return None;
+    }
+    many(&inner, &returned(&inner))
+}
+
+/// Parts of names of what says that a program is distributed.
+const JOBS: &[&str] = &["initialized", "distributed", "dist_avail", "is_dist"];
+
+/// Whether a part of a condition asks whether there are several ranks.
+fn speaks_of_jobs(view: &View<'_>, e: &Expr) -> bool {
+    wrapped::says(view, e, &["world", "size", "initialized", "available", "distributed"])
+}
+
+/// Whether a test says, where it holds or does not, that the program is distributed, and always does so there.
+pub fn means_distributed(view: &View<'_>, test: &Expr, holds: bool) -> bool {
+    match test {
+        Expr::Unary(UnOp::Not, inner) => means_distributed(view, inner, !holds),
+        Expr::Bool { of, .. } => of.iter().all(|e| means_distributed(view, e, holds)),
+        Expr::Compare(op, size, number) => {
+            let Expr::Const(Const::Int(n)) = **number else { return false };
+            let side = match op {
+                CmpOp::Gt => holds && n == 1,
+                CmpOp::Ge => holds && n == 2,
+                CmpOp::Le | CmpOp::Eq => !holds && n == 1,
+                CmpOp::Lt => !holds && n == 2,
+                CmpOp::Ne => holds && n == 1,
+                _ => false,
+            };
+            side && is_number_of_ranks(view, size)
+        }
+        Expr::Local(local) => {
+            let named = near::has_any(&view.local_name(*local).to_lowercase(), JOBS);
+            match view.through(&Operand::Local(*local)) {
+                Expr::Local(_) | Expr::Unknown => holds && named && !is_negative(view.local_name(*local)),
+                value => {
+                    means_distributed(view, &value, holds) || holds && named && !is_negative(view.local_name(*local))
+                }
+            }
+        }
+        Expr::Call { callee, .. } => match near::path(view, callee) {
+            Some(path) => holds && is_job(&path),
+            None => false,
+        },
+        Expr::Path(name) => holds && is_job(name),
+        Expr::Attr(_, name) => holds && is_job(name),
+        _ => false,
+    }
+}
+
+/// Whether a test says that the program is not distributed.
+fn means_alone(view: &View<'_>, test: &Expr, holds: bool) -> bool {
+    means_distributed(view, test, !holds)
+}
+
+fn is_job(path: &Name) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path).to_lowercase();
+    let of_torch = path.starts_with("torch.distributed") && name == "is_available";
+    of_torch || near::has_any(&name, JOBS) && !is_negative(&name)
+}
+
+/// Whether a name says the contrary: `not_distributed`.
+fn is_negative(name: &str) -> bool {
+    near::has_any(name, &["not_", "non", "no_", "un", "single"])
+}
