@@ -60,8 +60,33 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// The parameter of which a function starts a collective in the background, on every way, to return the handle and nothing else.
+pub(super) fn returns_handle(view: &View<'_>) -> Option<LocalId> {
+    let mut given = None;
+    for step in &view.steps {
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        let Some(call) = raw(view, value) else { continue };
+        let buffer = call.buffer.filter(|_| call.is_async())?;
+        let buffer = super::gradient::root(view, buffer).filter(|l| view.is_param(*l) && view.defs(*l).is_empty())?;
+        let back = |s: &usize| match view.steps[*s].stmt {
+            Stmt::Return { value } => *value == Operand::Local(*dst),
+            Stmt::Assign { dst: named, value: Rvalue::Use(o) } if *o == Operand::Local(*dst) => {
+                let returned = |s: &usize| matches!(view.steps[*s].stmt, Stmt::Return { .. });
+                view.readers(*named).iter().all(returned)
+            }
+            _ => false,
+        };
+        if view.readers(*dst).is_empty() || !view.readers(*dst).iter().all(back) || given.is_some_and(|l| l != buffer) {
+            return None;
+        }
+        given = Some(buffer);
+    }
+    let handed = view.steps.iter().all(|s| !matches!(s.stmt, Stmt::Return { value: Operand::Const(_) }));
+    given.filter(|_| handed)
+}
+
 /// Whether a call is one of this function: of a method, on the object of its own class.
-fn is_of(view: &View<'_>, site: &View<'_>, step: usize) -> bool {
+pub(super) fn is_of(view: &View<'_>, site: &View<'_>, step: usize) -> bool {
     match site.value(step) {
         Some(Rvalue::CallMethod { base, .. }) if view.func.class.is_some() => {
             // Of a function inside a method the object is a variable of the method.

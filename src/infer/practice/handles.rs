@@ -93,7 +93,9 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             let follows = later.loops.starts_with(&step.loops) && under(step, later);
             let after = wait.is_none() && step.loops.starts_with(&later.loops) && !excludes(step, later);
             if (follows || after) && reads(view, j, buffer) {
-                if waits_for_others(view, *dst, j) {
+                // What comes in from another rank is not behind what went out before.
+                let behind = if call.sort == Sort::Receive && step.loops.is_empty() { i + 1 } else { 0 };
+                if waits_for_others(view, *dst, behind, j) {
                     break;
                 }
                 let practice = Practice::ReadInFlight {
@@ -267,10 +269,13 @@ fn other_handle(view: &View<'_>, operand: &Operand, handle: LocalId) -> bool {
 }
 
 /// Whether another handle may be waited for before a step: collectives of one group end in their order.
-fn waits_for_others(view: &View<'_>, handle: LocalId, step: usize) -> bool {
+/// `behind`: the first step that may launch one of them.
+fn waits_for_others(view: &View<'_>, handle: LocalId, behind: usize, step: usize) -> bool {
     let end = if view.steps[step].loops.is_empty() { step } else { view.steps.len() };
+    let later = |o: &Operand| near::local(o).is_some_and(|l| view.defs(l).iter().any(|def| *def >= behind));
     (0..end).filter_map(|i| view.value(i)).any(|value| {
-        matches!(value, Rvalue::CallMethod { base, name, .. } if name == "wait" && other_handle(view, base, handle))
+        matches!(value, Rvalue::CallMethod { base, name, .. }
+            if name == "wait" && later(base) && other_handle(view, base, handle))
     })
 }
 
@@ -286,7 +291,11 @@ pub fn excludes(step: &Step<'_>, later: &Step<'_>) -> bool {
 
 /// Whether a step reads the elements of a variable.
 fn reads(view: &View<'_>, step: usize, buffer: LocalId) -> bool {
-    let is = |o: &Operand| root(view, o) == Some(buffer);
+    reads_what(view, step, &|o| root(view, o) == Some(buffer))
+}
+
+/// Whether a step reads the elements of what is asked for.
+pub fn reads_what(view: &View<'_>, step: usize, is: &dyn Fn(&Operand) -> bool) -> bool {
     match view.steps[step].stmt {
         Stmt::Return { value } => match view.source(value) {
             Some((_, Rvalue::Build { items, .. })) => items.iter().any(|(Item::One(o) | Item::Star(o))| is(o)),

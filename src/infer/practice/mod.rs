@@ -80,6 +80,7 @@ mod mixed_mean;
 mod named_axes;
 mod narrow;
 pub mod near;
+mod never_waited;
 mod new_groups;
 mod no_result;
 mod no_sync;
@@ -340,6 +341,8 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
     of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
+    of_collectives(never_waited::lost).with(&[&["async_op"]]),
+    of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
     of_words(&["grad_norm"], shard_norm::clipped),
     of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
     of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
