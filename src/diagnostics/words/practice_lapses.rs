@@ -106,6 +106,16 @@ fn of_gradients(mistake: &Lapse) -> Draft {
                 .push("use a sum whose backward sums too, as `torch.distributed.nn.functional.all_reduce`".to_string());
             draft
         }
+        Lapse::OneBuffer { collective, list, call } => {
+            let list = list.as_ref().map_or("the list".to_string(), |name| format!("`{name}`"));
+            let title =
+                format!("all entries of {list} are one tensor: `{collective}` writes the parts of all ranks to it");
+            let mut draft = Draft::new(&codes::SHARED_BUFFER, title);
+            draft.primary = "one tensor, repeated".to_string();
+            draft.labels.push(spot(*call, "the part that comes last is in all entries".to_string()));
+            draft.help.push("make each entry: `[torch.empty_like(x) for _ in range(n)]`".to_string());
+            draft
+        }
         Lapse::LateHook { .. }
         | Lapse::ParameterDivided { .. }
         | Lapse::HandleDropped { .. }

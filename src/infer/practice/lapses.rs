@@ -21,4 +21,6 @@ pub enum Lapse {
     WeightsCut { collective: Name, value: Name, kept: Place },
     /// A sum over ranks without a sum in its backward meets the parts that it was made of.
     StatisticMeets { collective: Name, made: Place, meets: Place },
+    /// A list has one tensor many times, and a collective writes to each of its entries; where that is called.
+    OneBuffer { collective: Name, list: Option<Name>, call: Place },
 }

@@ -85,6 +85,7 @@ mod new_groups;
 mod no_result;
 mod no_sync;
 mod nones;
+mod one_buffer;
 mod one_rank;
 mod only_some;
 mod operators;
@@ -340,6 +341,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["register_hook("], summed_scaled::hooked).with(&[&["getattr("], &["world_size("]]),
     of_collectives(handles::unwaited),
     of_collectives(handles::written).with(&[&["async_op"]]),
+    of_collectives(one_buffer::lists).with(&[&["gather", "all_to_all"], &["*"]]),
     of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
     of_collectives(never_waited::lost).with(&[&["async_op"]]),
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
