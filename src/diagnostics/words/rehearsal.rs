@@ -62,6 +62,15 @@ fn misfit(found: &Rehearsed) -> Draft {
             draft.help.push(format!("make `{second}` of the ranks that have the same place in their `{first}`"));
             draft
         }
+        Misfit::RootOutside { collective, root, rank, ranks } => {
+            let title = format!("`{collective}` names rank {root}, which is not in the group of rank {rank}: {job}");
+            let mut draft = Draft::new(&codes::GROUPS_MISFIT, title);
+            draft.primary = format!("rank {rank} is in {ranks:?}, ranks among all");
+            draft.help.push(
+                "name a rank of the own group: `dist.get_global_rank(group, 0)`, or give `group_src=0`".to_string(),
+            );
+            draft
+        }
         Misfit::SourceOutside { function, group, rank, source, ranks } => {
             let title = format!("`{function}` gives a rank that is not in `{group}`: {job}");
             let mut draft = Draft::new(&codes::GROUPS_MISFIT, title);

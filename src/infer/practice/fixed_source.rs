@@ -60,7 +60,7 @@ const RANKS: &[&str] = &[
 
 /// Whether only some ranks may come to a step, or only some numbers of ranks: a condition around it, around the function or around its
 /// calls asks for another rank or size than that in the group.
-fn is_of_some(view: &View<'_>, step: usize, axes: &[Name], depth: usize) -> bool {
+pub(super) fn is_of_some(view: &View<'_>, step: usize, axes: &[Name], depth: usize) -> bool {
     let mut guards = view.steps[step].guards.iter();
     guards.any(|g| asks(view, &view.expr(g.test), axes, 0))
         || depth < MOST && calls(view).iter().any(|(at, s)| is_of_some(at, *s, axes, depth + 1))

@@ -8,7 +8,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::view::{CollectiveCall, Guard, View};
-use crate::ir::{BinOp, BuildKind, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::ir::{BinOp, BuildKind, CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::rules::Form;
 use crate::source::{Name, Place};
 
@@ -30,12 +30,19 @@ pub fn made_for_group(view: &View<'_>, out: &mut Found) {
         let Some((size, made)) = made else { continue };
         let elsewhere =
             view.collectives().iter().any(|(j, c)| j != i && c.rule.op == call.rule.op && c.group.is_some());
-        if !elsewhere && view.steps[*i].guards.iter().all(|g| asks_for_several(view, g)) && !compares_sizes(view) {
+        let plain = |g: &Guard<'_>| asks_for_several(view, g) || asks_for_value(view, g, call);
+        if !elsewhere && view.steps[*i].guards.iter().all(plain) && !compares_sizes(view) {
             let collective = super::lost::last(&call.rule.name);
             let mistake = Scales::BufferOfGroup { collective, size, made };
             out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
         }
     }
+}
+
+/// Whether a test asks whether there is anything to hand over: a stage of a pipeline may have nothing.
+fn asks_for_value(view: &View<'_>, guard: &Guard<'_>, call: &CollectiveCall<'_>) -> bool {
+    let Expr::Compare(CmpOp::IsNot, value, none) = view.expr(guard.test) else { return false };
+    guard.holds && none.is_none() && call.input.is_some_and(|input| view.expr(input) == *value)
 }
 
 /// Whether a test asks whether there are several ranks, or any at all: others may choose between the groups.

@@ -98,6 +98,7 @@ mod own_group;
 mod own_largest;
 mod own_list;
 mod own_part;
+mod own_size;
 mod own_statistic;
 mod parameter_divided;
 mod part_list;
@@ -358,6 +359,8 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     OF_COUNTS,
+    of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
+    of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),

@@ -49,12 +49,7 @@ pub fn sizes(view: &View<'_>, out: &mut Found) {
                 && over_data(view, *at)
                 && subjects.iter().all(|subject| summed_once(view, total, *at, i, *subject, made))
         });
-        let mut by_ranks = || {
-            (0..view.steps.len()).any(|i| scales_by_ranks(view, i))
-                || super::called::callers(view)
-                    .iter()
-                    .any(|(caller, _)| RANKS.iter().any(|w| caller.code().contains(w)))
-        };
+        let mut by_ranks = || knows_ranks(view);
         if let Some((at, _)) = reduced.filter(|_| !*scales.get_or_insert_with(&mut by_ranks)) {
             let own = Own::Size { reduced: view.place(view.steps[*at].id) };
             out.push((view.place(step.id), Practice::OfThisRank(own)));
@@ -146,6 +141,13 @@ fn subject(of: &Expr, subjects: &mut FxHashSet<LocalId>) -> bool {
         subjects.insert(*local);
     }
     matches!(of, Expr::Local(_))
+}
+
+/// Whether a function scales something by a number of ranks, or a caller of it may.
+pub(super) fn knows_ranks(view: &View<'_>) -> bool {
+    let says = |caller: &View<'_>| RANKS.iter().any(|w| caller.code().contains(w));
+    (0..view.steps.len()).any(|i| scales_by_ranks(view, i))
+        || super::called::callers(view).iter().any(|(caller, _)| says(caller))
 }
 
 /// Whether a step multiplies with, or divides by, a number of ranks.

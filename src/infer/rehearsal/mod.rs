@@ -12,4 +12,4 @@ mod run;
 mod value;
 mod verdict;
 
-pub use verdict::{Misfit, RANKS, Rehearsed, rehearse};
+pub use verdict::{Holder, Misfit, RANKS, Rehearsed, Rooted, rehearse};

@@ -41,12 +41,37 @@ pub enum Misfit {
     LastMade { variable: Option<Name>, rank: i64, ranks: Vec<i64>, own: Vec<i64> },
     /// Groups for different parts of the model and for copies of the same have more than one rank in common.
     SameMembers { variables: (Name, Name), rank: i64, member: i64, ranks: (Vec<i64>, Vec<i64>) },
+    /// The rank that a collective names is not in the group that a rank has there.
+    RootOutside { collective: Name, root: i64, rank: i64, ranks: Vec<i64> },
     /// A rank that a function gives is not in the group that another one gives.
     SourceOutside { function: Name, group: Name, rank: i64, source: i64, ranks: Vec<i64> },
 }
 
-/// The first configuration in which something does not fit.
-pub fn rehearse(project: &Project, rules: &RuleBook, at: FuncRef) -> Option<(Place, Rehearsed)> {
+/// A collective that starts at, or ends on, one rank of all, over a group that the rehearsed function makes.
+#[derive(Clone, Debug)]
+pub struct Rooted {
+    pub collective: Name,
+    pub root: i64,
+    pub group: Holder,
+    pub at: Place,
+}
+
+/// What gives a group.
+#[derive(Clone, Debug)]
+pub enum Holder {
+    Function(FuncRef),
+    /// A name of the module of the rehearsed function.
+    Variable(Name),
+}
+
+/// The first configuration in which something does not fit. `rooted`: asked only where the function comes to its end on all ranks.
+pub fn rehearse(
+    project: &Project,
+    rules: &RuleBook,
+    at: FuncRef,
+    rooted: &dyn Fn() -> Vec<Rooted>,
+) -> Option<(Place, Rehearsed)> {
+    let mut collectives: Option<Vec<Rooted>> = None;
     let func = project.func(at);
     let choice = Choice::new(project, at)?;
     let mut steps = 0;
@@ -74,7 +99,9 @@ pub fn rehearse(project: &Project, rules: &RuleBook, at: FuncRef) -> Option<(Pla
         let alike = if is_given { None } else { not_alike(&ranks) };
         let found = alike.or_else(|| not_member(&ranks, is_given)).or_else(|| overlap(&ranks));
         let found = found.or_else(|| last_made(&ranks)).or_else(|| same_members(&ranks));
-        if let Some((place, misfit)) = found.or_else(|| source_outside(project, &mut ranks, at)) {
+        let found = found.or_else(|| source_outside(project, &mut ranks, at));
+        let found = found.or_else(|| root_outside(&mut ranks, at, collectives.get_or_insert_with(rooted)));
+        if let Some((place, misfit)) = found {
             return Some((place, Rehearsed { configuration: choice.named(&variant), misfit, computed: None }));
         }
     }
@@ -174,4 +201,21 @@ fn source_outside(project: &Project, runs: &mut [Run<'_>], at: FuncRef) -> Optio
         }
     }
     None
+}
+
+fn root_outside(runs: &mut [Run<'_>], at: FuncRef, rooted: &[Rooted]) -> Option<(Place, Misfit)> {
+    rooted.iter().find_map(|call| {
+        runs.iter_mut().find_map(|run| {
+            let held = match &call.group {
+                Holder::Function(getter) => run.call_closure(&run.plain(*getter), Given::default()).ok()??,
+                Holder::Variable(name) => run.globals.get(&(at.module, name.clone()))?.clone(),
+            };
+            let Val::Group(group) = held else { return None };
+            let outside = group.ranks.contains(&run.rank) && !group.ranks.contains(&call.root);
+            outside.then(|| {
+                let (collective, ranks) = (call.collective.clone(), group.ranks.clone());
+                (call.at, Misfit::RootOutside { collective, root: call.root, rank: run.rank, ranks })
+            })
+        })
+    })
 }
