@@ -150,6 +150,7 @@ impl<'a> At<'a> {
             Placements::ShardDim { dim, sequence, .. } => self.other_number(*dim, *sequence).map(Planned::certain),
             Placements::RegionGradient { conditional: false }
             | Placements::Count { .. }
+            | Placements::OnOtherMesh { .. }
             | Placements::CutLocal { .. } => None,
         }
     }

@@ -4,7 +4,7 @@
 use super::super::codes;
 use super::{Draft, spot};
 use crate::infer::practice::membership::Membership;
-use crate::source::Name;
+use crate::source::{Name, Place};
 
 pub fn membership(mistake: &Membership) -> Draft {
     match mistake {
@@ -319,6 +319,9 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push(format!("register the hooks after `{method}`"));
             draft
         }
+        Membership::MarksLost { model, method, mark, replaced, asked } => {
+            marks_lost((model, method, mark), *replaced, *asked)
+        }
         Membership::ScheduleDivides { by, schedule } => {
             let title = format!("the loss is divided by `{by}` twice: the schedule divides gradients by it as well");
             let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
@@ -363,4 +366,16 @@ fn of_parts(mistake: &Membership) -> Draft {
 fn axes(names: &[Name]) -> String {
     let all: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
     all.join(", ")
+}
+
+/// Marks on parameters that others have taken the place of. They are the model, what replaces, the mark (`MarksLost`).
+fn marks_lost((model, method, mark): (&Name, &Name, &Name), replaced: Place, asked: Place) -> Draft {
+    let title =
+        format!("`{mark}` on the parameters of `{model}` is lost: `{method}` puts other parameters in their place");
+    let mut draft = Draft::new(&codes::HOOKS_LOST, title);
+    draft.primary = "marks parameters that the model has no longer".to_string();
+    draft.labels.push(spot(replaced, "replaces the parameters".to_string()));
+    draft.labels.push(spot(asked, "asks for the mark, and finds none".to_string()));
+    draft.help.push(format!("mark the parameters after `{method}`"));
+    draft
 }

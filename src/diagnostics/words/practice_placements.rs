@@ -57,6 +57,16 @@ impl Words<'_> {
                     .push("one placement for each mesh dim: `Replicate()` on those that change nothing".to_string());
                 draft
             }
+            Placements::OnOtherMesh { model, by, splits, sharded } => {
+                let title = format!(
+                    "`{splits}` cannot split `{model}` any more: `{by}` has put its parameters on another mesh before"
+                );
+                let mut draft = Draft::new(&codes::TWO_MESHES, title);
+                draft.primary = "a distributed tensor is not distributed over another mesh".to_string();
+                draft.labels.push(Label { place: *sharded, message: "makes distributed tensors of them".to_string() });
+                draft.help.push(format!("call `{splits}` first, and `{by}` after it"));
+                draft
+            }
             Placements::ShardDim { dim, sequence, why } => {
                 let title = format!("dim {dim} is taken for the sharded one, and dim {sequence} is the sequence");
                 let mut draft = Draft::new(&codes::SHARD_DIM, title);

@@ -76,6 +76,7 @@ pub fn training(mistake: &Training) -> Draft {
         Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
+        Training::Replaced { model, by, replaced } => of_before(model, by, *replaced),
         Training::Bypassed { model, wrapper, wrapped } => bypassed(model, wrapper, *wrapped),
         Training::Attached { module, wrapper, wrapped, put, optimizer } => {
             attached(module, wrapper, *wrapped, *put, *optimizer)
@@ -126,6 +127,17 @@ fn left_alone(wrapper: &str, left: Place, optimizer: Place) -> Draft {
     draft.labels.push(spot(left, "left alone: not sharded, gradients not summed".to_string()));
     draft.labels.push(spot(optimizer, "trains nothing else".to_string()));
     draft.help.push("sum their gradients before the step, or let the wrapper have them".to_string());
+    draft
+}
+
+/// An optimizer of parameters that the model has no more.
+fn of_before(model: &str, by: &str, replaced: Place) -> Draft {
+    let title =
+        format!("the optimizer steps parameters that `{model}` no longer has: `{by}` puts others in their place");
+    let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+    draft.primary = format!("has the parameters of before `{by}`");
+    draft.labels.push(spot(replaced, "makes new parameters, which nothing trains".to_string()));
+    draft.help.push(format!("make the optimizer after `{by}`"));
     draft
 }
 

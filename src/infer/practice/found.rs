@@ -199,6 +199,8 @@ pub enum Placements {
     StyleGradient { style: Name, module: Name, parameter: Name, returns: Place },
     /// Another number of placements than the mesh has dims.
     Count { api: Name, given: usize, dims: usize, why: Option<Place> },
+    /// A module is split over one mesh whose parameters lie on another already; what has put them there.
+    OnOtherMesh { model: Name, by: Name, splits: Name, sharded: Place },
     /// A gather or a placement about another dim than the one that comments call the sequence.
     ShardDim { dim: usize, sequence: usize, why: Option<Place> },
 }

@@ -46,6 +46,8 @@ pub enum Membership {
     HookDivides { divided: Place },
     /// Parameters are replaced after hooks were registered on them.
     HooksLost { model: Name, method: Name, registered: Place },
+    /// Parameters are replaced after marks were put on them; where a mark is asked for.
+    MarksLost { model: Name, method: Name, mark: Name, replaced: Place, asked: Place },
     /// A loss is divided by the number of microbatches, and the schedule that runs its backward divides gradients by it.
     ScheduleDivides { by: Name, schedule: Place },
     /// Tokens are shifted along a dim of which each rank has cut out a part.

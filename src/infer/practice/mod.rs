@@ -85,6 +85,7 @@ mod new_groups;
 mod no_result;
 mod no_sync;
 mod nones;
+mod old_parameters;
 mod one_buffer;
 mod one_rank;
 mod only_some;
@@ -309,6 +310,11 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
     of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
     of_words(&["to_empty(", "assign=true"], replaced::hooks),
+    of_words(old_parameters::REPLACES, old_parameters::optimizers).with(&[&["optim", "adam", "sgd"]]),
+    of_words(old_parameters::REPLACES, old_parameters::marks).where_seen(|seen| seen.wraps),
+    of_words(old_parameters::REPLACES, old_parameters::meshes)
+        .with(&[&["parallelize_module"]])
+        .where_seen(|seen| seen.wraps),
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
     of_collectives(part_mean::means).with(&[&[".mean("], &[".sum("], &["MAX"]]),

@@ -77,7 +77,7 @@ fn registers(view: &View<'_>, step: usize, model: &LocalId) -> bool {
 }
 
 /// Whether a value is one that a loop over the parameters of a model gives, or a parameter of one of its modules.
-fn walks(view: &View<'_>, value: &Operand, model: LocalId) -> bool {
+pub(super) fn walks(view: &View<'_>, value: &Operand, model: LocalId) -> bool {
     let mut work = vec![view.through(value)];
     let mut seen: Vec<LocalId> = Vec::new();
     while let Some(next) = work.pop() {

@@ -28,6 +28,8 @@ pub enum Training {
     NeverRead { variable: Name, first: Name, passed: Place },
     /// A wrapped model is only ever used around its wrapper.
     Bypassed { model: Name, wrapper: Name, wrapped: Place },
+    /// An optimizer has the parameters that a model had before others were put in their place.
+    Replaced { model: Name, by: Name, replaced: Place },
     /// An optimizer is given what a wrapper was told to leave alone.
     Ignored { wrapper: Name, ignored: Place, optimizer: Place },
     /// A module with parameters is put into a model that was wrapped before.
