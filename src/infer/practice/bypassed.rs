@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 use std::rc::Rc;
 
 /// The attribute under which a wrapper keeps what it wraps.
-const INNER: &str = "module";
+pub(super) const INNER: &str = "module";
 
 /// Bases of a class that call nothing of it.
 const BASES: &[&str] = &["", "object", "nn.Module", "torch.nn.Module"];
@@ -26,7 +26,7 @@ const BASES: &[&str] = &["", "object", "nn.Module", "torch.nn.Module"];
 const MOST_METHODS: usize = 2;
 
 /// Methods of a model that are no pass through it.
-const NO_PASS: &[&str] = &[
+pub(super) const NO_PASS: &[&str] = &[
     "state_dict",
     "load_state_dict",
     "parameters",
@@ -101,7 +101,7 @@ fn steps(view: &View<'_>, model: LocalId) -> bool {
 }
 
 /// Whether an expression is a model or a part of it.
-fn is_of(expr: &Expr, model: LocalId) -> bool {
+pub(super) fn is_of(expr: &Expr, model: LocalId) -> bool {
     match same(expr) {
         Expr::Attr(base, _) => is_of(base, model),
         other => *other == Expr::Local(model),
@@ -109,7 +109,7 @@ fn is_of(expr: &Expr, model: LocalId) -> bool {
 }
 
 /// Whether a text reads a gradient.
-fn reads_gradients(code: &str) -> bool {
+pub(super) fn reads_gradients(code: &str) -> bool {
     near::ending(code, ".grad").next().is_some()
 }
 
@@ -125,7 +125,7 @@ fn is_handed(view: &View<'_>, parameters: LocalId) -> bool {
 }
 
 /// The variable of this function alone that a call is given to.
-fn variable(view: &View<'_>, call: usize) -> Option<LocalId> {
+pub(super) fn variable(view: &View<'_>, call: usize) -> Option<LocalId> {
     let Stmt::Assign { dst, .. } = view.steps[call].stmt else { return None };
     let plain = |local: LocalId| view.func.locals()[local].kind == LocalKind::Plain;
     if plain(*dst) {
@@ -147,7 +147,7 @@ fn only_inside(view: &View<'_>, model: LocalId, wrapped: usize) -> Option<usize>
 }
 
 /// The passes through the module inside a wrapper, if these steps that read it do nothing else with it.
-fn passes(view: &View<'_>, model: LocalId, readers: impl Iterator<Item = usize>) -> Option<Vec<usize>> {
+pub(super) fn passes(view: &View<'_>, model: LocalId, readers: impl Iterator<Item = usize>) -> Option<Vec<usize>> {
     let mut all = Vec::new();
     for later in readers {
         let is_model = |o: &Operand| *o == Operand::Local(model);
@@ -213,7 +213,7 @@ pub fn in_class(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether what a model keeps inside is read, or called: anything else says nothing, and where a model comes from is much to follow.
-fn reads_inner(view: &View<'_>, model: LocalId) -> bool {
+pub(super) fn reads_inner(view: &View<'_>, model: LocalId) -> bool {
     view.readers(model).iter().any(|later| match view.value(*later) {
         Some(Rvalue::Attr { base, name } | Rvalue::CallMethod { base, name, .. }) => {
             name == INNER && *base == Operand::Local(model)
@@ -312,7 +312,7 @@ fn is_trained(view: &View<'_>, pass: usize) -> bool {
 }
 
 /// Whether a later step does something with what comes from a step, but for what `detach` gives.
-fn flows(view: &View<'_>, from: usize, does: impl Fn(&Stmt, &dyn Fn(&Operand) -> bool) -> bool) -> bool {
+pub(super) fn flows(view: &View<'_>, from: usize, does: impl Fn(&Stmt, &dyn Fn(&Operand) -> bool) -> bool) -> bool {
     let Stmt::Assign { dst, .. } = view.steps[from].stmt else { return false };
     let mut all: FxHashSet<LocalId> = [*dst].into_iter().collect();
     for later in from + 1..view.steps.len() {

@@ -144,6 +144,7 @@ mod uneven;
 mod unread_group;
 mod unreduced_step;
 mod unused_group;
+mod unwrapped;
 pub mod view;
 mod weights_cut;
 mod whole_input;
@@ -359,6 +360,8 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["ignored_"], outside::ignored).with(&[&["ignored_"]]).where_seen(|seen| seen.wraps),
     of_words(&[".module"], bypassed::in_class).with(&[&[".module"]]),
     of_words(&[".module"], bypassed::around).with(&[&[".module"]]).where_seen(|seen| seen.wraps),
+    of_words(unwrapped::UNWRAPS, unwrapped::around).with(&[&[".step("]]),
+    of_words(&[".module"], unwrapped::in_helper).with(&[&[".module"], &[".step("]]),
     of_words(&["torch.optim", "optim."], outside::attached).where_seen(|seen| seen.puts),
     of_words(&["to_local", "local_grad"], local_norm::roots),
     of_words(&["sqrt", "norm"], local_norm::roots_of_marked).with(&[&[".grad"], &["rank"]]),
