@@ -278,6 +278,7 @@ pub struct Wrapper {
     #[serde(default)]
     pub namesakes: Vec<String>,
     pub sync_flag: Option<String>,
+    pub sync_method: Option<String>,
     #[serde(default)]
     pub ignores: Vec<String>,
     pub source: Option<String>,

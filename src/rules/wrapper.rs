@@ -27,6 +27,8 @@ pub struct WrapperRule {
     pub namesakes: Vec<Name>,
     /// Its attribute that says whether they are, read in forward.
     pub sync_flag: Option<Name>,
+    /// Its method that is told whether they are, from then on.
+    pub sync_method: Option<Name>,
     /// Arguments with modules or parameters that it leaves alone.
     pub ignores: Vec<Name>,
     pub source: Name,
@@ -90,12 +92,17 @@ impl Wrappers {
     /// Whether a text names such a method, or an attribute that says whether gradients are summed.
     pub fn names_no_sync(&self, text: &str) -> bool {
         let names = |name: &Option<Name>| name.as_ref().is_some_and(|n| text.contains(n.as_str()));
-        self.rules.iter().any(|rule| names(&rule.no_sync) || names(&rule.sync_flag))
+        self.rules.iter().any(|rule| names(&rule.no_sync) || names(&rule.sync_flag) || names(&rule.sync_method))
     }
 
     /// Whether an attribute says if gradients are summed.
     pub fn is_sync_flag(&self, attribute: &str) -> bool {
         self.rules.iter().any(|rule| rule.sync_flag.as_deref() == Some(attribute))
+    }
+
+    /// Whether a method is told if gradients are summed from then on.
+    pub fn is_sync_method(&self, method: &str) -> bool {
+        self.rules.iter().any(|rule| rule.sync_method.as_deref() == Some(method))
     }
 
     /// Whether a method of a wrapper clips by the norm over all ranks.
@@ -117,6 +124,7 @@ impl Loader {
                 no_sync: name(&w.no_sync),
                 namesakes: w.namesakes.iter().map(|i| Name::from(i.as_str())).collect(),
                 sync_flag: name(&w.sync_flag),
+                sync_method: name(&w.sync_method),
                 ignores: w.ignores.iter().map(|i| Name::from(i.as_str())).collect(),
                 source: Name::from(w.source.as_deref().unwrap_or(source)),
             };

@@ -355,7 +355,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
     of_words(&["grad_norm"], shard_norm::clipped),
     of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
-    of_words(&["no_sync", "grad_sync"], no_sync::steps).with(&[&["step("]]),
+    of_words(&["no_sync", "grad_sync", "gradient_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
     of_words(&["ignored_"], outside::ignored).with(&[&["ignored_"]]).where_seen(|seen| seen.wraps),
     of_words(&[".module"], bypassed::in_class).with(&[&[".module"]]),

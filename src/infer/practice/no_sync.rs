@@ -87,7 +87,7 @@ fn has_several(view: &View<'_>) -> bool {
                 optimizers.extend(is_step(view, i).then(|| view.expr(steps)));
             }
             Some(Rvalue::CallMethod { base, name, .. } | Rvalue::Attr { base, name })
-                if view.rules.wrappers().is_no_sync(name) =>
+                if view.rules.wrappers().is_no_sync(name) || view.rules.wrappers().is_sync_method(name) =>
             {
                 models.push(view.expr(base));
             }
@@ -223,17 +223,19 @@ fn silence(view: &View<'_>, step: usize) -> Option<(Expr, Option<Place>)> {
         all.push(silent);
     }
     let loops = &view.steps[step].loops;
-    let set: Vec<(usize, &Operand)> = view
-        .steps
-        .iter()
-        .enumerate()
-        .filter_map(|(i, s)| match s.stmt {
-            Stmt::SetAttr { name, value, .. } if view.rules.wrappers().is_sync_flag(name) => Some((i, value)),
-            _ => None,
-        })
-        .collect();
+    let set = switched(view)?;
     match set.as_slice() {
         [] => {}
+        // Switched off for good, before the loop.
+        [(at, Operand::Const(Const::Bool(false)))]
+            if *at < step
+                && loops.starts_with(&view.steps[*at].loops)
+                && guards(view, *at, step).is_empty()
+                && is_alone(view, *at) =>
+        {
+            said = Some(view.place(view.steps[*at].id));
+            all.push(always());
+        }
         [(at, value)] if *at < step && view.steps[*at].loops == *loops => {
             let off = Expr::Unary(UnOp::Not, Box::new(view.expr(value)));
             said = Some(view.place(view.steps[*at].id));
@@ -246,6 +248,31 @@ fn silence(view: &View<'_>, step: usize) -> Option<(Expr, Option<Place>)> {
         _ => Expr::Bool { and: false, of: all },
     };
     Some((whole, said))
+}
+
+/// Whether nothing else in the file says so or otherwise: what is called on the way may.
+fn is_alone(view: &View<'_>, at: usize) -> bool {
+    let name = match (view.steps[at].stmt, view.value(at)) {
+        (Stmt::SetAttr { name, .. }, _) | (_, Some(Rvalue::CallMethod { name, .. })) => name,
+        _ => return false,
+    };
+    view.files[view.project.file(view.at.module)].whole().matches(name.as_str()).count() == 1
+}
+
+/// The steps that say whether sums are left out from then on, and what they are told; `None`: one says it of a part of the model.
+fn switched<'a>(view: &View<'a>) -> Option<Vec<(usize, &'a Operand)>> {
+    let mut out = Vec::new();
+    for (i, step) in view.steps.iter().enumerate() {
+        match (step.stmt, view.value(i)) {
+            (Stmt::SetAttr { name, value, .. }, _) if view.rules.wrappers().is_sync_flag(name) => out.push((i, value)),
+            (_, Some(Rvalue::CallMethod { name, args, .. })) if view.rules.wrappers().is_sync_method(name) => {
+                let [only] = &args[..] else { return None };
+                out.push((i, &only.value));
+            }
+            _ => {}
+        }
+    }
+    Some(out)
 }
 
 /// What leaves out the sum at a step because a stack of contexts has entered it, and where; `None`: the stack may have left it again.
