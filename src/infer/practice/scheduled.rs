@@ -1,5 +1,6 @@
 //! Losses for schedules of pipelines that scale gradients themselves. In: a function. Out: a schedule of torch with a number of microbatches,
-//! whose loss function divides by it too. Never: a schedule that is told not to scale, or a loss function that is not in view.
+//! whose loss function divides by it too, or one that another function makes for it. Never: a schedule that is told not to scale, or a loss
+//! function that is not in view.
 //! Source: torch.distributed.pipelining.schedules, `scale_grads=True`: gradients are divided by the number of microbatches.
 //! Next: `factor.rs`.
 
@@ -9,7 +10,9 @@ use super::found::Practice;
 use super::membership::Membership;
 use super::near;
 use super::view::View;
-use crate::ir::{Arg, BinOp, Const, Rvalue, Stmt};
+use super::wrapped::function;
+use crate::ir::{Arg, ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
 /// `Schedule1F1B(stage, n_microbatches=n, loss_fn=loss)`, with `return loss / n`
@@ -22,10 +25,12 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(count) = view.argument(args, 1, "n_microbatches") else { continue };
-        let count = view.through(count);
-        let Some(loss) = near::function(view, loss) else { continue };
-        let loss = near::other(view, loss);
-        if let Some((by, place)) = divides(view, &count, &loss) {
+        let counted = view.through(count);
+        let divided = match near::function(view, loss) {
+            Some(loss) => divides(view, &counted, &near::other(view, loss)),
+            None => divides_inside(view, &view.expr(count), loss),
+        };
+        if let Some((by, place)) = divided {
             let mistake = Membership::ScheduleDivides { by, schedule: view.place(step.id) };
             out.push((place, Practice::Membership(mistake)));
         }
@@ -63,6 +68,64 @@ fn divides(view: &View<'_>, count: &Expr, loss: &View<'_>) -> Option<(Name, Plac
             return None;
         }
         found = Some((name_of(loss, &by)?, loss.place(loss.steps[made].id)));
+    }
+    found
+}
+
+/// The same of a loss function that another function makes, which is given the number: `loss_fn=rescaled(loss, n)`. What it gives divides by
+/// a parameter of the function that made it.
+fn divides_inside(view: &View<'_>, count: &Expr, loss: &Operand) -> Option<(Name, Place)> {
+    let Expr::Call { callee, args, step } = view.through(loss) else { return None };
+    let maker = near::shared(view, function(view, &callee)?);
+    let mut found = None;
+    for step in &maker.steps {
+        let Stmt::Return { value } = step.stmt else { continue };
+        let inner = near::shared(view, made_inside(&maker, value)?);
+        if inner.func.parent != Some(maker.at.func) {
+            return None;
+        }
+        let divisor = divisor(&inner)?;
+        let (outer, _) = inner.func.captures.iter().find(|(_, inside)| *inside == divisor)?;
+        let index = maker.func.params.iter().position(|p| p.local == *outer)?;
+        let name = &maker.func.params[index].name;
+        let named = args.iter().find(|(kind, _)| matches!(kind, ArgKind::Keyword(k) if k == name));
+        let given = named.or_else(|| args.get(index).filter(|(kind, _)| *kind == ArgKind::Positional));
+        let (_, given) = given?;
+        if given != count || *count == Expr::Const(Const::Int(1)) || !maker.defs(*outer).is_empty() {
+            return None;
+        }
+        found = Some(name_of(view, given)?);
+    }
+    Some((found?, view.place(view.steps[step].id)))
+}
+
+/// The function that a value is: defined here, whatever decorates it without a change of what it gives.
+fn made_inside(maker: &View<'_>, value: &Operand) -> Option<FuncRef> {
+    let decorated = |local: LocalId| {
+        maker.defs(local).iter().any(|def| match maker.steps[*def].stmt {
+            Stmt::Def { decorators, .. } => {
+                decorators.iter().any(|d| !maker.expr(d).any(&mut |e| e.last_name() == Some("wraps")))
+            }
+            _ => true,
+        })
+    };
+    match maker.through(value) {
+        Expr::Local(local) if decorated(local) => None,
+        _ => near::function(maker, value),
+    }
+}
+
+/// The variable by which all that a function returns is divided.
+fn divisor(loss: &View<'_>) -> Option<LocalId> {
+    let mut found = None;
+    for step in &loss.steps {
+        let Stmt::Return { value } = step.stmt else { continue };
+        let Expr::Binary(BinOp::Div, _, by) = loss.through(value) else { return None };
+        let Expr::Local(by) = *by else { return None };
+        if found.is_some_and(|other| other != by) {
+            return None;
+        }
+        found = Some(by);
     }
     found
 }
