@@ -55,7 +55,7 @@ pub fn scales(mistake: &Scales) -> Draft {
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "rank among all ranks".to_string();
             draft.labels.push(spot(*group, "among the ranks of this group".to_string()));
-            draft.help.push("`dist.get_rank(group)` with that group".to_string());
+            draft.help.push("`dist.get_rank(group)` with that group, or `get_local_rank()` of its mesh".to_string());
             draft
         }
         Scales::AveragedParts { summed } => {

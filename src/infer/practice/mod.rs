@@ -74,6 +74,7 @@ mod may_sum;
 mod mean_backward;
 pub mod membership;
 mod mesh_dims;
+mod mesh_rank;
 mod metrics;
 mod misnamed;
 mod mixed_mean;
@@ -285,6 +286,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
     of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
     of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
+    of_names(&["get_rank"], mesh_rank::given_out).with(&[&["get_rank"], &["size"]]),
     of_words(&["chunk(", "split(", "narrow(", ":"], other_part::picked)
         .with(&[&["rank"], &["size"], &["//", "chunk(", "tensor_split("]])
         .where_seen(|seen| seen.asks_rank),

@@ -40,7 +40,7 @@ pub fn of_other_group(view: &View<'_>, out: &mut Found) {
 }
 
 /// `mesh.get_rank()`, which is the rank among all ranks whatever dims the mesh has.
-fn asks_mesh<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+pub(super) fn asks_mesh<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
     let Rvalue::CallMethod { base, name, args } = value else { return false };
     let named = |text: &str| text == "mesh" || text.ends_with("_mesh");
     let mesh = match view.expr(base) {
