@@ -271,6 +271,19 @@ fn of_ways(mistake: &Membership) -> Draft {
             draft.help.push("sum over rows and ranks, and divide by the number of all rows".to_string());
             draft
         }
+        Membership::MeanOfOwnMeans { loss, divided, counted } => {
+            let title = format!(
+                "`{loss}` is a mean of each rank's mean: ranks whose part has few targets count as much as those with many"
+            );
+            let mut draft = Draft::new(&codes::MEAN_OF_MEANS, title);
+            draft.primary = "averages over the ranks".to_string();
+            draft.labels.push(spot(*divided, "the mean of this rank".to_string()));
+            draft.labels.push(spot(*counted, "counts the targets of this rank".to_string()));
+            draft
+                .help
+                .push("sum the losses and the counts over the ranks, and divide the one by the other".to_string());
+            draft
+        }
         Membership::StagesLeftOut { function, parameter, schedule } => {
             let title = format!(
                 "`{function}` is not given `{parameter}`: it goes by the parameters of this stage of the pipeline alone"

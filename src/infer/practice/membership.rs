@@ -24,6 +24,8 @@ pub enum Membership {
     CopyWritten { function: Name, value: Name },
     /// A mean over ranks of means of different numbers of rows; the forward counts them.
     MeanOfMeans { counted: Place },
+    /// A loss is divided by this rank's count of targets, and then averaged over the ranks that have the other parts.
+    MeanOfOwnMeans { loss: Name, divided: Place, counted: Place },
     /// A function that reduces over the stages of a pipeline is not told of them.
     StagesLeftOut { function: Name, parameter: Name, schedule: Place },
     /// A mean over ranks is divided by their number.

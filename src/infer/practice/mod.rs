@@ -72,6 +72,7 @@ mod marks;
 mod masked_rows;
 mod may_sum;
 mod mean_backward;
+mod mean_of_own;
 pub mod membership;
 mod mesh_dims;
 mod mesh_rank;
@@ -260,6 +261,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(no_result::indexed),
     of_collectives(no_result::received),
     of_words(&["all_reduce(xm.", "all_reduce("], no_result::returned).with(&[&["all_reduce(xm.", "reduce_sum"]]),
+    of_collectives(mean_of_own::losses).with(&[mean_of_own::MASKS, &["sum"], &["/"]]),
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),

@@ -1,0 +1,157 @@
+//! Losses that are averaged over parts of a sequence although each part has another number of targets. In: a function. Out: a loss that is
+//! divided by this rank's count of targets, and then gathered or reduced with its gradient and averaged over the ranks that have the other
+//! parts. Never: a count that anything communicates, or ranks that have samples of their own. Next: `part_mean.rs`.
+
+use super::Found;
+use super::counts::{quotient, slice_until};
+use super::expr::Expr;
+use super::found::Practice;
+use super::membership::Membership;
+use super::near;
+use super::view::{CollectiveCall, View};
+use crate::ir::{BinOp, CmpOp, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Name;
+use rustc_hash::FxHashSet;
+
+/// What shows that some positions count and others do not.
+pub const MASKS: &[&str] = &["!=", "ignore_index", "mask", ".ne(", "-100"];
+
+/// Names of groups over which a sequence is split.
+const SEQUENCE: &[&str] = &["sp", "cp", "seq", "sequence", "context", "ulysses"];
+
+/// `loss = total / (labels != -100).sum()`, `sum(all_gather(loss, sp_group)) / sp_size`
+pub fn losses(view: &View<'_>, out: &mut Found) {
+    for (at, call) in view.collectives() {
+        if !call.rule.differentiable || !matches!(call.rule.op.as_str(), "all_gather" | "all_reduce") {
+            continue;
+        }
+        let Some(Operand::Local(loss)) = call.input else { continue };
+        if !call.group.is_some_and(|group| is_of_sequence(view, &view.expr(group))) {
+            continue;
+        }
+        let Some((divided, counted)) = own_mean(view, *loss, *at) else { continue };
+        let Stmt::Assign { dst, .. } = view.steps[*at].stmt else { continue };
+        let Some(averaged) = averaged(view, *dst, *at, call) else { continue };
+        let mistake = Membership::MeanOfOwnMeans {
+            loss: name(view, *loss),
+            divided: view.place(view.steps[divided].id),
+            counted: view.place(view.steps[counted].id),
+        };
+        out.push((view.place(view.steps[averaged].id), Practice::Membership(mistake)));
+    }
+}
+
+fn name(view: &View<'_>, loss: LocalId) -> Name {
+    match view.is_temp(loss) {
+        true => Name::from("loss"),
+        false => view.local_name(loss).clone(),
+    }
+}
+
+/// Whether a group is one of ranks that have parts of one sequence, by its name.
+fn is_of_sequence(view: &View<'_>, group: &Expr) -> bool {
+    group.any(&mut |e| {
+        let name = match e {
+            Expr::Local(local) => view.local_name(*local),
+            Expr::Path(name) | Expr::Attr(_, name) => name,
+            Expr::Const(_) => return e.string().is_some_and(|s| SEQUENCE.iter().any(|w| near::has_part(s, w))),
+            _ => return false,
+        };
+        let last = name.rsplit('.').next().unwrap_or_default();
+        SEQUENCE.iter().any(|word| near::has_part(last, word))
+    })
+}
+
+/// Where a loss is divided by a count of this rank, and where that is counted.
+fn own_mean(view: &View<'_>, loss: LocalId, before: usize) -> Option<(usize, usize)> {
+    let def = *view.defs(loss).iter().rfind(|d| **d < before)?;
+    let divided = match view.value(def)? {
+        Rvalue::Use(Operand::Local(other)) => *view.defs(*other).iter().rfind(|d| **d < def)?,
+        _ => def,
+    };
+    let (_, right) = quotient(view, divided)?;
+    let count = slice_until(view, right, divided);
+    if count.open || !count.collectives.is_empty() {
+        return None;
+    }
+    let [counted] = count.sums[..] else { return None };
+    // The count is of a mask: what is compared with what marks no target.
+    let Some(Rvalue::CallMethod { base, .. }) = view.value(counted) else { return None };
+    let is_mask = match view.through(base) {
+        Expr::Compare(CmpOp::Ne, ..) => true,
+        Expr::Call { callee, .. } => callee.last_name() == Some("ne"),
+        Expr::Local(local) => view.local_name(local).contains("mask"),
+        other => other.last_name().is_some_and(|name| name.contains("mask")),
+    };
+    is_mask.then_some((divided, counted))
+}
+
+/// Where what a collective gives is averaged: by a mean, or a quotient of the sum.
+fn averaged(view: &View<'_>, result: LocalId, at: usize, call: &CollectiveCall<'_>) -> Option<usize> {
+    let reduces = call.rule.op == "all_reduce";
+    let is_mean = |e: Expr| match &e {
+        Expr::Const(_) => e.string().is_some_and(|s| matches!(s.as_str(), "avg" | "mean")),
+        other => matches!(other.last_name(), Some("AVG")),
+    };
+    if reduces && call.args.iter().any(|a| is_mean(view.expr(&a.value))) {
+        return Some(at);
+    }
+    let mut held: FxHashSet<LocalId> = [result].into_iter().collect();
+    // Whether what is held is a sum over the ranks already.
+    let mut summed: FxHashSet<LocalId> = if reduces { held.clone() } else { FxHashSet::default() };
+    for later in at + 1..view.steps.len() {
+        let Stmt::Assign { dst, value } = view.steps[later].stmt else { continue };
+        let holds = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+        let sums = |o: &Operand| near::local(o).is_some_and(|l| summed.contains(&l));
+        match value {
+            Rvalue::Use(o) if holds(o) => {
+                if sums(o) {
+                    summed.insert(*dst);
+                }
+                held.insert(*dst);
+            }
+            Rvalue::Binary { op: BinOp::Div, left, right } | Rvalue::InPlace { op: BinOp::Div, left, right }
+                if sums(left) =>
+            {
+                return is_size(view, right).then_some(later);
+            }
+            Rvalue::CallMethod { base, name, .. } if holds(base) => match name.as_str() {
+                "sum" if !reduces => {
+                    held.insert(*dst);
+                    summed.insert(*dst);
+                }
+                "mean" if !reduces => return Some(later),
+                _ => return None,
+            },
+            Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }
+                if args.first().is_some_and(|a| holds(&a.value)) =>
+            {
+                match view.callee(value)?.trim_start_matches("builtins.") {
+                    "sum" | "torch.sum" => {
+                        held.insert(*dst);
+                        summed.insert(*dst);
+                    }
+                    "torch.stack" | "torch.cat" => {
+                        held.insert(*dst);
+                    }
+                    "torch.mean" if !reduces => return Some(later),
+                    _ => return None,
+                }
+            }
+            // Anything else may weigh the losses of the ranks.
+            other if other.operands().into_iter().any(holds) => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a divisor is a number of ranks, by its name.
+fn is_size(view: &View<'_>, divisor: &Operand) -> bool {
+    let name = match view.expr(divisor) {
+        Expr::Local(local) => view.local_name(local).as_str().to_lowercase(),
+        Expr::Call { callee, .. } => callee.last_name().unwrap_or_default().to_lowercase(),
+        other => other.last_name().unwrap_or_default().to_lowercase(),
+    };
+    ["size", "degree", "ranks", "len"].iter().any(|word| name.contains(word)) && !name.contains("token")
+}
