@@ -20,6 +20,18 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
             draft
         }
+        Backwards::Unpaired { class, other, factor, multiplies, defined } => {
+            let does = if *multiplies { "multiplies" } else { "divides" };
+            let undoes = if *multiplies { "divides" } else { "multiplies" };
+            let title = format!(
+                "`{class}` {does} gradients by `{factor}`, and `{other}`, which {undoes} them again, is applied nowhere"
+            );
+            let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title);
+            draft.primary = format!("all gradients before this are scaled by `{factor}`");
+            draft.labels.push(Label { place: *defined, message: "the counterpart".to_string() });
+            draft.help.push(format!("apply `{other}` on the other side of what is between"));
+            draft
+        }
         Backwards::PlainSplit { value, class, made, gathered, cut } => {
             let title = format!(
                 "the gradient of `{value}` stays that of this rank's part: nothing gathers it, and `{class}`, which does, is not used"

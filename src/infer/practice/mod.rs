@@ -143,6 +143,7 @@ mod trial;
 mod uncalled;
 mod uncut_buffer;
 mod uneven;
+mod unpaired;
 mod unread_group;
 mod unreduced_step;
 mod unused_group;
@@ -261,6 +262,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(no_result::indexed),
     of_collectives(no_result::received),
     of_words(&["all_reduce(xm.", "all_reduce("], no_result::returned).with(&[&["all_reduce(xm.", "reduce_sum"]]),
+    of_words(&[".apply("], unpaired::applied).with(&[&[".apply("]]),
     of_collectives(mean_of_own::losses).with(&[mean_of_own::MASKS, &["sum"], &["/"]]),
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
