@@ -24,6 +24,13 @@ pub fn slips(mistake: &Slip) -> Draft {
             });
             draft
         }
+        Slip::EmptyPart { part, share } => {
+            let title = format!("all ranks but the first get an empty part of `{part}`: `{share}` is its whole length");
+            let mut draft = Draft::new(&codes::UNEVEN_SHARD, title);
+            draft.primary = "begins behind the end on the second rank".to_string();
+            draft.help.push(format!("divide `{share}` by the number of ranks first"));
+            draft
+        }
         Slip::ComparisonBound { name, used } => {
             let title = format!("`{name}` is true or false, and not the number: `:=` binds the whole comparison");
             let mut draft = Draft::new(&codes::COMPARISON_BOUND, title);
@@ -90,7 +97,8 @@ fn groups(mistake: &Slip) -> Draft {
             draft.help.push(format!("`dist.get_global_rank(group, 0)` with the group of {named}"));
             draft
         }
-        Slip::RankForSize { .. }
+        Slip::EmptyPart { .. }
+        | Slip::RankForSize { .. }
         | Slip::ComparisonBound { .. }
         | Slip::AlwaysHolds { .. }
         | Slip::LengthDivided { .. } => slips(mistake),

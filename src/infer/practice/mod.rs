@@ -36,6 +36,7 @@ mod doubled;
 mod dropped_handle;
 mod each_round;
 mod early_return;
+mod empty_part;
 pub mod expr;
 mod factor;
 mod first_rank;
@@ -263,6 +264,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(no_result::received),
     of_words(&["all_reduce(xm.", "all_reduce("], no_result::returned).with(&[&["all_reduce(xm.", "reduce_sum"]]),
     of_words(&[".apply("], unpaired::applied).with(&[&[".apply("]]),
+    of_words(&["rank"], empty_part::cut).with(&[&["rank"], &[":"], empty_part::LENGTHS]),
     of_collectives(mean_of_own::losses).with(&[mean_of_own::MASKS, &["sum"], &["/"]]),
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),

@@ -20,6 +20,8 @@ pub enum Slip {
     GroupOfOne { parameter: Name, made: Place },
     /// The length of a loader that goes through the part of one rank, divided by the number of ranks.
     LengthDivided { loader: Name, sampler: Place },
+    /// Ranks take parts that begin at multiples of the whole length.
+    EmptyPart { part: Name, share: Name },
     /// The first rank of a group, computed with the size of another one.
     FirstOfOther { named: Vec<Name>, size: Vec<Name>, asked: Place },
 }
