@@ -133,6 +133,7 @@ mod split_plain;
 mod stale;
 mod statistic;
 mod strided;
+mod style_plan;
 mod submodules;
 mod sum_in_loss;
 mod summed_scaled;
@@ -273,6 +274,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["local_map"], local_map::regions),
+    of_words(style_plan::WORDS, style_plan::norms).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),
     of_names(local_map::ROUTERS, local_map::styles)
         .with(&[local_map::ROUTERS])
         .where_seen(|seen| seen.plans || seen.renames),

@@ -30,10 +30,10 @@ struct Entry<'a> {
 }
 
 /// What a class makes: attributes, with where and how.
-type Attributes = Vec<(Name, Place, Made)>;
+pub(super) type Attributes = Vec<(Name, Place, Made)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
+pub(super) enum Made {
     /// A matrix, whole unless the plan splits it.
     Linear,
     /// A norm over the last dim, with a weight; one without is any module.
@@ -118,7 +118,7 @@ fn against(lint: &Lint<'_>, config: ClassRef, entries: &[Entry<'_>], out: &mut F
     }
 }
 
-fn attributes(init: &View<'_>) -> Attributes {
+pub(super) fn attributes(init: &View<'_>) -> Attributes {
     let mut out = Attributes::new();
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
@@ -193,7 +193,13 @@ fn compared(lint: &Lint<'_>, class: ClassRef, attributes: &Attributes, plan: &[&
 }
 
 /// The submodules whose results an expression is made of; `None` if there is more to it.
-fn sources_of(view: &View<'_>, expr: &Expr, own: &Attributes, depth: usize, out: &mut Vec<Name>) -> Option<()> {
+pub(super) fn sources_of(
+    view: &View<'_>,
+    expr: &Expr,
+    own: &Attributes,
+    depth: usize,
+    out: &mut Vec<Name>,
+) -> Option<()> {
     if depth > MOST_DEPTH {
         return None;
     }
