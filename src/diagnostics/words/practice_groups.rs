@@ -86,6 +86,14 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.help.push("negate the test, or exchange the groups".to_string());
             draft
         }
+        Membership::NamedOtherwise { variable, mark } => {
+            let title =
+                format!("`{variable}` holds for the parameters that are not of experts: `{mark}` is false on those");
+            let mut draft = Draft::new(&codes::SWAPPED_GROUPS, title);
+            draft.primary = format!("true where `{mark}` says that all ranks have the parameter alike");
+            draft.help.push(format!("`not getattr(parameter, \"{mark}\", True)`"));
+            draft
+        }
         Membership::WholeInput { module, norm, taken } => {
             let title = format!(
                 "`{module}` leaves the whole sequence on every rank, and `{norm}` takes it for this rank's part"

@@ -62,6 +62,8 @@ pub enum Membership {
     UnusedGroup { group: Name, stored: Place, reduced: Place },
     /// Parameters of experts take the way of the others, and those the way of experts.
     Swapped { mark: Name, group: Name, test: Place },
+    /// A variable that is called experts is a mark that is true on the others.
+    NamedOtherwise { variable: Name, mark: Name },
     /// A plan makes an embedding whole on every rank, and its norms take what they get for parts of the sequence.
     WholeInput { module: Name, norm: Name, taken: Place },
     /// A plan leaves the result of one block whole on every rank, and that of another as parts of the sequence.

@@ -81,6 +81,7 @@ mod metrics;
 mod misnamed;
 mod mixed_mean;
 mod named_axes;
+mod named_experts;
 mod narrow;
 pub mod near;
 mod never_waited;
@@ -306,6 +307,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(each_round::scaled),
     of_collectives(each_round::apart),
     of_collectives(mixed_mean::branches).with(&[&["avg"], &["grad"]]),
+    of_words(&["allreduce"], named_experts::kept).with(&[&["getattr("], &["expert", "ep", "moe"]]),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),

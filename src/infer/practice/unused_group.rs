@@ -135,7 +135,7 @@ pub fn swapped(view: &View<'_>, out: &mut Found) {
 }
 
 /// The mark that a test asks a parameter for, and whether those that pass are of experts.
-fn asks_expert(view: &View<'_>, test: &super::expr::Expr, holds: bool) -> Option<(Name, bool)> {
+pub(super) fn asks_expert(view: &View<'_>, test: &super::expr::Expr, holds: bool) -> Option<(Name, bool)> {
     use super::expr::Expr;
     match test {
         Expr::Unary(crate::ir::UnOp::Not, inner) => asks_expert(view, inner, !holds),
