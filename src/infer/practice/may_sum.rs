@@ -111,6 +111,12 @@ fn of_hook(view: &View<'_>, hook: &Operand, seen: &mut Seen) -> Sums {
         return whole(view, at, seen);
     }
     match view.source(hook) {
+        // `partial(hook, group)`: a function with some of its arguments.
+        Some((_, value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })))
+            if view.callee(value).is_some_and(|path| path == "functools.partial") =>
+        {
+            args.first().map_or(Sums::Over(None), |bound| of_hook(view, &bound.value, seen))
+        }
         // `self._make_hook(param)`: what it returns is in it.
         Some((_, value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }))) => {
             of_call(view, value, args, seen)
