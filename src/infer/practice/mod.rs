@@ -60,6 +60,7 @@ pub mod hints;
 mod in_flight;
 pub mod lapses;
 mod late_hook;
+mod left_alone;
 mod left_dim;
 mod loader_length;
 mod local_gradient;
@@ -404,6 +405,11 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
     of_collectives(set_order::loops).with(&[set_order::WORDS, &["for "]]),
     of_collectives(operators::as_others).with(&[&["reduce"]]),
+    of_words(&["rank", "main", "master"], left_alone::loops).with(&[
+        &["rank", "main", "master"],
+        &["break", "return"],
+        &["backward(", "reduce", "gather", "train"],
+    ]),
     of_words(&["backward("], own_decision::skipped).with(&[&["backward("], own_decision::TESTS]),
     of_collectives(clock::decided).with(&[clock::WORDS]),
     of_collectives(group_ranks::some_of_group),

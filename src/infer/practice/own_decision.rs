@@ -99,11 +99,18 @@ fn sum_of_gradients(view: &View<'_>, step: usize) -> Option<Name> {
 
 /// The wrapper that sums the gradients of the model that a loss is of.
 fn wrapper_of(view: &View<'_>, loss: LocalId, back: usize) -> Option<Name> {
-    if sums_itself(view) {
-        return None;
-    }
+    if sums_itself(view) { None } else { wrapper_in(view, &Expr::Local(loss), back) }
+}
+
+/// The wrapper of the model that a backward pass goes through.
+pub(super) fn wrapper_of_pass(view: &View<'_>, step: usize) -> Option<Name> {
+    let Rvalue::CallMethod { base, .. } = view.value(step)? else { return None };
+    wrapper_in(view, &view.expr(base), step)
+}
+
+fn wrapper_in(view: &View<'_>, value: &Expr, back: usize) -> Option<Name> {
     let mut calls = Vec::new();
-    called(view, &Expr::Local(loss), back, 0, &mut calls);
+    called(view, value, back, 0, &mut calls);
     calls.iter().find_map(|(model, step)| {
         let wrapped = wrappers(view, model, *step);
         wrapped.first().map(|w| super::lost::last(&w.rule.name))
