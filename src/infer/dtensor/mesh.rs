@@ -90,7 +90,12 @@ impl Machine<'_> {
                 }
             })
         };
+        let handed_on = |text: &str| {
+            let called = text.matches(FLATTEN).count();
+            text.matches(FLATTEN.trim_end_matches('(')).count() > called || text.contains("mesh.flatten(")
+        };
         NAMING.iter().any(|word| self.project_says(word))
+            || self.files.saying("flatten").any(|file| handed_on(self.files[file].whole()))
             || self.files.saying(FLATTEN).any(|file| names(self.files[file].whole()))
     }
 

@@ -3,7 +3,7 @@
 //! have more. Never: variables of the function alone, or names that do not say which parts of a model a group is for.
 //! Source: Megatron-LM, parallel_state.py: groups of data are orthogonal to those that split the model. Next: `verdict.rs`.
 
-use super::run::{Kept, Run};
+use super::run::{Kept, Lasts, Run};
 use super::value::Group;
 use super::verdict::Misfit;
 use crate::source::{Name, Place};
@@ -12,21 +12,33 @@ use std::rc::Rc;
 /// A group that is held, under a name or as what the function returns.
 struct Held {
     name: Option<Name>,
+    /// Of the entry of a dict that it is.
+    key: Option<String>,
     group: Rc<Group>,
     at: Place,
 }
 
 fn held(run: &Run<'_>) -> Vec<Held> {
-    let lasting = |k: &&Kept| k.lasts;
-    let last = |k: &&Kept| run.kept.iter().rfind(|o| o.lasts && o.name == k.name).is_some_and(|o| std::ptr::eq(o, *k));
-    let of_kept = |k: &Kept| Held { name: Some(k.name.clone()), group: k.group.clone(), at: k.at };
+    let lasting = |k: &&Kept| k.lasts != Lasts::No;
+    let last = |k: &&Kept| {
+        let same = |o: &&Kept| o.name == k.name && o.lasts == k.lasts;
+        run.kept.iter().rfind(same).is_some_and(|o| std::ptr::eq(o, *k))
+    };
+    let of_kept = |k: &Kept| {
+        let key = if let Lasts::Under(key) = &k.lasts { Some(key.clone()) } else { None };
+        Held { name: Some(k.name.clone()), key, group: k.group.clone(), at: k.at }
+    };
     let kept = run.kept.iter().filter(lasting).filter(last).map(of_kept);
-    let returned = run.returned.iter().map(|(group, at)| Held { name: None, group: group.clone(), at: *at });
+    let returned = run.returned.iter().map(|(group, at)| Held { name: None, key: None, group: group.clone(), at: *at });
     kept.chain(returned).collect()
 }
 
 /// A rank that holds the last of the groups that one call makes, and is in another one.
 pub fn last_made(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
+    // Among all groups that are kept a rank may find its own.
+    if runs.iter().any(|run| run.stored) {
+        return None;
+    }
     runs.iter().find_map(|run| {
         held(run).into_iter().filter(|h| !h.group.ranks.contains(&run.rank)).find_map(|h| {
             let of_call = || run.made.iter().filter(|m| Some(m.at) == h.group.made && m.ranks.len() > 1);
@@ -84,7 +96,9 @@ pub fn same_members(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
         pairs.into_iter().find_map(|(a, b)| {
             let (first, second) = (a.name.as_ref()?, b.name.as_ref()?);
             let both = |rank: &i64| a.group.ranks.contains(rank) && b.group.ranks.contains(rank);
-            if !are_orthogonal(purpose(first)?, purpose(second)?) || !both(&run.rank) {
+            let everyone = |h: &Held| h.group.ranks.len() == usize::try_from(run.size).unwrap_or(0);
+            let others = a.key != b.key || everyone(a) || everyone(b);
+            if others || !are_orthogonal(purpose(first)?, purpose(second)?) || !both(&run.rank) {
                 return None;
             }
             let member = (0..run.size).find(|rank| *rank != run.rank && both(rank))?;

@@ -52,8 +52,18 @@ pub struct Kept {
     pub at: Place,
     /// The group of this rank that it held before, of the same call.
     pub before: Option<Rc<Group>>,
-    /// It outlives the function: a name of the module, an attribute, an entry of a dict of the module.
-    pub lasts: bool,
+    pub lasts: Lasts,
+}
+
+/// How long a variable lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lasts {
+    /// As long as the function is executed.
+    No,
+    /// A name of the module, or an attribute.
+    Always,
+    /// An entry of a dict of the module, under this key.
+    Under(String),
 }
 
 /// Variables of a function under execution.
@@ -204,7 +214,7 @@ impl<'a> Run<'a> {
                 let value = self.operand(value);
                 let key = (self.module(), name.clone());
                 let before = self.globals.get(&key).cloned();
-                self.note(id, name, &value, before.as_ref(), true);
+                self.note(id, name, &value, before.as_ref(), Lasts::Always);
                 self.globals.insert(key, value);
             }
             Stmt::SetAttr { base, name, value } => {
@@ -217,7 +227,7 @@ impl<'a> Run<'a> {
                 let dict = if let Operand::Global(name) = base { Some(name) } else { None };
                 let (base, index, value) = (self.operand(base), self.operand(index), self.operand(value));
                 if let (Some(name), Val::Dict(_)) = (dict, &base) {
-                    self.note(id, name, &value, None, true);
+                    self.note(id, name, &value, None, Lasts::Under(format!("{index:?}")));
                 }
                 return self.set_item(&base, &index, value);
             }
@@ -556,12 +566,12 @@ impl<'a> Run<'a> {
             let func = self.project.func(self.frame().at);
             if func.locals()[dst].kind != LocalKind::Temp {
                 let before = self.local(dst);
-                self.note(id, &func.locals()[dst].name, result, Some(&before), false);
+                self.note(id, &func.locals()[dst].name, result, Some(&before), Lasts::No);
             }
         }
     }
 
-    fn note(&mut self, id: StmtId, name: &Name, value: &Val, before: Option<&Val>, lasts: bool) {
+    fn note(&mut self, id: StmtId, name: &Name, value: &Val, before: Option<&Val>, lasts: Lasts) {
         let Val::Group(group) = value else { return };
         let before = match before {
             Some(Val::Group(old)) if old.made == group.made && old.ranks != group.ranks => {
@@ -577,7 +587,7 @@ impl<'a> Run<'a> {
     fn set_attr(&mut self, id: StmtId, base: &Val, name: &Name, value: Val) {
         if let Val::Object(object) = base {
             let before = object.borrow().attrs.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-            self.note(id, name, &value, before.as_ref(), true);
+            self.note(id, name, &value, before.as_ref(), Lasts::Always);
             let mut object = object.borrow_mut();
             match object.attrs.iter_mut().find(|(n, _)| n == name) {
                 Some((_, slot)) => *slot = value,
