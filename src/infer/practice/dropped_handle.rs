@@ -7,7 +7,8 @@ use super::called;
 use super::found::Practice;
 use super::lapses::Lapse;
 use super::near;
-use super::raw::raw;
+use super::never_waited::settles;
+use super::raw::{Sort, raw};
 use super::view::View;
 use crate::ir::{FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Name;
@@ -25,7 +26,7 @@ const COLLECTIVES: &[&str] = &[
 ];
 
 /// Calls after which nothing is under way.
-const ENDS: &[&str] = &["cuda.synchronize(", "barrier("];
+const ENDS: &[&str] = &["synchronize(", "barrier(", "raises("];
 
 /// `def start(p): handle = all_reduce_async(p.grad)`, `return handle`, and `start(p)` as a statement
 pub fn calls(view: &View<'_>, out: &mut Found) {
@@ -48,7 +49,7 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
     };
     let Some((keeper, kept)) = sites.iter().find(|(site, step)| used(site, *step)) else { return };
     for (site, step) in sites.iter().filter(|(site, step)| !used(site, *step)) {
-        if ENDS.iter().any(|word| site.code().contains(word)) {
+        if ENDS.iter().any(|word| site.code().contains(word)) || is_thrown_away(site, *step) || settled(site, *step) {
             continue;
         }
         let mistake = Lapse::HandleDropped {
@@ -58,6 +59,23 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
         };
         out.push((site.place(site.steps[*step].id), Practice::Lapse(mistake)));
     }
+}
+
+/// Whether what is given is made for the call: nobody reads what comes.
+fn is_thrown_away(site: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = site.value(step) else { return false };
+    let made = |a: &crate::ir::Arg| super::one_buffer::is_tensor(&site.expr(&a.value));
+    args.first().is_some_and(made)
+}
+
+/// Whether something later waits for all that is under way, or comes after it in the same group.
+fn settled(site: &View<'_>, step: usize) -> bool {
+    (step + 1..site.steps.len()).any(|s| {
+        let after = site.value(s).and_then(|v| raw(site, v)).is_some_and(|c| !c.is_async() && c.sort == Sort::Everyone);
+        // Of one handle it says nothing about others.
+        let one = matches!(site.value(s), Some(Rvalue::CallMethod { name, .. }) if name == "wait");
+        after || !one && settles(site, s)
+    })
 }
 
 /// The parameter of which a function starts a collective in the background, on every way, to return the handle and nothing else.

@@ -8,7 +8,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::view::{CollectiveCall, Guard, View};
-use crate::ir::{BinOp, BuildKind, CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::ir::{Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::rules::Form;
 use crate::source::{Name, Place};
 
@@ -16,6 +16,9 @@ use crate::source::{Name, Place};
 const MAKES: &[&str] = &["empty", "zeros", "new_empty", "new_zeros"];
 
 pub fn made_for_group(view: &View<'_>, out: &mut Found) {
+    if sets_group_of_all(view) {
+        return;
+    }
     for (i, call) in view.collectives() {
         let alone = call.rule.group.is_some() && call.rule.default_group.is_empty();
         if !alone || call.group.is_some_and(|g| !view.expr(g).is_none()) {
@@ -37,6 +40,19 @@ pub fn made_for_group(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
         }
     }
+}
+
+/// Whether a function makes a group of all ranks: `initialize(tensor_parallel_size=dist.get_world_size())`.
+fn sets_group_of_all(view: &View<'_>) -> bool {
+    let sets = |a: &Arg| {
+        let size = matches!(&a.kind, ArgKind::Keyword(k) if k.ends_with("parallel_size"));
+        size && super::rank_tests::is_number_of_ranks(view, &view.expr(&a.value))
+    };
+    view.code().contains("parallel_size=")
+        && (0..view.steps.len()).any(|i| match view.value(i) {
+            Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => args.iter().any(sets),
+            _ => false,
+        })
 }
 
 /// Whether a test asks whether there is anything to hand over: a stage of a pipeline may have nothing.

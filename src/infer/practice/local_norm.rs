@@ -216,11 +216,17 @@ fn leaves(view: &View<'_>, held: &Held) -> bool {
                 path.starts_with("torch.") && !path.contains("distributed")
                     || path.starts_with("math.")
                     || !path.contains('.')
-                    || matches!(view.value(i), Some(Rvalue::CallMethod { base: Operand::Local(_), .. }))
-                        && path.starts_with('.')
+                    || near::only_tells(view, i)
+                    || matches!(value, Rvalue::CallMethod { name, .. } if path.starts_with('.') && is_arithmetic(name))
             }),
         }
     })
+}
+
+/// Methods of tensors that compute something of another one.
+fn is_arithmetic(name: &str) -> bool {
+    let own = ["mul", "div", "add", "sub", "pow", "maximum", "minimum", "dot", "lt", "gt", "le", "ge", "scatter", "to"];
+    name.ends_with('_') && !name.contains("reduce") || own.contains(&name)
 }
 
 /// Whether a step takes a root of a sum of what is held, or a norm of norms.
@@ -275,8 +281,9 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(local) = near::local(base) else { continue };
-        let defs = view.defs(local).iter().rev().filter(|d| **d < i);
-        let Some((function, taken, (wrapped, asked))) = defs.into_iter().find_map(|def| {
+        // What stands between may have made the value whole.
+        let nearest = view.defs(local).iter().rfind(|d| **d < i);
+        let Some((function, taken, (wrapped, asked))) = nearest.and_then(|def| {
             let (function, shown) = distributed_norm(view, *def, local, i)?;
             Some((function, view.place(view.steps[*def].id), shown))
         }) else {
@@ -295,11 +302,52 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             }
             _ => false,
         });
-        if !squared {
+        if !squared && !is_summed_elsewhere(view, i, &after) {
             let mistake = Training::PartialNorm { function, taken, wrapped, asked };
             out.push((view.place(step.id), Practice::Training(mistake)));
         }
     }
+}
+
+/// Whether a value goes to what may sum it: a function that is not torch's, or a caller that is seen. What only tells it uses nothing.
+fn is_summed_elsewhere(view: &View<'_>, from: usize, held: &Held) -> bool {
+    let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+    let mut uses = false;
+    for i in from + 1..view.steps.len() {
+        let of_stages = view.steps[i].guards.iter().any(|g| says(view, &view.expr(g.test), STAGES));
+        if of_stages || !view.reads(i).iter().any(|o| is(o)) {
+            continue;
+        }
+        match (view.steps[i].stmt, view.value(i)) {
+            (Stmt::Return { .. }, _) if !super::called::callers(view).is_empty() => return true,
+            (_, Some(Rvalue::CallMethod { base, name, .. })) if is(base) => {
+                if matches!(name.as_str(), "redistribute" | "full_tensor") {
+                    return true;
+                }
+            }
+            (_, Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }))) => {
+                // Who tells that it is of one rank means it.
+                if near::only_tells(view, i) || matches!(value, Rvalue::CallMethod { name, .. } if name == "log") {
+                    let text = view.text(view.place(view.steps[i].id)).to_lowercase();
+                    uses = uses || !near::has_any(&text, &["rank", "local part"]);
+                    continue;
+                }
+                let path = view.callee(value).unwrap_or_default();
+                let path = path.trim_start_matches("builtins.");
+                let plain = path.starts_with("torch.") && !path.contains("distributed");
+                if !plain
+                    && !matches!(path, "float" | "min" | "max" | "isinstance" | "abs")
+                    && !path.starts_with("math.")
+                {
+                    return true;
+                }
+                uses = true;
+            }
+            (_, Some(Rvalue::Use(_))) => {}
+            _ => uses = true,
+        }
+    }
+    !uses
 }
 
 /// Words of conditions that there are several stages.

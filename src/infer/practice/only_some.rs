@@ -11,8 +11,8 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::lost::last;
 use super::near;
-use super::rank_tests::{Test, means_distributed, test};
-use super::ranks::{decided, is_exit, other_branch_calls, same, together, waits, without_group};
+use super::rank_tests::{Test, asks_job, test};
+use super::ranks::{decided, is_answered, is_exit, other_branch_calls, same, together, waits, without_group};
 use super::view::{Guard, View};
 use super::wrapped;
 use crate::ir::{Arg, ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
@@ -56,10 +56,15 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
         let found = shared.map_or_else(|| decided(view, i), |(_, found)| found);
         last = Some((i, found));
         let Some((guard, told)) = found else { continue };
-        let Some(name) = communicates(view, i, told) else { continue };
+        let Some(Reached { name, inside }) = communicates(view, i, told) else { continue };
         // Of a condition of which a part tells ranks apart the rest may ask whether there is anything to gather.
         let asked = test(view, &guard).is_none() && !name_is_of_project(view, i);
-        if asked || matched(view, i, &name, &guard) || other_branch_calls(view, &guard) {
+        let matched = matched(view, i, &name, (&guard, told)) || other_branch_calls(view, &guard);
+        if asked
+            || matched
+            || is_called_by_others(view, i, told)
+            || inside.is_some_and(|n| is_answered_elsewhere(view, i, &n))
+        {
             continue;
         }
         let exit = is_exit(view, &guard);
@@ -100,7 +105,7 @@ pub fn decorated(view: &View<'_>, out: &mut Found) {
         let Some(Resolved::Func(at)) = path.map(|path| view.project.path(&path)) else { continue };
         let Some((guard, exit)) = calls_on_some(&view.other(at)) else { continue };
         let test = Test { of_all: true, one: false };
-        let found = (0..view.steps.len()).find_map(|i| Some((i, surely(view, i, test, &[], 0)?)));
+        let found = (0..view.steps.len()).find_map(|i| Some((i, surely(view, i, test, &[], 0)?.name)));
         if let Some((step, collective)) = found {
             let practice = Practice::SomeRanks { collective, condition: guard, exit };
             out.push((view.place(view.steps[step].id), practice));
@@ -132,15 +137,59 @@ fn calls_on_some(view: &View<'_>) -> Option<(crate::source::Place, bool)> {
 }
 
 /// Whether the same is called elsewhere in the function, where the other ranks may come.
-fn matched(view: &View<'_>, step: usize, name: &str, guard: &Guard<'_>) -> bool {
+fn matched(view: &View<'_>, step: usize, name: &str, (guard, told): (&Guard<'_>, Test)) -> bool {
     (0..view.steps.len()).any(|j| {
         let guards = &view.steps[j].guards;
         let here = guards.iter().any(|g| same(g, guard));
         let elsewhere = || guards.iter().any(|g| !same(g, guard) && (g.at == guard.at || test(view, g).is_some()));
         let talks = || view.value(j).is_some_and(|v| together(view, v).is_some() || callee(view, v).is_some());
+        let opposite = || guards.iter().any(|g| test(view, g).is_some_and(|other| other.one != told.one));
+        let unknown = || view.value(j).is_some_and(|v| may_talk(view, v)) && opposite();
         let again = || called_name(view, j).is_some_and(|other| other == *name);
-        j != step && !here && (again() || elsewhere() && talks())
+        j != step && !here && (again() || elsewhere() && talks() || unknown())
     })
+}
+
+/// Methods and functions that talk to nobody.
+const SILENT: &[&str] =
+    &["print", "info", "warning", "debug", "error", "append", "makedirs", "mkdir", "format", "write"];
+
+/// Whether what is not known is called, which may talk to the other ranks.
+fn may_talk<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+    match value {
+        Rvalue::CallMethod { name, .. } => !SILENT.contains(&name.as_str()),
+        Rvalue::Call { .. } => view.callee(value).is_some_and(|path| {
+            let known =
+                ["builtins.", "torch.", "os.", "logging.", "time.", "json."].iter().any(|p| path.starts_with(p));
+            let named = || SILENT.contains(&last(&path).as_str());
+            path.contains('.') && !known && !named()
+        }),
+        _ => false,
+    }
+}
+
+/// Whether another function calls the same function of the project for the other ranks.
+fn is_called_by_others(view: &View<'_>, step: usize, told: Test) -> bool {
+    let Some(at) = view.value(step).and_then(|value| callee(view, value)) else { return false };
+    let inner = near::shared(view, at);
+    let method = inner.func.class.map(|_| inner.func.name.as_str());
+    let sites = super::called::sites(view, &view.project.qualified(at), method);
+    let side = |(site, at): &(std::rc::Rc<View<'_>>, usize)| {
+        if site.at == view.at && *at == step {
+            return None;
+        }
+        site.steps[*at].guards.iter().find_map(|g| Some((site.at, test(site, g)?.one)))
+    };
+    let sides: Vec<(FuncRef, bool)> = sites.iter().filter_map(side).collect();
+    // A function that calls it on both sides is whole by itself.
+    let whole = |of: FuncRef| sides.iter().any(|(f, one)| *f == of && *one == told.one);
+    sides.iter().any(|(f, one)| *one != told.one && !whole(*f))
+}
+
+/// Whether what a function of the project calls has a root, and stands in a third function too, for the other ranks.
+fn is_answered_elsewhere(view: &View<'_>, step: usize, collective: &Name) -> bool {
+    let Some(at) = view.value(step).and_then(|value| callee(view, value)) else { return false };
+    at.module == view.at.module && is_answered(&near::shared(view, at), collective)
 }
 
 fn called_name(view: &View<'_>, step: usize) -> Option<Name> {
@@ -150,15 +199,22 @@ fn called_name(view: &View<'_>, step: usize) -> Option<Name> {
     }
 }
 
+/// What is called: the name of it, and that of the collective in it.
+struct Reached {
+    name: Name,
+    inside: Option<Name>,
+}
+
 /// The name of what a step calls, if all ranks have to call it.
-fn communicates(view: &View<'_>, step: usize, test: Test) -> Option<Name> {
+fn communicates(view: &View<'_>, step: usize, test: Test) -> Option<Reached> {
     let value = view.value(step)?;
     if let Some(call) = together(view, value) {
         let only = || barriers(view) == 1;
         let everyone = without_group(call.group) && call.name.contains("barrier");
-        return (everyone && only()).then_some(call.name);
+        return (everyone && only()).then_some(Reached { name: call.name, inside: None });
     }
-    of_library(view, step).or_else(|| of_project(view, value, test, &[], 0))
+    let library = of_library(view, step).map(|name| Reached { name, inside: None });
+    library.or_else(|| of_project(view, value, test, &[], 0))
 }
 
 /// What a library does with all ranks.
@@ -167,7 +223,7 @@ fn of_library(view: &View<'_>, step: usize) -> Option<Name> {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     let own = || !view.project.methods_named(&Name::from("full_tensor")).is_empty();
     if let Rvalue::CallMethod { base, name, .. } = value {
-        if name == "full_tensor" && args.is_empty() && !own() {
+        if name == "full_tensor" && args.is_empty() && !own() && may_be_split(view) {
             return Some(name.clone());
         }
         if name == "state_dict" && view.steps[step].contexts.iter().any(|c| gathers(view, c, base)) {
@@ -213,7 +269,14 @@ fn may_shard(view: &View<'_>, step: usize) -> bool {
         return false;
     }
     let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
-    !text.contains("distributeddataparallel") || near::has_any(&text, &["fsdp", "fully_shard", "fullyshard", "dtensor"])
+    near::has_any(&text, &["fsdp", "fully_shard", "fullyshard", "parallelize"])
+}
+
+/// Whether a file speaks of tensors in parts, and not of whole ones alone.
+fn may_be_split(view: &View<'_>) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    near::has_any(&text, &["shard", "fsdp", "parallelize", "distribute_", "from_local", "checkpoint"])
+        && (!text.contains("replicate(") || text.contains("shard("))
 }
 
 /// Whether a context makes the state of a model whole: `FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT)`.
@@ -229,10 +292,15 @@ fn gathers(view: &View<'_>, context: &Operand, model: &Operand) -> bool {
     named && same && whole
 }
 
-/// How many barriers a file has.
+/// How many barriers the files of the project have.
 fn barriers(view: &View<'_>) -> usize {
-    let text = view.files[view.project.file(view.at.module)].whole();
-    text.matches("barrier(").count() + text.matches("wait_for_everyone(").count()
+    let count = |text: &str| text.matches("barrier(").count() + text.matches("wait_for_everyone(").count();
+    let own = count(view.files[view.project.file(view.at.module)].whole());
+    // The files of other modules are looked at only where this one has no second one.
+    match own {
+        0 | 1 => view.project.modules.iter().map(|m| count(view.files[m.file].whole())).sum(),
+        more => more,
+    }
 }
 
 /// The function of the project that is called: by its name, a method of the own object, or of one whose class is known.
@@ -284,7 +352,7 @@ fn class_of(view: &View<'_>, object: &Expr, method: &Name) -> Option<ClassRef> {
 }
 
 /// The name of a function of the project that communicates over all ranks whatever it is given. `left`: parameters of the caller that are left out.
-fn of_project(view: &View<'_>, value: &Rvalue, test: Test, left: &[LocalId], depth: usize) -> Option<Name> {
+fn of_project(view: &View<'_>, value: &Rvalue, test: Test, left: &[LocalId], depth: usize) -> Option<Reached> {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     let at = callee(view, value)?;
     let inner = near::shared(view, at);
@@ -292,16 +360,16 @@ fn of_project(view: &View<'_>, value: &Rvalue, test: Test, left: &[LocalId], dep
         return None;
     }
     let left = left_out(view, &inner, args, left);
-    let reached = (0..inner.steps.len()).any(|i| surely(&inner, i, test, &left, depth).is_some());
-    reached.then(|| inner.func.name.clone())
+    let reached = (0..inner.steps.len()).find_map(|i| surely(&inner, i, test, &left, depth))?;
+    Some(Reached { name: inner.func.name.clone(), inside: reached.inside.or(Some(reached.name)) })
 }
 
 /// What a step that is reached wherever the program is distributed does with all ranks.
-fn surely(view: &View<'_>, step: usize, test: Test, left: &[LocalId], depth: usize) -> Option<Name> {
+fn surely(view: &View<'_>, step: usize, test: Test, left: &[LocalId], depth: usize) -> Option<Reached> {
     let at = &view.steps[step];
     let value = view.value(step)?;
     let (Rvalue::Call { .. } | Rvalue::CallMethod { .. }) = value else { return None };
-    if !at.loops.is_empty() || !at.guards.iter().all(|g| means_distributed(view, &view.expr(g.test), g.holds)) {
+    if !at.loops.is_empty() || !at.guards.iter().all(|g| asks_job(view, &view.expr(g.test), g.holds)) {
         return None;
     }
     if let Some(call) = together(view, value) {
@@ -309,10 +377,12 @@ fn surely(view: &View<'_>, step: usize, test: Test, left: &[LocalId], depth: usi
             Some(Operand::Local(local)) => left.contains(local),
             _ => false,
         };
-        return (absent || without_group(call.group) || waits(view, call.group, test)).then_some(call.name);
+        let all = absent || without_group(call.group) || waits(view, call.group, test);
+        return all.then_some(Reached { name: call.name, inside: None });
     }
     let deeper = || if depth + 1 < MOST_CALLS { of_project(view, value, test, left, depth + 1) } else { None };
-    of_library(view, step).filter(|n| n != "full_tensor").or_else(deeper)
+    let library = of_library(view, step).filter(|n| n != "full_tensor").map(|name| Reached { name, inside: None });
+    library.or_else(deeper)
 }
 
 /// The parameters that a call leaves out, or gives what was left out itself, and that stay so.

@@ -10,12 +10,14 @@ use super::flow::is_failure;
 use super::found::Practice;
 use super::near;
 use super::no_sync::sums_itself;
-use super::ranks::{ALONE_WORDS, mentions};
+use super::ranks::{ALONE_WORDS, is_lone_job, mentions};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use super::wrapped::{function, wrappers};
+use super::wrapped::{function, says, wrappers};
 use crate::ir::{CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::project::FuncRef;
 use crate::source::Name;
+use rustc_hash::FxHashSet;
 
 /// Functions that ask whether a number is one.
 pub const ASKS: &[&str] = &["isnan", "isinf", "isfinite"];
@@ -29,7 +31,10 @@ const SAME: &[&str] =
 
 /// Parts of names of what makes values of ranks equal.
 const EQUAL: &[&str] =
-    &["reduce", "sync", "gather", "broadcast", "average", "avg", "dist", "consensus", "psum", "all_"];
+    &["reduce", "sync", "gather", "broadcast", "average", "avg", "dist", "consensus", "psum", "all_", "parallel"];
+
+/// Collectives in the text of a module that gathers what it computes the loss of.
+const COLLECTIVES: &[&str] = &["all_gather", "all_reduce", "allgather", "allreduce", "all_to_all", "gather("];
 
 /// Methods and functions that a branch may call that takes no part: nothing that others wait for.
 const NOTHING: &[&str] = &[
@@ -56,14 +61,21 @@ pub fn skipped(view: &View<'_>, out: &mut Found) {
     if view.func.is_generator {
         return;
     }
+    if is_lone_job(view) {
+        return;
+    }
     for back in 0..view.steps.len() {
-        let Some(loss) = backward_of(view, back) else { continue };
+        let Some(loss) = backward_of(view, back).filter(|_| !is_put_off(view, back)) else { continue };
         let summed = (0..view.steps.len()).find_map(|at| Some((at, sum_of_gradients(view, at)?)));
         let Some((at, collective)) = summed.or_else(|| Some((back, wrapper_of(view, loss, back)?))) else { continue };
         let decides = |g: &&Guard<'_>| is_own_test(view, &view.expr(g.test), loss, 0) && !is_failure(view, g);
         let Some(guard) = view.steps[at].guards.iter().find(decides) else { continue };
         let alone = view.steps[at].guards.iter().any(|g| mentions(view, g, ALONE_WORDS));
-        if alone || is_made_equal(view, loss) || other_way(view, guard) != Way::GoesOn {
+        if alone
+            || is_made_equal(view, loss)
+            || comes_of_equal(view, loss, back)
+            || other_way(view, guard) != Way::GoesOn
+        {
             continue;
         }
         let (name, call) = (view.local_name(loss).clone(), view.place(view.steps[at].id));
@@ -94,7 +106,12 @@ fn sum_of_gradients(view: &View<'_>, step: usize) -> Option<Name> {
     let call = raw(view, view.value(step)?)?;
     let of_gradient = |o: &Operand| view.expr(o).any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad"));
     let sums = call.sort == Sort::Everyone && call.name.contains("reduce");
-    (sums && call.buffer.is_some_and(of_gradient)).then_some(call.name)
+    // The ranks of another group may have the same loss.
+    let with_all = call.group.is_none_or(|g| {
+        let group = view.through(g);
+        group.is_none() || says(view, &group, &["world", "data", "dp"])
+    });
+    (sums && with_all && call.buffer.is_some_and(of_gradient)).then_some(call.name)
 }
 
 /// The wrapper that sums the gradients of the model that a loss is of.
@@ -111,7 +128,7 @@ pub(super) fn wrapper_of_pass(view: &View<'_>, step: usize) -> Option<Name> {
 fn wrapper_in(view: &View<'_>, value: &Expr, back: usize) -> Option<Name> {
     let mut calls = Vec::new();
     called(view, value, back, 0, &mut calls);
-    calls.iter().find_map(|(model, step)| {
+    calls.iter().filter(|(_, step)| !view.without_gradient(*step)).find_map(|(model, step)| {
         let wrapped = wrappers(view, model, *step);
         wrapped.first().map(|w| super::lost::last(&w.rule.name))
     })
@@ -129,6 +146,8 @@ fn called(view: &View<'_>, value: &Expr, before: usize, depth: usize, out: &mut 
         }
         Expr::Call { callee, args, step } => {
             match &**callee {
+                // Gradients go no further.
+                Expr::Attr(_, name) if matches!(name.as_str(), "detach" | "item") => return,
                 Expr::Local(_) => out.push(((**callee).clone(), *step)),
                 Expr::Attr(base, _) if near::own_attribute(view, callee).is_some() => {
                     out.push(((**callee).clone(), *step));
@@ -217,6 +236,69 @@ fn is_made_equal(view: &View<'_>, loss: LocalId) -> bool {
             function(view, &callee).is_some_and(|at| equal(near::other(view, at).code()))
         };
         name.is_none_or(|name| equal(&name)) || inside()
+    })
+}
+
+/// Whether a backward pass stands where the ranks need not come together: `no_sync()`, `join()`.
+fn is_put_off(view: &View<'_>, step: usize) -> bool {
+    view.steps[step].contexts.iter().any(|c| says(view, &view.through(c), &["no_sync", "join"]))
+}
+
+/// Whether anything that a loss is computed of may be the same on all ranks: gathered features, the sum of a parallel layer.
+fn comes_of_equal(view: &View<'_>, loss: LocalId, back: usize) -> bool {
+    let equal = |name: &str| EQUAL.iter().any(|word| name.to_lowercase().contains(word));
+    let mut of = FxHashSet::from_iter([loss]);
+    // Backwards, and once more for what a loop carries on.
+    for i in (0..=back).rev().chain((0..=back).rev()) {
+        let Some(value) = view.value(i).filter(|_| view.binds(i).iter().any(|l| of.contains(l))) else { continue };
+        let args = match value {
+            Rvalue::Call { args, callee } => {
+                let name = match view.expr(callee) {
+                    Expr::Local(local) => Some(view.local_name(local).clone()),
+                    other => other.last_name().map(Name::from),
+                };
+                // Who wraps a model makes no loss.
+                if wraps(&name.clone().unwrap_or_default()) {
+                    continue;
+                }
+                if name.is_some_and(|n| equal(&n)) || is_equal_inside(view, &view.expr(callee)) {
+                    return true;
+                }
+                args
+            }
+            Rvalue::CallMethod { name, args, base } => {
+                let callee = view.callee(value).map_or(Expr::Unknown, Expr::Path);
+                if equal(name) || is_equal_inside(view, &callee) {
+                    return true;
+                }
+                of.extend(near::local(base));
+                args
+            }
+            _ => {
+                of.extend(view.reads(i).iter().filter_map(|o| near::local(o)));
+                continue;
+            }
+        };
+        of.extend(args.iter().filter_map(|a| near::local(&a.value)));
+    }
+    gathers_in_forward(view)
+}
+
+fn wraps(name: &str) -> bool {
+    name.contains("Parallel") || name.contains("DDP") || name == "fully_shard"
+}
+
+fn is_equal_inside(view: &View<'_>, callee: &Expr) -> bool {
+    let has = |text: &str| near::has_any(&text.replace("distance", ""), COLLECTIVES);
+    function(view, callee).is_some_and(|at| has(near::other(view, at).code()))
+}
+
+/// Whether a module of the project that the file names gathers in its forward pass.
+fn gathers_in_forward(view: &View<'_>) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    view.project.methods_named(&Name::from("forward")).iter().any(|(class, func)| {
+        let named = near::has_word(text, &view.project.class(*class).name);
+        named && near::has_any(near::shared(view, FuncRef { module: class.module, func: *func }).code(), COLLECTIVES)
     })
 }
 

@@ -40,7 +40,8 @@ pub fn divisors(view: &View<'_>, out: &mut Found) {
         let matched = before.collectives.is_empty() && before.sums.iter().any(|at| matches(view, *at).contains(&of));
         let own = |o: &Operand| slice(view, o).collectives.is_empty();
         let is_own = own(right) && own(&Operand::Local(of));
-        if !matched || !over_data(view, *reduced) || !is_own || knows_ranks(view) {
+        let masked = before.sums.iter().any(|at| matches(view, *at).into_iter().any(|l| is_masked(view, l)));
+        if !matched || masked || !over_data(view, *reduced) || !is_own || knows_ranks(view) {
             continue;
         }
         // What was added up over many rounds is the result.
@@ -62,6 +63,15 @@ fn is_for_caller(view: &View<'_>, step: usize) -> bool {
     let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return false };
     let returned = view.steps.iter().any(|s| matches!(s.stmt, Stmt::Return { value: Operand::Local(l) } if l == dst));
     returned && super::called::callers(view).is_empty()
+}
+
+/// Whether a variable has its own entries in some places alone, and something else in others: those of other ranks count once.
+fn is_masked(view: &View<'_>, local: LocalId) -> bool {
+    let fills = ["full", "full_like", "where", "masked_fill", "new_full"];
+    let filled = |def: &usize| view.bound(*def, local).any(&mut |e| fills.iter().any(|name| e.call_of(name).is_some()));
+    let set =
+        |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::SetItem { base: Operand::Local(l), .. } if *l == local);
+    view.defs(local).iter().any(filled) || view.steps.iter().any(set)
 }
 
 /// The variables whose entries a step compares and counts: `(pred == y).sum()`.
@@ -226,7 +236,11 @@ pub fn kept_counts(view: &View<'_>, out: &mut Found) {
         };
         let (Some((here, by)), Some((there, n))) = (grown(total), grown(count)) else { continue };
         let weighed = here == there && matches!(n, Expr::Local(_)) && by.any(&mut |e| *e == n);
-        if weighed {
+        // A caller may divide what it gets by the number of ranks.
+        let knows = |(site, _): &(std::rc::Rc<View<'_>>, usize)| KNOWS.iter().any(|word| site.code().contains(word));
+        let path = view.project.qualified(view.at);
+        let told = || super::called::sites(view, &path, Some(view.func.name.as_str())).iter().any(knows);
+        if weighed && !told() {
             let practice = Practice::LocalCount {
                 divided: view.place(step.id),
                 reduced: Some(view.place(view.steps[reduced].id)),

@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::near;
 use super::view::{Guard, View};
 use super::wrapped;
-use crate::ir::{ArgKind, CmpOp, Const, LocalId, Operand, Stmt, UnOp};
+use crate::ir::{Arg, ArgKind, CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::{Entry, Gives};
 use crate::source::Name;
@@ -27,6 +27,8 @@ struct Rank {
     of_all: bool,
     /// Its name alone says so: it may be that of a matrix.
     named: bool,
+    /// It is the text of a variable of the environment: all that is set is true, 0 too.
+    text: bool,
 }
 
 /// How far tests and ranks are followed.
@@ -66,7 +68,7 @@ pub fn others(view: &View<'_>, guard: &Guard<'_>) -> Vec<Expr> {
 fn told(view: &View<'_>, test: &Expr, holds: bool, depth: usize) -> Option<Test> {
     let depth = depth.checked_sub(1)?;
     // `if rank:`, and `if not rank:`
-    if let Some(rank) = rank(view, test, depth).filter(|r| !holds || !r.named) {
+    if let Some(rank) = rank(view, test, depth).filter(|r| !r.text && (!holds || !r.named)) {
         return Some(Test { of_all: rank.of_all, one: !holds });
     }
     match test {
@@ -175,6 +177,7 @@ fn compared(view: &View<'_>, op: CmpOp, (a, b): (&Expr, &Expr), holds: bool, dep
         _ => None,
     };
     match (op, number) {
+        (CmpOp::Eq | CmpOp::Ne, Some(1..)) if rank.named => None,
         (CmpOp::Eq | CmpOp::Ne, Some(0..)) => test(holds == (op == CmpOp::Eq)),
         (CmpOp::Eq | CmpOp::Ne, None) if is_last(view, b) => test(holds == (op == CmpOp::Eq)),
         _ if rank.named => None,
@@ -184,8 +187,11 @@ fn compared(view: &View<'_>, op: CmpOp, (a, b): (&Expr, &Expr), holds: bool, dep
         (CmpOp::In | CmpOp::NotIn, None) => {
             let Expr::Build(items) = near::deep(view, b) else { return None };
             let numbers: Option<Vec<i64>> = items.iter().map(whole).collect();
-            let ranks = numbers?.iter().filter(|n| **n >= 0).count();
-            if ranks == 0 { None } else { test(ranks == 1 && holds == (op == CmpOp::In)) }
+            let numbers = numbers?;
+            let ranks = numbers.iter().filter(|n| **n >= 0).count();
+            // These may be all.
+            let first = ranks > 1 && (0..).zip(&numbers).all(|(i, n)| i == *n);
+            if ranks == 0 || first { None } else { test(ranks == 1 && holds == (op == CmpOp::In)) }
         }
         _ => None,
     }
@@ -277,7 +283,8 @@ fn ranks(view: &View<'_>, values: &[Expr], depth: usize) -> Option<Rank> {
         match rank(view, value, depth) {
             Some(r) => {
                 let all = found.is_none_or(|f| f.of_all);
-                found = Some(Rank { of_all: all && r.of_all, ..r });
+                let text = r.text || found.is_some_and(|f| f.text);
+                found = Some(Rank { of_all: all && r.of_all, text, ..r });
             }
             None if whole(value).is_some() => {}
             None => return None,
@@ -291,16 +298,54 @@ fn named(view: &View<'_>, local: LocalId) -> Option<Rank> {
     if !view.defs(local).is_empty() || !matches!(view.local_name(local).as_str(), "rank" | "global_rank") {
         return None;
     }
+    let own = view.func.params.iter().find(|p| p.local == local)?;
+    if own.has_default || is_of_matrices(view, own.name.as_str()) {
+        return None;
+    }
     let sizes = ["world_size", "world", "num_ranks", "nprocs"];
     let beside = view.func.params.iter().any(|p| sizes.contains(&p.name.as_str()));
-    Some(Rank { of_all: true, named: !beside && view.local_name(local) == "rank" })
+    let whole = view.files[view.project.file(view.at.module)].whole();
+    let of_jobs = ["init_process_group", "world_size", "get_rank", "spawn(", "device", "cuda"];
+    let named = !beside && view.local_name(local) == "rank";
+    (!named || near::has_any(whole, &of_jobs)).then_some(Rank { of_all: true, named, text: false })
+}
+
+/// Words of code in which a rank is that of a matrix, or the number of dims.
+const MATRICES: &[&str] =
+    &["lora", "adapter", "svd", "low_rank", "lowrank", "powersgd", "ndim", "dims", ".dim(", "tensor rank"];
+
+/// Functions that are given sizes.
+const SIZED: &[&str] = &["randn", "zeros", "empty", "ones", "Linear", "new_zeros", "new_empty", "new_ones"];
+
+/// Whether a function, or the class around it, speaks of matrices, or takes the rank as a size.
+fn is_of_matrices(view: &View<'_>, rank: &str) -> bool {
+    let speaks = |text: &str| near::has_any(&text.to_lowercase(), MATRICES);
+    let sized = || {
+        (0..view.steps.len()).any(|i| {
+            let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(i) else { return false };
+            let is = |a: &Arg| matches!(a.value, Operand::Local(l) if view.local_name(l) == rank);
+            let makes = || match view.value(i) {
+                Some(Rvalue::CallMethod { name, .. }) => SIZED.contains(&name.as_str()),
+                Some(value) => view.callee(value).is_some_and(|p| SIZED.contains(&super::lost::last(&p).as_str())),
+                None => false,
+            };
+            args.iter().any(is) && makes()
+        })
+    };
+    let class = || {
+        near::class_of(view).is_some_and(|class| {
+            let of = view.project.class(ClassRef { module: view.at.module, class });
+            speaks(view.text(view.spot(of.span)))
+        })
+    };
+    speaks(view.text(view.spot(view.func.span))) || class() || sized()
 }
 
 /// A variable of the environment.
 fn variable(key: &Expr) -> Option<Rank> {
     match key.string()?.as_str() {
-        "RANK" | "SLURM_PROCID" | "OMPI_COMM_WORLD_RANK" => Some(Rank { of_all: true, named: false }),
-        "LOCAL_RANK" => Some(Rank { of_all: false, named: false }),
+        "RANK" | "SLURM_PROCID" | "OMPI_COMM_WORLD_RANK" => Some(Rank { of_all: true, named: false, text: true }),
+        "LOCAL_RANK" => Some(Rank { of_all: false, named: false, text: true }),
         _ => None,
     }
 }
@@ -311,20 +356,23 @@ fn called(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)], depth: usize
         && near::own_attribute(view, callee).is_none()
     {
         let mesh = wrapped::says(view, base, &["mesh"]);
-        return (mesh && name == "get_local_rank").then_some(Rank { of_all: false, named: false });
+        return (mesh && name == "get_local_rank").then_some(Rank { of_all: false, named: false, text: false });
     }
     if let Some(path) = near::path(view, callee) {
         match (path.trim_start_matches("builtins."), args) {
-            ("int" | "str", [(ArgKind::Positional, inner)]) => return rank(view, inner, depth),
+            (to @ ("int" | "str"), [(ArgKind::Positional, inner)]) => {
+                let text = to == "str";
+                return rank(view, inner, depth).map(|r| Rank { text, ..r });
+            }
             ("os.environ.get" | "os.getenv", [(_, key), ..]) => return variable(key),
             _ => {}
         }
         match view.rules.get(&path) {
             Some(Entry::Intrinsic(rule)) if &*rule.does == "get-rank" => {
-                return Some(Rank { of_all: args.iter().all(|(_, e)| e.is_none()), named: false });
+                return Some(Rank { of_all: args.iter().all(|(_, e)| e.is_none()), named: false, text: false });
             }
             Some(Entry::Group(rule)) if rule.gives == Gives::Rank => {
-                return Some(Rank { of_all: rule.axes.is_empty(), named: false });
+                return Some(Rank { of_all: rule.axes.is_empty(), named: false, text: false });
             }
             _ => {}
         }
@@ -397,7 +445,11 @@ const JOBS: &[&str] = &["initialized", "distributed", "dist_avail", "is_dist"];
 
 /// Whether a part of a condition asks whether there are several ranks.
 fn speaks_of_jobs(view: &View<'_>, e: &Expr) -> bool {
-    wrapped::says(view, e, &["world", "size", "initialized", "available", "distributed"])
+    wrapped::says(
+        view,
+        e,
+        &["world", "size", "initialized", "available", "distributed", "fsdp", "ddp", "shard", "solo"],
+    )
 }
 
 /// Whether a test says, where it holds or does not, that the program is distributed, and always does so there.
@@ -405,18 +457,7 @@ pub fn means_distributed(view: &View<'_>, test: &Expr, holds: bool) -> bool {
     match test {
         Expr::Unary(UnOp::Not, inner) => means_distributed(view, inner, !holds),
         Expr::Bool { of, .. } => of.iter().all(|e| means_distributed(view, e, holds)),
-        Expr::Compare(op, size, number) => {
-            let Expr::Const(Const::Int(n)) = **number else { return false };
-            let side = match op {
-                CmpOp::Gt => holds && n == 1,
-                CmpOp::Ge => holds && n == 2,
-                CmpOp::Le | CmpOp::Eq => !holds && n == 1,
-                CmpOp::Lt => !holds && n == 2,
-                CmpOp::Ne => holds && n == 1,
-                _ => false,
-            };
-            side && is_number_of_ranks(view, size)
-        }
+        Expr::Compare(op, size, number) => side_of_several(*op, number, holds) && is_number_of_ranks(view, size),
         Expr::Local(local) => {
             let named = near::has_any(&view.local_name(*local).to_lowercase(), JOBS);
             match view.through(&Operand::Local(*local)) {
@@ -432,6 +473,65 @@ pub fn means_distributed(view: &View<'_>, test: &Expr, holds: bool) -> bool {
         },
         Expr::Path(name) => holds && is_job(name),
         Expr::Attr(_, name) => holds && is_job(name),
+        _ => false,
+    }
+}
+
+/// Whether the side of a comparison with a number of ranks is that of several ones.
+fn side_of_several(op: CmpOp, number: &Expr, holds: bool) -> bool {
+    let Expr::Const(Const::Int(n)) = *number else { return false };
+    match op {
+        CmpOp::Gt => holds && n == 1,
+        CmpOp::Ge => holds && n == 2,
+        CmpOp::Le | CmpOp::Eq => !holds && n == 1,
+        CmpOp::Lt => !holds && n == 2,
+        CmpOp::Ne => holds && n == 1,
+        _ => false,
+    }
+}
+
+/// Whether a test asks the job itself whether it is distributed: what a caller or an object says may be that it is not to be.
+pub fn asks_job(view: &View<'_>, test: &Expr, holds: bool) -> bool {
+    asked(view, test, holds, MOST_STEPS)
+}
+
+fn asked(view: &View<'_>, test: &Expr, holds: bool, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    let ends = |e: &Expr, wanted: &dyn Fn(&str) -> bool| match e {
+        Expr::Call { callee, .. } => near::path(view, callee).is_some_and(|path| {
+            let inside = || {
+                let words = ["get_world_size", "is_initialized", "is_available", "is_distributed"];
+                wrapped::function(view, callee).is_none_or(|at| near::has_any(near::shared(view, at).code(), &words))
+            };
+            wanted(&path) && inside()
+        }),
+        _ => false,
+    };
+    match test {
+        Expr::Unary(UnOp::Not, inner) => asked(view, inner, !holds, depth),
+        Expr::Bool { of, .. } => of.iter().all(|e| asked(view, e, holds, depth)),
+        Expr::Compare(op, size, number) => {
+            let several = side_of_several(*op, number, holds);
+            let whole = match &**size {
+                Expr::Local(local) => view.through(&Operand::Local(*local)),
+                other => near::deep(view, other),
+            };
+            several && is_number_of_ranks(view, &whole) && ends(&whole, &|_| true)
+        }
+        Expr::Local(local) if !view.is_param(*local) => match view.defs(*local) {
+            [one] => asked(view, &view.bound(*one, *local), holds, depth),
+            _ => false,
+        },
+        Expr::Call { .. } => holds && ends(test, &|path| is_job(&Name::from(path))),
+        Expr::Path(_) => {
+            let deep = near::deep(view, test);
+            deep != *test && asked(view, &deep, holds, depth)
+        }
+        Expr::Attr(..) => {
+            let Some((name, class)) = near::own_attribute(view, test).zip(near::class_of(view)) else { return false };
+            let values = near::assigned(view, class, name);
+            !values.is_empty() && values.iter().all(|(by, _, value)| asked(by, &by.expr(value), holds, depth))
+        }
         _ => false,
     }
 }

@@ -10,7 +10,7 @@ use super::near;
 use super::rank_tests::{Test, means_distributed, others, test, test_in_part};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use crate::ir::{Const, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
 /// Calls that communicate with nobody.
@@ -19,7 +19,21 @@ const ALONE: &[&str] = &[
 ];
 
 /// Words of tests that hold where there is one rank alone.
-pub(super) const ALONE_WORDS: &[&str] = &["world", "size", "initialized", "available", "distributed"];
+pub(super) const ALONE_WORDS: &[&str] = &[
+    "world",
+    "size",
+    "initialized",
+    "available",
+    "distributed",
+    "ddp",
+    "nproc",
+    "n_gpu",
+    "ngpu",
+    "num_gpu",
+    "single",
+    "multi",
+    "solo",
+];
 
 /// Collectives of one rank with the others, whose other side may stand in another function.
 const ROOTED: &[&str] = &["broadcast", "scatter", "gather", "reduce"];
@@ -91,7 +105,7 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
         if matched
             || call.name.contains("barrier") && !(exit && whole)
             || other_branch_calls(view, &guard)
-            || is_kept(view, &guard) && is_answered(view, &call.name)
+            || is_answered(view, &call.name)
         {
             continue;
         }
@@ -108,7 +122,7 @@ pub(super) fn decided<'a>(view: &View<'a>, step: usize) -> Option<(Guard<'a>, Te
     let in_part = || test_in_part(view, last).filter(|_| is_exit(view, last)).map(|told| (last, told));
     let (guard, told) = guards.iter().find_map(|g| Some((g, test(view, g)?))).or_else(in_part)?;
     // Where the program fails on the others, it is written for this one.
-    if is_failure(view, guard) {
+    if is_failure(view, guard) || is_lone_job(view) || is_over(view, step) {
         return None;
     }
     let alone = |e: &Expr, holds: bool| says(view, e, ALONE_WORDS) && !means_distributed(view, e, holds);
@@ -117,17 +131,33 @@ pub(super) fn decided<'a>(view: &View<'a>, step: usize) -> Option<(Guard<'a>, Te
     (!other && !inside).then_some((*guard, told))
 }
 
-/// Whether a test asks for what an object keeps, or a helper: other functions of it may do so too.
-fn is_kept(view: &View<'_>, guard: &Guard<'_>) -> bool {
-    view.through(guard.test).any(&mut |e| match e {
-        Expr::Attr(..) => true,
-        Expr::Call { callee, .. } => super::wrapped::function(view, callee).is_some(),
+/// Whether a function joins a job of one rank.
+pub(super) fn is_lone_job(view: &View<'_>) -> bool {
+    let one = |a: &Arg| {
+        let named = matches!(&a.kind, ArgKind::Keyword(k) if k == "world_size");
+        named && view.through(&a.value) == Expr::Const(Const::Int(1))
+    };
+    let joins = |i: usize| match view.value(i) {
+        Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+            let is = || view.callee(value).is_some_and(|p| super::lost::last(&p) == "init_process_group");
+            args.iter().any(one) && is()
+        }
         _ => false,
-    })
+    };
+    view.code().contains("init_process_group") && (0..view.steps.len()).any(joins)
+}
+
+/// Whether the job has ended before a step.
+fn is_over(view: &View<'_>, step: usize) -> bool {
+    let ends = |i: usize| {
+        let value = view.value(i).filter(|v| matches!(v, Rvalue::Call { .. } | Rvalue::CallMethod { .. }));
+        value.and_then(|v| view.callee(v)).is_some_and(|p| super::lost::last(&p).contains("destroy_process_group"))
+    };
+    view.code().contains("destroy_process_group") && (0..step).any(ends)
 }
 
 /// Whether the other side of a collective with a root stands in another function of the file.
-fn is_answered(view: &View<'_>, name: &Name) -> bool {
+pub(super) fn is_answered(view: &View<'_>, name: &Name) -> bool {
     let call = format!("{name}(");
     let count = |text: &str| text.matches(call.as_str()).count();
     let file = view.files[view.project.file(view.at.module)].whole();
