@@ -13,8 +13,16 @@ use crate::ir::{ArgKind, BinOp, BuildKind, Const, Item, LocalId, LocalKind, Oper
 /// What says how long something is.
 pub const LENGTHS: &[&str] = &["shape", "size(", "len(", "self."];
 
+/// What makes a list longer.
+const GROWS: &[&str] = &[".extend(", ".append(", ".insert("];
+
 /// `x[rank * x.size(0) : (rank + 1) * x.size(0)]`
 pub fn cut(view: &View<'_>, out: &mut Found) {
+    // What is made longer has another length than it had.
+    let file = view.files[view.project.file(view.at.module)].whole();
+    if near::has_any(view.code(), GROWS) || near::has_any(file, &[".data =", "resize_("]) {
+        return;
+    }
     for (i, step) in view.steps.iter().enumerate() {
         let Some(Rvalue::Item { base, index }) = view.value(i) else { continue };
         let Some((_, Rvalue::Build { kind: BuildKind::Slice, items })) = view.source(index) else { continue };

@@ -16,11 +16,18 @@ use rustc_hash::FxHashSet;
 /// What shows that some positions count and others do not.
 pub const MASKS: &[&str] = &["!=", "ignore_index", "mask", ".ne(", "-100"];
 
+/// What cuts a part of the whole, or says that counts are equal.
+const WHOLE: &[&str] = &["chunk(", "narrow(", "tensor_split(", "split(", "assert", "* sp_size", "* cp_size", "rank *"];
+
 /// Names of groups over which a sequence is split.
 const SEQUENCE: &[&str] = &["sp", "cp", "seq", "sequence", "context", "ulysses"];
 
 /// `loss = total / (labels != -100).sum()`, `sum(all_gather(loss, sp_group)) / sp_size`
 pub fn losses(view: &View<'_>, out: &mut Found) {
+    // The count may be of the whole, of which the rank has a part; or of as many as on the others.
+    if near::has_any(view.code(), WHOLE) {
+        return;
+    }
     for (at, call) in view.collectives() {
         if !call.rule.differentiable || !matches!(call.rule.op.as_str(), "all_gather" | "all_reduce") {
             continue;

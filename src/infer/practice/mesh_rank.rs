@@ -11,7 +11,9 @@ use super::near;
 use super::own_group::asks_world_rank;
 use super::view::View;
 use super::world_rank::asks_mesh;
+use super::wrapped::call;
 use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue};
+use crate::project::Resolved;
 use crate::source::{Name, Place};
 
 /// Words of what splits data over ranks, or trains on a part of it.
@@ -35,7 +37,9 @@ pub fn given_out(view: &View<'_>, out: &mut Found) {
             Rvalue::Call { callee, .. } => view.through(callee).last_name().map(str::to_lowercase).unwrap_or_default(),
             _ => continue,
         };
-        if !near::has_any(&name, SPLITS) {
+        // What a function of the project makes of a rank it may compute first.
+        let own = call(view, value).is_some_and(|(callee, _)| is_of_project(view, &callee));
+        if !near::has_any(&name, SPLITS) || own {
             continue;
         }
         let Some((rank, size)) = pair(view, args) else { continue };
@@ -46,6 +50,14 @@ pub fn given_out(view: &View<'_>, out: &mut Found) {
             continue;
         }
         out.push((place, Practice::Scales(Scales::WorldRank { group, named: None })));
+    }
+}
+
+/// Whether a callee is one of the project, or a method of something that is not seen.
+fn is_of_project(view: &View<'_>, callee: &Expr) -> bool {
+    match near::path(view, callee).map(|path| view.project.path(&path)) {
+        Some(Resolved::External(_) | Resolved::Package(_)) => false,
+        Some(_) | None => true,
     }
 }
 

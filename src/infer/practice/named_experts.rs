@@ -23,7 +23,7 @@ pub fn kept(view: &View<'_>, out: &mut Found) {
         let Stmt::Assign { dst, .. } = step.stmt else { continue };
         let name = view.local_name(*dst);
         let any = |words: &[&str]| words.iter().any(|word| near::has_part(name, word));
-        if view.is_temp(*dst) || !any(EXPERTS) || any(OTHERS) {
+        if view.is_temp(*dst) || !any(EXPERTS) || any(OTHERS) || !says_so(name) || view.defs(*dst).len() != 1 {
             continue;
         }
         let value = view.bound(i, *dst);
@@ -32,4 +32,10 @@ pub fn kept(view: &View<'_>, out: &mut Found) {
         let mistake = Membership::NamedOtherwise { variable: name.clone(), mark };
         out.push((view.place(step.id), Practice::Membership(mistake)));
     }
+}
+
+/// Whether a name says of something that it is an expert's, and nothing else: `is_expert`, `expert`.
+fn says_so(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    lower.starts_with("is_") || lower.split('_').all(|part| EXPERTS.contains(&part) || part.starts_with("param"))
 }

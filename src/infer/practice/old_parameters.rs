@@ -15,6 +15,7 @@ use super::wrapped::{call, changes, function, parameters_of};
 use crate::ir::{Arg, ArgKind, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::{Entry, Keeps};
 use crate::source::{Name, Place};
+use std::rc::Rc;
 
 /// What makes distributed tensors of parameters.
 pub const REPLACES: &[&str] = &["fully_shard", "parallelize_module"];
@@ -58,7 +59,8 @@ fn replaces(view: &View<'_>, step: usize) -> Option<Replaced> {
         if wrapper.is_some_and(|rule| rule.in_place && rule.keeps == Keeps::Distributed) {
             return Some(made(super::lost::last(&path), true, model()?));
         }
-        if is_plan(view, &path) {
+        // Styles that prepare inputs and outputs leave parameters as they are.
+        if is_plan(view, &path) && near::has_any(view.code(), SPLITS) {
             return Some(made(super::lost::last(&path), false, model()?));
         }
     }
@@ -97,6 +99,11 @@ fn in_order(view: &View<'_>, from: usize, to: usize, model: &Expr) -> bool {
     }
     let (a, b) = (&view.steps[from], &view.steps[to]);
     let apart = a.guards.iter().any(|g| b.guards.iter().any(|h| h.at == g.at && h.holds != g.holds));
+    // Tests of their own on both sides may exclude each other.
+    let alone = |one: &Step<'_>, other: &Step<'_>| {
+        one.guards.iter().any(|g| !other.guards.iter().any(|h| h.at == g.at && h.holds == g.holds))
+    };
+    let apart = apart || alone(a, b) && alone(b, a);
     let left = |step: &Step<'_>| matches!(step.stmt, Stmt::Return { .. } | Stmt::Raise);
     let ends = view.steps[from..to].iter().any(|s| left(s) && s.guards.len() <= a.guards.len());
     let bound = |at: usize| match (view.steps[at].stmt, model) {
@@ -116,7 +123,7 @@ pub fn optimizers(view: &View<'_>, out: &mut Found) {
             continue;
         };
         let again = |at: usize| at != *i && takes_parameters(view, at, model);
-        if (by.step..view.steps.len()).any(again) || gives_others(view, *i) {
+        if (by.step..view.steps.len()).any(again) || gives_others(view, *i) || is_bound_again(view, *i, by.step) {
             continue;
         }
         let mistake = Training::Replaced {
@@ -181,6 +188,24 @@ fn gives_others(view: &View<'_>, made: usize) -> bool {
     })
 }
 
+/// Whether what holds the optimizer is bound again after it was made, or a call from the replacement on is given it.
+fn is_bound_again(view: &View<'_>, made: usize, replaced: usize) -> bool {
+    let held = view.binds(made);
+    let holds = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+    (made + 1..view.steps.len()).any(|i| match view.steps[i].stmt {
+        Stmt::SetAttr { base, name, value } if holds(value) && near::is_self(view, base) => {
+            near::class_of(view).is_some_and(|class| near::assigned(view, class, name).len() != 1)
+        }
+        _ if view.binds(i).iter().any(|local| held.contains(local)) => true,
+        _ => match view.value(i) {
+            Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => {
+                i >= replaced && args.iter().any(|a| holds(&a.value))
+            }
+            _ => false,
+        },
+    })
+}
+
 fn name_of(view: &View<'_>, model: &Expr) -> Name {
     match model {
         Expr::Local(local) => view.local_name(*local).clone(),
@@ -194,7 +219,8 @@ pub fn marks(view: &View<'_>, out: &mut Found) {
         let Expr::Local(model) = by.model else { continue };
         for i in (0..by.step).filter(|i| in_order(view, *i, by.step, &by.model)) {
             for mark in marked(view, i, model, true) {
-                let again = (by.step + 1..view.steps.len()).any(|at| marked(view, at, model, true).contains(&mark));
+                let later = |at: usize| marked(view, at, model, true).contains(&mark) || may_mark(view, at, &mark);
+                let again = (by.step + 1..view.steps.len()).any(later);
                 let Some(asked) = asked(view, &mark, by.step).filter(|_| !again) else { continue };
                 let mistake = Membership::MarksLost {
                     model: view.local_name(model).clone(),
@@ -210,6 +236,22 @@ pub fn marks(view: &View<'_>, out: &mut Found) {
             }
         }
     }
+}
+
+/// The function of the project that a step calls.
+fn callee<'a>(view: &View<'a>, step: usize) -> Option<Rc<View<'a>>> {
+    let (called, _) = call(view, view.value(step)?)?;
+    function(view, &called).map(|func| near::shared(view, func))
+}
+
+/// Whether a step calls a function of the project that may put a mark on anything: its text, or that of one that it calls, names it.
+fn may_mark(view: &View<'_>, step: usize, mark: &str) -> bool {
+    let named =
+        |at: &View<'_>| near::has_any(at.code(), &[format!(".{mark} ="), format!("\"{mark}\""), "setattr".into()]);
+    callee(view, step).is_some_and(|inner| {
+        let reads = near::ending(inner.code(), ".grad").next().is_some();
+        !reads && (named(&inner) || (0..inner.steps.len()).any(|s| callee(&inner, s).is_some_and(|deep| named(&deep))))
+    })
 }
 
 /// The marks that a step puts on parameters of a model, itself or by a function that is given the model.

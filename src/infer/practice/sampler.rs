@@ -21,7 +21,7 @@ const STYLES: &[&str] = &["ColwiseParallel(", "RowwiseParallel(", "SequenceParal
 pub fn replicas(view: &View<'_>, out: &mut Found) {
     let file = view.files[view.project.file(view.at.module)].whole();
     if file.matches("DistributedSampler(").count() != 1
-        || ["num_workers_per", "broadcast"].iter().any(|w| file.contains(w))
+        || ["num_workers_per", "broadcast", "Shard(0)", "all_gather"].iter().any(|w| file.contains(w))
         || !STYLES.iter().any(|w| file.contains(w))
     {
         return;

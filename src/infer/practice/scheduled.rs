@@ -17,6 +17,11 @@ use crate::source::{Name, Place};
 
 /// `Schedule1F1B(stage, n_microbatches=n, loss_fn=loss)`, with `return loss / n`
 pub fn losses(view: &View<'_>, out: &mut Found) {
+    let code = view.code();
+    let only_read = near::is_unrecorded(view) || code.contains(".eval(") && !code.contains(".step(");
+    if only_read || near::has_any(code, &[".grad.mul_", ".grad *="]) {
+        return;
+    }
     for (i, step) in view.steps.iter().enumerate() {
         let Some(value @ Rvalue::Call { callee, args }) = view.value(i) else { continue };
         let Some(loss) = view.argument(args, usize::MAX, "loss_fn") else { continue };

@@ -20,7 +20,7 @@ pub const WORDS: &[&str] = &["colwiseparallel("];
 const AROUND: &[&str] = &["PrepareModuleInput", "PrepareModuleOutput", "PrepareModuleInputOutput"];
 
 /// What sums gradients without a plan.
-const SUMS: &[&str] = &["register_hook", "post_accumulate", "_hook("];
+const SUMS: &[&str] = &["register_hook", "post_accumulate", "_hook(", "requires_grad", "inference_mode", "}_norm"];
 
 /// How many names of a plan a class has at least to be the one that it is about.
 const FEWEST: usize = 3;
@@ -37,6 +37,10 @@ struct Entry {
 
 /// `{"attn.q_proj": ColwiseParallel(), ...}`, and `self.q_norm(self.q_proj(x).view(...))` in the class
 pub fn norms(view: &View<'_>, out: &mut Found) {
+    // What is added to the plan afterwards, or split on its own, may be the norm.
+    if near::has_any(view.code(), &[".update(", "|=", "norm,", "norm)"]) {
+        return;
+    }
     for (step, at) in view.steps.iter().enumerate() {
         let entries = entries(view, step);
         if entries.iter().filter(|e| e.splits).count() == 0 || entries.len() < FEWEST {

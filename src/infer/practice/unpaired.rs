@@ -110,9 +110,15 @@ fn is_named(view: &View<'_>, class: ClassRef) -> bool {
             let start = line.trim_start();
             // Names in brackets behind an import stand on lines of their own.
             let imports = listed || start.starts_with("from ") || start.starts_with("import ");
+            let renamed = imports && near::has_word(line, "as");
             listed = imports && (listed || line.contains('(')) && !line.contains(')');
             let quoted = || [format!("\"{word}\""), format!("'{word}'")].iter().any(|q| line.contains(q.as_str()));
-            near::has_word(line, &word) && !imports && !start.starts_with(&defined) && !quoted()
+            let definition = start.strip_prefix(&defined).is_some_and(|rest| rest.starts_with(['(', ':', ' ']));
+            // A base, another name, or a name in a table may lead to it.
+            near::has_word(line, &word)
+                && (renamed || !imports)
+                && !definition
+                && !(quoted() && text.contains("__all__"))
         })
     })
 }

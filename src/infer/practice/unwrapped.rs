@@ -33,10 +33,14 @@ struct Wrapped {
     step: usize,
 }
 
+/// Parts of names of what may sum gradients in another way.
+const SUMS: &[&str] = &["reduce(", "reduce_", "allreduce", "average_", "sync_grads("];
+
 /// `model = Wrapper(model)`, `unwrap(model)(x)`
 pub fn around(view: &View<'_>, out: &mut Found) {
     let code = view.code();
-    if !view.collectives().is_empty() || !code.contains(".step(") || reads_gradients(code) || code.contains("reduce(") {
+    let sums = near::has_any(code, SUMS) || !view.collectives().is_empty();
+    if sums || !code.contains(".step(") || reads_gradients(code) {
         return;
     }
     for wrapped in (0..view.steps.len()).flat_map(|i| wrapped(view, i)) {
@@ -201,7 +205,8 @@ fn is_trained(view: &View<'_>, pass: usize) -> bool {
 /// `train(model)` with a wrapped model, and `model.module(x)` in that function
 pub fn in_helper(view: &View<'_>, out: &mut Found) {
     let code = view.code();
-    if !code.contains(".step(") || reads_gradients(code) || !view.collectives().is_empty() {
+    let sums = near::has_any(code, SUMS) || !view.collectives().is_empty();
+    if sums || !code.contains(".step(") || reads_gradients(code) || code.contains("isinstance(") {
         return;
     }
     for param in &view.func.params {
