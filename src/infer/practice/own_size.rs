@@ -95,19 +95,19 @@ fn matches(view: &View<'_>, step: usize) -> Vec<LocalId> {
         if matches!(one, Expr::Const(_)) || matches!(other, Expr::Const(_)) {
             return Vec::new();
         }
-        return [one, other].into_iter().filter_map(|e| rooted(view, e)).collect();
+        return [one, other].into_iter().filter_map(rooted).collect();
     }
 }
 
 /// The variable of `y`, `y.view(-1)`, `y.to(device)`.
-fn rooted(view: &View<'_>, e: &Expr) -> Option<LocalId> {
+fn rooted(e: &Expr) -> Option<LocalId> {
     match e {
         Expr::Local(local) => Some(*local),
         Expr::Call { callee, .. } => match &**callee {
             Expr::Attr(base, name)
                 if matches!(name.as_str(), "view" | "reshape" | "flatten" | "to" | "view_as" | "cuda") =>
             {
-                rooted(view, base)
+                rooted(base)
             }
             _ => None,
         },
@@ -147,16 +147,16 @@ fn sized(view: &View<'_>, value: &Rvalue) -> Option<LocalId> {
     let first = |e: &Expr| matches!(e, Expr::Const(Const::Int(0)));
     match value {
         Rvalue::Item { base, index } if first(&view.expr(index)) => match view.expr(base) {
-            Expr::Attr(of, name) if name == "shape" => rooted(view, &of),
+            Expr::Attr(of, name) if name == "shape" => rooted(&of),
             _ => None,
         },
         Rvalue::CallMethod { base, name, args } => match (name.as_str(), &args[..]) {
-            ("numel" | "nelement", []) => rooted(view, &view.expr(base)),
-            ("size", [dim]) if first(&view.expr(&dim.value)) => rooted(view, &view.expr(base)),
+            ("numel" | "nelement", []) => rooted(&view.expr(base)),
+            ("size", [dim]) if first(&view.expr(&dim.value)) => rooted(&view.expr(base)),
             _ => None,
         },
         Rvalue::Call { callee: Operand::Global(name), args } if name == "len" => {
-            rooted(view, &view.expr(&args.first()?.value))
+            rooted(&view.expr(&args.first()?.value))
         }
         _ => None,
     }

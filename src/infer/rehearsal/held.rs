@@ -43,7 +43,7 @@ pub fn last_made(runs: &[Run<'_>]) -> Option<(Place, Misfit)> {
         held(run).into_iter().filter(|h| !h.group.ranks.contains(&run.rank)).find_map(|h| {
             let of_call = || run.made.iter().filter(|m| Some(m.at) == h.group.made && m.ranks.len() > 1);
             let own = of_call().find(|m| m.ranks.contains(&run.rank))?;
-            let last = of_call().last().is_some_and(|m| m.ranks == h.group.ranks);
+            let last = of_call().next_back().is_some_and(|m| m.ranks == h.group.ranks);
             let same = |other: &Run<'_>| held(other).iter().any(|o| o.name == h.name && o.group.ranks == h.group.ranks);
             (last && runs.iter().all(same)).then(|| {
                 let (ranks, own) = (h.group.ranks.clone(), own.ranks.clone());
