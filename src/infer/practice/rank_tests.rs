@@ -454,16 +454,22 @@ fn speaks_of_jobs(view: &View<'_>, e: &Expr) -> bool {
 
 /// Whether a test says, where it holds or does not, that the program is distributed, and always does so there.
 pub fn means_distributed(view: &View<'_>, test: &Expr, holds: bool) -> bool {
+    means_within(view, test, holds, MOST_STEPS)
+}
+
+fn means_within(view: &View<'_>, test: &Expr, holds: bool, depth: usize) -> bool {
+    // A variable may be made of itself: `alone = not alone`.
+    let Some(depth) = depth.checked_sub(1) else { return false };
     match test {
-        Expr::Unary(UnOp::Not, inner) => means_distributed(view, inner, !holds),
-        Expr::Bool { of, .. } => of.iter().all(|e| means_distributed(view, e, holds)),
+        Expr::Unary(UnOp::Not, inner) => means_within(view, inner, !holds, depth),
+        Expr::Bool { of, .. } => of.iter().all(|e| means_within(view, e, holds, depth)),
         Expr::Compare(op, size, number) => side_of_several(*op, number, holds) && is_number_of_ranks(view, size),
         Expr::Local(local) => {
             let named = near::has_any(&view.local_name(*local).to_lowercase(), JOBS);
             match view.through(&Operand::Local(*local)) {
                 Expr::Local(_) | Expr::Unknown => holds && named && !is_negative(view.local_name(*local)),
                 value => {
-                    means_distributed(view, &value, holds) || holds && named && !is_negative(view.local_name(*local))
+                    means_within(view, &value, holds, depth) || holds && named && !is_negative(view.local_name(*local))
                 }
             }
         }
