@@ -7,8 +7,8 @@ use super::called;
 use super::found::Practice;
 use super::lapses::Lapse;
 use super::near;
-use super::never_waited::settles;
-use super::raw::{Sort, raw};
+use super::never_waited::{is_in_front, settles};
+use super::raw::raw;
 use super::view::View;
 use crate::ir::{FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Name;
@@ -71,10 +71,9 @@ fn is_thrown_away(site: &View<'_>, step: usize) -> bool {
 /// Whether something later waits for all that is under way, or comes after it in the same group.
 fn settled(site: &View<'_>, step: usize) -> bool {
     (step + 1..site.steps.len()).any(|s| {
-        let after = site.value(s).and_then(|v| raw(site, v)).is_some_and(|c| !c.is_async() && c.sort == Sort::Everyone);
         // Of one handle it says nothing about others.
         let one = matches!(site.value(s), Some(Rvalue::CallMethod { name, .. }) if name == "wait");
-        after || !one && settles(site, s)
+        is_in_front(site, s) || !one && settles(site, s)
     })
 }
 

@@ -10,31 +10,18 @@ use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
 use super::wrapped::says;
-use crate::ir::{Const, Rvalue, Stmt};
+use crate::ir::{Const, Operand, Rvalue, Stmt};
 use crate::project::ModuleId;
 use crate::rules::{Entry, Gives};
 use crate::source::Name;
 
 /// Arguments that are a rank of all ranks.
-const ROOTS: &[&str] = &["src", "dst"];
+pub(super) const ROOTS: &[&str] = &["src", "dst"];
 
 /// `broadcast(x, src=0, group=get_tensor_model_parallel_group())`
 pub fn roots(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
-        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
-            continue;
-        };
-        let Some(path) = view.callee(value) else { continue };
-        let Some(Entry::Intrinsic(rule)) = view.rules.get(&path) else { continue };
-        if rule.does != "rooted-collective" {
-            continue;
-        }
-        let given = |name: &str| rule.args.index(name).and_then(|at| view.argument(args, at, name));
-        let fixed = ROOTS.iter().find_map(|r| given(r)).map(|o| near::deep(view, &view.expr(o)));
-        let Some(group) = given("group") else { continue };
-        if fixed != Some(Expr::Const(Const::Int(0))) {
-            continue;
-        }
+        let Some((path, 0, group)) = rooted(view, i) else { continue };
         let Expr::Call { callee, args, .. } = near::deep(view, &view.expr(group)) else { continue };
         let Some(getter) = near::path(view, &callee).filter(|_| args.is_empty()) else { continue };
         let Some(Entry::Group(known)) = view.rules.get(&getter) else { continue };
@@ -48,6 +35,18 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         let mistake = Scales::FixedRoot { collective, group: known.axes.clone() };
         out.push((view.place(step.id), Practice::Scales(mistake)));
     }
+}
+
+/// The collective that a step is, if it starts at, or ends on, a rank of all ranks that is written out, over a group that it is given.
+pub(super) fn rooted<'a>(view: &View<'a>, step: usize) -> Option<(Name, i64, &'a Operand)> {
+    let value = view.value(step)?;
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    let path = view.callee(value)?;
+    let Some(Entry::Intrinsic(rule)) = view.rules.get(&path) else { return None };
+    let given = |name: &str| rule.args.index(name).and_then(|at| view.argument(args, at, name));
+    let root = ROOTS.iter().find_map(|r| given(r)).filter(|_| rule.does == "rooted-collective")?;
+    let Expr::Const(Const::Int(root)) = near::deep(view, &view.expr(root)) else { return None };
+    Some((path, root, given("group")?))
 }
 
 /// How far calls are followed to where they stand.

@@ -32,11 +32,7 @@ pub fn given_out(view: &View<'_>, out: &mut Found) {
         let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
             continue;
         };
-        let name = match value {
-            Rvalue::CallMethod { name, .. } => name.as_str().to_lowercase(),
-            Rvalue::Call { callee, .. } => view.through(callee).last_name().map(str::to_lowercase).unwrap_or_default(),
-            _ => continue,
-        };
+        let name = near::name_of_call(view, i).unwrap_or_default();
         // What a function of the project makes of a rank it may compute first.
         let own = call(view, value).is_some_and(|(callee, _)| is_of_project(view, &callee));
         if !near::has_any(&name, SPLITS) || own {

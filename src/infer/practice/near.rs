@@ -8,7 +8,7 @@ use super::view::View;
 use crate::infer::places::left_by;
 use crate::ir::{ClassId, Func, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
-use crate::source::{Idx, IndexVec, Place, Span};
+use crate::source::{Idx, IndexVec, Name, Place, Span};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
 
@@ -388,6 +388,27 @@ pub fn path(view: &View<'_>, callee: &Expr) -> Option<crate::source::Name> {
     match callee {
         Expr::Path(path) => Some(path.clone()),
         Expr::Local(local) if view.func.kind == FuncKind::Module => Some(view.global(view.local_name(*local))),
+        _ => None,
+    }
+}
+
+/// The last name of what a step calls, in lowercase.
+pub fn name_of_call(view: &View<'_>, step: usize) -> Option<String> {
+    match view.value(step)? {
+        Rvalue::Call { callee, .. } => Some(view.through(callee).last_name()?.to_lowercase()),
+        Rvalue::CallMethod { name, .. } => Some(name.as_str().to_lowercase()),
+        _ => None,
+    }
+}
+
+/// The name that a call is written with: of a method, a function or a variable.
+pub fn written_name(view: &View<'_>, value: &Rvalue) -> Option<Name> {
+    match value {
+        Rvalue::CallMethod { name, .. } => Some(name.clone()),
+        Rvalue::Call { callee, .. } => match view.expr(callee) {
+            Expr::Local(local) => Some(view.local_name(local).clone()),
+            other => other.last_name().map(Name::from),
+        },
         _ => None,
     }
 }

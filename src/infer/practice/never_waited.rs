@@ -12,6 +12,7 @@ use super::handles::{excludes, reads_what};
 use super::near;
 use super::raw::{Sort, raw};
 use super::view::View;
+use super::wrapped::called_function;
 use crate::ir::{ArgKind, BuildKind, FuncKind, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
@@ -201,10 +202,14 @@ fn used(view: &View<'_>, launch: usize, buffer: &Operand, gone: &Gone) -> Option
         .filter(|s| !excludes(&view.steps[launch], &view.steps[*s]))
         .find_map(|s| Some((s, uses(view, launch, buffer, gone, s)?)))?;
     // What comes after it in the same group comes after it on the device.
-    let settled = (launch + 1..at.0)
-        .any(|s| view.value(s).and_then(|v| raw(view, v)).is_some_and(|c| !c.is_async() && c.sort == Sort::Everyone));
-    let settled = settled || (launch + 1..at.0).any(|s| settles(view, s));
+    let settled = (launch + 1..at.0).any(|s| is_in_front(view, s) || settles(view, s));
     (!settled).then_some(at)
+}
+
+/// Whether a step is a collective that is not in the background.
+pub(super) fn is_in_front(view: &View<'_>, step: usize) -> bool {
+    let call = view.value(step).and_then(|value| raw(view, value));
+    call.is_some_and(|call| !call.is_async() && call.sort == Sort::Everyone)
 }
 
 /// Parts of names of functions after which nothing is under way.
@@ -214,16 +219,10 @@ const SETTLES: &[&str] = &["sync", "drain", "complete", "done", "wait", "barrier
 pub(super) fn settles(view: &View<'_>, step: usize) -> bool {
     let has = |text: &str| near::has_any(&text.to_lowercase().replace("async", ""), SETTLES);
     let Some(value) = view.value(step) else { return false };
-    let (name, callee) = match value {
-        Rvalue::CallMethod { name, .. } => (name.clone(), view.callee(value).map_or(Expr::Unknown, Expr::Path)),
-        Rvalue::Call { callee, .. } => match view.expr(callee) {
-            Expr::Local(local) => (view.local_name(local).clone(), Expr::Local(local)),
-            other => (Name::from(other.last_name().unwrap_or_default()), other),
-        },
-        _ => return false,
-    };
+    let (Rvalue::Call { .. } | Rvalue::CallMethod { .. }) = value else { return false };
+    let name = near::written_name(view, value).unwrap_or_default();
     let inside = || {
-        super::wrapped::function(view, &callee).is_some_and(|at| {
+        called_function(view, value).is_some_and(|at| {
             let inner = near::shared(view, at);
             let together = |i: usize| inner.value(i).and_then(|v| raw(&inner, v)).is_some_and(|c| !c.is_async());
             has(inner.code()) || (0..inner.steps.len()).any(together)

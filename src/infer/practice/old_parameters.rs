@@ -149,13 +149,8 @@ fn optimizer(view: &View<'_>, step: usize) -> Option<Expr> {
 
 /// Whether a step may give an optimizer the parameters of a model: it is given them, or the model and something called so.
 fn takes_parameters(view: &View<'_>, step: usize, model: &Expr) -> bool {
-    let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
-        return false;
-    };
-    let name = match value {
-        Rvalue::CallMethod { name, .. } => name.as_str().to_lowercase(),
-        _ => call(view, value).and_then(|(callee, _)| callee.last_name().map(str::to_lowercase)).unwrap_or_default(),
-    };
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return false };
+    let name = near::name_of_call(view, step).unwrap_or_default();
     let clips = name.contains("clip") || name.contains("norm");
     let parameters = args.iter().any(|a| parameters_of(view, &a.value).as_ref() == Some(model));
     let whole = args.iter().any(|a| view.expr(&a.value) == *model);
@@ -176,12 +171,9 @@ fn gives_others(view: &View<'_>, made: usize) -> bool {
                 held.push(*dst);
                 false
             }
-            (_, Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }))) => {
-                let name = match value {
-                    Rvalue::CallMethod { name, .. } => Some(name.as_str().to_lowercase()),
-                    _ => call(view, value).and_then(|(callee, _)| callee.last_name().map(str::to_lowercase)),
-                };
-                args.iter().any(|a| holds(&a.value)) && name.is_none_or(|name: String| near::has_any(&name, GIVES))
+            (_, Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+                let gives = || near::name_of_call(view, i).is_none_or(|name| near::has_any(&name, GIVES));
+                args.iter().any(|a| holds(&a.value)) && gives()
             }
             _ => false,
         }

@@ -4,7 +4,7 @@
 //! test that holds where there is one rank alone.
 //! Source: torch.distributed, `barrier`; torch.distributed.checkpoint, `save`, `state_dict.get_model_state_dict`; torch.distributed.tensor,
 //! `DTensor.full_tensor`; torch.distributed.fsdp, `FullyShardedDataParallel.state_dict_type`, whose full dicts all ranks gather.
-//! Next: `rank_tests.rs`, whose tests these are, and `made_of.rs`.
+//! Next: `rank_tests.rs`, whose tests these are.
 
 use super::Found;
 use super::expr::Expr;

@@ -13,14 +13,14 @@ use super::no_sync::sums_itself;
 use super::ranks::{ALONE_WORDS, is_lone_job, mentions};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use super::wrapped::{function, says, wrappers};
+use super::wrapped::{called_function, says, wrappers};
 use crate::ir::{CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::FuncRef;
 use crate::source::Name;
 use rustc_hash::FxHashSet;
 
 /// Functions that ask whether a number is one.
-pub const ASKS: &[&str] = &["isnan", "isinf", "isfinite"];
+const ASKS: &[&str] = &["isnan", "isinf", "isfinite"];
 
 /// Parts of the text of every function that tests a loss.
 pub const TESTS: &[&str] = &["isnan", "isinf", "isfinite", " > ", " < ", " >= ", " <= ", " == ", " != "];
@@ -58,10 +58,7 @@ const NOTHING: &[&str] = &[
 const MOST: usize = 6;
 
 pub fn skipped(view: &View<'_>, out: &mut Found) {
-    if view.func.is_generator {
-        return;
-    }
-    if is_lone_job(view) {
+    if view.func.is_generator || is_lone_job(view) {
         return;
     }
     for back in 0..view.steps.len() {
@@ -210,7 +207,6 @@ fn follows(view: &View<'_>, value: &Expr, loss: LocalId, depth: usize) -> bool {
 
 /// Whether anything in the function may have made a loss, or what follows from it, equal on all ranks.
 fn is_made_equal(view: &View<'_>, loss: LocalId) -> bool {
-    let equal = |name: &str| EQUAL.iter().any(|word| name.to_lowercase().contains(word));
     (0..view.steps.len()).any(|i| {
         let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
             return false;
@@ -220,23 +216,14 @@ fn is_made_equal(view: &View<'_>, loss: LocalId) -> bool {
         if !args.iter().any(|a| own(&a.value)) && !binds() {
             return false;
         }
-        let name = match value {
-            Rvalue::CallMethod { name, .. } => Some(name.clone()),
-            Rvalue::Call { callee, .. } => match view.expr(callee) {
-                Expr::Local(local) => Some(view.local_name(local).clone()),
-                other => other.last_name().map(Name::from),
-            },
-            _ => None,
-        };
-        let inside = || {
-            let callee = match value {
-                Rvalue::Call { callee, .. } => view.expr(callee),
-                _ => view.callee(value).map_or(Expr::Unknown, Expr::Path),
-            };
-            function(view, &callee).is_some_and(|at| equal(near::other(view, at).code()))
-        };
-        name.is_none_or(|name| equal(&name)) || inside()
+        let inside = || called_function(view, value).is_some_and(|at| equal(near::other(view, at).code()));
+        near::written_name(view, value).is_none_or(|name| equal(&name)) || inside()
     })
+}
+
+/// Whether a text has a part of a name of what makes values of ranks equal.
+fn equal(text: &str) -> bool {
+    near::has_any(&text.to_lowercase(), EQUAL)
 }
 
 /// Whether a backward pass stands where the ranks need not come together: `no_sync()`, `join()`.
@@ -246,39 +233,25 @@ fn is_put_off(view: &View<'_>, step: usize) -> bool {
 
 /// Whether anything that a loss is computed of may be the same on all ranks: gathered features, the sum of a parallel layer.
 fn comes_of_equal(view: &View<'_>, loss: LocalId, back: usize) -> bool {
-    let equal = |name: &str| EQUAL.iter().any(|word| name.to_lowercase().contains(word));
     let mut of = FxHashSet::from_iter([loss]);
     // Backwards, and once more for what a loop carries on.
     for i in (0..=back).rev().chain((0..=back).rev()) {
         let Some(value) = view.value(i).filter(|_| view.binds(i).iter().any(|l| of.contains(l))) else { continue };
-        let args = match value {
-            Rvalue::Call { args, callee } => {
-                let name = match view.expr(callee) {
-                    Expr::Local(local) => Some(view.local_name(local).clone()),
-                    other => other.last_name().map(Name::from),
-                };
-                // Who wraps a model makes no loss.
-                if wraps(&name.clone().unwrap_or_default()) {
-                    continue;
-                }
-                if name.is_some_and(|n| equal(&n)) || is_equal_inside(view, &view.expr(callee)) {
-                    return true;
-                }
-                args
-            }
-            Rvalue::CallMethod { name, args, base } => {
-                let callee = view.callee(value).map_or(Expr::Unknown, Expr::Path);
-                if equal(name) || is_equal_inside(view, &callee) {
-                    return true;
-                }
-                of.extend(near::local(base));
-                args
-            }
-            _ => {
-                of.extend(view.reads(i).iter().filter_map(|o| near::local(o)));
-                continue;
-            }
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else {
+            of.extend(view.reads(i).iter().filter_map(|o| near::local(o)));
+            continue;
         };
+        let name = near::written_name(view, value);
+        // Who wraps a model makes no loss.
+        if matches!(value, Rvalue::Call { .. }) && name.as_deref().is_some_and(wraps) {
+            continue;
+        }
+        if name.is_some_and(|n| equal(&n)) || is_equal_inside(view, value) {
+            return true;
+        }
+        if let Rvalue::CallMethod { base, .. } = value {
+            of.extend(near::local(base));
+        }
         of.extend(args.iter().filter_map(|a| near::local(&a.value)));
     }
     gathers_in_forward(view)
@@ -288,9 +261,8 @@ fn wraps(name: &str) -> bool {
     name.contains("Parallel") || name.contains("DDP") || name == "fully_shard"
 }
 
-fn is_equal_inside(view: &View<'_>, callee: &Expr) -> bool {
-    let has = |text: &str| near::has_any(&text.replace("distance", ""), COLLECTIVES);
-    function(view, callee).is_some_and(|at| has(near::other(view, at).code()))
+fn is_equal_inside<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+    called_function(view, value).is_some_and(|at| near::has_any(near::other(view, at).code(), COLLECTIVES))
 }
 
 /// Whether a module of the project that the file names gathers in its forward pass.
@@ -298,7 +270,7 @@ fn gathers_in_forward(view: &View<'_>) -> bool {
     let text = view.files[view.project.file(view.at.module)].whole();
     view.project.methods_named(&Name::from("forward")).iter().any(|(class, func)| {
         let named = near::has_word(text, &view.project.class(*class).name);
-        named && near::has_any(near::shared(view, FuncRef { module: class.module, func: *func }).code(), COLLECTIVES)
+        named && near::has_any(near::other(view, FuncRef { module: class.module, func: *func }).code(), COLLECTIVES)
     })
 }
 

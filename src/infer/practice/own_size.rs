@@ -27,10 +27,10 @@ const SAME: &[&str] =
 const MOST: usize = 6;
 
 pub fn divisors(view: &View<'_>, out: &mut Found) {
-    if KNOWS.iter().any(|word| view.code().contains(word)) {
+    if near::has_any(view.code(), KNOWS) {
         return;
     }
-    for (i, step) in view.steps.iter().enumerate() {
+    for i in 0..view.steps.len() {
         let Some((left, right)) = quotient(view, i) else { continue };
         let Some((of, counted)) = size_of(view, right, 0) else { continue };
         let sum = slice(view, left);
@@ -49,13 +49,13 @@ pub fn divisors(view: &View<'_>, out: &mut Found) {
         if !rounds && is_for_caller(view, i) {
             continue;
         }
-        let practice = Practice::LocalCount {
-            divided: view.place(step.id),
-            reduced: Some(view.place(view.steps[*reduced].id)),
-            comment: None,
-        };
-        out.push((view.place(view.steps[counted.unwrap_or(i)].id), practice));
+        out.push((view.place(view.steps[counted.unwrap_or(i)].id), local_count(view, i, *reduced)));
     }
+}
+
+fn local_count(view: &View<'_>, divided: usize, reduced: usize) -> Practice {
+    let place = |step: usize| view.place(view.steps[step].id);
+    Practice::LocalCount { divided: place(divided), reduced: Some(place(reduced)), comment: None }
 }
 
 /// Whether a quotient is returned as it is to callers that are not seen, which may divide it by the number of ranks.
@@ -206,10 +206,10 @@ fn is_start(view: &View<'_>, def: usize, local: LocalId) -> bool {
 
 /// The same of what a class keeps: `self.total += value * n` and `self.count += n`, of which the total alone is summed.
 pub fn kept_counts(view: &View<'_>, out: &mut Found) {
-    let Some(class) = near::class_of(view).filter(|_| !KNOWS.iter().any(|word| view.code().contains(word))) else {
+    let Some(class) = near::class_of(view).filter(|_| !near::has_any(view.code(), KNOWS)) else {
         return;
     };
-    for (i, step) in view.steps.iter().enumerate() {
+    for i in 0..view.steps.len() {
         let Some((left, right)) = quotient(view, i) else { continue };
         let (total, count) = (view.through(left), view.through(right));
         let (Some(total), Some(count)) = (near::own_attribute(view, &total), near::own_attribute(view, &count)) else {
@@ -237,16 +237,11 @@ pub fn kept_counts(view: &View<'_>, out: &mut Found) {
         let (Some((here, by)), Some((there, n))) = (grown(total), grown(count)) else { continue };
         let weighed = here == there && matches!(n, Expr::Local(_)) && by.any(&mut |e| *e == n);
         // A caller may divide what it gets by the number of ranks.
-        let knows = |(site, _): &(std::rc::Rc<View<'_>>, usize)| KNOWS.iter().any(|word| site.code().contains(word));
+        let knows = |(site, _): &(std::rc::Rc<View<'_>>, usize)| near::has_any(site.code(), KNOWS);
         let path = view.project.qualified(view.at);
         let told = || super::called::sites(view, &path, Some(view.func.name.as_str())).iter().any(knows);
         if weighed && !told() {
-            let practice = Practice::LocalCount {
-                divided: view.place(step.id),
-                reduced: Some(view.place(view.steps[reduced].id)),
-                comment: None,
-            };
-            out.push((view.part(step.id, 1), practice));
+            out.push((view.part(view.steps[i].id, 1), local_count(view, i, reduced)));
         }
     }
 }

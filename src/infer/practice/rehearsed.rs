@@ -5,14 +5,14 @@ use super::super::rehearsal::{self, Holder, Rooted};
 use super::Found;
 use super::all_ranks::compares_sizes;
 use super::expr::Expr;
-use super::fixed_source::is_of_some;
+use super::fixed_source::{self, ROOTS, is_of_some};
 use super::found::Practice;
 use super::near;
 use super::new_groups::{self, MEMBERS_ONLY};
-use super::view::{Guard, Step, View};
-use crate::ir::{Const, Operand, Rvalue};
+use super::view::{Step, View};
+use super::wrapped::is_always;
+use crate::ir::{Operand, Rvalue};
 use crate::project::{FuncRef, ModuleId, Resolved};
-use crate::rules::Entry;
 use crate::source::{Name, Place};
 
 pub fn groups(view: &View<'_>, out: &mut Found) {
@@ -41,9 +41,6 @@ fn ranks_at(view: &View<'_>, made: Place) -> Option<Place> {
     (!view.is_temp(local)).then(|| view.place(view.steps[*before].id))
 }
 
-/// Arguments that are a rank of all ranks.
-const ROOTS: &[&str] = &["src", "dst"];
-
 /// The collectives of the project that name one rank of all, over groups that the module of this function gives.
 fn rooted(view: &View<'_>) -> Vec<Rooted> {
     let getters = near::functions(view, view.at.module).into_iter().map(|at| &view.project.func(at).name);
@@ -69,17 +66,11 @@ fn text_of<'a>(view: &View<'a>, at: FuncRef) -> &'a str {
 }
 
 fn rooted_at(view: &View<'_>, other: &View<'_>, step: usize) -> Option<Rooted> {
-    let value = other.value(step)?;
-    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-    let path = other.callee(value)?;
-    let Some(Entry::Intrinsic(rule)) = other.rules.get(&path) else { return None };
-    if rule.does != "rooted-collective" || ["send", "recv", "P2P"].iter().any(|word| path.contains(word)) {
+    let (path, root, group) = fixed_source::rooted(other, step)?;
+    if ["send", "recv", "P2P"].iter().any(|word| path.contains(word)) {
         return None;
     }
-    let given = |name: &str| rule.args.index(name).and_then(|at| other.argument(args, at, name));
-    let root = ROOTS.iter().find_map(|r| given(r)).map(|o| near::deep(other, &other.expr(o)))?;
-    let Expr::Const(Const::Int(root)) = root else { return None };
-    let group = match near::deep(other, &last_value(other, given("group")?, step)) {
+    let group = match near::deep(other, &last_value(other, group, step)) {
         Expr::Call { callee, args, .. } if args.is_empty() => match other.project.path(&near::path(other, &callee)?) {
             Resolved::Func(getter) if getter.module == view.at.module => Holder::Function(getter),
             _ => return None,
@@ -108,8 +99,7 @@ fn last_value(view: &View<'_>, o: &Operand, step: usize) -> Expr {
     }
 }
 
-/// Whether a step is executed before a later one whenever that is.
+/// Whether a step is executed before a later one, in the same round, whenever that is.
 fn is_around(before: &Step<'_>, later: &Step<'_>) -> bool {
-    let has = |g: &Guard<'_>| later.guards.iter().any(|h| h.at == g.at && h.holds == g.holds);
-    before.guards.iter().all(has) && before.loops.iter().all(|l| later.loops.contains(l))
+    is_always(before, Some(later)) && before.loops.iter().all(|l| later.loops.contains(l))
 }

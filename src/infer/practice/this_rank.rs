@@ -177,7 +177,7 @@ pub fn factors(view: &View<'_>, out: &mut Found) {
     let mut own: Vec<(usize, usize)> = Vec::new();
     for i in 0..view.steps.len() {
         let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(i) else { continue };
-        if !name_of(view, i).is_some_and(|name| name.starts_with("loss")) {
+        if !near::name_of_call(view, i).is_some_and(|name| name.starts_with("loss")) {
             continue;
         }
         let named = |a: &&crate::ir::Arg| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == "avg_factor");
@@ -202,15 +202,6 @@ pub fn factors(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// The name of what a step calls.
-fn name_of(view: &View<'_>, step: usize) -> Option<String> {
-    match view.value(step)? {
-        Rvalue::Call { callee, .. } => Some(view.through(callee).last_name()?.to_lowercase()),
-        Rvalue::CallMethod { name, .. } => Some(name.as_str().to_lowercase()),
-        _ => None,
-    }
-}
-
 /// Whether a step counts where a comparison holds. A sum of weights is the mean that a weighted loss is.
 fn sums_comparison(view: &View<'_>, step: usize) -> bool {
     fn compares(e: &Expr) -> bool {
@@ -229,7 +220,7 @@ fn sums_comparison(view: &View<'_>, step: usize) -> bool {
 
 /// Whether a call reduces over ranks: a collective, or a function that is called so.
 fn reduces(view: &View<'_>, step: usize) -> bool {
-    let Some(name) = name_of(view, step) else { return false };
+    let Some(name) = near::name_of_call(view, step) else { return false };
     ["reduce_mean", "all_reduce", "allreduce", "reduce_sum"].iter().any(|w| name.contains(w))
 }
 

@@ -36,11 +36,16 @@ struct Wrapped {
 /// Parts of names of what may sum gradients in another way.
 const SUMS: &[&str] = &["reduce(", "reduce_", "allreduce", "average_", "sync_grads("];
 
-/// `model = Wrapper(model)`, `unwrap(model)(x)`
-pub fn around(view: &View<'_>, out: &mut Found) {
+/// Whether a function steps with the gradients as the backward pass leaves them.
+fn steps_as_is(view: &View<'_>) -> bool {
     let code = view.code();
     let sums = near::has_any(code, SUMS) || !view.collectives().is_empty();
-    if sums || !code.contains(".step(") || reads_gradients(code) {
+    !sums && code.contains(".step(") && !reads_gradients(code)
+}
+
+/// `model = Wrapper(model)`, `unwrap(model)(x)`
+pub fn around(view: &View<'_>, out: &mut Found) {
+    if !steps_as_is(view) {
         return;
     }
     for wrapped in (0..view.steps.len()).flat_map(|i| wrapped(view, i)) {
@@ -204,9 +209,7 @@ fn is_trained(view: &View<'_>, pass: usize) -> bool {
 
 /// `train(model)` with a wrapped model, and `model.module(x)` in that function
 pub fn in_helper(view: &View<'_>, out: &mut Found) {
-    let code = view.code();
-    let sums = near::has_any(code, SUMS) || !view.collectives().is_empty();
-    if sums || !code.contains(".step(") || reads_gradients(code) || code.contains("isinstance(") {
+    if !steps_as_is(view) || view.code().contains("isinstance(") {
         return;
     }
     for param in &view.func.params {

@@ -127,7 +127,7 @@ pub fn same(expr: &Expr) -> &Expr {
 }
 
 /// Whether a step is executed whenever a later one is.
-fn is_always(step: &Step<'_>, later: Option<&Step<'_>>) -> bool {
+pub(super) fn is_always(step: &Step<'_>, later: Option<&Step<'_>>) -> bool {
     let has = |g: &Guard<'_>| later.is_some_and(|l| l.guards.iter().any(|h| h.at == g.at && h.holds == g.holds));
     step.guards.iter().all(has)
 }
@@ -180,6 +180,14 @@ pub fn function(view: &View<'_>, callee: &Expr) -> Option<FuncRef> {
     match view.project.path(&near::path(view, callee)?) {
         Resolved::Func(at) => Some(at),
         _ => None,
+    }
+}
+
+/// The function of the project that a call calls, by the path that it is written with.
+pub fn called_function<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<FuncRef> {
+    match value {
+        Rvalue::Call { callee, .. } => function(view, &view.expr(callee)),
+        other => function(view, &Expr::Path(view.callee(other)?)),
     }
 }
 
