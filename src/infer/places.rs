@@ -40,6 +40,59 @@ impl Places {
     }
 }
 
+/// Where the words of some groups stand. Kept for every file of a run, so in as little memory as their places need.
+#[derive(Clone, Debug, Default)]
+pub struct Grouped {
+    /// The groups that have a word in the text, ascending, each with the end of its places.
+    ends: Box<[(u16, u32)]>,
+    places: Offsets,
+}
+
+/// Places in a text. Most files are shorter than 64 kB.
+#[derive(Clone, Debug)]
+enum Offsets {
+    Narrow(Box<[u16]>),
+    Wide(Box<[u32]>),
+}
+
+impl Default for Offsets {
+    fn default() -> Offsets {
+        Offsets::Narrow(Box::default())
+    }
+}
+
+impl Grouped {
+    /// Of each group, the ends of its words in the text, ascending.
+    pub fn new(groups: &[Vec<u32>]) -> Grouped {
+        let mut end = 0;
+        let ends = groups.iter().enumerate().filter(|(_, places)| !places.is_empty()).map(|(group, places)| {
+            end += places.len() as u32;
+            (group as u16, end)
+        });
+        let ends = ends.collect();
+        let narrow: Option<Box<[u16]>> = groups.iter().flatten().map(|at| u16::try_from(*at).ok()).collect();
+        let places = narrow.map_or_else(|| Offsets::Wide(groups.concat().into()), Offsets::Narrow);
+        Grouped { ends, places }
+    }
+
+    /// Whether a word of a group ends inside a span.
+    pub fn has(&self, group: usize, span: Span) -> bool {
+        let Ok(at) = self.ends.binary_search_by_key(&group, |(group, _)| usize::from(*group)) else { return false };
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        let range = start as usize..self.ends[at].1 as usize;
+        match &self.places {
+            Offsets::Narrow(places) => ends_inside(&places[range], span),
+            Offsets::Wide(places) => ends_inside(&places[range], span),
+        }
+    }
+}
+
+/// Whether one of these ends of words, ascending, lies inside a part of the text.
+pub fn ends_inside<N: Copy + Into<u32>>(ends: &[N], span: Span) -> bool {
+    let next = ends.partition_point(|at| (*at).into() <= span.start);
+    ends.get(next).is_some_and(|at| (*at).into() <= span.end)
+}
+
 /// The parts of a span that others leave, in order; of these one may lie in another.
 pub fn left_by(mut others: Vec<Span>, whole: Span) -> Vec<Span> {
     others.sort_by_key(|span| span.start);
@@ -127,6 +180,16 @@ impl Endings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_groups_in_short_and_long_texts() {
+        for far in [900, 90_000] {
+            let grouped = Grouped::new(&[vec![], vec![5, 20], vec![], vec![12, far]]);
+            let has = |group, start, end| grouped.has(group, Span { start, end });
+            assert!(has(1, 0, 5) && has(1, 5, 20) && has(3, 10, 15) && has(3, 800, far));
+            assert!(!has(0, 0, far) && !has(1, 5, 19) && !has(2, 0, far) && !has(3, 12, far - 1) && !has(4, 0, far));
+        }
+    }
 
     #[test]
     fn words_outside_of_spans() {

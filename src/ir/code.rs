@@ -13,7 +13,8 @@ pub struct Code(Kept);
 
 #[derive(Clone)]
 enum Kept {
-    Here(Block, Spans, Locals),
+    /// In a box, so that a function that is set aside takes no room for it.
+    Here(Box<(Block, Spans, Locals)>),
     Aside(Arc<Aside>),
 }
 
@@ -48,13 +49,13 @@ impl Default for Code {
 
 impl Code {
     pub fn new(body: Block, spans: Spans, locals: Locals) -> Code {
-        Code(Kept::Here(body, spans, locals))
+        Code(Kept::Here(Box::new((body, spans, locals))))
     }
 
     #[inline]
     pub fn body(&self) -> &Block {
         match &self.0 {
-            Kept::Here(body, ..) => body,
+            Kept::Here(here) => &here.0,
             Kept::Aside(aside) => aside.code().body(),
         }
     }
@@ -62,7 +63,7 @@ impl Code {
     #[inline]
     pub fn spans(&self) -> &Spans {
         match &self.0 {
-            Kept::Here(_, spans, _) => spans,
+            Kept::Here(here) => &here.1,
             Kept::Aside(aside) => aside.code().spans(),
         }
     }
@@ -70,15 +71,15 @@ impl Code {
     #[inline]
     pub fn locals(&self) -> &Locals {
         match &self.0 {
-            Kept::Here(_, _, locals) => locals,
+            Kept::Here(here) => &here.2,
             Kept::Aside(aside) => aside.code().locals(),
         }
     }
 
     /// The same at a later place of a file.
     pub fn shifted(mut self, by: u32) -> Code {
-        if let Kept::Here(_, spans, _) = &mut self.0 {
-            spans.shift(by);
+        if let Kept::Here(here) = &mut self.0 {
+            here.1.shift(by);
         }
         self
     }
@@ -86,7 +87,7 @@ impl Code {
     /// The number of statements, those of inner blocks included.
     pub fn count(&self) -> usize {
         match &self.0 {
-            Kept::Here(_, spans, _) => spans.len(),
+            Kept::Here(here) => here.1.len(),
             Kept::Aside(aside) => aside.len,
         }
     }

@@ -2,10 +2,10 @@
 //! communicates, a text. Out: [`Shown`]. Never: the meaning of a word: a file that shows one may still have nothing to report.
 //! Next: `mod.rs`.
 
-use super::{COMMUNICATES, OF_FUNCTIONS, data_sum, plan, reducers, switch};
+use super::{COMMUNICATES, Check, OF_FUNCTIONS, data_sum, plan, reducers, switch};
 use crate::infer::digest::Digests;
 use crate::infer::memo::{Memo, constant};
-use crate::infer::places::Places;
+use crate::infer::places::{Grouped, Places, ends_inside};
 use crate::infer::scale::roots;
 use crate::project::ModuleId;
 use crate::rules::{Entry, RuleBook};
@@ -210,8 +210,8 @@ pub struct Shown {
     pub switches: Vec<u32>,
     /// The groups of words that each check asks for in the function itself; nothing where they may stand everywhere.
     groups: Arc<Vec<Vec<usize>>>,
-    /// Where the words of each group stand, ascending: one group after the other, and where each ends.
-    near: (Box<[u32]>, Box<[u32]>),
+    /// Where the words of each group stand.
+    near: Grouped,
     pub set_by_name: bool,
     pub wraps: bool,
     pub in_project: bool,
@@ -226,19 +226,12 @@ pub struct Shown {
 impl Shown {
     /// Whether a word of switches stands in a part of the text.
     pub fn has_switch(&self, span: Span) -> bool {
-        has(&self.switches, span)
+        ends_inside(&self.switches, span)
     }
 
     /// Whether the words stand in a part of the text that a check asks for there.
     pub fn is_near(&self, check: usize, span: Span) -> bool {
-        self.groups.get(check).is_none_or(|groups| groups.iter().all(|group| has(self.places(*group), span)))
-    }
-
-    /// Where the words of a group stand.
-    fn places(&self, group: usize) -> &[u32] {
-        let (places, ends) = &self.near;
-        let start = group.checked_sub(1).map_or(0, |before| ends[before]);
-        &places[start as usize..ends[group] as usize]
+        self.groups.get(check).is_none_or(|groups| groups.iter().all(|group| self.near.has(*group, span)))
     }
 
     /// Whether the file speaks of something.
@@ -252,7 +245,7 @@ impl Shown {
             communicates: value,
             switches: Vec::new(),
             groups: Arc::default(),
-            near: Default::default(),
+            near: Grouped::default(),
             set_by_name: value,
             wraps: value,
             in_project: value,
@@ -263,12 +256,6 @@ impl Shown {
             topics: [value; TOPICS],
         }
     }
-}
-
-/// Whether one of these places is inside a part of the text.
-fn has(places: &[u32], span: Span) -> bool {
-    let next = places.partition_point(|at| *at <= span.start);
-    places.get(next).is_some_and(|at| *at <= span.end)
 }
 
 /// Bytes from which the faster automaton is worth its construction.
@@ -317,18 +304,24 @@ impl Sought {
         }
         words.add("setattr", Sign::SetByName);
         words.of_rules(rules);
-        let mut groups: Vec<&[&str]> = Vec::new();
-        let mut group = |group: &&'static [&'static str]| match groups.iter().position(|known| known == group) {
+        let mut groups: Vec<(&[&str], bool)> = Vec::new();
+        let mut number = |group: (&'static [&'static str], bool)| match groups.iter().position(|known| *known == group)
+        {
             Some(at) => at,
             None => {
-                groups.push(*group);
+                groups.push(group);
                 groups.len() - 1
             }
         };
-        let near: Vec<Vec<usize>> =
-            OF_FUNCTIONS.iter().map(|check| check.near.iter().map(&mut group).collect()).collect();
-        for (at, group) in groups.iter().enumerate() {
-            group.iter().for_each(|word| words.add(word, Sign::Near(at)));
+        let mut of = |check: &Check| check.near.iter().map(|group| number((*group, check.as_written))).collect();
+        let near: Vec<Vec<usize>> = OF_FUNCTIONS.iter().map(&mut of).collect();
+        for (at, (group, as_written)) in groups.iter().enumerate() {
+            for word in *group {
+                match as_written {
+                    true => words.exact(word, Sign::Near(at)),
+                    false => words.add(word, Sign::Near(at)),
+                }
+            }
         }
         let searcher = Searcher::new(&words.0.keys().collect::<Vec<_>>(), bytes >= MUCH_TEXT);
         Sought { searcher, signs: words.0.into_values().collect(), near: Arc::new(near), groups: groups.len() }
@@ -377,13 +370,7 @@ impl Sought {
             }
         }
         near.iter_mut().zip(asked).filter(|(_, asked)| !asked).for_each(|(places, _)| places.clear());
-        let mut end = 0;
-        let ends = near.iter().map(|places| {
-            end += places.len() as u32;
-            end
-        });
-        shown.near.1 = ends.collect();
-        shown.near.0 = near.concat().into();
+        shown.near = Grouped::new(&near);
         shown.groups = self.near.clone();
         shown.switches.shrink_to_fit();
         shown

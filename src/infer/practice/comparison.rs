@@ -14,7 +14,7 @@ use crate::project::Resolved;
 use crate::source::{Name, Place};
 
 /// Endings of names of numbers.
-const NUMBERS: &[&str] = &["size", "rank", "ranks", "degree", "count", "num", "len", "length"];
+pub const NUMBERS: &[&str] = &["size", "rank", "ranks", "degree", "count", "num", "len", "length"];
 /// Functions and methods that take sizes.
 const SIZED: &[&str] =
     &["view", "reshape", "chunk", "split", "tensor_split", "range", "arange", "narrow", "repeat", "expand"];

@@ -201,6 +201,8 @@ struct Check {
     concerns: fn(&Glance) -> bool,
     /// What the text of the function itself shows as well: of each of these one word.
     near: &'static [&'static [&'static str]],
+    /// Whether those count only where they are written so, not in capitals.
+    as_written: bool,
     /// Or that it looks like this.
     or_seen: fn(&Glance) -> bool,
     of: OfFunction,
@@ -210,6 +212,11 @@ impl Check {
     /// The same, of functions in which of each of these stands one word.
     const fn with(self, near: &'static [&'static [&'static str]]) -> Check {
         Check { near, ..self }
+    }
+
+    /// The same, of functions in which one of these stands just so.
+    const fn with_written(self, near: &'static [&'static [&'static str]]) -> Check {
+        Check { near, as_written: true, ..self }
     }
 
     /// The same, of functions that look so.
@@ -230,7 +237,16 @@ impl Check {
 
 /// A check of every function of every file.
 const fn of_all(of: OfFunction) -> Check {
-    Check { words: &[], whole: true, communicates: false, concerns: |_| true, near: &[], or_seen: |_| false, of }
+    Check {
+        words: &[],
+        whole: true,
+        communicates: false,
+        concerns: |_| true,
+        near: &[],
+        as_written: false,
+        or_seen: |_| false,
+        of,
+    }
 }
 
 /// A check of functions that communicate.
@@ -284,7 +300,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_words(&[".step("], unreduced_step::steps_of_loaders).with(&[&[".step("], metrics::COUNTS]),
-    of_names(narrow::WRAPPERS, narrow::wrappers).with(&[&["process_group", "mesh", "**"]]),
+    of_names(narrow::WRAPPERS, narrow::wrappers).with(&[narrow::WRAPPERS, &["process_group", "mesh", "**"]]),
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),
     of_words(&["mask"], masked_rows::summed)
@@ -366,12 +382,12 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
     of_collectives(never_waited::lost).with(&[&["async_op"]]),
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
-    of_words(&["grad_norm"], shard_norm::clipped),
+    of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),
     of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
     of_words(&["no_sync", "grad_sync", "gradient_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
     of_words(&["ignored_"], outside::ignored).with(&[&["ignored_"]]).where_seen(|seen| seen.wraps),
-    of_words(&[".module"], bypassed::in_class).with(&[&[".module"]]),
+    of_words(&[".module"], bypassed::in_class).with_written(&[&[".module"]]),
     of_words(&[".module"], bypassed::around).with(&[&[".module"]]).where_seen(|seen| seen.wraps),
     of_words(unwrapped::UNWRAPS, unwrapped::around).with(&[&[".step("]]),
     of_words(&[".module"], unwrapped::in_helper).with(&[&[".module"], &[".step("]]),
@@ -415,7 +431,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_collectives(group_ranks::some_of_group),
     of_words(&["group", "_pg", "pg=", "mesh", "comm"], recursion::forgotten).where_seen(|seen| seen.recurs),
     of_words(&["rank"], rank_size::exchanged).with(&[rank_size::RANKS, rank_size::SIZES]),
-    of_words(&[":="], comparison::bound).with(&[&[":="]]),
+    of_words(&[":="], comparison::bound).with(&[&[":="], comparison::NUMBERS]),
     of_words(&[" or "], comparison::always_holds).with(&[&[" or "], &["=="], comparison::TELLS]),
     of_collectives(given_guard::not_given).with(&[&["group is not none", "pg is not none", "group:", "pg:"]]),
     of_words(&["new_group("], group_of_one::made).with(&[&["new_group("], &["rank"]]),

@@ -104,10 +104,17 @@ fn against(lint: &Lint<'_>, config: ClassRef, entries: &[Entry<'_>], out: &mut F
             if !lint.project.func(init).params.iter().any(|p| p.hint.as_deref().is_some_and(takes)) {
                 continue;
             }
+            let of = |parent: &str| entries.iter().filter(|e| e.parent == parent).collect::<Vec<_>>();
+            // Most constructors make nothing that a plan speaks of, and their text tells.
+            let text = lint.files[lint.project.file(module)].slice(lint.project.func(init).span);
+            let may_make = |parent: &&str| of(parent).iter().all(|e| text.contains(e.leaf.as_str()));
+            if !parents.iter().any(|parent| may_make(parent)) {
+                continue;
+            }
             let init = lint.view(init);
             let attributes = attributes(&init);
             for parent in &parents {
-                let own: Vec<&Entry<'_>> = entries.iter().filter(|e| e.parent == *parent).collect();
+                let own = of(parent);
                 let has = |e: &&Entry<'_>| attributes.iter().any(|(n, ..)| *n == e.leaf);
                 if own.len() >= 2 && own.iter().all(has) {
                     compared(lint, class, &attributes, &own, out);
