@@ -1,11 +1,13 @@
 //! The checker as one pure function. In: configuration, rules, files in memory. Out: [`Report`]. Never: I/O, or an order that depends
 //! on threads. Next: `infer/root.rs`.
 
+mod derived;
 mod factors;
 pub mod layout;
 pub mod session;
 pub mod verify;
 
+pub use derived::DerivedLine;
 pub use factors::{GradientLine, ScaleLine};
 
 use crate::config::{Config, FlagValue};
@@ -66,29 +68,6 @@ pub struct DueLine {
     pub what: DueKind,
 }
 
-/// What an autograd function is, by its own source, at its definition or at a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DerivedLine {
-    pub path: String,
-    pub line: u32,
-    pub class: String,
-    /// Whether this is a call of `apply`, with the arguments given there.
-    pub is_call: bool,
-    pub axes: Vec<String>,
-    /// `I->R`, sorted; of several arguments `I,V->V`.
-    pub signatures: Vec<String>,
-    /// The one that tells most, with the dims that are split.
-    pub principal: Option<String>,
-    pub when: Vec<String>,
-    /// What the bodies do, as a chain of steps.
-    pub forward: String,
-    pub backward: Vec<String>,
-    /// Whether something was found wrong with it.
-    pub is_wrong: bool,
-    /// What is not followed, with its place.
-    pub gaps: Vec<String>,
-}
-
 /// The type of a variable after a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeRow {
@@ -135,7 +114,7 @@ pub fn checked(config: &Config, rules: &RuleBook, files: &Files, want: Want, spa
             coverage: coverage(&project, &output, files),
             unknown_sites: unknown_sites(&output, files),
             types: rows(&project, files, &output),
-            derived: derived(&project, files, &output),
+            derived: derived::derived(&project, files, &output),
             signatures: diagnostics::signature::signatures(&project, rules, files, &output.exits),
             due: due(files, &output),
             scales: factors::scales(&project, files, &output),
@@ -390,74 +369,6 @@ fn unknown_sites(output: &Output, files: &Files) -> Vec<(String, u32, &'static s
         .chain(unread.map(|(p, _)| (p, "sharding declaration: a layout of it is not known")))
         .map(|(p, words)| (files[p.file].path.clone(), files[p.file].position(p.span.start).line, words))
         .collect()
-}
-
-/// Derived functions, by file and line.
-fn derived(project: &Project, files: &Files, output: &Output) -> Vec<DerivedLine> {
-    let mut out = Vec::new();
-    for row in output.derived.iter().filter(|row| files[row.place.file].reported) {
-        let definition = row.place.file == project.file(row.class.module)
-            && project.modules[row.class.module]
-                .ir
-                .funcs
-                .iter()
-                .any(|f| f.name == "forward" && f.name_span == row.place.span);
-        let at =
-            |place: &Place| format!("{}:{}", files[place.file].path, files[place.file].position(place.span.start).line);
-        let empty = DerivedLine {
-            path: files[row.place.file].path.clone(),
-            line: files[row.place.file].position(row.place.span.start).line,
-            class: project.class(row.class).name.to_string(),
-            is_call: !definition,
-            gaps: row.gaps.iter().map(|g| format!("{}: {}", at(&g.place), g.what)).collect(),
-            ..DerivedLine::default()
-        };
-        if row.cases.is_empty() {
-            out.push(empty.clone());
-        }
-        for (i, case) in row.cases.iter().enumerate() {
-            let others: Vec<Facts> =
-                row.cases.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, c)| c.facts.clone()).collect();
-            let when = diagnostics::conditions_of(std::slice::from_ref(&case.facts), &others);
-            let line = DerivedLine { when, ..derived_line(&empty, case) };
-            let further = case.further.iter().map(|f| DerivedLine {
-                axes: f.axes.iter().map(|a| a.name().to_string()).collect(),
-                signatures: signature_texts(&f.legal),
-                principal: Some(diagnostics::signature::principal_text(case, &f.principal)),
-                ..line.clone()
-            });
-            out.extend(further);
-            out.push(line);
-        }
-    }
-    out.sort_by(|a, b| (&a.path, a.line, &a.class, &a.when).cmp(&(&b.path, b.line, &b.class, &b.when)));
-    out.dedup();
-    out
-}
-
-/// One configuration of a derived function.
-fn derived_line(empty: &DerivedLine, case: &crate::infer::autograd::Case) -> DerivedLine {
-    DerivedLine {
-        axes: case.axes.iter().map(|a| a.name().to_string()).collect(),
-        signatures: signature_texts(&case.legal),
-        principal: case.principal.as_ref().map(|p| diagnostics::signature::principal_text(case, p)),
-        forward: diagnostics::chain(&case.forward),
-        backward: case.backward.iter().map(|t| diagnostics::chain(t)).collect(),
-        is_wrong: case.trouble.is_some(),
-        ..empty.clone()
-    }
-}
-
-fn signature_texts(legal: &[crate::infer::autograd::Signature]) -> Vec<String> {
-    let mut out: Vec<String> = legal
-        .iter()
-        .map(|s| {
-            let sources: Vec<String> = s.sources.iter().map(|(t, _)| t.letter().to_string()).collect();
-            format!("{}->{}", sources.join(","), s.result.0.letter())
-        })
-        .collect();
-    out.sort();
-    out
 }
 
 /// The rows of `types`, by file, function and line.

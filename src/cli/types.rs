@@ -67,12 +67,20 @@ fn lines(signatures: &[SignatureLine], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Autograd functions, with the type that their own forward and backward imply.
+/// Autograd functions, with the type that their own forward and backward imply: a line for each.
 fn functions(derived: &[DerivedLine], all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut told = Vec::new();
     for found in derived.iter().filter(|d| !(d.is_call || d.axes.is_empty() && d.principal.is_none())) {
+        let typed =
+            (&found.path, found.line, &found.class, &found.axes, &found.principal, all.then_some(&found.signatures));
+        if told.contains(&typed) {
+            continue;
+        }
+        told.push(typed);
         let axes = if found.axes.is_empty() { String::new() } else { format!(" on {}", found.axes.join(", ")) };
         let principal = found.principal.as_deref().unwrap_or("no signature");
-        let when = if found.when.is_empty() { String::new() } else { format!("  when {}", found.when.join(" or ")) };
+        let when = &found.when_typed;
+        let when = if when.is_empty() { String::new() } else { format!("  when {}", when.join(" or ")) };
         let every = if all { format!("  [{}]", found.signatures.join(" ")) } else { String::new() };
         writeln!(out, "{}:{}: {}.apply: {principal}{axes}{when}{every}", found.path, found.line, found.class)?;
     }

@@ -88,8 +88,8 @@ fn lines(project: &Project, at: FuncRef, exits: &[&Exit]) -> Vec<String> {
     let alike = variants.iter().all(|v| v.params == variants[0].params);
     if alike {
         let mut results: Vec<(String, String)> = variants.iter().map(|v| (v.result.clone(), when(v))).collect();
-        // What needs the fewest words comes first, and the last one is the rest.
-        results.sort_by_key(|(r, w)| (w.starts_with("not ") || w.is_empty(), w.len(), r.clone()));
+        // What needs the fewest words comes first, and the last one is the rest: what is unknown, if anything is.
+        results.sort_by_key(|(r, w)| (r.is_empty(), w.starts_with("not ") || w.is_empty(), w.len(), r.clone()));
         return vec![format!("{name}({}){}", variants[0].params, joined(&results))];
     }
     let mut out: Vec<String> = variants

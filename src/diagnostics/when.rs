@@ -94,17 +94,22 @@ pub fn conditions(found: &[Facts], silent: &[Facts]) -> Vec<String> {
     cubes_of(&found, &silent).map_or_else(Vec::new, |cubes| written(&absorbed(cubes)))
 }
 
-/// The same, as a reader of signatures writes it: `sequence_parallel and not bias`.
+/// The same, as a reader of signatures writes it: `sequence_parallel and not bias`; with `…` at the end if there are more ways.
 pub fn conditions_of(found: &[Facts], silent: &[Facts]) -> Vec<String> {
     let (found, silent) = cleaned(found, silent);
     let Some(cubes) = cubes_of(&found, &silent) else { return Vec::new() };
+    let cubes = merged(cubes);
+    if cubes.iter().any(Vec::is_empty) {
+        return Vec::new();
+    }
     let mut out: Vec<(usize, String)> = absorbed(cubes)
         .iter()
         .map(|cube| (cube.len(), cube.iter().map(|(a, v)| as_code(a, *v)).collect::<Vec<_>>().join(" and ")))
         .collect();
     out.sort();
     out.dedup();
-    out.into_iter().map(|(_, text)| text).take(MOST_CONDITIONS).collect()
+    let more = (out.len() > MOST_CONDITIONS).then(|| "…".to_string());
+    out.into_iter().map(|(_, text)| text).take(MOST_CONDITIONS).chain(more).collect()
 }
 
 fn as_code(atom: &Atom, value: bool) -> String {
@@ -184,6 +189,26 @@ fn absorbed(cubes: Vec<Cube<'_>>) -> Vec<Cube<'_>> {
     kept
 }
 
+/// `a and b or a and not b` is `a`, and `a or not a and b` is `a or b`.
+fn merged(mut cubes: Vec<Cube<'_>>) -> Vec<Cube<'_>> {
+    // What the longer one has to lose: the fact that the shorter one has the other way round, beside nothing that it lacks.
+    let opposite = |short: &Cube<'_>, long: &Cube<'_>| {
+        let mut against = short.iter().filter(|fact| !long.contains(fact));
+        let fact = against.next().filter(|(atom, value)| long.contains(&(*atom, !value)))?;
+        against.next().is_none().then(|| long.iter().position(|(atom, _)| *atom == fact.0)).flatten()
+    };
+    let next = |cubes: &[Cube<'_>]| {
+        let pairs = cubes.iter().flat_map(|short| cubes.iter().enumerate().map(move |(at, long)| (short, at, long)));
+        pairs.filter(|(short, _, long)| short.len() <= long.len()).find_map(|(s, at, l)| Some((at, opposite(s, l)?)))
+    };
+    // Each round makes one of them shorter.
+    while let Some((at, fact)) = next(&cubes) {
+        cubes[at].remove(fact);
+        cubes = absorbed(cubes);
+    }
+    cubes
+}
+
 fn written(cubes: &[Cube<'_>]) -> Vec<String> {
     let mut out: Vec<(usize, String)> = cubes
         .iter()
@@ -221,5 +246,28 @@ fn is_private(atom: &Atom) -> bool {
         Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => {
             name.starts_with('?') || name.starts_with("hasattr(")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(all: &[(&str, bool)]) -> Facts {
+        all.iter().fold(Facts::default(), |facts, (name, value)| facts.with(Atom::True((*name).into()), *value))
+    }
+
+    #[test]
+    fn conditions_are_as_short_as_they_can_be() {
+        let ways = |all: &[[bool; 3]]| -> Vec<Facts> {
+            all.iter().map(|[a, b, c]| facts(&[("a", *a), ("b", *b), ("c", *c)])).collect()
+        };
+        let (t, f) = (true, false);
+        let found = ways(&[[t, t, t], [t, f, t]]);
+        let silent = ways(&[[t, t, f], [t, f, f], [f, t, t], [f, f, t]]);
+        assert_eq!(conditions_of(&found, &silent), ["a and c"]);
+        let found = ways(&[[t, t, t], [t, t, f], [f, f, t], [f, f, f]]);
+        let silent = ways(&[[t, f, t], [f, t, f]]);
+        assert_eq!(conditions_of(&found, &silent), ["a and b", "not a and not b"]);
     }
 }

@@ -108,7 +108,7 @@ fn against(lint: &Lint<'_>, config: ClassRef, entries: &[Entry<'_>], out: &mut F
             // Most constructors make nothing that a plan speaks of, and their text tells.
             let text = lint.files[lint.project.file(module)].slice(lint.project.func(init).span);
             let may_make = |parent: &&str| of(parent).iter().all(|e| text.contains(e.leaf.as_str()));
-            if !parents.iter().any(|parent| may_make(parent)) {
+            if !parents.iter().any(may_make) {
                 continue;
             }
             let init = lint.view(init);
