@@ -106,8 +106,10 @@ pub fn checked(config: &Config, rules: &RuleBook, files: &Files, want: Want, spa
     let taken = Taken { digests: Digests::taken(words, digests), asked };
     let output = infer(&project, rules, files, &mut settings, &taken, None);
     let words = |finding: &Finding| describe(files, finding);
-    let report =
-        Report { diagnostics: diagnostics_of(&project, files, &problems, &output, words), ..Report::default() };
+    let report = Report {
+        diagnostics: diagnostics_of(config, (&project, files), &problems, &output, words),
+        ..Report::default()
+    };
     let report = match want {
         Want::Findings => Report { due: due(files, &output), ..report },
         Want::Types => Report {
@@ -160,8 +162,8 @@ fn parsed(
 
 /// Everything wrong with the reported files: in words, in order, without what is suppressed.
 fn diagnostics_of(
-    project: &Project,
-    files: &Files,
+    config: &Config,
+    (project, files): (&Project, &Files),
     problems: &[Vec<SyntaxProblem>],
     output: &Output,
     mut words: impl FnMut(&Finding) -> Diagnostic,
@@ -174,6 +176,9 @@ fn diagnostics_of(
     }
     for finding in output.findings.iter().filter(|f| finding_is_reported(files, f.place.file)) {
         let diagnostic = words(finding);
+        if is_of_one_rank(config, &diagnostic.message) {
+            continue;
+        }
         found[file_index(&ids, diagnostic.place.file)].push(diagnostic);
     }
     for root in &output.failed {
@@ -189,6 +194,13 @@ fn diagnostics_of(
     }
     diagnostics::sort(&mut all);
     all
+}
+
+/// Whether a title names axes, as every title does that is about some, and the configuration gives each of them one rank.
+fn is_of_one_rank(config: &Config, title: &str) -> bool {
+    let named = |name: &str| config.mesh.iter().find(|axis| axis.name == name);
+    let mut axes = title.split('`').skip(1).step_by(2).filter_map(named).peekable();
+    axes.peek().is_some() && axes.all(|axis| axis.size == Some(1))
 }
 
 fn due(files: &Files, output: &Output) -> Vec<DueLine> {

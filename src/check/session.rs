@@ -194,7 +194,7 @@ impl Session {
         let (files, known) = (&self.files, &mut self.known);
         known.turn();
         let words = |finding: &Finding| describe_known(files, finding, known);
-        Some(diagnostics_of(&self.project, files, &self.problems, &output, words))
+        Some(diagnostics_of(&self.config, (&self.project, files), &self.problems, &output, words))
     }
 
     /// A first look at files that are edited, where a whole check will take long: functions outside them are not executed again, so

@@ -60,8 +60,13 @@ pub(super) fn read(
     let mut reader = Reader { file, checks, problems: Vec::new() };
     let mut config = Config { root: root.to_owned(), ..Config::default() };
     let (document, errors) = DeTable::parse_recoverable(text);
+    // What follows a header that is not closed belongs to a table that nobody can name.
+    let mut nameless = u32::MAX;
     for error in errors {
         let span = error.span().unwrap_or(0..0);
+        if error.message().contains("unclosed table") {
+            nameless = nameless.min(u32::try_from(span.start).unwrap_or(u32::MAX));
+        }
         let message = error.message().trim().replace('\n', ", ");
         let key = text.get(span.clone()).unwrap_or("").trim();
         let message = match message == "duplicate key" {
@@ -77,6 +82,7 @@ pub(super) fn read(
     }
     check_axes(&config, &mut reader);
     let mut problems = reader.problems;
+    problems.retain(|problem| problem.code == INVALID_CONFIG.0 || problem.place.span.start < nameless);
     problems.sort_by_key(|problem| problem.place.span);
     (config, problems)
 }

@@ -112,6 +112,11 @@ fn joined(results: &[(String, String)]) -> String {
         [] => String::new(),
         [(result, _)] if result.is_empty() => String::new(),
         [(result, _)] => format!(" -> {result}"),
+        // Nothing that has a name tells them apart.
+        many if many.iter().all(|(_, when)| when.is_empty()) => {
+            let all: Vec<String> = many.iter().map(|(result, _)| shown(result)).collect();
+            format!(" -> {}", all.join(" or "))
+        }
         many => {
             let last = many.len() - 1;
             let parts: Vec<String> = many
@@ -274,6 +279,14 @@ pub fn principal_text(case: &Case, signature: &Signature) -> String {
     };
     let sources: Vec<String> = signature.sources.iter().map(|s| side(*s)).collect();
     let result = side(signature.result);
+    // Of several results one is told.
+    let result = match case.outputs {
+        Some(count) if count > 1 => {
+            let all: Vec<&str> = (0..count).map(|at| if at == case.output { result.as_str() } else { "_" }).collect();
+            format!("({})", all.join(", "))
+        }
+        _ => result,
+    };
     match sources.as_slice() {
         [one] => format!("{one} -> {result}"),
         many => format!("({}) -> {result}", many.join(", ")),

@@ -353,7 +353,8 @@ impl<'a> Machine<'a> {
     /// The name under which a flag is known: `self.config.f`, `config.f`, `args.f` and a parameter `f` are one flag.
     pub fn flag_name(&self, path: &str) -> Name {
         match path.rsplit_once('.') {
-            Some((base, last)) if self.settings.is_config(base) => Name::from(last),
+            // A question about a configuration is none of its flags.
+            Some((base, last)) if !base.contains('(') && self.settings.is_config(base) => Name::from(last),
             _ => Name::from(path),
         }
     }

@@ -526,7 +526,7 @@ impl Machine<'_> {
             _ => None,
         };
         let names = self.project.func(func).params.iter().map(|p| p.name.clone());
-        let params = names.zip(given).filter_map(|(n, v)| Some((n, known(self, v)?))).collect();
+        let params = names.zip(given).filter_map(|(n, v)| Some((n, as_given(known(self, v)?)))).collect();
         let (results, is_tuple) = match result {
             Value::Tuple(items) => (items.iter().map(|v| known(self, v)).collect(), true),
             value => (vec![known(self, value)], false),
@@ -698,4 +698,16 @@ fn is_portable(value: &Value) -> bool {
         }
         _ => false,
     }
+}
+
+/// The type of a parameter without what a collective has written into it: of what was given nothing is known then.
+fn as_given(mut local: crate::types::LocalType) -> crate::types::LocalType {
+    for axis in crate::types::LocalType::axes_of([&local]) {
+        let written =
+            local.get(&axis).origin.as_ref().is_some_and(|o| matches!(o.reason, crate::types::Reason::Collective(_)));
+        if written {
+            local.set(&axis, crate::types::AxisState::UNKNOWN);
+        }
+    }
+    local
 }

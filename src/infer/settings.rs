@@ -20,6 +20,10 @@ use std::sync::Arc;
 const CONFIG_NAMES: &[&str] =
     &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
 
+/// What tables call the axis over which layers are split, and other names of it.
+const MODEL_AXIS: &str = "tp";
+const MODEL_AXES: &[&str] = &["mp", "model", "model_parallel", "tensor", "tensor_parallel"];
+
 /// Steps of a root, by its module.
 pub type Allowances = FxHashMap<ModuleId, u64>;
 
@@ -31,6 +35,8 @@ pub struct Settings {
     /// Meshes of file directives, by module, and of packages by prefix.
     module_meshes: FxHashMap<ModuleId, Arc<Mesh>>,
     package_meshes: Vec<(Name, Arc<Mesh>)>,
+    /// What the meshes call the axis that tables call `tp`, if they have no axis of that name.
+    model_axis: Option<Name>,
     /// `dp_cp` → dp, cp.
     pub aliases: Vec<(Name, Vec<Name>)>,
     /// Group expressions → axes.
@@ -132,6 +138,7 @@ impl Settings {
                 }
             }
         }
+        self.model_axis = self.own_model_axis();
     }
 
     /// The mesh declared for a module: by the file, its package, the configuration.
@@ -150,9 +157,24 @@ impl Settings {
         self.mesh.as_ref().and_then(|m| m.size(axis)).filter(|n| *n > 0)
     }
 
-    /// An axis by name.
+    /// An axis by name, as the meshes of the project call it.
     pub fn canonical(&self, name: &str) -> Axis {
-        Axis::new(name)
+        match &self.model_axis {
+            Some(own) if name == MODEL_AXIS => Axis::new(own.clone()),
+            _ => Axis::new(name),
+        }
+    }
+
+    /// The name of the axis over which layers are split, in meshes that call it otherwise.
+    fn own_model_axis(&self) -> Option<Name> {
+        let meshes =
+            self.mesh.iter().chain(self.module_meshes.values()).chain(self.package_meshes.iter().map(|(_, m)| m));
+        let mut names: Vec<&str> = meshes.flat_map(|mesh| mesh.axes.iter().map(|(axis, _)| axis.name())).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut own = MODEL_AXES.iter().filter(|name| names.contains(name));
+        let one = own.next().filter(|_| own.next().is_none() && !names.contains(&MODEL_AXIS));
+        one.map(|name| Name::from(*name))
     }
 
     /// An alias or axis of the configuration, by name.

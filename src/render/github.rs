@@ -19,7 +19,8 @@ pub(super) fn write(diagnostics: &[Diagnostic], files: &Files, out: &mut dyn Wri
             false => String::new(),
         };
         let mut message = diagnostic.message.clone();
-        for line in condition(diagnostic).iter().chain(&diagnostic.notes) {
+        let primary = Some(&diagnostic.primary).filter(|text| !text.is_empty());
+        for line in primary.into_iter().chain(condition(diagnostic).iter()).chain(&diagnostic.notes) {
             message = format!("{message}\n{line}");
         }
         for help in &diagnostic.help {

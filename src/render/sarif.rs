@@ -102,7 +102,8 @@ fn fix(diagnostic: &Diagnostic, files: &Files) -> Option<Value> {
 
 fn result(diagnostic: &Diagnostic, files: &Files, rule: Option<usize>, fingerprint: &str) -> Value {
     let mut text = diagnostic.message.clone();
-    for line in condition(diagnostic).iter().chain(&diagnostic.notes) {
+    let primary = Some(&diagnostic.primary).filter(|text| !text.is_empty());
+    for line in primary.into_iter().chain(condition(diagnostic).iter()).chain(&diagnostic.notes) {
         let _ = write!(text, "\n{line}");
     }
     for help in &diagnostic.help {

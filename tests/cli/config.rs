@@ -28,6 +28,31 @@ fn every_mistake_is_reported_at_once() {
 }
 
 #[test]
+fn keys_below_a_broken_header_are_no_mistakes_of_their_own() {
+    let session = Session::new();
+    session.write("spmd-check.toml", "inclde = []\n[mesh\ntp = 1\n");
+    let ran = session.run(&["check"]);
+    assert!(ran.err.contains("unclosed table") && ran.err.contains("unknown key `inclde`"), "{}", ran.err);
+    assert!(!ran.err.contains("unknown key `tp`"), "{}", ran.err);
+}
+
+#[test]
+fn an_axis_of_one_rank_is_not_spoken_of() {
+    let text =
+        "# spmd: mesh dense = dp, tp\n\n\n# spmd: x: {tp: I}, w: {tp: S(0)}\ndef column(x, w):\n    return x @ w.t()\n";
+    let session = Session::new();
+    session.write("column.py", text);
+    let found = |mesh: &str| {
+        session.write("spmd-check.toml", mesh);
+        session.run(&["check", "--output-format", "concise"]).out.contains("SPMD101")
+    };
+    assert!(found(""));
+    assert!(found("[mesh]\ndp = 1\ntp = 2\n"));
+    assert!(found("[mesh]\ndp = 1\ntp = '?'\n"));
+    assert!(!found("[mesh]\ndp = 4\ntp = 1\n"));
+}
+
+#[test]
 fn a_broken_configuration_is_json_for_those_who_asked_for_json() {
     let session = Session::new();
     session.write("spmd-check.toml", "colour = 1\n");
