@@ -29,11 +29,16 @@ pub fn may_differ(operands: &[Operand], states: &[AxisState], axis: &AxisRef) ->
     !axis.is_variable() && operands.iter().zip(states).any(|(o, s)| s.set.is_unknown() && o.ty.listed().any(differs))
 }
 
-/// Whether a group that nothing resolves may be that of an axis, by what it is called: `group`, or `tp_group` for `tp`.
+/// Whether a group that nothing resolves may be that of an axis, by what it is called: `group`, or `tp_group` for `tp`. What something gives
+/// that is not seen may be that of any.
 pub fn may_name(group: &Axis, axis: &Axis) -> bool {
     let last = group.name().rsplit('.').next().unwrap_or_default();
     let mut words = last.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    last == "group" || last.contains("process_group") || words.any(|word| word == axis.name())
+    let given = group.name().contains(['(', '#', '[']);
+    given
+        || matches!(last, "group" | "pg" | "g")
+        || last.contains("process_group")
+        || words.any(|word| word == axis.name())
 }
 
 /// Whether a group is that of all ranks without a mesh.

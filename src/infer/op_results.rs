@@ -467,6 +467,8 @@ impl Machine<'_> {
                 let at = call.bound.all(param);
                 match (variadic, at) {
                     (_, []) => Given::Absent,
+                    // One that is not known may be the tuple of all.
+                    (true, [one]) if matches!(args.args[*one].value, Value::Unknown) => Given::Unknown,
                     (true, many) if many.len() > 1 || !self.is_sequence(&args.args[many[0]].value) => {
                         let values: Vec<Value> = many.iter().map(|i| args.args[*i].value.clone()).collect();
                         self.given(&Value::tuple(values))

@@ -91,6 +91,8 @@ pub struct Func {
     pub name_span: Span,
     pub is_async: bool,
     pub is_generator: bool,
+    /// Whether a statement of it sets an attribute of anything.
+    pub sets_attribute: bool,
     /// Whether the last statement of its body raises.
     pub ends_in_raise: bool,
     /// The string that begins the body, with its quotes.

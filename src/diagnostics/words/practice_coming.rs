@@ -35,6 +35,9 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
+        Coming::ConstantLoss { collective, function, tested, call } => {
+            constant_loss(collective, function, tested, *call)
+        }
         Coming::OwnList { collective, list, over, put, condition } => {
             let over = over.iter().map(|a| format!("`{a}`")).collect::<Vec<_>>().join(" and ");
             let title =
@@ -93,6 +96,15 @@ fn by_own_loss(collective: &Name, loss: &Name, call: Place) -> Draft {
         "decide on all ranks alike: reduce the answer with `MAX` before the test, or go on with a loss of zero"
             .to_string(),
     );
+    draft
+}
+
+fn constant_loss(collective: &Name, function: &Name, tested: &Name, call: Place) -> Draft {
+    let title = format!("a rank whose own `{tested}` is empty takes no part in the sum of gradients");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = format!("`{function}` returns a number without a gradient: this rank has no backward pass");
+    draft.labels.push(spot(call, format!("`{collective}` waits for all ranks")));
+    draft.help.push("return a loss of zero that is computed from the model's output on every rank".to_string());
     draft
 }
 

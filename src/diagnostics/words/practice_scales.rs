@@ -372,6 +372,19 @@ fn factor(mistake: &Scales) -> Draft {
             draft.help.push(format!("`{module}.set_gradient_divide_factor(...)` with the size of `{whole}`"));
             draft
         }
+        Scales::ExpertMean { chosen, reduced } => {
+            let title = "gradients of experts are averaged over the ranks with copies of them, not over all data ranks";
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
+            draft.primary = "divides by the size of the chosen group".to_string();
+            draft.labels.push(spot(*chosen, "another group for experts".to_string()));
+            draft.labels.push(spot(*reduced, "summed over it".to_string()));
+            draft.notes.push(
+                "the tokens of all data ranks reach the experts, each with the factor of its own rank's mean"
+                    .to_string(),
+            );
+            draft.help.push("divide by the size of the group that other parameters have".to_string());
+            draft
+        }
         Scales::MixedMean { averaged } => {
             let title = "gradients are summed over ranks here, and averaged over them on the other branch";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());

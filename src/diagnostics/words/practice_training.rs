@@ -77,6 +77,7 @@ pub fn training(mistake: &Training) -> Draft {
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
         Training::Replaced { model, by, replaced } => of_before(model, by, *replaced),
+        Training::RoundHook { flag, summed } => round_hook(flag, *summed),
         Training::Bypassed { model, wrapper, wrapped } => bypassed(model, wrapper, *wrapped),
         Training::Attached { module, wrapper, wrapped, put, optimizer } => {
             attached(module, wrapper, *wrapped, *put, *optimizer)
@@ -93,6 +94,17 @@ fn unsynced_step(backward: Place, said: Place, rounds: Option<Place>) -> Draft {
     draft.labels.extend(rounds.map(|rounds| spot(rounds, "when the step follows".to_string())));
     draft.labels.push(spot(backward, "gradients of this rank's data are added here".to_string()));
     draft.help.push("let the last backward pass before each step sum".to_string());
+    draft
+}
+
+/// A hook that sums what its own backward pass adds.
+fn round_hook(flag: &str, summed: Place) -> Draft {
+    let title =
+        format!("gradients of the rounds without `{flag}` are never summed: the hook gets those of one backward pass");
+    let mut draft = Draft::new(&codes::UNSYNCED_STEP, title);
+    draft.primary = "before the gradient is added to what the rounds before have left".to_string();
+    draft.labels.push(spot(summed, "sums what this backward pass adds, and nothing of the rounds before".to_string()));
+    draft.help.push("register it with `register_post_accumulate_grad_hook`, and sum `param.grad` there".to_string());
     draft
 }
 

@@ -11,11 +11,14 @@ use crate::project::{ClassRef, Resolved};
 use crate::rules::{Entry, Gives};
 use crate::source::{Idx, Name, Place};
 
+/// Words of numbers of all ranks, in a call that splits a model.
+const ALL: &[&str] = &["world_size", "device_count", "gpus", "nproc"];
+
 /// How far groups are followed to callers and constructors.
 const MOST: usize = 3;
 
 /// Words of numbers of ranks.
-const COUNTS: &[&str] = &["world", "_size", "device_count", "gpus", "degree", "num_rank"];
+const COUNTS: &[&str] = &["world", "size", "device_count", "gpus", "degree", "num_rank"];
 
 /// Whether a group is surely not that of all ranks.
 pub fn is_other(view: &View<'_>, group: &Expr, depth: usize) -> bool {
@@ -109,9 +112,33 @@ pub fn size_in(view: &View<'_>, size: &Expr, depth: usize) -> Option<(Name, Plac
     }
 }
 
-/// Whether a file compares two numbers of ranks: they may be equal on purpose, as without other axes.
-pub fn compares_sizes(view: &View<'_>) -> bool {
+/// Whether the groups of a file may be that of all ranks: it compares two numbers of ranks, makes a mesh of one dim, or splits a model over
+/// all of them.
+pub fn may_be_all(view: &View<'_>) -> bool {
     let text = view.files[view.project.file(view.at.module)].whole();
+    compares_sizes(text) || makes_one_dim(text) || splits_over_all(text)
+}
+
+/// The texts between a word and the bracket that closes what it opens, without brackets inside: as much as is asked of them.
+fn opened<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = &'t str> {
+    text.match_indices(word).map(move |(at, _)| {
+        let rest = &text[at + word.len()..];
+        rest.split([')', ']', '\n']).next().unwrap_or(rest)
+    })
+}
+
+/// `init_device_mesh("cuda", (world,), mesh_dim_names=("tp",))`
+fn makes_one_dim(text: &str) -> bool {
+    opened(text, "mesh_dim_names=").any(|names| names.matches(['"', '\'']).count() == 2)
+}
+
+/// `initialize_model_parallel(torch.cuda.device_count())`
+fn splits_over_all(text: &str) -> bool {
+    opened(text, "_model_parallel(").any(|sizes| near::has_any(&sizes.to_lowercase(), ALL))
+}
+
+/// Whether two numbers of ranks are compared: they may be equal on purpose, as without other axes.
+fn compares_sizes(text: &str) -> bool {
     let counts = |side: &str| COUNTS.iter().any(|word| side.contains(word));
     text.lines().any(|line| {
         let line = line.to_lowercase();

@@ -6,7 +6,7 @@ use super::Found;
 use super::coming::Coming;
 use super::flow::Flow;
 use super::found::Practice;
-use super::ranks::other_branch_calls;
+use super::ranks::{mentions, other_branch_calls};
 use super::raw::{Sort, raw};
 use super::view::View;
 use crate::ir::{CmpOp, Rvalue};
@@ -27,6 +27,9 @@ const CLOCKS: &[&str] = &[
     "datetime.datetime.today",
 ];
 
+/// Words of tests that ask for the number of ranks as well.
+const LONE: &[&str] = &["parallel", "world", "gpu", "dist", "initialized", "single", "alone"];
+
 /// A part of the text of every function that reads it.
 pub const WORDS: &[&str] = &["time", "monotonic", "perf_counter", "now(", "timer("];
 
@@ -38,7 +41,7 @@ pub fn decided(view: &View<'_>, out: &mut Found) {
     for i in 0..view.steps.len() {
         let Some(call) = view.value(i).and_then(|value| raw(view, value)) else { continue };
         let Some(decided) = flow.decides(view, i).filter(|_| call.sort == Sort::Everyone) else { continue };
-        if other_branch_calls(view, &decided.guard) {
+        if other_branch_calls(view, &decided.guard) || mentions(view, &decided.guard, LONE) {
             continue;
         }
         let place = decided.test;

@@ -49,7 +49,13 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
     };
     let Some((keeper, kept)) = sites.iter().find(|(site, step)| used(site, *step)) else { return };
     for (site, step) in sites.iter().filter(|(site, step)| !used(site, *step)) {
-        if ENDS.iter().any(|word| site.code().contains(word)) || is_thrown_away(site, *step) || settled(site, *step) {
+        // Of one group the last to be started is the last to end.
+        let last = keeper.at == site.at && *kept > *step;
+        if last
+            || ENDS.iter().any(|word| site.code().contains(word))
+            || is_thrown_away(site, *step)
+            || settled(site, *step)
+        {
             continue;
         }
         let mistake = Lapse::HandleDropped {

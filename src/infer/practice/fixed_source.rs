@@ -4,7 +4,7 @@
 //! Next: `own_group.rs`.
 
 use super::Found;
-use super::all_ranks::compares_sizes;
+use super::all_ranks::may_be_all;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
@@ -28,7 +28,7 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         if known.gives != Gives::Group || known.axes.is_empty() {
             continue;
         }
-        if compares_sizes(view) || makes_one_group(view) || is_of_some(view, i, &known.axes, 0) {
+        if may_be_all(view) || makes_one_group(view) || is_of_some(view, i, &known.axes, 0) {
             continue;
         }
         let collective = super::lost::last(&path);

@@ -262,6 +262,8 @@ pub enum Scales {
     OtherSize { size: Vec<Name>, group: Vec<Name>, reduced: Place },
     /// A count that several ranks have of the same data, summed over all and scaled by fewer.
     CountedAgain { summed: Place, evidence: Option<Place> },
+    /// Gradients of experts are averaged over the ranks with copies of them; where that group is chosen, and used.
+    ExpertMean { chosen: Place, reduced: Place },
     /// An inner module divides its gradients by the size of its own mesh.
     InnerDivisor { module: Name, mesh: Name, whole: Name, outer: Place },
     /// Gradients are summed, and averaged over the same ranks on the other side of a test.

@@ -3,7 +3,7 @@
 //! something, or the same collective is given it elsewhere in the function. And a group that may be that of all ranks. Next: `all_ranks.rs`.
 
 use super::Found;
-use super::all_ranks::{compares_sizes, size_of_other};
+use super::all_ranks::{may_be_all, size_of_other};
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
@@ -34,7 +34,7 @@ pub fn made_for_group(view: &View<'_>, out: &mut Found) {
         let elsewhere =
             view.collectives().iter().any(|(j, c)| j != i && c.rule.op == call.rule.op && c.group.is_some());
         let plain = |g: &Guard<'_>| asks_for_several(view, g) || asks_for_value(view, g, call);
-        if !elsewhere && view.steps[*i].guards.iter().all(plain) && !compares_sizes(view) {
+        if !elsewhere && view.steps[*i].guards.iter().all(plain) && !may_be_all(view) {
             let collective = super::lost::last(&call.rule.name);
             let mistake = Scales::BufferOfGroup { collective, size, made };
             out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));

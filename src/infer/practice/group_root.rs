@@ -4,6 +4,7 @@
 //! Source: torch.distributed, `broadcast`: "src: source rank on global process group (regardless of group argument)". Next: `fixed_source.rs`.
 
 use super::Found;
+use super::all_ranks::may_be_all;
 use super::coming::Coming;
 use super::expr::Expr;
 use super::found::Practice;
@@ -41,7 +42,7 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         }
         let root = ROOTS.iter().find_map(|name| Some((*name, given(name)?)));
         let (Some((argument, root)), Some(group)) = (root, given("group")) else { continue };
-        if !is_some_group(view, &view.expr(group)) {
+        if !is_some_group(view, &view.expr(group)) || may_be_all(view) {
             continue;
         }
         let root = view.expr(root);
@@ -173,6 +174,8 @@ fn compared(view: &View<'_>, root: &Expr) -> Option<Place> {
                 compared_in(method, &is)
             })
         }
+        // One that is bound anew after the comparison may be another rank.
+        Expr::Local(local) if view.is_param(*local) && !view.defs(*local).is_empty() => None,
         Expr::Local(local) => compared_in(view, &|e| *e == Expr::Local(*local)),
         _ => None,
     }

@@ -21,7 +21,7 @@ pub fn registered(view: &View<'_>, out: &mut Found) {
             _ => continue,
         };
         let Some(head) = step.loops.last() else { continue };
-        if !is_registered(view, at, made) || is_left(view, *head) {
+        if !is_registered(view, at, made) || is_left(view, *head) || is_removed(view, *head) {
             continue;
         }
         let inner = near::other(view, FuncRef { module: view.at.module, func });
@@ -38,6 +38,7 @@ fn late(view: &View<'_>, inner: &View<'_>, func: FuncId, head: usize) -> Option<
         !view.is_param(local)
             && !defs.is_empty()
             && defs.iter().all(|d| *d == head || view.steps[*d].loops.contains(&head))
+            && !defs.iter().all(|d| *d != head && is_alike(&view.bound(*d, local)))
     };
     let captures = &view.project.modules[view.at.module].ir.funcs[func].captures;
     let captured = |local: LocalId| captures.iter().find(|(_, own)| *own == local).map(|(outer, _)| *outer);
@@ -74,6 +75,24 @@ fn is_registered(view: &View<'_>, at: usize, made: LocalId) -> bool {
             *s > at && given && name.contains("hook") && view.steps[*s].loops == view.steps[at].loops
         }
         _ => false,
+    })
+}
+
+/// Whether a value is the same in every round: a constant, a name of a module, what a function gives that is told nothing.
+fn is_alike(value: &Expr) -> bool {
+    match value {
+        Expr::Const(_) | Expr::Path(_) => true,
+        Expr::Call { callee, args, .. } => args.is_empty() && matches!(**callee, Expr::Path(_)),
+        _ => false,
+    }
+}
+
+/// Whether a hook is taken off again before the next round.
+fn is_removed(view: &View<'_>, head: usize) -> bool {
+    (0..view.steps.len()).any(|i| {
+        let removes =
+            matches!(view.value(i), Some(Rvalue::CallMethod { name, args, .. }) if name == "remove" && args.is_empty());
+        removes && view.steps[i].loops.contains(&head)
     })
 }
 

@@ -30,6 +30,9 @@ pub fn loops(view: &View<'_>, out: &mut Found) {
         let Some(inner) = step.loops.last().copied().filter(|at| goes_on(view, *at)) else { continue };
         let Some((guard, told)) = decided(view, i) else { continue };
         let inside = |id| view.steps.iter().any(|s| s.id == id && s.loops.contains(&inner));
+        if is_last_round(view, i, inner) {
+            continue;
+        }
         if !told.of_all || !inside(guard.at) || is_left_otherwise(view, inner, i) || ends_all(view, i) {
             continue;
         }
@@ -49,6 +52,29 @@ fn goes_on(view: &View<'_>, at: usize) -> bool {
         Stmt::While { test, .. } => view.expr(test) == Expr::Const(Const::Bool(true)),
         _ => false,
     }
+}
+
+/// Words of tests that pick the last round, or a job of one rank.
+const LAST: &[&str] = &["last", "final", "one_", "single", "debug"];
+
+/// Whether a step is reached in a round that the loop's own variable picks, which may be the last one.
+fn is_last_round(view: &View<'_>, step: usize, inner: usize) -> bool {
+    let round = view.binds(inner);
+    // A number of the round, and not what is computed in it.
+    let counts = |e: &Expr| {
+        let called = |e: &Expr| matches!(e, Expr::Call { callee, .. } if callee.last_name() != Some("len"));
+        round.iter().any(|r| e.mentions(*r)) && !e.any(&mut |e| called(e))
+    };
+    let compares = |e: &Expr| matches!(e, Expr::Compare(_, a, b) if counts(a) || counts(b));
+    let picks = |e: &Expr| match e {
+        Expr::Local(local) => {
+            let computed = || view.defs(*local).iter().any(|d| view.bound(*d, *local).any(&mut |e| compares(e)));
+            near::has_any(view.local_name(*local), LAST) || computed()
+        }
+        Expr::Compare(..) => compares(e),
+        other => other.last_name().is_some_and(|name| near::has_any(name, LAST)),
+    };
+    view.steps[step].guards.iter().any(|g| view.expr(g.test).any(&mut |e| picks(e)))
 }
 
 /// Whether anything else leaves a loop.

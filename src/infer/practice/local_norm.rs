@@ -1,6 +1,6 @@
 //! Norms over the local parts of distributed gradients. In: a function. Out: squares of `to_local()` gradients of a sharded model that go
 //! through a root and scale gradients without a sum over ranks, and the local value of a norm that is a distributed tensor. Never: a
-//! value that is handed to anything that may sum it. Next: `shard_norm.rs`.
+//! value that is handed to anything that may sum it, or a root of each entry alone. Next: `shard_norm.rs`.
 
 use super::Found;
 use super::expr::Expr;
@@ -10,7 +10,7 @@ use super::shard_norm::norm;
 use super::training::Training;
 use super::view::{Step, View};
 use super::wrapped::{Wrapped, call, function, given, parameters_of, says, wrappers};
-use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Keeps;
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
@@ -34,8 +34,9 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
     if leaves(view, &held) {
         return;
     }
+    let summed = summed(view, &held);
     for (i, step) in view.steps.iter().enumerate() {
-        if !is_root(view, i, &held) {
+        if !is_root(view, i, &summed) {
             continue;
         }
         let after = flow(view, view.binds(i).iter().copied().collect(), i);
@@ -63,8 +64,9 @@ pub fn roots_of_marked(view: &View<'_>, out: &mut Found) {
         return;
     }
     let Some((asked, mark)) = view.steps.iter().find_map(|step| counts_marked(view, step, &held)) else { return };
+    let summed = summed(view, &held);
     for (i, step) in view.steps.iter().enumerate() {
-        if !is_root(view, i, &held) {
+        if !is_root(view, i, &summed) {
             continue;
         }
         let after = flow(view, view.binds(i).iter().copied().collect(), i);
@@ -194,6 +196,38 @@ fn flow(view: &View<'_>, mut held: Held, after: usize) -> Held {
         if held.len() == known {
             return held;
         }
+    }
+}
+
+/// What comes from sums over all entries of what is held. A root of each entry, or of sums along a dim, is no norm of the whole.
+fn summed(view: &View<'_>, held: &Held) -> Held {
+    let sums = (0..view.steps.len()).filter(|i| is_sum(view, *i, held));
+    flow(view, sums.flat_map(|i| view.binds(i)).collect(), 0)
+}
+
+/// Whether a step sums, in one way or another, over all entries of what is held.
+fn is_sum(view: &View<'_>, step: usize, held: &Held) -> bool {
+    let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
+    let (args, name, own) = match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, args }) if is(base) => (args, name.to_string(), 0),
+        Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+            let given = args.iter().any(|a| is(&a.value));
+            // The sum of Python adds the items of a list, entry by entry.
+            let Some(path) = view.callee(value).filter(|path| given && path.starts_with("torch.")) else {
+                return false;
+            };
+            (args, super::lost::last(&path).to_string(), 1)
+        }
+        Some(Rvalue::Binary { op: BinOp::MatMul, left, right }) => return is(left) && is(right),
+        _ => return false,
+    };
+    let along = args.iter().any(|a| matches!(&a.kind, ArgKind::Keyword(k) if matches!(k.as_str(), "dim" | "axis")));
+    let positional = args.iter().filter(|a| a.kind == ArgKind::Positional).count();
+    match name.as_str() {
+        "sum" | "mean" | "nansum" => !along && positional <= own,
+        "norm" | "vector_norm" => !along && positional <= own + 1,
+        "dot" | "vdot" | "inner" | "einsum" | "_foreach_norm" | "get_total_norm" => true,
+        _ => false,
     }
 }
 

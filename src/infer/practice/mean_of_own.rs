@@ -37,6 +37,9 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some((divided, counted)) = own_mean(view, *loss, *at) else { continue };
+        if gathers_before(view, divided) {
+            continue;
+        }
         let Stmt::Assign { dst, .. } = view.steps[*at].stmt else { continue };
         let Some(averaged) = averaged(view, *dst, *at, call) else { continue };
         let mistake = Membership::MeanOfOwnMeans {
@@ -46,6 +49,14 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
         };
         out.push((view.place(view.steps[averaged].id), Practice::Membership(mistake)));
     }
+}
+
+/// Whether something is gathered before a step: the loss may be that of the whole on every rank.
+fn gathers_before(view: &View<'_>, step: usize) -> bool {
+    let collective = view.collectives().iter().any(|(at, call)| *at < step && call.rule.op.contains("gather"));
+    // An index picks entries by a method of that name.
+    let named = |at: usize| near::name_of_call(view, at).is_some_and(|n| n.contains("gather") && n != "gather");
+    collective || (0..step).any(named)
 }
 
 fn name(view: &View<'_>, loss: LocalId) -> Name {

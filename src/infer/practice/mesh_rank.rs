@@ -4,7 +4,7 @@
 //! that in a dim. Next: `world_rank.rs`.
 
 use super::Found;
-use super::all_ranks::compares_sizes;
+use super::all_ranks::may_be_all;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
@@ -42,7 +42,7 @@ pub fn given_out(view: &View<'_>, out: &mut Found) {
         let (Some(place), Some((dim, group))) = (rank_of_all(view, rank, 0), size_of_dim(view, size, 0)) else {
             continue;
         };
-        if !has_other(view, &dim) || compares_sizes(view) || out.iter().any(|(at, _)| *at == place) {
+        if !has_other(view, &dim) || may_be_all(view) || out.iter().any(|(at, _)| *at == place) {
             continue;
         }
         out.push((place, Practice::Scales(Scales::WorldRank { group, named: None })));

@@ -23,6 +23,7 @@ mod collected;
 pub mod coming;
 mod comparison;
 pub mod concerned;
+mod constant_loss;
 mod copied_first;
 mod copies;
 mod counted_rounds;
@@ -37,6 +38,7 @@ mod dropped_handle;
 mod each_round;
 mod early_return;
 mod empty_part;
+mod expert_mean;
 pub mod expr;
 mod factor;
 mod first_rank;
@@ -123,6 +125,7 @@ mod recursion;
 pub mod reducers;
 mod rehearsed;
 mod replaced;
+mod round_hook;
 mod sampler;
 mod scheduled;
 mod set_order;
@@ -427,6 +430,10 @@ const OF_FUNCTIONS: &[Check] = &[
         &["backward(", "reduce", "gather", "train"],
     ]),
     of_words(&["backward("], own_decision::skipped).with(&[&["backward("], own_decision::TESTS]),
+    of_words(&["backward("], constant_loss::returned).with(&[&["backward("]]),
+    of_words(&["get_world_size("], expert_mean::divided).with(&[&["get_world_size("], expert_mean::EXPERTS, &["grad"]]),
+    of_words(&["fully_shard("], narrow::replicas).with(&[&["fully_shard("], &["mesh"]]),
+    of_words(&["register_hook("], round_hook::registered).with(&[&["register_hook("]]),
     of_collectives(clock::decided).with(&[clock::WORDS]),
     of_collectives(group_ranks::some_of_group),
     of_words(&["group", "_pg", "pg=", "mesh", "comm"], recursion::forgotten).where_seen(|seen| seen.recurs),

@@ -9,6 +9,7 @@ use super::named_axes::of_rank;
 use super::near;
 use super::view::View;
 use crate::ir::{Arg, ArgKind, BuildKind, Const, Item, LocalId, Operand, Rvalue};
+use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
 /// Names of wrappers, in lowercase.
@@ -36,7 +37,8 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
         if near::local(group).is_some_and(|l| view.is_param(l)) && both() {
             continue;
         }
-        if is_data(view, &near::deep(view, &view.expr(group))) {
+        let group_made = near::deep(view, &view.expr(group));
+        if is_data(view, &group_made) && !is_flattened(text, &group_made) {
             let made = view.source(group).map(|(at, _)| view.place(view.steps[at].id));
             found.push((place, made.filter(|made| *made != place)));
         }
@@ -52,6 +54,62 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
     out.push((first, Practice::Scales(Scales::NarrowWrapper { axis, sliced, made, also })));
 }
 
+/// Wrappers over the ranks that have parts of a model, where the mesh has a dim of replicas too that nothing else speaks of.
+pub fn replicas(view: &View<'_>, out: &mut Found) {
+    let mut found: Vec<(Place, Name)> = Vec::new();
+    for i in 0..view.steps.len() {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            continue;
+        };
+        let wraps = view.callee(value).is_some_and(|path| super::lost::last(&path) == "fully_shard");
+        let Some((mesh, place)) = given(view, i, args, "mesh").filter(|_| wraps) else { continue };
+        let Expr::Item(_, dim) = near::deep(view, &view.expr(mesh)) else { continue };
+        let Some(dim) = dim.string().filter(|dim| dim.contains("shard")) else { continue };
+        found.push((place, dim.clone()));
+    }
+    let Some((first, _)) = found.first() else { return };
+    // A mesh of this function is looked at with all that it does with it.
+    let Some((axis, made)) = near::functions(view, view.at.module)
+        .into_iter()
+        .filter(|at| *at != view.at)
+        .find_map(|at| replicated(&near::shared(view, at)).filter(|(axis, _)| !is_spoken_of(view, at, axis)))
+    else {
+        return;
+    };
+    let also = found[1..].iter().map(|(place, _)| *place).collect();
+    out.push((*first, Practice::Scales(Scales::NarrowWrapper { axis, sliced: made, made: None, also })));
+}
+
+/// The dim of replicas in a mesh that a function makes with it, of a size that is not written down.
+fn replicated(view: &View<'_>) -> Option<(Name, Place)> {
+    (0..view.steps.len()).find_map(|i| {
+        let value = view.value(i)?;
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+        view.callee(value).filter(|path| super::lost::last(path) == "init_device_mesh")?;
+        let items = |position: usize, keyword: &str| match view
+            .argument(args, position, keyword)
+            .map(|o| near::deep(view, &view.expr(o)))
+        {
+            Some(Expr::Build(items)) => items,
+            _ => Vec::new(),
+        };
+        let (sizes, names) = (items(1, "mesh_shape"), items(2, "mesh_dim_names"));
+        let at = names.iter().position(|e| e.string().is_some_and(|name| name.contains("replicate")))?;
+        let open = sizes.get(at).is_some_and(|size| !matches!(size, Expr::Const(_)));
+        open.then(|| Some((names[at].string()?.clone(), view.place(view.steps[i].id)))).flatten()
+    })
+}
+
+/// Whether anything but the function that makes a mesh speaks of one of its dims, or sums gradients itself.
+fn is_spoken_of(view: &View<'_>, maker: FuncRef, axis: &Name) -> bool {
+    let own = view.project.file(view.at.module);
+    let count = |text: &str| text.matches(axis.as_str()).count();
+    let file = near::bare(view.files[own].whole());
+    let made = near::bare(view.files[own].slice(view.project.func(maker).span));
+    let sums = ["all_reduce(", "_hook", "replicate(", "distributeddataparallel", "ddp("];
+    count(&file) > count(&made) || near::has_any(&file, &sums) || view.files.saying(axis).any(|other| other != own)
+}
+
 /// The group or mesh of a wrapper: by its keyword, as the second argument, or in a dict of options.
 fn given<'a>(view: &View<'a>, step: usize, args: &'a [Arg], name: &str) -> Option<(&'a Operand, Place)> {
     let id = view.steps[step].id;
@@ -64,6 +122,14 @@ fn given<'a>(view: &View<'a>, step: usize, args: &'a [Arg], name: &str) -> Optio
     items.chunks(2).find_map(|pair| match pair {
         [Item::One(Operand::Const(Const::Str(key))), Item::One(value)] if key == name => Some((value, view.place(id))),
         _ => None,
+    })
+}
+
+/// Whether a dim of a mesh is one that the file makes of several.
+fn is_flattened(text: &str, group: &Expr) -> bool {
+    let Expr::Item(_, dim) = group else { return false };
+    dim.string().is_some_and(|dim| {
+        ["_flatten(\"", "_flatten(mesh_dim_name=\""].iter().any(|made| text.contains(&format!("{made}{dim}\"")))
     })
 }
 

@@ -349,7 +349,11 @@ fn setters(view: &View<'_>, class: ClassRef) -> Setters {
     let mut set = Vec::new();
     for (_, func) in &view.project.modules[class.module].ir.classes[class.class].methods {
         set.clear();
-        attributes_set(view.project.func(FuncRef { module: class.module, func: *func }).body(), &mut set);
+        let method = view.project.func(FuncRef { module: class.module, func: *func });
+        if !method.sets_attribute {
+            continue;
+        }
+        attributes_set(method.body(), &mut set);
         set.sort_unstable();
         set.dedup();
         for name in &set {

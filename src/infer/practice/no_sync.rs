@@ -37,6 +37,14 @@ const SUMS: &[&str] = &[
 /// Methods of a model that sum nothing.
 const HARMLESS: &[&str] =
     &["parameters", "named_parameters", "zero_grad", "train", "eval", "modules", "clip_grad_norm_"];
+/// Parts of names of what sums gradients or averages parameters.
+const SUMMING: &[&str] = &["reduce", "sync", "broadcast", "average", "aggregate", "exchange", "gossip", "communicate"];
+/// Parts of names of what waits for sums that are under way.
+const ENDING: &[&str] = &["flush", "finish"];
+/// Parts of names of what brings copies together that have stepped apart.
+const TOGETHER: &[&str] = &["average", "aggregate", "blend", "merge", "outer", "consensus", "gossip", "exchange"];
+/// Parts of names of variables for a model or its parameters.
+const OF_MODEL: &[&str] = &["param", "model", "net", "module"];
 const MOST_DEPTH: usize = 6;
 
 /// A backward pass, and the condition under which it sums nothing.
@@ -65,7 +73,7 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
         if backwards.iter().all(|b| b.silent == truth(false)) || may_sum(view, last.step, i) {
             continue;
         }
-        if !is_silent(view, i, &backwards) {
+        if !is_silent(view, i, &backwards) || averages(view) {
             continue;
         }
         let told = backwards.iter().rev().find(|b| b.silent != truth(false)).unwrap_or(last);
@@ -393,6 +401,10 @@ fn variable(view: &View<'_>, local: LocalId, at: usize, depth: usize) -> Option<
 /// Whether something between a backward pass and a step may sum gradients.
 fn may_sum(view: &View<'_>, backward: usize, step: usize) -> bool {
     (backward + 1..step).any(|i| {
+        // What is put in the place of a gradient may be the sum.
+        if let Stmt::SetAttr { name, value, .. } = view.steps[i].stmt {
+            return name == "grad" && !view.expr(value).is_none();
+        }
         let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(i) else { return false };
         if let Some(call) = view.collective(value) {
             let of_gradient = call.input.is_none_or(|o| {
@@ -403,21 +415,81 @@ fn may_sum(view: &View<'_>, backward: usize, step: usize) -> bool {
         }
         let Some((callee, args)) = call(view, value) else { return true };
         let name = callee.last_name().unwrap_or_default().to_lowercase();
-        if ["reduce", "sync", "broadcast", "flush", "finish"].iter().any(|w| name.contains(w)) {
+        if near::has_any(&name, SUMMING) || near::has_any(&name, ENDING) {
             return name != "synchronize";
         }
         if let Some(at) = function(view, &callee) {
-            let code = near::other(view, at).code().to_string();
-            return ["reduce", "sync", "broadcast"].iter().any(|w| code.contains(w));
+            return near::has_any(near::shared(view, at).code(), SUMMING);
         }
         let model = |e: &Expr| super::wrapped::says(view, e, &["model", "param"]);
         match &callee {
             Expr::Attr(base, _) if model(base) => !HARMLESS.contains(&name.as_str()),
             Expr::Attr(base, _) if matches!(&**base, Expr::Local(l) if view.local_name(*l) == "self") => true,
+            Expr::Attr(base, _) => !HARMLESS.contains(&name.as_str()) && has_parameters(view, base),
             Expr::Path(path) => !path.starts_with("torch.") && args.iter().any(|(_, e)| model(e)) && path.contains('.'),
+            // What a variable holds, or another function has made, is not seen.
+            Expr::Local(local) => match near::function(view, &Operand::Local(*local)) {
+                Some(at) => near::has_any(near::shared(view, at).code(), SUMMING),
+                None => !view.local_name(*local).contains("log"),
+            },
+            Expr::Call { .. } => true,
             _ => false,
         }
     })
+}
+
+/// Whether a variable or an attribute holds an object that was made with the parameters of a model, and is no optimizer.
+fn has_parameters(view: &View<'_>, base: &Expr) -> bool {
+    match base {
+        Expr::Local(local) => is_made_with(view, view.local_name(*local), &view.through(&Operand::Local(*local))),
+        other => {
+            let Some(name) = near::own_attribute(view, other) else { return false };
+            let Some(class) = near::class_of(view) else { return false };
+            let set = near::assigned(view, class, name);
+            set.iter().any(|(method, _, value)| is_made_with(method, name, &method.through(value)))
+        }
+    }
+}
+
+fn is_made_with(view: &View<'_>, name: &str, made: &Expr) -> bool {
+    let Expr::Call { callee, args, .. } = made else { return false };
+    let torch = callee.path().is_some_and(|path| path.starts_with("torch."));
+    if torch || near::has_any(&name.to_lowercase(), &["opt", "sched", "scaler", "loss", "ema"]) {
+        return false;
+    }
+    let is_class = callee.last_name().is_some_and(|last| last.starts_with(char::is_uppercase));
+    let parameters = |e: &Expr| ["parameters", "named_parameters"].iter().any(|name| e.call_of(name).is_some());
+    args.iter().any(|(_, e)| {
+        let whole = matches!(e, Expr::Local(_) | Expr::Attr(..)) && super::wrapped::says(view, e, OF_MODEL);
+        e.any(&mut |inner| parameters(inner)) || is_class && whole
+    })
+}
+
+/// Whether ranks are meant to step apart: something in the file communicates parameters, or is called so and is given the model.
+fn averages(view: &View<'_>) -> bool {
+    let together = (0..view.steps.len()).any(|i| {
+        let Some((callee, args)) = view.value(i).and_then(|value| call(view, value)) else { return false };
+        let name = near::name_of_call(view, i).unwrap_or_default();
+        let given = || args.iter().any(|(_, e)| super::wrapped::says(view, e, OF_MODEL));
+        let named = near::has_any(&name, TOGETHER) || name.starts_with("sync_");
+        named && !callee.path().is_some_and(|path| path.starts_with("torch.")) && given()
+    });
+    let of_parameters = |other: &View<'_>, step: usize, input: Option<&Operand>| {
+        let over = other.steps[step].loops.iter().any(|at| match other.steps[*at].stmt {
+            Stmt::For { iter, .. } => {
+                super::wrapped::says(other, &other.through(iter), &["param", "grad", "state_dict"])
+            }
+            _ => false,
+        });
+        over || input.is_some_and(|o| super::wrapped::says(other, &other.through(o), &["param"]))
+    };
+    together
+        || near::functions(view, view.at.module).into_iter().any(|at| {
+            let other = near::shared(view, at);
+            let mut all = other.collectives().iter();
+            // Copies are made equal before they are trained, too.
+            all.any(|(step, call)| call.rule.op != "broadcast" && of_parameters(&other, *step, call.input))
+        })
 }
 
 /// Whether whenever the step is reached, the last backward pass before it has summed nothing.

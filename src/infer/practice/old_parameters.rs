@@ -28,6 +28,9 @@ const GIVES: &[&str] = &[
     "swap", "switch", "prepare", "update", "rebuild", "refresh", "rebind", "remap", "initial", "setup", "wrap", "fix",
 ];
 
+/// Parts of names of functions that take steps with an optimizer.
+const TRAINS: &[&str] = &["train", "warm", "fit", "step", "calibrat", "epoch", "tune", "probe"];
+
 /// Attributes of parameters that new ones have as well.
 const KEPT: &[&str] = &["requires_grad", "grad", "data"];
 
@@ -122,6 +125,9 @@ pub fn optimizers(view: &View<'_>, out: &mut Found) {
         let Some(by) = replaced.iter().find(|r| r.model == *model && in_order(view, *i, r.step, model)) else {
             continue;
         };
+        if is_spent(view, *i, by.step) {
+            continue;
+        }
         let again = |at: usize| at != *i && takes_parameters(view, at, model);
         if (by.step..view.steps.len()).any(again) || gives_others(view, *i) || is_bound_again(view, *i, by.step) {
             continue;
@@ -133,6 +139,43 @@ pub fn optimizers(view: &View<'_>, out: &mut Found) {
         };
         out.push((view.place(view.steps[*i].id), Practice::Training(mistake)));
     }
+}
+
+/// Whether an optimizer was for the whole model: it is deleted before the parameters are replaced, or it steps before and nothing has it later.
+fn is_spent(view: &View<'_>, made: usize, replaced: usize) -> bool {
+    let mut held: Vec<LocalId> = view.binds(made).to_vec();
+    let mut attributes: Vec<&Name> = Vec::new();
+    let mut steps = false;
+    for i in made + 1..replaced {
+        let holds = |o: &Operand| match view.expr(o) {
+            Expr::Local(local) => held.contains(&local),
+            other => near::own_attribute(view, &other).is_some_and(|name| attributes.contains(&name)),
+        };
+        match (view.steps[i].stmt, view.value(i)) {
+            (Stmt::Delete { local }, _) if held.contains(local) => return true,
+            (Stmt::Assign { dst, .. }, Some(Rvalue::Use(o))) if near::local(o).is_some_and(|l| held.contains(&l)) => {
+                held.push(*dst);
+            }
+            (Stmt::SetAttr { base, name, value }, _)
+                if near::is_self(view, base) && near::local(value).is_some_and(|l| held.contains(&l)) =>
+            {
+                attributes.push(name);
+            }
+            (_, Some(Rvalue::CallMethod { base, name, args })) if name == "step" => {
+                steps = steps || holds(base) || args.first().is_some_and(|a| holds(&a.value));
+            }
+            (_, Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+                let name = near::name_of_call(view, i).unwrap_or_default();
+                let trains = near::has_any(&name, TRAINS) && !name.contains("sched");
+                let inside = || callee(view, i).is_some_and(|inner| inner.code().contains(".step("));
+                steps = steps || args.iter().any(|a| holds(&a.value)) && (trains || inside());
+            }
+            _ => {}
+        }
+    }
+    let later = (replaced + 1..view.steps.len())
+        .any(|i| view.reads(i).iter().any(|o| near::local(o).is_some_and(|l| held.contains(&l))));
+    steps && !later
 }
 
 /// The model whose parameters an optimizer of torch is made for.

@@ -3,7 +3,7 @@
 //! names, those of experts, which lie across the others, or a file that compares sizes. Next: `world_rank.rs`, for the rank of all ranks.
 
 use super::Found;
-use super::all_ranks::compares_sizes;
+use super::all_ranks::may_be_all;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::named_axes::{of_rank, of_size};
@@ -31,7 +31,7 @@ pub fn picked(view: &View<'_>, out: &mut Found) {
             _ => None,
         };
         let Some(((parts, size), rank)) = found else { continue };
-        if apart(&size, &rank) && !compares_sizes(view) {
+        if apart(&size, &rank) && !may_be_all(view) {
             let mistake = Scales::OtherPart { size, rank, parts };
             out.push((view.place(view.steps[i].id), Practice::Scales(mistake)));
         }

@@ -31,7 +31,7 @@ pub fn ignored(view: &View<'_>, out: &mut Found) {
             let roots = roots(view, &arg.value);
             let wrapper = super::lost::last(&rule.name);
             let place = view.part(step.id, n + 1);
-            if roots.is_empty() || wraps_again(view, i, &roots) {
+            if roots.is_empty() || wraps_again(view, i, &roots) || roots.iter().any(|e| is_of_experts(view, e)) {
                 continue;
             }
             for (at, made, stepped) in trained(view, &roots) {
@@ -40,6 +40,23 @@ pub fn ignored(view: &View<'_>, out: &mut Found) {
             }
         }
     }
+}
+
+/// Whether a name says that each rank has experts of its own: their gradients are whole.
+fn is_of_experts(view: &View<'_>, expr: &Expr) -> bool {
+    let named = |name: &str| near::has_any(&name.to_lowercase(), &["expert", "moe"]) || near::has_part(name, "ep");
+    let names = |e: &Expr| match e {
+        Expr::Local(local) => named(view.local_name(*local)),
+        Expr::Path(name) | Expr::Attr(_, name) => named(name),
+        _ => false,
+    };
+    // A list that a comprehension fills is made of what stands in its statements.
+    let made = |local: LocalId| {
+        near::roots(view, &Operand::Local(local)).into_iter().any(|l| named(view.local_name(l)))
+            || collected(view, local).into_iter().any(|o| near::deep(view, &view.expr(o)).any(&mut |e| names(e)))
+            || view.defs(local).iter().any(|d| named(view.text(view.place(view.steps[*d].id))))
+    };
+    expr.any(&mut |e| names(e) || matches!(e, Expr::Local(local) if made(*local)))
 }
 
 /// A call of a wrapper that the rules know.
@@ -237,6 +254,9 @@ pub fn attached(view: &View<'_>, out: &mut Found) {
         let Some((base, module)) = puts(view, i) else { continue };
         let Some(class) = with_parameters(view, &view.through(module)) else { continue };
         let base = view.expr(base);
+        if is_of_experts(view, &base) || is_of_experts(view, &Expr::Path(class.clone())) {
+            continue;
+        }
         let mut models = Vec::new();
         ancestors(view, &base, MOST_DEPTH, &mut models);
         for model in models {

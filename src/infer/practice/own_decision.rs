@@ -54,8 +54,9 @@ const NOTHING: &[&str] = &[
     "collect",
 ];
 
-/// How far a variable is followed.
+/// How far a variable is followed, and how deep what a loss is computed of.
 const MOST: usize = 6;
+const DEEPEST: usize = 12;
 
 pub fn skipped(view: &View<'_>, out: &mut Found) {
     if view.func.is_generator || is_lone_job(view) {
@@ -82,7 +83,7 @@ pub fn skipped(view: &View<'_>, out: &mut Found) {
 }
 
 /// The loss of a backward pass: `loss.backward()`, `scaler.scale(loss).backward()`.
-fn backward_of(view: &View<'_>, step: usize) -> Option<LocalId> {
+pub(super) fn backward_of(view: &View<'_>, step: usize) -> Option<LocalId> {
     let Rvalue::CallMethod { base, name, .. } = view.value(step)? else { return None };
     if name != "backward" {
         return None;
@@ -112,7 +113,7 @@ fn sum_of_gradients(view: &View<'_>, step: usize) -> Option<Name> {
 }
 
 /// The wrapper that sums the gradients of the model that a loss is of.
-fn wrapper_of(view: &View<'_>, loss: LocalId, back: usize) -> Option<Name> {
+pub(super) fn wrapper_of(view: &View<'_>, loss: LocalId, back: usize) -> Option<Name> {
     if sums_itself(view) { None } else { wrapper_in(view, &Expr::Local(loss), back) }
 }
 
@@ -133,7 +134,7 @@ fn wrapper_in(view: &View<'_>, value: &Expr, back: usize) -> Option<Name> {
 
 /// What a value is computed by calling: variables and attributes, with the steps of the calls.
 fn called(view: &View<'_>, value: &Expr, before: usize, depth: usize, out: &mut Vec<(Expr, usize)>) {
-    if depth > MOST {
+    if depth > DEEPEST {
         return;
     }
     match value {
@@ -165,7 +166,8 @@ fn is_own_test(view: &View<'_>, test: &Expr, loss: LocalId, depth: usize) -> boo
     let is_loss = |e: &Expr| follows(view, e, loss, 0);
     match test {
         Expr::Unary(UnOp::Not, inner) => deeper(inner),
-        Expr::Bool { of, .. } => of.iter().any(deeper),
+        // Another flag may be the one that says there is one rank, or that this round sums nothing.
+        Expr::Bool { of, .. } => of.iter().any(deeper) && of.iter().all(|e| deeper(e) || is_plain(e)),
         Expr::Compare(op, a, b) => {
             let constant = |e: &Expr| matches!(e, Expr::Const(Const::Int(_) | Const::Float(_))) || !is_loss(e);
             let asks = !matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn);
@@ -181,6 +183,14 @@ fn is_own_test(view: &View<'_>, test: &Expr, loss: LocalId, depth: usize) -> boo
             [one] => deeper(&view.bound(*one, *local)),
             _ => false,
         },
+        _ => false,
+    }
+}
+
+/// Whether a test asks how far training has come, or whether there is anything.
+fn is_plain(test: &Expr) -> bool {
+    match test {
+        Expr::Compare(_, _, with) => with.is_none() || matches!(**with, Expr::Const(Const::Int(_) | Const::Float(_))),
         _ => false,
     }
 }
@@ -236,7 +246,13 @@ fn comes_of_equal(view: &View<'_>, loss: LocalId, back: usize) -> bool {
     let mut of = FxHashSet::from_iter([loss]);
     // Backwards, and once more for what a loop carries on.
     for i in (0..=back).rev().chain((0..=back).rev()) {
-        let Some(value) = view.value(i).filter(|_| view.binds(i).iter().any(|l| of.contains(l))) else { continue };
+        if !view.binds(i).iter().any(|l| of.contains(l)) {
+            continue;
+        }
+        let Some(value) = view.value(i) else {
+            of.extend(view.reads(i).iter().filter_map(|o| near::local(o)));
+            continue;
+        };
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else {
             of.extend(view.reads(i).iter().filter_map(|o| near::local(o)));
             continue;
@@ -303,8 +319,15 @@ fn other_way(view: &View<'_>, guard: &Guard<'_>) -> Way {
         (_, Some(Rvalue::Yield(_) | Rvalue::Await(_))) => false,
         // Who leaves for good ends the job: the others wait, and are ended.
         (Stmt::Raise | Stmt::Break, _) => false,
-        (Stmt::Return { .. }, _) => view.steps[i].loops.is_empty(),
+        (Stmt::Return { .. }, _) => view.steps[i].loops.is_empty() && !callers_end(view),
         _ => true,
     };
     if (0..view.steps.len()).filter(there).all(harmless) { Way::GoesOn } else { Way::Other }
+}
+
+/// Whether a caller ends the job for what a function returns.
+fn callers_end(view: &View<'_>) -> bool {
+    let method = view.func.class.map(|_| view.func.name.as_str());
+    let sites = super::called::sites(view, &view.project.qualified(view.at), method);
+    sites.iter().any(|(site, _)| near::has_any(site.code(), &["raise ", "exit(", "abort("]))
 }

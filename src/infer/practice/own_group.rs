@@ -91,13 +91,20 @@ pub fn global_rank(view: &View<'_>, out: &mut Found) {
     let Some((unread, place)) = unread(view) else { return };
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
-        if asks_world_rank(view, value) && decides(view, *dst, i) && !is_handed_on(view) {
+        if asks_world_rank(view, value) && decides(view, *dst, i) && !is_handed_on(view) && !is_one_of_several(view) {
             out.push((
                 view.place(step.id),
                 Practice::Scales(Scales::GlobalRank { unread: unread.clone(), given: place }),
             ));
         }
     }
+}
+
+/// Whether another class of the module has a method of the same name: the parameter may be there for that one.
+fn is_one_of_several(view: &View<'_>) -> bool {
+    let classes = &view.project.modules[view.at.module].ir.classes;
+    let has = |class: &crate::ir::Class| class.methods.iter().any(|(name, _)| *name == view.func.name);
+    view.func.class.is_some() && classes.iter().filter(|class| has(class)).count() > 1
 }
 
 /// `dist.get_rank()`, of no group.

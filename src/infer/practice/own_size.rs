@@ -8,7 +8,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::this_rank::knows_ranks;
-use super::view::View;
+use super::view::{Step, View};
 use crate::ir::{BinOp, CmpOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
@@ -44,6 +44,14 @@ pub fn divisors(view: &View<'_>, out: &mut Found) {
         if !matched || masked || !over_data(view, *reduced) || !is_own || knows_ranks(view) {
             continue;
         }
+        // Ranks without results count the samples and match none: stages of a pipeline.
+        let counted_at = counted.unwrap_or(i);
+        let sums = before.sums.iter().chain(&sum.sums).copied().filter(|at| matches(view, *at).contains(&of));
+        let grown = before.locals.iter().chain(&sum.locals).flat_map(|l| view.defs(*l).iter().map(move |d| (*l, *d)));
+        let grown = grown.filter(|(l, d)| added(view, *d, *l).is_some()).map(|(_, d)| d).filter(|d| *d < *reduced);
+        if sums.chain(grown).any(|at| is_rarer(&view.steps[at], &view.steps[counted_at])) {
+            continue;
+        }
         // What was added up over many rounds is the result.
         let rounds = counted.is_some_and(|at| !view.steps[at].loops.is_empty());
         if !rounds && is_for_caller(view, i) {
@@ -51,6 +59,11 @@ pub fn divisors(view: &View<'_>, out: &mut Found) {
         }
         out.push((view.place(view.steps[counted.unwrap_or(i)].id), local_count(view, i, *reduced)));
     }
+}
+
+/// Whether a step runs under a condition that another one does not have.
+fn is_rarer(one: &Step<'_>, other: &Step<'_>) -> bool {
+    one.guards.iter().any(|g| !other.guards.iter().any(|h| h.at == g.at && h.holds == g.holds))
 }
 
 fn local_count(view: &View<'_>, divided: usize, reduced: usize) -> Practice {
@@ -69,8 +82,7 @@ fn is_for_caller(view: &View<'_>, step: usize) -> bool {
 fn is_masked(view: &View<'_>, local: LocalId) -> bool {
     let fills = ["full", "full_like", "where", "masked_fill", "new_full"];
     let filled = |def: &usize| view.bound(*def, local).any(&mut |e| fills.iter().any(|name| e.call_of(name).is_some()));
-    let set =
-        |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::SetItem { base: Operand::Local(l), .. } if *l == local);
+    let set = |s: &Step<'_>| matches!(s.stmt, Stmt::SetItem { base: Operand::Local(l), .. } if *l == local);
     view.defs(local).iter().any(filled) || view.steps.iter().any(set)
 }
 
@@ -229,13 +241,15 @@ pub fn kept_counts(view: &View<'_>, out: &mut Found) {
         }
         let grown = |name: &Name| {
             let mut assigned = near::assigned(view, class, name).into_iter();
-            assigned.find_map(|(method, _, value)| {
+            assigned.find_map(|(method, step, value)| {
                 let addend = grows(&method, value)?.clone();
-                Some((method.at, method.expr(&addend)))
+                let by = method.expr(&addend);
+                Some((method, step, by))
             })
         };
-        let (Some((here, by)), Some((there, n))) = (grown(total), grown(count)) else { continue };
-        let weighed = here == there && matches!(n, Expr::Local(_)) && by.any(&mut |e| *e == n);
+        let (Some((here, sum, by)), Some((there, counted, n))) = (grown(total), grown(count)) else { continue };
+        let together = here.at == there.at && !is_rarer(&here.steps[sum], &there.steps[counted]);
+        let weighed = together && matches!(n, Expr::Local(_)) && by.any(&mut |e| *e == n);
         // A caller may divide what it gets by the number of ranks.
         let knows = |(site, _): &(std::rc::Rc<View<'_>>, usize)| near::has_any(site.code(), KNOWS);
         let path = view.project.qualified(view.at);

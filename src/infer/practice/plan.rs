@@ -129,7 +129,14 @@ pub(super) fn attributes(init: &View<'_>) -> Attributes {
     let mut out = Attributes::new();
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
-        let Expr::Call { callee, args, .. } = init.expr(value) else { continue };
+        let Expr::Call { callee, args, .. } = init.expr(value) else {
+            // `self.q, self.k = (Linear(d, d) for _ in range(2))`
+            let defs = super::near::local(value).map(|local| init.defs(local));
+            if matches!(defs, Some([one]) if matches!(init.steps[*one].stmt, Stmt::Unpack { .. })) {
+                out.push((name.clone(), init.place(step.id), Made::Other));
+            }
+            continue;
+        };
         let made = callee.last_name().unwrap_or_default();
         let off = Expr::Const(Const::Bool(false));
         let bare = args.iter().any(|(kind, value)| {

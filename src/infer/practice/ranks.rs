@@ -11,6 +11,7 @@ use super::rank_tests::{Test, means_distributed, others, test, test_in_part};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
 use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
 use crate::source::Name;
 
 /// Calls that communicate with nobody.
@@ -90,7 +91,7 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
     let everyone: Vec<(usize, Together<'_>)> =
         (0..view.steps.len()).filter_map(|i| Some((i, together(view, view.value(i)?)?))).collect();
     for (i, call) in &everyone {
-        let Some((guard, _)) = decided(view, *i).filter(|(_, told)| waits(view, call.group, *told)) else {
+        let Some((guard, told)) = decided(view, *i).filter(|(_, told)| waits(view, call.group, *told)) else {
             continue;
         };
         let exit = is_exit(view, &guard);
@@ -106,6 +107,7 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
             || call.name.contains("barrier") && !(exit && whole)
             || other_branch_calls(view, &guard)
             || is_answered(view, &call.name)
+            || exit && is_counterpart(view, &call.name, told)
         {
             continue;
         }
@@ -162,6 +164,24 @@ pub(super) fn is_answered(view: &View<'_>, name: &Name) -> bool {
     let count = |text: &str| text.matches(call.as_str()).count();
     let file = view.files[view.project.file(view.at.module)].whole();
     ROOTED.iter().any(|word| name.starts_with(word)) && count(file) > count(view.text(view.spot(view.func.span)))
+}
+
+/// Whether another function of the module leaves the other ranks to the same collective, and something calls both: `wait_for_main()` and
+/// `release_others()`, `__enter__` and `__exit__`.
+fn is_counterpart(view: &View<'_>, name: &Name, told: Test) -> bool {
+    let functions = near::functions(view, view.at.module);
+    let calls = |at: FuncRef, name: &str| near::shared(view, at).code().contains(&format!("{}(", name.to_lowercase()));
+    functions.iter().copied().filter(|at| *at != view.at).any(|at| {
+        let other = near::shared(view, at);
+        let answers = (0..other.steps.len()).any(|i| {
+            let same = other.value(i).and_then(|value| together(&other, value)).is_some_and(|call| call.name == *name);
+            same && other.steps[i].guards.iter().any(|g| test(&other, g).is_some_and(|t| t.one != told.one))
+        });
+        let (own, its) = (&view.func.name, &other.func.name);
+        let context = |name: &str| matches!(name, "__enter__" | "__exit__");
+        let of_one = || context(own) && context(its) && view.func.class == other.func.class;
+        answers && (of_one() || functions.iter().any(|f| calls(*f, own) && calls(*f, its)))
+    })
 }
 
 /// Whether a call is given no group, which stands for all ranks.

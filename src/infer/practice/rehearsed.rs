@@ -3,7 +3,7 @@
 
 use super::super::rehearsal::{self, Holder, Rooted};
 use super::Found;
-use super::all_ranks::compares_sizes;
+use super::all_ranks::may_be_all;
 use super::expr::Expr;
 use super::fixed_source::{self, ROOTS, is_of_some};
 use super::found::Practice;
@@ -82,7 +82,7 @@ fn rooted_at(view: &View<'_>, other: &View<'_>, step: usize) -> Option<Rooted> {
         _ => return None,
     };
     // Who comes here may be the ranks of one group alone.
-    let some = compares_sizes(other) || is_of_some(other, step, &[], 0);
+    let some = may_be_all(other) || is_of_some(other, step, &[], 0);
     let at = other.place(other.steps[step].id);
     (!some).then(|| Rooted { collective: super::lost::last(&path), root, group, at })
 }

@@ -15,6 +15,9 @@ use crate::ir::{Arg, ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
+/// Parts of words for rounds of accumulation.
+const ROUNDS: &[&str] = &["microbatch", "micro_batch", "micro-batch", "micro batch", "accum"];
+
 /// `Schedule1F1B(stage, n_microbatches=n, loss_fn=loss)`, with `return loss / n`
 pub fn losses(view: &View<'_>, out: &mut Found) {
     let code = view.code();
@@ -96,7 +99,11 @@ fn divides_inside(view: &View<'_>, count: &Expr, loss: &Operand) -> Option<(Name
         let named = args.iter().find(|(kind, _)| matches!(kind, ArgKind::Keyword(k) if k == name));
         let given = named.or_else(|| args.get(index).filter(|(kind, _)| *kind == ArgKind::Positional));
         let (_, given) = given?;
-        if given != count || *count == Expr::Const(Const::Int(1)) || !maker.defs(*outer).is_empty() {
+        if given != count || !maker.defs(*outer).is_empty() {
+            return None;
+        }
+        // Literals may be equal by chance.
+        if matches!(count, Expr::Const(_)) && (*count == Expr::Const(Const::Int(1)) || !near::has_any(name, ROUNDS)) {
             return None;
         }
         found = Some(name_of(view, given)?);
@@ -135,10 +142,12 @@ fn divisor(loss: &View<'_>) -> Option<LocalId> {
     found
 }
 
-/// Whether two functions speak of the same number: by its name, or by its value.
+/// Whether two functions speak of the same number: by its name, or by its value where the loss function says what it divides by.
 fn is_same(view: &View<'_>, count: &Expr, loss: &View<'_>, by: &Expr) -> bool {
     match (count, by) {
-        (Expr::Const(a), Expr::Const(b)) => a == b && *a != Const::Int(1),
+        (Expr::Const(a), Expr::Const(b)) => a == b && *a != Const::Int(1) && speaks_of_rounds(loss),
+        // A variable of the loss function alone is another one, whatever it is called.
+        (_, Expr::Local(local)) if is_own(loss, *local) => false,
         _ => match (name_of(view, count), name_of(loss, by)) {
             (Some(a), Some(b)) => {
                 a == b || [a, b].iter().all(|n| n.as_str().to_lowercase().replace('_', "").contains("microbatches"))
@@ -146,6 +155,22 @@ fn is_same(view: &View<'_>, count: &Expr, loss: &View<'_>, by: &Expr) -> bool {
             _ => false,
         },
     }
+}
+
+/// Whether a variable is neither given to a function nor one of those around it, and no name for rounds.
+fn is_own(loss: &View<'_>, local: LocalId) -> bool {
+    let captured = loss.func.captures.iter().any(|(_, inside)| *inside == local);
+    !captured && !loss.is_param(local) && !near::has_any(&loss.local_name(local).to_lowercase(), ROUNDS)
+}
+
+/// Whether the name, the docstring or a comment of a loss function is about rounds: a literal alone may be any number.
+fn speaks_of_rounds(loss: &View<'_>) -> bool {
+    let file = &loss.files[loss.project.file(loss.at.module)];
+    let said = near::comments(loss, loss.func.span);
+    let documented = loss.func.documented(file).map(|text| text.to_lowercase());
+    near::has_any(&loss.func.name.to_lowercase(), ROUNDS)
+        || documented.is_some_and(|text| near::has_any(&text, ROUNDS))
+        || said.iter().any(|note| near::has_any(&note.text, ROUNDS))
 }
 
 fn name_of(view: &View<'_>, expr: &Expr) -> Option<Name> {

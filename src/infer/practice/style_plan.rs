@@ -22,6 +22,9 @@ const AROUND: &[&str] = &["PrepareModuleInput", "PrepareModuleOutput", "PrepareM
 /// What sums gradients without a plan.
 const SUMS: &[&str] = &["register_hook", "post_accumulate", "_hook(", "requires_grad", "inference_mode", "}_norm"];
 
+/// What turns gradients off, or a model to evaluation.
+const INFERS: &[&str] = &["no_grad", "inference_mode", "set_grad_enabled(false)", ".eval()"];
+
 /// How many names of a plan a class has at least to be the one that it is about.
 const FEWEST: usize = 3;
 
@@ -39,6 +42,9 @@ struct Entry {
 pub fn norms(view: &View<'_>, out: &mut Found) {
     // What is added to the plan afterwards, or split on its own, may be the norm.
     if near::has_any(view.code(), &[".update(", "|=", "norm,", "norm)"]) {
+        return;
+    }
+    if only_infers(view) {
         return;
     }
     for (step, at) in view.steps.iter().enumerate() {
@@ -65,6 +71,12 @@ pub fn norms(view: &View<'_>, out: &mut Found) {
             }
         }
     }
+}
+
+/// Whether the file runs no backward pass and turns gradients off, or models to evaluation.
+fn only_infers(view: &View<'_>) -> bool {
+    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
+    !text.contains("backward") && near::has_any(&text, INFERS)
 }
 
 fn join(parent: &str, leaf: &str) -> Name {

@@ -22,6 +22,8 @@ pub enum Training {
     /// A step whose last backward pass was told not to sum; what told it.
     /// `rounds`: what lets the step run, where it does not run in every round.
     UnsyncedStep { backward: Place, said: Place, rounds: Option<Place> },
+    /// A hook sums what a backward pass adds, in the rounds of a flag alone.
+    RoundHook { flag: Name, summed: Place },
     /// A flag that the forward pass reads is set after it.
     LateFlag { flag: Name, forward: Place, backward: Place },
     /// What a loop receives is only sent on, and it reads the first value instead.

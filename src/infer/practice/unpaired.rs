@@ -8,9 +8,12 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, BuildKind, Item, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, BuildKind, Const, Item, Operand, Rvalue, Stmt, UnOp};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::Name;
+
+/// Parts of names of functions that turn gradients around.
+const REVERSES: &[&str] = &["revers", "grl", "flip", "negat", "adversar"];
 
 /// `ScaleIn.apply(x, n)`, without `ScaleOut.apply(y, n)` anywhere
 pub fn applied(view: &View<'_>, out: &mut Found) {
@@ -18,6 +21,9 @@ pub fn applied(view: &View<'_>, out: &mut Found) {
         let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(i) else { continue };
         let Some(class) = view.callee(value).and_then(|path| applies(view, &path)) else { continue };
         let Some((multiplies, factor)) = scales(view, class) else { continue };
+        if is_reversal(view, class, value) {
+            continue;
+        }
         let ids = view.project.modules[class.module].ir.classes.ids();
         let mut others = ids.map(|id| ClassRef { module: class.module, class: id }).filter(|other| {
             *other != class && scales(view, *other).is_some_and(|(up, by)| up != multiplies && by == factor)
@@ -37,6 +43,19 @@ pub fn applied(view: &View<'_>, out: &mut Found) {
         };
         out.push((view.place(step.id), Practice::Backwards(mistake)));
     }
+}
+
+/// Whether a function turns gradients around: by its name, or by a number below zero. That is one of no pair.
+fn is_reversal(view: &View<'_>, class: ClassRef, value: &Rvalue) -> bool {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    let negative = |e: &Expr| match e {
+        Expr::Unary(UnOp::Neg, _) => true,
+        Expr::Const(Const::Int(n)) => *n < 0,
+        Expr::Const(Const::Float(bits)) => f64::from_bits(*bits) < 0.0,
+        _ => false,
+    };
+    near::has_any(&view.project.class(class).name.to_lowercase(), REVERSES)
+        || args.iter().skip(1).any(|a| near::deep(view, &view.expr(&a.value)).any(&mut |e| negative(e)))
 }
 
 /// The class of the project whose `apply` a path is.

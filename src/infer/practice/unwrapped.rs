@@ -40,7 +40,11 @@ const SUMS: &[&str] = &["reduce(", "reduce_", "allreduce", "average_", "sync_gra
 fn steps_as_is(view: &View<'_>) -> bool {
     let code = view.code();
     let sums = near::has_any(code, SUMS) || !view.collectives().is_empty();
-    !sums && code.contains(".step(") && !reads_gradients(code)
+    // A tensor that is made here with gradients is what is trained: an input, or a code.
+    !sums
+        && !near::has_any(code, &["requires_grad=true", "requires_grad_()"])
+        && code.contains(".step(")
+        && !reads_gradients(code)
 }
 
 /// `model = Wrapper(model)`, `unwrap(model)(x)`
@@ -217,6 +221,9 @@ pub fn in_helper(view: &View<'_>, out: &mut Found) {
         if !view.defs(model).is_empty() || !reads_inner(view, model) || is_frozen(view, model) {
             continue;
         }
+        if trains_others(view, None, Some(model)) {
+            continue;
+        }
         let all = passes(view, model, view.readers(model).iter().copied()).unwrap_or_default();
         let Some(pass) = all.into_iter().find(|pass| is_trained(view, *pass)) else { continue };
         let callers = given(view, model);
@@ -257,7 +264,8 @@ fn trains_others(view: &View<'_>, wrapped: Option<usize>, model: Option<LocalId>
             return false;
         };
         let Some(path) = view.callee(value) else { return false };
-        let optimizer = path.starts_with("torch.optim.") && !path.contains("lr_scheduler");
+        let optimizer =
+            path.starts_with("torch.optim.") && !["lr_scheduler", "swa_utils"].iter().any(|w| path.contains(w));
         let own = || {
             let of = args.first().and_then(|a| parameters_of(view, &a.value));
             of.zip(model).is_some_and(|(of, model)| is_of(&of, model))

@@ -50,6 +50,8 @@ pub struct Norm {
     pub root: Option<bool>,
     /// Where roots were summed over ranks.
     pub roots: Option<Place>,
+    /// It is still one number for each entry, and no norm yet.
+    pub each: bool,
 }
 
 /// Functions that take norms.
@@ -116,17 +118,26 @@ impl State {
         };
         let of = grads.iter().flat_map(share).collect();
         let id = self.fresh();
-        Val::Norm(Norm { id, of, lost: false, summed: Vec::new(), made, root: None, roots: None })
+        Val::Norm(Norm { id, of, lost: false, summed: Vec::new(), made, root: None, roots: None, each: false })
     }
 
     /// Norms as one.
     fn norms(&mut self, all: &[&Norm], made: Place) -> Val {
-        let mut out =
-            Norm { id: self.fresh(), of: Vec::new(), lost: false, summed: Vec::new(), made, root: None, roots: None };
+        let mut out = Norm {
+            id: self.fresh(),
+            of: Vec::new(),
+            lost: false,
+            summed: Vec::new(),
+            made,
+            root: None,
+            roots: None,
+            each: false,
+        };
         for n in all {
             out.of.extend(n.of.iter().filter(|s| !out.of.contains(s)).cloned().collect::<Vec<_>>());
             out.summed.extend(n.summed.iter().filter(|s| !out.summed.contains(s)).cloned().collect::<Vec<_>>());
             out.lost |= n.lost;
+            out.each |= n.each;
             out.roots = out.roots.or(n.roots);
         }
         let first = all.first().and_then(|n| n.root);
@@ -265,6 +276,8 @@ impl<'a> Run<'a> {
             _ => false,
         };
         norm.root = root_after(name, norm.root, grads, order);
+        let sums = NORMS.contains(&name) || name == "sum";
+        norm.each = !sums && (norm.each || grads);
         Some(Val::Norm(norm))
     }
 
@@ -346,10 +359,17 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Whether the function that sums a norm asks which parameters are whole: it may leave them out by what is not followed.
+    fn asks_what_is_whole(&self, sum: Place) -> bool {
+        let at = self.project.module_of(sum.file).and_then(|module| self.project.func_around(module, sum.span));
+        let text = at.map(|at| self.files[sum.file].slice(self.project.func(at).span).to_lowercase());
+        text.is_some_and(|text| ["replicat", "duplicat"].iter().any(|word| text.contains(word)))
+    }
+
     /// Gradients are scaled with what was computed from a norm.
     pub fn norm_used(&mut self, n: &Norm, state: &State) {
         let by_rank = |(flag, _): (&Name, &bool)| flag.to_lowercase().contains("rank");
-        if n.lost {
+        if n.lost || n.each {
             return;
         }
         if let Some(at) = n.roots {
@@ -362,7 +382,8 @@ impl<'a> Run<'a> {
                 continue;
             }
             let one = state.facts.iter().any(by_rank);
-            if let Some(found) = whole_counted(n, share, class, state).filter(|_| !one) {
+            let whole = whole_counted(n, share, class, state).filter(|(sum, _)| !one && !self.asks_what_is_whole(*sum));
+            if let Some(found) = whole {
                 self.noted.push(found);
                 return;
             }

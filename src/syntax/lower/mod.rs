@@ -154,6 +154,7 @@ struct Builder<'a> {
     name_span: Span,
     is_async: bool,
     is_generator: bool,
+    sets_attribute: bool,
     docstring: Option<Span>,
 }
 
@@ -190,6 +191,7 @@ impl<'a> Lowerer<'a> {
             name_span,
             is_async: false,
             is_generator: false,
+            sets_attribute: false,
             docstring: None,
         });
         id
@@ -218,6 +220,7 @@ impl<'a> Lowerer<'a> {
             name_span: done.name_span,
             is_async: done.is_async,
             is_generator: done.is_generator,
+            sets_attribute: done.sets_attribute,
             ends_in_raise,
             docstring: done.docstring,
         };
@@ -258,6 +261,7 @@ impl<'a> Lowerer<'a> {
     }
 
     fn push(&mut self, id: StmtId, stmt: Stmt) {
+        self.cur().sets_attribute |= matches!(stmt, Stmt::SetAttr { .. });
         self.cur().block.push(Node { id, stmt });
     }
 

@@ -1,0 +1,81 @@
+//! Gradients of experts that are averaged over the ranks with copies of them. In: a function that reduces gradients, with a group that a test for
+//! experts chooses. Out: a division by the size of the chosen group: the tokens of all data ranks have reached the experts, of each rank with the
+//! factor of its own mean, so the mean is over all of these ranks. Never: a file that speaks of the number of expert-parallel ranks, which may make
+//! up for it elsewhere. Source: DESIGN.md section 6, expert gradients. Next: `narrow.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::near;
+use super::raw::{Sort, raw};
+use super::view::View;
+use super::wrapped::says;
+use crate::ir::{BinOp, LocalId, Operand, Rvalue};
+use crate::source::Place;
+
+/// Words of tests that ask for experts, and of numbers of ranks that may make up for the difference.
+pub const EXPERTS: &[&str] = &["expert", "moe"];
+const DEGREES: &[&str] =
+    &["ep_size", "ep_world", "ep_degree", "expert_parallel_size", "expert_parallel_world", "expert_model_parallel"];
+
+/// `group = edp if is_expert(p) else dp; p.grad.div_(get_world_size(group)); all_reduce(p.grad, group=group)`
+pub fn divided(view: &View<'_>, out: &mut Found) {
+    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    if near::has_any(&text, DEGREES) {
+        return;
+    }
+    for i in 0..view.steps.len() {
+        let Some(group) = divisor(view, i).and_then(|size| group_of(view, &size)) else { continue };
+        let Some(chosen) = chosen_for_experts(view, group, i) else { continue };
+        let Some(reduced) = (0..view.steps.len()).find(|s| is_reduced(view, *s, group)) else { continue };
+        let reduced = view.place(view.steps[reduced].id);
+        out.push((view.place(view.steps[i].id), Practice::Scales(Scales::ExpertMean { chosen, reduced })));
+    }
+}
+
+fn is_gradient(view: &View<'_>, o: &Operand) -> bool {
+    view.expr(o).any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"))
+}
+
+/// What a step divides a gradient by, in place.
+fn divisor(view: &View<'_>, step: usize) -> Option<Expr> {
+    match view.value(step)? {
+        Rvalue::CallMethod { base, name, args } if name == "div_" && is_gradient(view, base) => match &args[..] {
+            [by] => Some(view.through(&by.value)),
+            _ => None,
+        },
+        Rvalue::InPlace { op: BinOp::Div, left, right } if is_gradient(view, left) => Some(view.through(right)),
+        _ => None,
+    }
+}
+
+/// The variable with the group whose size a value is.
+fn group_of(view: &View<'_>, size: &Expr) -> Option<LocalId> {
+    let args = size.call_of("get_world_size")?;
+    let [(_, Expr::Local(group))] = args else { return None };
+    (!view.is_param(*group)).then_some(*group)
+}
+
+/// Where a variable gets another group for experts than for other parameters, by the last values before a step.
+fn chosen_for_experts(view: &View<'_>, group: LocalId, before: usize) -> Option<Place> {
+    let asks = |test: &Expr| says(view, test, EXPERTS);
+    let defs: Vec<usize> = view.defs(group).iter().copied().filter(|d| *d < before).collect();
+    if let [one] = defs[..]
+        && let Expr::Choice(test, ..) = view.bound(one, group)
+    {
+        return asks(&test).then(|| view.place(view.steps[one].id));
+    }
+    let for_experts = |d: &usize| view.steps[*d].guards.iter().any(|g| asks(&view.expr(g.test)));
+    let at = defs.iter().find(|d| for_experts(d))?;
+    (defs.len() > 1).then(|| view.place(view.steps[*at].id))
+}
+
+/// Whether a step reduces gradients over a group.
+fn is_reduced(view: &View<'_>, step: usize, group: LocalId) -> bool {
+    let Some(call) = view.value(step).and_then(|value| raw(view, value)) else { return false };
+    let over = call.group.is_some_and(|g| near::local(g) == Some(group));
+    call.sort == Sort::Everyone
+        && call.name.contains("reduce")
+        && over
+        && call.buffer.is_some_and(|b| is_gradient(view, b))
+}
