@@ -138,7 +138,10 @@ impl Settings {
                 }
             }
         }
-        self.model_axis = self.own_model_axis();
+        let names = self.axis_names();
+        // What one file calls several axes may be one axis of the mesh of another.
+        self.aliases.retain(|(name, _)| !names.contains(name));
+        self.model_axis = Settings::own_model_axis(&names);
     }
 
     /// The mesh declared for a module: by the file, its package, the configuration.
@@ -165,15 +168,22 @@ impl Settings {
         }
     }
 
-    /// The name of the axis over which layers are split, in meshes that call it otherwise.
-    fn own_model_axis(&self) -> Option<Name> {
-        let meshes =
-            self.mesh.iter().chain(self.module_meshes.values()).chain(self.package_meshes.iter().map(|(_, m)| m));
-        let mut names: Vec<&str> = meshes.flat_map(|mesh| mesh.axes.iter().map(|(axis, _)| axis.name())).collect();
+    /// Names of all axes of all meshes.
+    fn axis_names(&self) -> Vec<Name> {
+        let packages = self.package_meshes.iter().map(|(_, mesh)| mesh);
+        let meshes = self.mesh.iter().chain(self.module_meshes.values()).chain(packages);
+        let mut names: Vec<Name> =
+            meshes.flat_map(|mesh| mesh.axes.iter().map(|(axis, _)| Name::from(axis.name()))).collect();
         names.sort_unstable();
         names.dedup();
-        let mut own = MODEL_AXES.iter().filter(|name| names.contains(name));
-        let one = own.next().filter(|_| own.next().is_none() && !names.contains(&MODEL_AXIS));
+        names
+    }
+
+    /// The name of the axis over which layers are split, in meshes that call it otherwise.
+    fn own_model_axis(names: &[Name]) -> Option<Name> {
+        let has = |name: &str| names.iter().any(|known| known == name);
+        let mut own = MODEL_AXES.iter().filter(|name| has(name));
+        let one = own.next().filter(|_| own.next().is_none() && !has(MODEL_AXIS));
         one.map(|name| Name::from(*name))
     }
 

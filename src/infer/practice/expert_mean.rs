@@ -8,20 +8,37 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::raw::{Sort, raw};
-use super::view::View;
+use super::view::{Guard, View};
 use super::wrapped::says;
-use crate::ir::{BinOp, LocalId, Operand, Rvalue};
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, UnOp};
 use crate::source::Place;
 
 /// Words of tests that ask for experts, and of numbers of ranks that may make up for the difference.
 pub const EXPERTS: &[&str] = &["expert", "moe"];
-const DEGREES: &[&str] =
-    &["ep_size", "ep_world", "ep_degree", "expert_parallel_size", "expert_parallel_world", "expert_model_parallel"];
+const DEGREES: &[&str] = &[
+    "ep_size",
+    "ep_world",
+    "ep_degree",
+    "ep_group",
+    "expert_parallel",
+    "expert_model_parallel",
+    "expert_group",
+    "expert_process_group",
+    "_foreach_mul",
+    "scale",
+    "tp_group",
+    "tensor_parallel",
+];
+
+/// Parts of names of the ranks with copies of the experts.
+const COPIES: &[&str] = &["data", "dp"];
 
 /// `group = edp if is_expert(p) else dp; p.grad.div_(get_world_size(group)); all_reduce(p.grad, group=group)`
 pub fn divided(view: &View<'_>, out: &mut Found) {
-    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
-    if near::has_any(&text, DEGREES) {
+    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
+    if near::has_any(&text, DEGREES)
+        || ["all_to_all", "expert_parallel"].iter().any(|w| view.files.saying(w).next().is_some())
+    {
         return;
     }
     for i in 0..view.steps.len() {
@@ -63,11 +80,21 @@ fn chosen_for_experts(view: &View<'_>, group: LocalId, before: usize) -> Option<
     if let [one] = defs[..]
         && let Expr::Choice(test, ..) = view.bound(one, group)
     {
-        return asks(&test).then(|| view.place(view.steps[one].id));
+        let names = |e: &Expr| says(view, &near::deep(view, e), COPIES);
+        let both = |e: Expr| matches!(e, Expr::Choice(_, a, b) if names(&a) && names(&b));
+        return (asks(&test) && both(view.bound(one, group))).then(|| view.place(view.steps[one].id));
     }
-    let for_experts = |d: &usize| view.steps[*d].guards.iter().any(|g| asks(&view.expr(g.test)));
+    let of_copies = |d: &usize| says(view, &near::deep(view, &view.bound(*d, group)), COPIES);
+    let for_experts = |d: &usize| of_copies(d) && view.steps[*d].guards.iter().any(|g| holds_for_experts(view, g));
     let at = defs.iter().find(|d| for_experts(d))?;
     (defs.len() > 1).then(|| view.place(view.steps[*at].id))
+}
+
+/// Whether what a guard leads to is for experts.
+fn holds_for_experts(view: &View<'_>, guard: &Guard<'_>) -> bool {
+    let test = view.expr(guard.test);
+    let negated = matches!(test, Expr::Unary(UnOp::Not, _));
+    says(view, &test, EXPERTS) && guard.holds != negated
 }
 
 /// Whether a step reduces gradients over a group.

@@ -56,28 +56,34 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
 
 /// Wrappers over the ranks that have parts of a model, where the mesh has a dim of replicas too that nothing else speaks of.
 pub fn replicas(view: &View<'_>, out: &mut Found) {
-    let mut found: Vec<(Place, Name)> = Vec::new();
-    for i in 0..view.steps.len() {
-        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
-            continue;
-        };
-        let wraps = view.callee(value).is_some_and(|path| super::lost::last(&path) == "fully_shard");
-        let Some((mesh, place)) = given(view, i, args, "mesh").filter(|_| wraps) else { continue };
-        let Expr::Item(_, dim) = near::deep(view, &view.expr(mesh)) else { continue };
-        let Some(dim) = dim.string().filter(|dim| dim.contains("shard")) else { continue };
-        found.push((place, dim.clone()));
-    }
-    let Some((first, _)) = found.first() else { return };
+    let found: Vec<Place> = (0..view.steps.len()).filter_map(|i| over_shards(view, i)).flatten().collect();
+    let Some(first) = found.first().copied().filter(|_| !shards_otherwise(view)) else { return };
     // A mesh of this function is looked at with all that it does with it.
-    let Some((axis, made)) = near::functions(view, view.at.module)
-        .into_iter()
-        .filter(|at| *at != view.at)
-        .find_map(|at| replicated(&near::shared(view, at)).filter(|(axis, _)| !is_spoken_of(view, at, axis)))
-    else {
-        return;
-    };
-    let also = found[1..].iter().map(|(place, _)| *place).collect();
-    out.push((*first, Practice::Scales(Scales::NarrowWrapper { axis, sliced: made, made: None, also })));
+    let makers = near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at);
+    let spoken = |at: FuncRef, axis: &Name| is_spoken_of(view, at, axis);
+    let made =
+        makers.into_iter().find_map(|at| replicated(&near::shared(view, at)).filter(|(axis, _)| !spoken(at, axis)));
+    let Some((axis, made)) = made else { return };
+    let also = found[1..].to_vec();
+    out.push((first, Practice::Scales(Scales::NarrowWrapper { axis, sliced: made, made: None, also })));
+}
+
+/// Of a step that shards something: the place of the mesh, if it is a dim of shards.
+fn over_shards(view: &View<'_>, step: usize) -> Option<Option<Place>> {
+    let value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step)? else { return None };
+    view.callee(value).filter(|path| super::lost::last(path) == "fully_shard")?;
+    Some(given(view, step, args, "mesh").and_then(|(mesh, place)| {
+        let Expr::Item(_, dim) = near::deep(view, &view.expr(mesh)) else { return None };
+        dim.string().is_some_and(|dim| dim.contains("shard")).then_some(place)
+    }))
+}
+
+/// Whether the file shards something over another mesh, or a whole one: what is sharded here may be frozen.
+fn shards_otherwise(view: &View<'_>) -> bool {
+    near::functions(view, view.at.module).into_iter().any(|at| {
+        let other = near::shared(view, at);
+        (0..other.steps.len()).any(|i| over_shards(&other, i) == Some(None))
+    })
 }
 
 /// The dim of replicas in a mesh that a function makes with it, of a size that is not written down.
@@ -100,14 +106,19 @@ fn replicated(view: &View<'_>) -> Option<(Name, Place)> {
     })
 }
 
-/// Whether anything but the function that makes a mesh speaks of one of its dims, or sums gradients itself.
+/// Whether anything but the function that makes a mesh speaks of one of its dims, or sums gradients itself, or nothing is trained.
 fn is_spoken_of(view: &View<'_>, maker: FuncRef, axis: &Name) -> bool {
     let own = view.project.file(view.at.module);
     let count = |text: &str| text.matches(axis.as_str()).count();
     let file = near::bare(view.files[own].whole());
     let made = near::bare(view.files[own].slice(view.project.func(maker).span));
-    let sums = ["all_reduce(", "_hook", "replicate(", "distributeddataparallel", "ddp("];
-    count(&file) > count(&made) || near::has_any(&file, &sums) || view.files.saying(axis).any(|other| other != own)
+    let others = ["_hook", "replicate(", "distributeddataparallel", "ddp(", "requires_grad_(false)"];
+    let said = |word: &&str| view.files.saying(word).next().is_some();
+    count(&file) > count(&made)
+        || near::has_any(&file, &others)
+        || view.files.saying(axis).any(|other| other != own)
+        || ["all_reduce", "get_group(", "get_local_rank("].iter().any(|word| said(word))
+        || !said(&"backward(")
 }
 
 /// The group or mesh of a wrapper: by its keyword, as the second argument, or in a dict of options.

@@ -1,6 +1,6 @@
 //! Hooks that sum what one backward pass adds, in some rounds of accumulation alone. In: a function that registers a method as a hook on
 //! gradients of parameters. Out: a collective in it on the gradient that the hook gets, under a flag of the object that other code sets: what the
-//! rounds without the flag have added is never summed. Never: a hook that reads the parameter's own gradient, or a flag that is set once.
+//! rounds without the flag have added is never summed. Never: a hook that reads the parameter's own gradient, or a flag that is not set by the number of the round.
 //! Source: torch.Tensor.register_hook: the hook gets the gradient of this backward pass, before it is accumulated. Next: `late_hook.rs`.
 
 use super::Found;
@@ -9,8 +9,8 @@ use super::found::Practice;
 use super::near;
 use super::raw::{Sort, raw};
 use super::training::Training;
-use super::view::View;
-use crate::ir::Rvalue;
+use super::view::{Step, View};
+use crate::ir::{CmpOp, Rvalue, Stmt};
 use crate::project::ClassRef;
 use crate::source::{Name, Place};
 
@@ -31,7 +31,7 @@ pub fn registered(view: &View<'_>, out: &mut Found) {
         let class = ClassRef { module: view.at.module, class };
         let Some(at) = view.project.own_method(class, method) else { continue };
         let Some((flag, summed)) = summed_under_flag(&near::other(view, at)) else { continue };
-        if is_set_elsewhere(view, &flag) {
+        if is_set_by_round(view, &flag) {
             out.push((view.place(step.id), Practice::Training(Training::RoundHook { flag, summed })));
         }
     }
@@ -41,6 +41,10 @@ pub fn registered(view: &View<'_>, out: &mut Found) {
 fn summed_under_flag(hook: &View<'_>) -> Option<(Name, Place)> {
     // What has been accumulated, or is kept until the flag holds, is not lost.
     if near::has_any(hook.code(), &[".grad", "main_grad", "buffer", "append(", "+="]) {
+        return None;
+    }
+    // Another one may sum where the flag does not hold.
+    if (0..hook.steps.len()).filter(|i| hook.value(*i).is_some_and(|value| raw(hook, value).is_some())).count() != 1 {
         return None;
     }
     let grad = hook.func.params.last().filter(|_| hook.func.params.len() == 2)?.local;
@@ -57,9 +61,22 @@ fn flag_of(view: &View<'_>, test: &Expr) -> Option<Name> {
     near::has_any(&name.to_lowercase(), FLAGS).then(|| name.clone())
 }
 
-/// Whether anything but a constructor sets an attribute, so that it holds in some rounds alone.
-fn is_set_elsewhere(view: &View<'_>, flag: &Name) -> bool {
-    let set = format!(".{flag} = ");
-    let times: usize = view.files.saying(flag).map(|file| view.files[file].whole().matches(set.as_str()).count()).sum();
-    times > 1
+/// Whether a function of the file sets the flag in one of the rounds of a loop in which it passes backward: `model.sync = i == last`.
+fn is_set_by_round(view: &View<'_>, flag: &Name) -> bool {
+    near::functions(view, view.at.module).into_iter().any(|at| {
+        let other = near::shared(view, at);
+        let set = |s: &Step<'_>| match s.stmt {
+            Stmt::SetAttr { name, value, .. } if name == flag => {
+                let picks = matches!(near::deep(&other, &other.through(value)), Expr::Compare(CmpOp::Eq, ..));
+                s.loops.last().copied().filter(|_| picks)
+            }
+            _ => None,
+        };
+        let passes = |round: usize| {
+            let backward =
+                |i: usize| matches!(other.value(i), Some(Rvalue::CallMethod { name, .. }) if name == "backward");
+            (0..other.steps.len()).any(|i| other.steps[i].loops.contains(&round) && backward(i))
+        };
+        other.steps.iter().filter_map(set).any(passes)
+    })
 }
