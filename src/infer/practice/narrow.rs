@@ -117,7 +117,7 @@ fn is_spoken_of(view: &View<'_>, maker: FuncRef, axis: &Name) -> bool {
     count(&file) > count(&made)
         || near::has_any(&file, &others)
         || view.files.saying(axis).any(|other| other != own)
-        || ["all_reduce", "get_group(", "get_local_rank("].iter().any(|word| said(word))
+        || ["all_reduce", "get_group(", "get_local_rank("].iter().any(said)
         || !said(&"backward(")
 }
 
