@@ -24,8 +24,6 @@ pub(super) struct Object<'a> {
     name: &'a str,
     severity: &'a str,
     message: &'a str,
-    /// What stands under the place itself; may be empty.
-    primary: &'a str,
     path: &'a str,
     range: Range,
     labels: Vec<LabelObject<'a>>,
@@ -84,7 +82,6 @@ pub(super) fn object<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Object
         name: diagnostic.name,
         severity: diagnostic.severity.as_str(),
         message: &diagnostic.message,
-        primary: &diagnostic.primary,
         path: &files[diagnostic.place.file].path,
         range: range(diagnostic.place, files),
         labels: labels.collect(),
