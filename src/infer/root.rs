@@ -23,6 +23,7 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
+use crate::types::{AxisState, LocalType, Reason};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
@@ -701,12 +702,11 @@ fn is_portable(value: &Value) -> bool {
 }
 
 /// The type of a parameter without what a collective has written into it: of what was given nothing is known then.
-fn as_given(mut local: crate::types::LocalType) -> crate::types::LocalType {
-    for axis in crate::types::LocalType::axes_of([&local]) {
-        let written =
-            local.get(&axis).origin.as_ref().is_some_and(|o| matches!(o.reason, crate::types::Reason::Collective(_)));
+fn as_given(mut local: LocalType) -> LocalType {
+    for axis in LocalType::axes_of([&local]) {
+        let written = local.get(&axis).origin.as_ref().is_some_and(|o| matches!(o.reason, Reason::Collective(_)));
         if written {
-            local.set(&axis, crate::types::AxisState::UNKNOWN);
+            local.set(&axis, AxisState::UNKNOWN);
         }
     }
     local

@@ -8,9 +8,10 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::raw::{Sort, raw};
+use super::reducers::is_gradient;
 use super::view::{Guard, View};
 use super::wrapped::says;
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, UnOp};
+use crate::ir::{BinOp, LocalId, Rvalue, UnOp};
 use crate::source::Place;
 
 /// Words of tests that ask for experts, and of numbers of ranks that may make up for the difference.
@@ -50,18 +51,14 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
     }
 }
 
-fn is_gradient(view: &View<'_>, o: &Operand) -> bool {
-    view.expr(o).any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"))
-}
-
 /// What a step divides a gradient by, in place.
 fn divisor(view: &View<'_>, step: usize) -> Option<Expr> {
     match view.value(step)? {
-        Rvalue::CallMethod { base, name, args } if name == "div_" && is_gradient(view, base) => match &args[..] {
+        Rvalue::CallMethod { base, name, args } if name == "div_" && is_gradient(&view.expr(base)) => match &args[..] {
             [by] => Some(view.through(&by.value)),
             _ => None,
         },
-        Rvalue::InPlace { op: BinOp::Div, left, right } if is_gradient(view, left) => Some(view.through(right)),
+        Rvalue::InPlace { op: BinOp::Div, left, right } if is_gradient(&view.expr(left)) => Some(view.through(right)),
         _ => None,
     }
 }
@@ -104,5 +101,5 @@ fn is_reduced(view: &View<'_>, step: usize, group: LocalId) -> bool {
     call.sort == Sort::Everyone
         && call.name.contains("reduce")
         && over
-        && call.buffer.is_some_and(|b| is_gradient(view, b))
+        && call.buffer.is_some_and(|b| is_gradient(&view.expr(b)))
 }

@@ -120,6 +120,21 @@ fn dims(view: &View<'_>, mesh: &Operand) -> Option<(usize, Option<Place>)> {
     parameter(view, local)
 }
 
+/// The sizes and the names of the dims of a mesh that a step makes, where they are written down.
+pub(super) fn made_by(view: &View<'_>, step: usize) -> Option<(Vec<Expr>, Option<Vec<Expr>>)> {
+    let value = view.value(step)?;
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    view.callee(value).filter(|path| super::lost::last(path) == "init_device_mesh")?;
+    let items = |position: usize, keyword: &str| {
+        let written = view.argument(args, position, keyword)?;
+        match near::deep(view, &view.expr(written)) {
+            Expr::Build(items) => Some(items),
+            _ => None,
+        }
+    };
+    Some((items(1, "mesh_shape").unwrap_or_default(), items(2, "mesh_dim_names")))
+}
+
 /// The dims of a mesh that is made or sliced on the spot.
 fn made(view: &View<'_>, expr: &Expr) -> Option<usize> {
     match expr {

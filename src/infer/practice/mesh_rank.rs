@@ -7,6 +7,7 @@ use super::Found;
 use super::all_ranks::may_be_all;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
+use super::mesh_dims;
 use super::near;
 use super::own_group::asks_world_rank;
 use super::view::View;
@@ -130,20 +131,7 @@ fn has_other(view: &View<'_>, dim: &str) -> bool {
     near::functions(view, view.at.module).into_iter().any(|at| {
         let other = near::shared(view, at);
         (0..other.steps.len()).any(|i| {
-            let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = other.value(i) else {
-                return false;
-            };
-            if other.callee(value).is_none_or(|path| super::lost::last(&path) != "init_device_mesh") {
-                return false;
-            }
-            let items = |position: usize, keyword: &str| match other
-                .argument(args, position, keyword)
-                .map(|o| near::deep(&other, &other.expr(o)))
-            {
-                Some(Expr::Build(items)) => items,
-                _ => Vec::new(),
-            };
-            let (sizes, names) = (items(1, "mesh_shape"), items(2, "mesh_dim_names"));
+            let Some((sizes, Some(names))) = mesh_dims::made_by(&other, i) else { return false };
             let is_dim = |e: &Expr| e.string().is_some_and(|name| name == dim);
             let one = |n: usize| sizes.get(n) == Some(&Expr::Const(Const::Int(1)));
             names.iter().any(is_dim)

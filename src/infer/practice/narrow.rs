@@ -5,6 +5,7 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
+use super::mesh_dims;
 use super::named_axes::of_rank;
 use super::near;
 use super::view::View;
@@ -89,17 +90,8 @@ fn shards_otherwise(view: &View<'_>) -> bool {
 /// The dim of replicas in a mesh that a function makes with it, of a size that is not written down.
 fn replicated(view: &View<'_>) -> Option<(Name, Place)> {
     (0..view.steps.len()).find_map(|i| {
-        let value = view.value(i)?;
-        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-        view.callee(value).filter(|path| super::lost::last(path) == "init_device_mesh")?;
-        let items = |position: usize, keyword: &str| match view
-            .argument(args, position, keyword)
-            .map(|o| near::deep(view, &view.expr(o)))
-        {
-            Some(Expr::Build(items)) => items,
-            _ => Vec::new(),
-        };
-        let (sizes, names) = (items(1, "mesh_shape"), items(2, "mesh_dim_names"));
+        let (sizes, names) = mesh_dims::made_by(view, i)?;
+        let names = names?;
         let at = names.iter().position(|e| e.string().is_some_and(|name| name.contains("replicate")))?;
         let open = sizes.get(at).is_some_and(|size| !matches!(size, Expr::Const(_)));
         open.then(|| Some((names[at].string()?.clone(), view.place(view.steps[i].id)))).flatten()

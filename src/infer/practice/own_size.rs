@@ -9,6 +9,7 @@ use super::found::Practice;
 use super::near;
 use super::this_rank::knows_ranks;
 use super::view::{Step, View};
+use super::wrapped::is_always;
 use crate::ir::{BinOp, CmpOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
@@ -49,7 +50,7 @@ pub fn divisors(view: &View<'_>, out: &mut Found) {
         let sums = before.sums.iter().chain(&sum.sums).copied().filter(|at| matches(view, *at).contains(&of));
         let grown = before.locals.iter().chain(&sum.locals).flat_map(|l| view.defs(*l).iter().map(move |d| (*l, *d)));
         let grown = grown.filter(|(l, d)| added(view, *d, *l).is_some()).map(|(_, d)| d).filter(|d| *d < *reduced);
-        if sums.chain(grown).any(|at| is_rarer(&view.steps[at], &view.steps[counted_at])) {
+        if sums.chain(grown).any(|at| !is_always(&view.steps[at], Some(&view.steps[counted_at]))) {
             continue;
         }
         // What was added up over many rounds is the result.
@@ -59,11 +60,6 @@ pub fn divisors(view: &View<'_>, out: &mut Found) {
         }
         out.push((view.place(view.steps[counted.unwrap_or(i)].id), local_count(view, i, *reduced)));
     }
-}
-
-/// Whether a step runs under a condition that another one does not have.
-fn is_rarer(one: &Step<'_>, other: &Step<'_>) -> bool {
-    one.guards.iter().any(|g| !other.guards.iter().any(|h| h.at == g.at && h.holds == g.holds))
 }
 
 fn local_count(view: &View<'_>, divided: usize, reduced: usize) -> Practice {
@@ -248,7 +244,7 @@ pub fn kept_counts(view: &View<'_>, out: &mut Found) {
             })
         };
         let (Some((here, sum, by)), Some((there, counted, n))) = (grown(total), grown(count)) else { continue };
-        let together = here.at == there.at && !is_rarer(&here.steps[sum], &there.steps[counted]);
+        let together = here.at == there.at && is_always(&here.steps[sum], Some(&there.steps[counted]));
         let weighed = together && matches!(n, Expr::Local(_)) && by.any(&mut |e| *e == n);
         // A caller may divide what it gets by the number of ranks.
         let knows = |(site, _): &(std::rc::Rc<View<'_>>, usize)| near::has_any(site.code(), KNOWS);

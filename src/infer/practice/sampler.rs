@@ -5,6 +5,7 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
+use super::mesh_dims;
 use super::near;
 use super::view::View;
 use crate::ir::{ArgKind, Const, Rvalue};
@@ -66,10 +67,8 @@ fn cut_over(view: &View<'_>) -> Option<(Name, Place)> {
                 continue;
             };
             let Some(path) = other.callee(value) else { continue };
-            if super::lost::last(&path) == "init_device_mesh" {
-                let named = other.argument(args, 2, "mesh_dim_names").map(|o| near::deep(&other, &other.expr(o)));
-                let Some(Expr::Build(items)) = named else { return None };
-                dims.extend(items.iter().filter_map(|e| e.string().cloned()));
+            if let Some((_, names)) = mesh_dims::made_by(&other, i) {
+                dims.extend(names?.iter().filter_map(|e| e.string().cloned()));
             }
             let plans = matches!(view.rules.get(&path), Some(Entry::Intrinsic(r)) if r.does == "dtensor-parallelize");
             let mesh = other.argument(args, 1, "device_mesh").filter(|_| plans);

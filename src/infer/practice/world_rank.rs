@@ -24,7 +24,6 @@ const CUTS: &[&str] = &["chunk", "tensor_split"];
 const MOST_DEPTH: usize = 6;
 
 pub fn of_other_group(view: &View<'_>, out: &mut Found) {
-    let mut apart = None;
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
         if !asks_world_rank(view, value) && !asks_mesh(view, value) {
@@ -34,7 +33,7 @@ pub fn of_other_group(view: &View<'_>, out: &mut Found) {
         let told = out.iter().any(|(at, _)| *at == place);
         let named = || beside(view, *dst).map(|(name, group)| (group, Some(name)));
         let found = picked(view, *dst, i).map(|group| (group, None)).or_else(named);
-        if let Some((group, named)) = found.filter(|_| !told && *apart.get_or_insert_with(|| !may_be_all(view))) {
+        if let Some((group, named)) = found.filter(|_| !told && !may_be_all(view)) {
             out.push((place, Practice::Scales(Scales::WorldRank { group, named })));
         }
     }
@@ -65,7 +64,7 @@ fn beside(view: &View<'_>, rank: LocalId) -> Option<(Name, Place)> {
     }?;
     let axes = words(name.trim_start_matches('_').strip_suffix("_rank")?)?;
     let model = axes.iter().all(|a| !matches!(a.name(), "dp" | "fsdp" | "dp_shard" | "world" | "shard" | "data"));
-    if !model || may_be_all(view) {
+    if !model {
         return None;
     }
     let size = (0..view.steps.len()).find_map(|i| {
@@ -129,7 +128,7 @@ fn share_of_group(view: &View<'_>, share: &Operand) -> Option<Place> {
         Expr::Local(local) => view.through(&Operand::Local(local)),
         other => other,
     };
-    size_in(view, &size, 0).filter(|_| !may_be_all(view)).map(|(_, place)| place)
+    size_in(view, &size, 0).map(|(_, place)| place)
 }
 
 /// A group that the caller has to give; one that may be left out is all ranks by default.
@@ -212,7 +211,6 @@ fn size_of<'a>(view: &View<'a>, value: &'a Operand, depth: usize) -> Option<Plac
         && name == "size"
         && let Expr::Item(_, dim) = near::deep(view, mesh)
         && matches!(*dim, Expr::Const(Const::Str(_)))
-        && !may_be_all(view)
     {
         return Some(view.place(view.steps[step].id));
     }
