@@ -431,6 +431,6 @@ fn shown_types(row: &Row) -> Vec<(String, String)> {
         .local
         .listed()
         .filter(|(_, s)| !s.set.is_unknown() && !s.set.is_empty())
-        .map(|(a, s)| (a.name().to_string(), s.notation()))
+        .map(|(a, s)| (a.shown().to_string(), s.notation()))
         .collect()
 }

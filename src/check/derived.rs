@@ -71,7 +71,7 @@ fn derived_cases(cases: &[Case], empty: &DerivedLine) -> Vec<DerivedLine> {
         let when = diagnostics::conditions_of(std::slice::from_ref(&case.facts), &others);
         let line = DerivedLine { when, ..derived_line(empty, case) };
         let further = case.further.iter().map(|f| DerivedLine {
-            axes: f.axes.iter().map(|a| a.name().to_string()).collect(),
+            axes: f.axes.iter().map(|a| a.shown().to_string()).collect(),
             signatures: signature_texts(&f.legal),
             principal: Some(diagnostics::signature::principal_text(case, &f.principal)),
             ..line.clone()
@@ -94,7 +94,7 @@ fn derived_cases(cases: &[Case], empty: &DerivedLine) -> Vec<DerivedLine> {
 /// One configuration of a derived function.
 fn derived_line(empty: &DerivedLine, case: &Case) -> DerivedLine {
     DerivedLine {
-        axes: case.axes.iter().map(|a| a.name().to_string()).collect(),
+        axes: case.axes.iter().map(|a| a.shown().to_string()).collect(),
         signatures: signature_texts(&case.legal),
         principal: case.principal.as_ref().map(|p| diagnostics::signature::principal_text(case, p)),
         forward: diagnostics::chain(&case.forward),

@@ -65,7 +65,7 @@ pub(super) fn scales(project: &Project, files: &Files, output: &Output) -> Vec<S
 }
 
 pub(super) fn gradients(project: &Project, files: &Files, output: &Output) -> Vec<GradientLine> {
-    let names = |set: &AxisSet| set.iter().map(|a| a.name().to_string()).collect::<Vec<_>>();
+    let names = |set: &AxisSet| set.iter().map(|a| a.shown().to_string()).collect::<Vec<_>>();
     let mut lines = Vec::new();
     for (row, when) in distinct(&output.factors.gradients, files) {
         let reducers = row.reducers.iter().filter_map(|(what, place)| {

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::diagnostics::{Known, describe_known};
 use crate::infer::finding::Finding;
 use crate::infer::memo::{Memo, Stopped};
+use crate::infer::model_axis;
 use crate::infer::{Output, Settings, Taken, infer, types_in};
 use crate::ir::{Class, FileIr, Func, FuncKind};
 use crate::project::{ModuleId, Project};
@@ -117,7 +118,8 @@ impl Session {
             self.changed.push(Read::Names(module.0));
             self.changed.extend(names.iter().map(|name| Read::Name(module.0, number(name))));
         }
-        if old.directives != new.directives || stars != self.project.stars(module) {
+        let renames = names.iter().any(|name| model_axis::is_named_by(name));
+        if renames || old.directives != new.directives || stars != self.project.stars(module) {
             self.forget();
         } else if !names.is_empty() {
             self.check_names();

@@ -205,7 +205,7 @@ fn type_text(t: &LocalType) -> String {
     let known: Vec<(String, String)> = t
         .listed()
         .filter(|(_, s)| !s.set.is_unknown() && !s.set.is_empty())
-        .map(|(a, s)| (a.name().to_string(), s.notation()))
+        .map(|(a, s)| (a.shown().to_string(), s.notation()))
         .collect();
     match known.as_slice() {
         [] if t.rest.set.is_known() => t.rest.notation(),

@@ -44,6 +44,7 @@ mod looked_at;
 mod loss_root;
 mod machine;
 pub mod memo;
+pub mod model_axis;
 mod modes;
 mod moved;
 mod names;

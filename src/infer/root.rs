@@ -39,7 +39,7 @@ pub fn infer(
     taken: &Taken,
     memo: Option<&Memo>,
 ) -> Output {
-    settings.add_directives(project);
+    settings.add_directives(project, rules);
     let mentions = mentions(project, rules, files, memo);
     let decorating = speaking(&mentions, |m| m.decorators);
     settings.decorated = super::decorated::decorated(project, rules, files, &decorating, memo);

@@ -3,6 +3,7 @@
 
 use super::facts::{Defaults, Left};
 use super::formula::{Atom, Formula, truth};
+use super::model_axis;
 use super::statics::Statics;
 use super::value::{Flavour, Value};
 use crate::ir::Const;
@@ -20,10 +21,6 @@ use std::sync::Arc;
 const CONFIG_NAMES: &[&str] =
     &["config", "cfg", "args", "self.config", "self.cfg", "self.args", "conf", "hparams", "parallel_config"];
 
-/// What tables call the axis over which layers are split, and other names of it.
-const MODEL_AXIS: &str = "tp";
-const MODEL_AXES: &[&str] = &["mp", "model", "model_parallel", "tensor", "tensor_parallel"];
-
 /// Steps of a root, by its module.
 pub type Allowances = FxHashMap<ModuleId, u64>;
 
@@ -35,8 +32,8 @@ pub struct Settings {
     /// Meshes of file directives, by module, and of packages by prefix.
     module_meshes: FxHashMap<ModuleId, Arc<Mesh>>,
     package_meshes: Vec<(Name, Arc<Mesh>)>,
-    /// What the meshes call the axis that tables call `tp`, if they have no axis of that name.
-    model_axis: Option<Name>,
+    /// What the program calls the axis that tables call `tp`, if its meshes have no axis of that name.
+    model_axis: Option<Axis>,
     /// `dp_cp` → dp, cp.
     pub aliases: Vec<(Name, Vec<Name>)>,
     /// Group expressions → axes.
@@ -113,7 +110,7 @@ impl Settings {
     }
 
     /// Adds the directives of every module.
-    pub fn add_directives(&mut self, project: &Project) {
+    pub fn add_directives(&mut self, project: &Project, rules: &RuleBook) {
         for (id, module) in project.modules.iter_enumerated() {
             for clause in module.ir.directives.iter().flat_map(|a| &a.clauses) {
                 match &clause.kind {
@@ -141,7 +138,8 @@ impl Settings {
         let names = self.axis_names();
         // What one file calls several axes may be one axis of the mesh of another.
         self.aliases.retain(|(name, _)| !names.contains(name));
-        self.model_axis = Settings::own_model_axis(&names);
+        self.model_axis =
+            model_axis::of_meshes(&names).or_else(|| model_axis::of_getters(project, rules, self, &names));
     }
 
     /// The mesh declared for a module: by the file, its package, the configuration.
@@ -163,7 +161,7 @@ impl Settings {
     /// An axis by name, as the meshes of the project call it.
     pub fn canonical(&self, name: &str) -> Axis {
         match &self.model_axis {
-            Some(own) if name == MODEL_AXIS => Axis::new(own.clone()),
+            Some(own) if name == model_axis::NAME => own.clone(),
             _ => Axis::new(name),
         }
     }
@@ -177,14 +175,6 @@ impl Settings {
         names.sort_unstable();
         names.dedup();
         names
-    }
-
-    /// The name of the axis over which layers are split, in meshes that call it otherwise.
-    fn own_model_axis(names: &[Name]) -> Option<Name> {
-        let has = |name: &str| names.iter().any(|known| known == name);
-        let mut own = MODEL_AXES.iter().filter(|name| has(name));
-        let one = own.next().filter(|_| own.next().is_none() && !has(MODEL_AXIS));
-        one.map(|name| Name::from(*name))
     }
 
     /// An alias or axis of the configuration, by name.

@@ -8,7 +8,7 @@ use crate::types::{AxisState, AxisType, LocalType, Spmd};
 /// The axes of which something is known, with its notation.
 pub fn axes(ty: &LocalType) -> Vec<(String, String)> {
     let known = ty.listed().filter(|(_, s)| !s.set.is_unknown() && !s.set.is_empty());
-    known.map(|(axis, state)| (axis.name().to_string(), state.notation())).collect()
+    known.map(|(axis, state)| (axis.shown().to_string(), state.notation())).collect()
 }
 
 /// `{dp: V, tp: S(0)}`; a type that holds on every axis stands alone.

@@ -132,6 +132,14 @@ impl Project {
         let (_, func) = self.class(class).methods.iter().find(|(n, _)| n == name)?;
         Some(super::FuncRef { module: class.module, func: *func })
     }
+    /// The function that the top level of a module defines under a name.
+    pub fn own_function(&self, module: ModuleId, name: &str) -> Option<super::FuncRef> {
+        note(|| Read::Name(module.0, number(name)));
+        match self.modules.quietly(module).bindings.get(name) {
+            Some(Binding::Func(func)) => Some(super::FuncRef { module, func: *func }),
+            _ => None,
+        }
+    }
     /// What the top level of a module binds, in no particular order.
     pub fn bindings(&self, module: ModuleId) -> impl Iterator<Item = (&Name, &Binding)> {
         note(|| Read::Names(module.0));

@@ -36,11 +36,19 @@ impl Axis {
         let marked = self.0.strip_prefix('?').map(|name| name.strip_prefix('@').unwrap_or(name));
         marked.unwrap_or(&self.0)
     }
+    /// The name as a reader knows it: without the number that tells apart what is called alike.
+    pub fn shown(&self) -> &str {
+        let name = self.name();
+        match name.rsplit_once('#') {
+            Some((shown, number)) if !shown.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => shown,
+            _ => name,
+        }
+    }
 }
 
 impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.shown())
     }
 }
 

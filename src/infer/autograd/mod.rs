@@ -33,5 +33,6 @@ pub use claims::claims;
 pub use count::gives_indices;
 pub use declared::against_rule;
 pub use derive::{CONTEXT, Case, Decided, Derived, Signature, Trouble};
+pub use symbols::UNNAMED;
 pub use terms::{Deriving, Gap};
 pub use wrapper::Application;

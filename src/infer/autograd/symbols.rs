@@ -18,6 +18,9 @@ use std::sync::Arc;
 const ACCESSOR_WORDS: &[&str] =
     &["get", "group", "process", "world", "size", "rank", "local", "global", "cpu", "gpu", "pg", "num", "ranks"];
 
+/// The group of accessors whose names do not say which: `get_group()`.
+pub const UNNAMED: &str = "group";
+
 /// What an accessor of a group gives.
 enum Gives {
     Group,
@@ -113,6 +116,7 @@ impl Machine<'_> {
             (false, [], Some(base)) => format!("{base}.{}", rest.join("_")),
             (false, [], None) => rest.join("_"),
             (_, [], Some(base)) => base,
+            (true, [], None) => UNNAMED.to_string(),
             (_, texts, _) => format!("{}({})", rest.join("_"), texts.join(", ")),
         };
         let axes = AxisSet::one(Axis::variable(&variable));

@@ -1,6 +1,7 @@
 //! Execution of statements on paths. In: blocks and states. Out: the states after them. Never: an iteration to a fixpoint: a loop runs
 //! once, and what adds up in it is multiplied with its rounds. Next: `eval.rs`, `calls.rs`.
 
+use super::super::autograd::UNNAMED;
 use super::super::shared::Shared;
 use super::slots::Slots;
 use super::value::{ClassId, Flow, Frame, List, Num, State, Tensor, Test, Val};
@@ -512,16 +513,19 @@ impl Run<'_> {
     }
 }
 
+/// Whether a group is known by nothing but the call that gives it.
+fn is_nameless(axis: &crate::types::Axis) -> bool {
+    axis.is_variable() && (axis.name().contains('(') || axis.name() == UNNAMED)
+}
+
 /// A value under the name that it is given, where that says more.
 fn renamed(name: &str, value: &Val) -> Option<Val> {
     match value {
         // A group that has a name keeps it: other values are of the same group.
-        Val::Group(axes) if axes.single().is_some_and(|a| a.is_variable() && a.name().contains('(')) => {
-            Some(match super::groups::of_group_name(name) {
-                Some(axes) => Val::Group(axes),
-                None => Val::Group(crate::types::AxisSet::one(crate::types::Axis::variable(name))),
-            })
-        }
+        Val::Group(axes) if axes.single().is_some_and(is_nameless) => Some(match super::groups::of_group_name(name) {
+            Some(axes) => Val::Group(axes),
+            None => Val::Group(crate::types::AxisSet::one(crate::types::Axis::variable(name))),
+        }),
         Val::Named(_) => {
             let group = || super::groups::of_size_name(name).is_some() || super::groups::of_group_name(name).is_some();
             let counted = || super::eval::is_batch_name(name) || super::eval::is_mask_name(name);

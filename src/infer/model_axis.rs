@@ -1,0 +1,49 @@
+//! What a program calls the axis over which layers are split, which tables call `tp`. In: names of its mesh axes, and its functions. Out: the
+//! axis. Never: a name beside one that the tables give. Source: DESIGN.md section 5, one identity per group. Next: `settings.rs`.
+
+use super::settings::Settings;
+use crate::project::Project;
+use crate::rules::RuleBook;
+use crate::source::Name;
+use crate::types::Axis;
+
+/// What tables call it.
+pub const NAME: &str = "tp";
+
+/// Other names of it in meshes.
+const IN_MESHES: &[&str] = &["mp", "model", "model_parallel", "tensor", "tensor_parallel"];
+
+/// Functions by which a program gives its group, with what their results are called where nothing else is known of them. Those that can
+/// mean no other axis go first: beside the group of one axis, that of `model_parallel` is the one of all that a model is split over.
+const GETTERS: &[(&str, &str)] = &[
+    ("get_tensor_model_parallel_group", "tensor_model_parallel"),
+    ("get_tensor_parallel_group", "tensor_parallel"),
+    ("get_tp_group", NAME),
+    ("get_model_parallel_group", "model_parallel"),
+    ("get_mp_group", "mp"),
+];
+
+/// Whether a function of this name, by being defined, may name the axis.
+pub fn is_named_by(function: &str) -> bool {
+    GETTERS.iter().any(|(getter, _)| *getter == function)
+}
+
+/// Its name in meshes that do not call it as tables do.
+pub fn of_meshes(axes: &[Name]) -> Option<Axis> {
+    let has = |name: &str| axes.iter().any(|known| known == name);
+    let mut own = IN_MESHES.iter().filter(|name| has(name));
+    let one = own.next().filter(|_| own.next().is_none() && !has(NAME));
+    one.map(|name| Axis::new(*name))
+}
+
+/// The group of a function of the program, where neither a table nor the configuration says which group that is, nor a mesh has the axis.
+pub fn of_getters(project: &Project, rules: &RuleBook, settings: &Settings, axes: &[Name]) -> Option<Axis> {
+    if axes.iter().any(|axis| axis == NAME) {
+        return None;
+    }
+    let defined = |getter: &str| project.modules.ids().find_map(|module| project.own_function(module, getter));
+    let (at, group) = GETTERS.iter().find_map(|(getter, group)| Some((defined(getter)?, group)))?;
+    let path = project.qualified(at);
+    let is_known = rules.get(&path).is_some() || settings.group_named(&format!("{path}()")).is_some();
+    (!is_known).then(|| Axis::variable(group))
+}
