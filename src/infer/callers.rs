@@ -68,7 +68,7 @@ fn candidates(project: &Project, relevance: &Relevance, module: ModuleId) -> Vec
         let asked = match f.name.as_str() {
             _ if !f.captures.is_empty() && relevance.tells(at) => Asked::Nested,
             _ if !f.captures.is_empty() => continue,
-            _ if !f.signature.is_empty() => Asked::Always,
+            _ if !f.signature.is_empty() || relevance.is_noted(at) => Asked::Always,
             "forward" => Asked::Forward,
             _ => Asked::Uncalled(f.name.clone()),
         };

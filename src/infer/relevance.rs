@@ -59,6 +59,8 @@ pub struct Relevant {
     /// Those that are worth it by themselves, not by what they call.
     telling: FxHashSet<FuncRef>,
     classes: FxHashSet<ClassRef>,
+    /// Those whose comments show how a tensor is split.
+    noted: FxHashSet<FuncRef>,
     /// Functions of modules that give the number of ranks of a group, or the rank in one, and do little else.
     getters: FxHashSet<FuncRef>,
 }
@@ -77,6 +79,11 @@ impl Relevance {
     pub fn tells(&self, func: FuncRef) -> bool {
         note(|| Read::Relevant(func.module.0, func.func.0));
         self.shown.telling.contains(&func) || self.declared.telling.contains(&func)
+    }
+    /// Whether the comments of a function show how a tensor is split, which declares it as an annotation would.
+    pub fn is_noted(&self, func: FuncRef) -> bool {
+        note(|| Read::Relevant(func.module.0, func.func.0));
+        self.shown.noted.contains(&func)
     }
     /// Whether a function gives the number of ranks of a group, or the own rank in one, and does little else.
     pub fn is_getter(&self, func: FuncRef) -> bool {
@@ -121,6 +128,7 @@ impl Relevant {
         funcs
             .chain(self.telling.symmetric_difference(&other.telling))
             .chain(self.getters.symmetric_difference(&other.getters))
+            .chain(self.noted.symmetric_difference(&other.noted))
             .map(|f| Read::Relevant(f.module.0, f.func.0))
             .chain(classes.map(|c| Read::RelevantClass(c.module.0, c.class.0)))
             .collect()
@@ -134,6 +142,7 @@ impl Relevant {
         let sizes: FxHashSet<FuncRef> = all().filter(|found| found.gives_size).map(|found| found.at).collect();
         let ranks = all().filter(|found| found.gives_rank).map(|found| found.at);
         out.getters = sizes.iter().copied().chain(ranks).collect();
+        out.noted = all().filter(|found| found.noted).map(|found| found.at).collect();
         for found in all() {
             // The size of a parameter means something that is divided by the number of ranks.
             let divides = || found.constructs && found.callees.iter().any(|callee| sizes.contains(callee));
@@ -245,6 +254,8 @@ struct Scanned {
     used: Vec<FuncRef>,
     /// Whether it mentions something that tells, or a parallel mode gives types to its file.
     tells: bool,
+    /// Whether its comments show how a tensor is split.
+    noted: bool,
     /// Whether it is a constructor that makes parameters.
     constructs: bool,
     /// Whether it gives the number of ranks of a group, and does little else.
@@ -344,6 +355,7 @@ fn scanned(
             class: f.class.map(|class| ClassRef { module, class }),
             used: used.map(|(_, func)| FuncRef { module, func: *func }).collect(),
             tells: tells || expanded,
+            noted: noted && !skipped,
             constructs: constructs && !skipped,
             gives_size: is_getter && asks(gist, SIZE),
             gives_rank: is_getter && asks(gist, RANK),

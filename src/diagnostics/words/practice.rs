@@ -23,6 +23,7 @@ impl Words<'_> {
                 draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
                 draft
             }
+            Practice::LostComputed { collective, made } => lost_computed(collective, &self.plain(*made)),
             Practice::LostGradients { collective, copy, made } => lost_gradients(collective, copy, *made),
             Practice::OtherPositions { collective, sliced } => {
                 let title = format!(
@@ -167,6 +168,14 @@ impl Words<'_> {
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
     }
+}
+
+fn lost_computed(collective: &Name, computed: &str) -> Draft {
+    let title = format!("the result of `{collective}` is lost: it is written to `{computed}`, which nothing keeps");
+    let mut draft = Draft::new(&codes::LOST_RESULT, title);
+    draft.primary = "every rank goes on with the value it had".to_string();
+    draft.help.push(format!("bind it to a name first, and go on with that name: `total = {computed}`"));
+    draft
 }
 
 fn lost_gradients(collective: &Name, copy: &Name, made: Place) -> Draft {

@@ -10,6 +10,7 @@ use super::super::machine::{Eval, Machine};
 use super::super::value::Value;
 use super::super::world::World;
 use crate::ir::{CmpOp, Const};
+use crate::project::FuncRef;
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType};
 use std::sync::Arc;
@@ -127,6 +128,34 @@ impl Machine<'_> {
         })
     }
 
+    /// A forward that is given a group, and a rank or a size beside it whose values nothing tells, is given those of the group.
+    pub fn told_ranks(&mut self, at: FuncRef, own: usize, args: Option<&CallArgs>, values: &mut [Value]) {
+        let func = self.project.func(at);
+        let names = || func.params.iter().skip(own).map(|p| &p.name).enumerate();
+        let mut groups = names().filter(|(_, name)| self.settings.is_group_name(name));
+        let (Some((group, _)), None) = (groups.next(), groups.next()) else { return };
+        let mut told = Vec::new();
+        for (i, name) in names() {
+            let given = args.and_then(|a| a.get(i, name));
+            let open = matches!(given, None | Some(Value::Unknown | Value::Sym(_)));
+            let open = open && matches!(&values[i], Value::Unknown | Value::Sym(_));
+            if let (true, Some(gives)) = (open, rank_or_size(name)) {
+                told.push((i, gives));
+            }
+        }
+        if told.is_empty() {
+            return;
+        }
+        let Some(axes) = self.axes_of_value(&values[group].clone()) else { return };
+        for (i, gives) in told {
+            values[i] = match gives {
+                Gives::Rank => Value::Rank(axes.clone()),
+                Gives::Size => Value::Size(axes.clone()),
+                Gives::Group => Value::Group(axes.clone()),
+            };
+        }
+    }
+
     /// How a call is written, if all of it is the same whenever it is evaluated.
     fn call_text(&self, base: Option<&Value>, name: &str, args: &CallArgs) -> Option<String> {
         let base = self.text_of(base?)?;
@@ -229,6 +258,20 @@ impl Machine<'_> {
             t.set(axis, AxisState::new(AxisType::I));
         }
         Value::Number(Some(Arc::new(t)))
+    }
+}
+
+/// What an argument beside a group is by its name: `rank`, `mp_rank`, `world_size`, `tp_world_size`.
+fn rank_or_size(name: &str) -> Option<Gives> {
+    match name.strip_suffix("_rank").unwrap_or(name) {
+        "rank" | "group" | "tp" | "mp" | "sp" | "cp" | "ep" | "tensor_parallel" | "model_parallel"
+        | "sequence_parallel"
+            if name.ends_with("rank") =>
+        {
+            Some(Gives::Rank)
+        }
+        _ if name == "world_size" || name.ends_with("_world_size") => Some(Gives::Size),
+        _ => None,
     }
 }
 

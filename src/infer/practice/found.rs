@@ -16,6 +16,11 @@ pub enum Practice {
         method: Name,
         original: Place,
     },
+    /// An in-place collective on what was computed where it is called, which nothing keeps.
+    LostComputed {
+        collective: Name,
+        made: Place,
+    },
     /// The sum of gradients stays in a copy of them.
     LostGradients {
         collective: Name,

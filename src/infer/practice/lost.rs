@@ -22,13 +22,12 @@ const TIMED: &[&str] = &["perf_counter", "elapsed_time", "cuda.event(", "time.mo
 /// `all_reduce(x.contiguous())`: the sum is written to a copy.
 pub fn copies(view: &View<'_>, out: &mut Found) {
     // What only takes the time leaves its data as they are.
-    let timed = || TIMED.iter().any(|w| view.code().contains(w)) || view.func.name.to_lowercase().contains("bench");
     for (step, call) in view.collectives() {
         let copied = written(call).and_then(|operand| copy(view, operand).or_else(|| named_copy(view, *step, operand)));
         let Some((made, method, copied)) = copied else { continue };
         let kept = || is_read_later(view, &copied, *step) || is_of_hook(view, &copied, *step);
         if !is_fresh(&copied) && kept() && !is_itself(view, made, &copied) {
-            if timed() {
+            if is_timed(view) {
                 return;
             }
             let original = view.part(view.steps[made].id, 0);
@@ -36,6 +35,36 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[*step].id), practice));
         }
     }
+}
+
+/// Methods that compute a new tensor.
+const COMPUTED: &[&str] = &["sum", "mean", "div", "mul", "add", "sub", "pow", "abs", "square"];
+
+/// `all_reduce(x / n)`: the sum is written to the quotient, which nothing keeps, and `x` goes on as it was.
+pub fn computed(view: &View<'_>, out: &mut Found) {
+    for (step, call) in view.collectives() {
+        let Some(Operand::Local(temp)) = written(call) else { continue };
+        let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals()[*temp].kind) else { continue };
+        let operands = match view.value(*made) {
+            Some(Rvalue::Binary { left, right, .. }) => vec![left, right],
+            Some(Rvalue::CallMethod { base, name, .. }) if COMPUTED.contains(&name.as_str()) => vec![base],
+            _ => continue,
+        };
+        let goes_on = |o: &&Operand| {
+            let of = view.expr(o);
+            matches!(of, Expr::Local(_) | Expr::Attr(..)) && !is_fresh(&of) && is_read_later(view, &of, *step)
+        };
+        if view.readers(*temp).len() == 1 && operands.into_iter().any(|o| goes_on(&o)) && !is_timed(view) {
+            let made = view.place(view.steps[*made].id);
+            let practice = Practice::LostComputed { collective: last(&call.rule.name), made };
+            out.push((view.place(view.steps[*step].id), practice));
+        }
+    }
+}
+
+/// Whether a function takes the time of what it calls.
+fn is_timed(view: &View<'_>) -> bool {
+    TIMED.iter().any(|w| view.code().contains(w)) || view.func.name.to_lowercase().contains("bench")
 }
 
 /// Whether what was copied is what a hook is given, which returns nothing and does nothing after a step.

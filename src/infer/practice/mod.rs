@@ -278,6 +278,7 @@ const OF_COUNTS: Check = Check {
 
 const OF_FUNCTIONS: &[Check] = &[
     of_collectives(lost::copies),
+    of_collectives(lost::computed),
     of_collectives(lost_gradients::kept_apart),
     of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
     of_collectives(lost::results),
