@@ -7,13 +7,15 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::own_group::axes;
+use super::own_group::{Axes, axes};
 use super::ranks::{is_exit, other_branch_calls};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use crate::ir::{ArgKind, CmpOp, Const, UnOp};
+use super::wrapped;
+use crate::ir::{ArgKind, CmpOp, Const, Stmt, UnOp};
 use crate::rules::{Entry, Gives};
 use crate::source::Name;
+use std::rc::Rc;
 
 /// Tests that hold on one stage of a pipeline.
 const STAGES: &[&str] = &["is_pipeline_first_stage", "is_pipeline_last_stage"];
@@ -35,7 +37,8 @@ pub fn some_of_group(view: &View<'_>, out: &mut Found) {
         .collect();
     for (i, name, group) in &everyone {
         let guards = &view.steps[*i].guards;
-        let Some(guard) = guards.iter().find(|g| of_some(view, g, group)) else { continue };
+        let over = axes(view, group, Gives::Group, 0);
+        let Some(guard) = guards.iter().find(|g| of_some(view, g, (group, over.as_ref()))) else { continue };
         // A group of one rank.
         if guards.iter().any(|g| is_one(view, g)) {
             continue;
@@ -54,7 +57,7 @@ pub fn some_of_group(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether a test says that something is one.
-fn is_one(view: &View<'_>, guard: &Guard<'_>) -> bool {
+pub(super) fn is_one(view: &View<'_>, guard: &Guard<'_>) -> bool {
     match near::deep(view, &view.expr(guard.test)) {
         Expr::Compare(op, _, b) if matches!(*b, Expr::Const(Const::Int(1))) => match op {
             CmpOp::Eq | CmpOp::Le => guard.holds,
@@ -65,13 +68,24 @@ fn is_one(view: &View<'_>, guard: &Guard<'_>) -> bool {
     }
 }
 
+/// How far a test is followed through functions that return it.
+const MOST_STEPS: usize = 8;
+
 /// How many negations of a test are seen through: a name may be bound to its own.
 const MOST_NEGATIONS: usize = 8;
 
+/// A group: how it is written, and the axes that the tables give it.
+pub(super) type Group<'g> = (&'g Expr, Option<&'g Axes>);
+
 /// Whether a test holds on some ranks of a group.
-fn of_some(view: &View<'_>, guard: &Guard<'_>, group: &Expr) -> bool {
-    let mut test = near::deep(view, &view.expr(guard.test));
-    let mut holds = guard.holds;
+pub(super) fn of_some(view: &View<'_>, guard: &Guard<'_>, group: Group<'_>) -> bool {
+    holds_on_some(view, &view.expr(guard.test), guard.holds, group, MOST_STEPS)
+}
+
+fn holds_on_some(view: &View<'_>, test: &Expr, holds: bool, group: Group<'_>, steps: usize) -> bool {
+    let Some(steps) = steps.checked_sub(1) else { return false };
+    let mut test = near::deep(view, test);
+    let mut holds = holds;
     for _ in 0..MOST_NEGATIONS {
         let Expr::Unary(UnOp::Not, inner) = test else { break };
         test = near::deep(view, &inner);
@@ -83,15 +97,35 @@ fn of_some(view: &View<'_>, guard: &Guard<'_>, group: &Expr) -> bool {
             let one = matches!(**b, Expr::Const(Const::Int(_))) && holds == (*op == CmpOp::Eq);
             one && is_rank_in(view, &near::deep(view, a), group)
         }
-        Expr::Call { callee, .. } => {
-            holds && callee.last_name().is_some_and(|n| STAGES.contains(&n)) && spans_stages(view, group)
+        // All of them hold.
+        Expr::Bool { and, of } if *and == holds => of.iter().any(|e| holds_on_some(view, e, holds, group, steps)),
+        Expr::Call { callee, args, .. } => {
+            holds && callee.last_name().is_some_and(|n| STAGES.contains(&n)) && spans_stages(group)
+                || args.is_empty()
+                    && returned(view, callee).is_some_and(|(inner, e)| by_axes(&inner, &e, holds, group.1, steps))
         }
         _ => false,
     }
 }
 
+/// What a function of the project without arguments returns, if it does nothing else.
+fn returned<'a>(view: &View<'a>, callee: &Expr) -> Option<(Rc<View<'a>>, Expr)> {
+    let inner = near::shared(view, wrapped::function(view, callee)?);
+    let [.., last] = &inner.steps[..] else { return None };
+    let Stmt::Return { value } = last.stmt else { return None };
+    let alone = last.guards.is_empty() && !inner.func.is_generator && !inner.func.is_async;
+    let others = inner.steps.iter().filter(|s| matches!(s.stmt, Stmt::Return { .. })).count();
+    let value = inner.expr(value);
+    (alone && others == 1).then_some((inner, value))
+}
+
+/// Whether what another function returns holds on some ranks of a group with these axes.
+fn by_axes(inner: &View<'_>, test: &Expr, holds: bool, axes: Option<&Axes>, steps: usize) -> bool {
+    axes.is_some() && holds_on_some(inner, test, holds, (&Expr::Unknown, axes), steps)
+}
+
 /// Whether an expression is the rank in a group.
-fn is_rank_in(view: &View<'_>, rank: &Expr, group: &Expr) -> bool {
+fn is_rank_in(view: &View<'_>, rank: &Expr, (group, over): Group<'_>) -> bool {
     if let (Some(rank), Some(of)) = (member(rank), member(group).and_then(of_name)) {
         return rank.strip_suffix("_rank").is_some_and(|rank| rank.trim_start_matches('_') == of);
     }
@@ -108,7 +142,7 @@ fn is_rank_in(view: &View<'_>, rank: &Expr, group: &Expr) -> bool {
             rule.gives == Gives::Rank
                 && args.is_empty()
                 && !rule.axes.is_empty()
-                && axes(view, group, Gives::Group, 0).as_ref() == Some(&rule.axes)
+                && over.is_some_and(|over| rule.axes.iter().all(|axis| over.contains(axis)))
         }
         _ => false,
     }
@@ -130,10 +164,10 @@ fn of_name(group: &str) -> Option<&str> {
 }
 
 /// Whether the ranks of a group are in several stages.
-fn spans_stages(view: &View<'_>, group: &Expr) -> bool {
+fn spans_stages((group, over): Group<'_>) -> bool {
     let name = name_of(group);
     let of_embedding = name.is_some_and(|n| n.trim_start_matches("get_").trim_start_matches('_') == "embedding_group");
-    of_embedding || axes(view, group, Gives::Group, 0).is_some_and(|a| a.iter().any(|axis| axis == PIPELINE))
+    of_embedding || over.is_some_and(|a| a.iter().any(|axis| axis == PIPELINE))
 }
 
 /// Whether two expressions are one group: the same but for where a getter is called.

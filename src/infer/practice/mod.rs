@@ -55,6 +55,7 @@ mod group_argument;
 mod group_buffers;
 mod group_of_one;
 mod group_ranks;
+mod group_ranks_called;
 mod group_root;
 mod handed_on;
 mod handles;
@@ -437,6 +438,7 @@ const OF_FUNCTIONS: &[Check] = &[
     of_words(&["register_hook("], round_hook::registered).with(&[&["register_hook("]]),
     of_collectives(clock::decided).with(&[clock::WORDS]),
     of_collectives(group_ranks::some_of_group),
+    of_words(group_ranks_called::RANKS, group_ranks_called::calls).with(&[group_ranks_called::RANKS]),
     of_words(&["group", "_pg", "pg=", "mesh", "comm"], recursion::forgotten).where_seen(|seen| seen.recurs),
     of_words(&["rank"], rank_size::exchanged).with(&[rank_size::RANKS, rank_size::SIZES]),
     of_words(&[":="], comparison::bound).with(&[&[":="], comparison::NUMBERS]),

@@ -282,6 +282,23 @@ impl<'a> View<'a> {
         match self.defs(local) {
             [one] => self.bound_by(*one, local, depth),
             [first, second] => self.merged(*first, *second, local, depth),
+            [] => Expr::Unknown,
+            [first, others @ ..] => self.chained(*first, others, local, depth),
+        }
+    }
+
+    /// A temporary bound more than twice: `a and b and c`, where each but the first is bound if the one before it says so.
+    fn chained(&self, first: usize, others: &[usize], local: LocalId, depth: usize) -> Expr {
+        let goes_on = |def: &usize| match self.steps[*def].guards.last() {
+            Some(guard) if matches!(guard.test, Operand::Local(l) if *l == local) => Some(guard.holds),
+            _ => None,
+        };
+        let told: Option<Vec<bool>> = others.iter().map(goes_on).collect();
+        match told.as_deref() {
+            Some([and, rest @ ..]) if rest.iter().all(|holds| holds == and) => {
+                let of = std::iter::once(&first).chain(others).map(|def| self.bound_by(*def, local, depth + 1));
+                Expr::Bool { and: *and, of: of.collect() }
+            }
             _ => Expr::Unknown,
         }
     }

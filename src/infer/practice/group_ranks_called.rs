@@ -1,0 +1,97 @@
+//! Calls of functions that communicate over a group, which only some of its ranks reach. In: a function. Out: behind a test that holds on
+//! some ranks of the group, a call of a function of the project that runs a collective over a group of the tables whatever it is given.
+//! Never: a function that is called elsewhere too, where the other ranks may come. Next: `group_ranks.rs`, whose tests these are.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::group_ranks::{is_one, of_some};
+use super::near;
+use super::own_group::{Axes, axes};
+use super::ranks::{is_exit, other_branch_calls};
+use super::raw::{Sort, raw};
+use super::view::View;
+use super::wrapped::function;
+use crate::ir::Rvalue;
+use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::rules::Gives;
+use crate::source::Name;
+
+/// How many calls lie between the test and the collective.
+const MOST_CALLS: usize = 3;
+
+/// Parts of names of what tells ranks of a group apart.
+pub const RANKS: &[&str] = &["rank", "is_pipeline", "_src", "is_mp", "is_last_stage", "is_first_stage"];
+
+pub fn calls(view: &View<'_>, out: &mut Found) {
+    if view.func.is_generator {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        if step.guards.is_empty() || step.guards.iter().any(|g| is_one(view, g)) {
+            continue;
+        }
+        let mut names = Vec::new();
+        let Some(over) = reached(view, i, MOST_CALLS, &mut names) else { continue };
+        let Some(guard) = step.guards.iter().find(|g| of_some(view, g, (&Expr::Unknown, Some(&over)))) else {
+            continue;
+        };
+        // Each stands where it is defined and where it is called here.
+        let alone = |name: &Name| !name.starts_with("__") && view.files.times(&format!("{name}(")) <= 2;
+        if !other_branch_calls(view, guard) && names.iter().all(alone) {
+            let Some(collective) = names.into_iter().next() else { continue };
+            let condition = view.part(guard.at, 0);
+            let practice = Practice::SomeOfGroup { collective, condition, exit: is_exit(view, guard) };
+            out.push((view.place(step.id), practice));
+        }
+    }
+}
+
+/// The axes of the group over which a call of a function of the project communicates for sure, and the functions on the way.
+fn reached(view: &View<'_>, step: usize, depth: usize, names: &mut Vec<Name>) -> Option<Axes> {
+    let depth = depth.checked_sub(1)?;
+    let at = called(view, step)?;
+    let inner = near::shared(view, at);
+    if inner.func.is_generator || inner.func.is_async || !inner.func.captures.is_empty() {
+        return None;
+    }
+    names.push(inner.func.name.clone());
+    let plain = |i: &usize| inner.steps[*i].guards.is_empty() && inner.steps[*i].loops.is_empty();
+    let found =
+        (0..inner.steps.len()).filter(plain).find_map(|i| over(&inner, i).or_else(|| reached(&inner, i, depth, names)));
+    if found.is_none() {
+        names.pop();
+    }
+    found
+}
+
+/// The axes of the group of a collective that all of its ranks have to reach.
+fn over(view: &View<'_>, step: usize) -> Option<Axes> {
+    let call = raw(view, view.value(step)?).filter(|call| call.sort == Sort::Everyone)?;
+    axes(view, &view.expr(call.group?), Gives::Group, 0)
+}
+
+/// The function of the project that a step calls.
+fn called(view: &View<'_>, step: usize) -> Option<FuncRef> {
+    match view.value(step)? {
+        Rvalue::Call { callee, .. } => function(view, &view.through(callee)),
+        Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => {
+            let class = near::class_of(view)?;
+            view.project.own_method(ClassRef { module: view.at.module, class }, name)
+        }
+        Rvalue::CallMethod { base, name, .. } => method(view, &view.through(base), name),
+        _ => None,
+    }
+}
+
+/// A function of a class or of a module that is named: `Helper.reduce(...)`.
+fn method(view: &View<'_>, base: &Expr, name: &Name) -> Option<FuncRef> {
+    let path = near::path(view, base)?;
+    match view.project.path(&path) {
+        Resolved::Class(class) => view.project.own_method(class, name),
+        _ => match view.project.path(&format!("{path}.{name}")) {
+            Resolved::Func(at) => Some(at),
+            _ => None,
+        },
+    }
+}
