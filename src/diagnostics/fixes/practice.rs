@@ -152,6 +152,11 @@ impl<'a> At<'a> {
             | Placements::Count { .. }
             | Placements::OnOtherMesh { .. }
             | Placements::CutLocal { .. } => None,
+            Placements::StyleInput { .. } => {
+                let mut edits = vec![self.argument("grad_placements=(Partial(),)")?];
+                edits.extend(self.bound("Partial")?);
+                Some(Planned::certain(edits))
+            }
         }
     }
 

@@ -67,6 +67,7 @@ impl Words<'_> {
                 draft.help.push(format!("call `{splits}` first, and `{by}` after it"));
                 draft
             }
+            Placements::StyleInput { input, partial } => style_input(input, *partial),
             Placements::ShardDim { dim, sequence, why } => {
                 let title = format!("dim {dim} is taken for the sharded one, and dim {sequence} is the sequence");
                 let mut draft = Draft::new(&codes::SHARD_DIM, title);
@@ -96,6 +97,18 @@ impl Words<'_> {
         });
         draft
     }
+}
+
+fn style_input(input: &str, partial: Place) -> Draft {
+    let title = format!(
+        "the gradient of `{input}` is not summed: `to_local()` without `grad_placements` takes it for complete on each rank"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_PLACEMENT, title);
+    draft.primary = "replicated, so its gradient is taken for replicated too".to_string();
+    draft.labels.push(Label { place: partial, message: "each rank computes a term of the output".to_string() });
+    draft.notes.push("what each rank computes from the whole input gives the input a part of its gradient".to_string());
+    draft.help.push("`to_local(grad_placements=(Partial(),))`".to_string());
+    draft
 }
 
 fn region_gradient(conditional: bool) -> Draft {

@@ -192,6 +192,8 @@ impl Practice {
 /// Mistakes about placements of distributed tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placements {
+    /// The replicated input of a parallel style, whose local part is taken without gradient placements; where its output is taken for partial.
+    StyleInput { input: Name, partial: Place },
     /// `to_local()` or `full_tensor()` of a weight that meets values of one rank, without gradient placements.
     BareLocal { method: Name, weight: Name, meets: Place, evidence: Option<Place> },
     /// The local part of a trained parameter that autograd does not see; how it is taken, and what it meets.

@@ -18,6 +18,7 @@ pub mod backwards;
 mod beside;
 mod bypassed;
 mod called;
+mod checks;
 mod clock;
 mod collected;
 pub mod coming;
@@ -139,6 +140,7 @@ mod split_plain;
 mod stale;
 mod statistic;
 mod strided;
+mod style_input;
 mod style_plan;
 mod submodules;
 mod sum_in_loss;
@@ -176,6 +178,7 @@ use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use asked::{Shown, Taken};
 use beside::Beside;
+use checks::{Check, OF_FUNCTIONS};
 use found::Practice;
 use glance::{Glance, Glancer};
 use reducers::Reducers;
@@ -191,263 +194,6 @@ type Found = Vec<(Place, Practice)>;
 
 /// A check of single functions.
 type OfFunction = fn(&View<'_>, &mut Found);
-
-/// A check of single functions, and what the text of a file shows, in lowercase, if it has anything to say of one of its functions.
-#[derive(Clone, Copy)]
-struct Check {
-    /// One of these words.
-    words: &'static [&'static str],
-    /// Whether the words are names, and not parts of longer ones.
-    whole: bool,
-    /// Or the name of a collective.
-    communicates: bool,
-    /// Whether it may have something to say of a function that looks like this.
-    concerns: fn(&Glance) -> bool,
-    /// What the text of the function itself shows as well: of each of these one word.
-    near: &'static [&'static [&'static str]],
-    /// Whether those count only where they are written so, not in capitals.
-    as_written: bool,
-    /// Or that it looks like this.
-    or_seen: fn(&Glance) -> bool,
-    of: OfFunction,
-}
-
-impl Check {
-    /// The same, of functions in which of each of these stands one word.
-    const fn with(self, near: &'static [&'static [&'static str]]) -> Check {
-        Check { near, ..self }
-    }
-
-    /// The same, of functions in which one of these stands just so.
-    const fn with_written(self, near: &'static [&'static [&'static str]]) -> Check {
-        Check { near, as_written: true, ..self }
-    }
-
-    /// The same, of functions that look so.
-    const fn where_seen(self, concerns: fn(&Glance) -> bool) -> Check {
-        Check { concerns, ..self }
-    }
-
-    /// The same, also of functions that look so without any of the words.
-    const fn or_seen(self, or_seen: fn(&Glance) -> bool) -> Check {
-        Check { or_seen, ..self }
-    }
-
-    /// Whether it has something to look at in a function.
-    fn is_due(&self, seen: &Glance, shown: &Shown, at: usize, func: &Func) -> bool {
-        (self.concerns)(seen) && ((self.or_seen)(seen) || shown.is_near(at, func.span))
-    }
-}
-
-/// A check of every function of every file.
-const fn of_all(of: OfFunction) -> Check {
-    Check {
-        words: &[],
-        whole: true,
-        communicates: false,
-        concerns: |_| true,
-        near: &[],
-        as_written: false,
-        or_seen: |_| false,
-        of,
-    }
-}
-
-/// A check of functions that communicate.
-const fn of_collectives(of: OfFunction) -> Check {
-    Check { communicates: true, concerns: |seen| seen.communicates, ..of_all(of) }
-}
-
-/// A check of functions in whose file one of these words stands.
-const fn of_words(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, whole: false, ..of_all(of) }
-}
-
-/// A check of functions in whose file one of these names stands.
-const fn of_names(words: &'static [&'static str], of: OfFunction) -> Check {
-    Check { words, ..of_all(of) }
-}
-
-/// A check of functions that count.
-const OF_COUNTS: Check = Check {
-    communicates: true,
-    concerns: |seen| seen.counts,
-    near: &[counts::EVIDENT],
-    or_seen: |seen| seen.communicates,
-    ..of_words(counts::AVERAGED, counts::local_counts)
-};
-
-const OF_FUNCTIONS: &[Check] = &[
-    of_collectives(lost::copies),
-    of_collectives(lost::computed),
-    of_collectives(lost_gradients::kept_apart),
-    of_words(&[".contiguous()", ".clone()"], lost::copies_for_calls).where_seen(|seen| seen.gives_copies),
-    of_collectives(lost::results),
-    of_collectives(no_result::used),
-    of_collectives(no_result::indexed),
-    of_collectives(no_result::received),
-    of_words(&["all_reduce(xm.", "all_reduce("], no_result::returned).with(&[&["all_reduce(xm.", "reduce_sum"]]),
-    of_words(&[".apply("], unpaired::applied).with(&[&[".apply("]]),
-    of_words(&["rank"], empty_part::cut).with(&[&["rank"], &[":"], empty_part::LENGTHS]),
-    of_collectives(mean_of_own::losses).with(&[mean_of_own::MASKS, &["sum"], &["/"]]),
-    of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
-    of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
-    of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
-    of_words(cut_local::WORDS, cut_local::cut_off).with(&[cut_local::WORDS]),
-    of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
-    of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
-    of_words(&["local_map"], local_map::regions),
-    of_words(style_plan::WORDS, style_plan::norms).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),
-    of_names(local_map::ROUTERS, local_map::styles)
-        .with(&[local_map::ROUTERS])
-        .where_seen(|seen| seen.plans || seen.renames),
-    of_words(mesh_dims::WORDS, mesh_dims::counts).with(&[mesh_dims::WORDS]).or_seen(|seen| seen.renames),
-    of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
-    of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
-    of_words(&[".step("], unreduced_step::steps_of_loaders).with(&[&[".step("], metrics::COUNTS]),
-    of_names(narrow::WRAPPERS, narrow::wrappers).with(&[narrow::WRAPPERS, &["process_group", "mesh", "**"]]),
-    of_collectives(own_group::left_out),
-    of_collectives(group_buffers::made_for_group),
-    of_words(&["mask"], masked_rows::summed)
-        .with(&[&["mask"], &["embedding(", "index_select(", "gather("]])
-        .where_seen(|seen| seen.communicates),
-    of_collectives(unread_group::unread),
-    of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
-    of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
-    of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
-    of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
-    of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
-    of_names(&["get_rank"], mesh_rank::given_out).with(&[&["get_rank"], &["size"]]),
-    of_words(&["chunk(", "split(", "narrow(", ":"], other_part::picked)
-        .with(&[&["rank"], &["size"], &["//", "chunk(", "tensor_split("]])
-        .where_seen(|seen| seen.asks_rank),
-    of_collectives(own_group::other_size),
-    of_collectives(own_group::counted_again),
-    of_collectives(asked_group::guards),
-    of_collectives(asked_group::ratios),
-    of_collectives(asked_group::reports),
-    of_collectives(each_round::scaled),
-    of_collectives(each_round::apart),
-    of_collectives(mixed_mean::branches).with(&[&["avg"], &["grad"]]),
-    of_words(&["allreduce"], named_experts::kept).with(&[&["getattr("], &["expert", "ep", "moe"]]),
-    of_collectives(unused_group::swapped).with(&[&["expert"]]),
-    of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
-    of_words(&["mesh_dim_names"], left_dim::wrappers),
-    of_names(&["sequenceparallel"], whole_input::embeddings),
-    of_names(&["sequenceparallel"], whole_input::residuals),
-    of_collectives(own_part::sums),
-    of_words(&["fully_shard"], factor::inner_mesh).with(&[&["fully_shard"]]),
-    of_words(&["reduction="], factor::mean_not_undone).with(&[&["reduction="]]),
-    of_words(&["cp_", "_cp", "context_parallel"], factor::auxiliary).with(&[factor::RESULTS]),
-    of_words(&["cp_", "_cp", "context_parallel"], factor::whatever_the_flag).with(&[factor::RESULTS]),
-    of_words(&["zip("], copied_first::in_function).with(&[&[".grad", "main_grad"], &["reduce"]]),
-    of_names(&["distributeddataparallel", "ddp"], doubled::wrapped_parts).with(&[&["process_group"]]),
-    of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
-    of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
-    of_words(&["to_empty(", "assign=true"], replaced::hooks),
-    of_words(old_parameters::REPLACES, old_parameters::optimizers).with(&[&["optim", "adam", "sgd"]]),
-    of_words(old_parameters::REPLACES, old_parameters::marks).where_seen(|seen| seen.wraps),
-    of_words(old_parameters::REPLACES, old_parameters::meshes)
-        .with(&[&["parallelize_module"]])
-        .where_seen(|seen| seen.wraps),
-    of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
-    of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
-    of_collectives(part_mean::means).with(&[&[".mean("], &[".sum("], &["MAX"]]),
-    of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
-    of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
-    of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
-    of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
-    of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
-    of_words(&["add_("], overwritten::gradients).with(&[&["add_("], &["copy_("], &["grad"]]),
-    of_words(&["_hook("], late_hook::registered).with(&[
-        &["_hook("],
-        &["for "],
-        &["reduce", "gather", "broadcast", "scatter"],
-    ]),
-    of_collectives(parameter_divided::divided).with(&[&[".grad"], &["/=", ".div_("], &["all_reduce"]]),
-    of_words(&["async"], dropped_handle::calls).with(&[
-        &["async"],
-        &["return"],
-        &["reduce", "gather", "alltoall", "all_to_all"],
-    ]),
-    of_words(&["autograd"], handed_on::left_out).with(&[&["def forward"], &["ctx."]]),
-    of_words(&["autograd"], handed_on::around).with(&[&["def forward"], &["ctx."]]),
-    of_collectives(own_statistic::met).with(&[&["mean(", "sum("], &["exp(", "pow(", "square(", " * ", "**"]]),
-    of_words(&["no_grad"], weights_cut::gathered).with(&[&["no_grad"], weights_cut::WEIGHTS, &["else"]]),
-    of_words(&["schedule"], group_argument::of_stages).with(&[&["schedule"], &["step("]]),
-    of_collectives(nones::inverted),
-    of_words(&["world"], one_rank::alone).with(&[&["world"], &["reduce", "gather", "broadcast"]]),
-    of_collectives(statistic::squares).with(&[&["sqrt("]]),
-    of_collectives(strided::gradients).with(&[&[".grad."]]),
-    of_words(&["divide_factor(1"], summed_scaled::losses).with(&[&["loss"], &["world", "dp_size"]]),
-    of_words(&["register_hook("], summed_scaled::hooked).with(&[&["getattr("], &["world_size("]]),
-    of_collectives(handles::unwaited),
-    of_collectives(handles::written).with(&[&["async_op"]]),
-    of_collectives(one_buffer::lists).with(&[&["gather", "all_to_all"], &["*"]]),
-    of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
-    of_collectives(never_waited::lost).with(&[&["async_op"]]),
-    of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
-    of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),
-    of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
-    of_words(&["no_sync", "grad_sync", "gradient_sync"], no_sync::steps).with(&[&["step("]]),
-    of_words(&["grad_sync"], no_sync::late_flag),
-    of_words(&["ignored_"], outside::ignored).with(&[&["ignored_"]]).where_seen(|seen| seen.wraps),
-    of_words(&[".module"], bypassed::in_class).with_written(&[&[".module"]]),
-    of_words(&[".module"], bypassed::around).with(&[&[".module"]]).where_seen(|seen| seen.wraps),
-    of_words(unwrapped::UNWRAPS, unwrapped::around).with(&[&[".step("]]),
-    of_words(&[".module"], unwrapped::in_helper).with(&[&[".module"], &[".step("]]),
-    of_words(&["torch.optim", "optim."], outside::attached).where_seen(|seen| seen.puts),
-    of_words(&["to_local", "local_grad"], local_norm::roots),
-    of_words(&["sqrt", "norm"], local_norm::roots_of_marked).with(&[&[".grad"], &["rank"]]),
-    of_words(&["to_local"], local_norm::partial),
-    of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
-    OF_COUNTS,
-    of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
-    of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
-    of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
-    of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
-    of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
-    of_collectives(this_rank::sizes).with(&[
-        &["len(", "size(", "shape", "numel"],
-        &["all_reduce"],
-        &["sum(", "matmul", "einsum", "mm(", "bincount", "_add_", " @ "],
-    ]),
-    of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
-    of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
-    of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
-    of_collectives(ranks::some_ranks),
-    of_words(&["rank", "main", "master"], only_some::calls).with(&[&["rank", "main", "master"]]),
-    of_words(&["rank", "main", "master"], only_some::decorated).where_seen(|seen| seen.communicates),
-    of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
-    of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),
-    of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),
-    of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),
-    of_collectives(group_root::roots).with(&[&["group", "pg"]]),
-    of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
-    of_collectives(set_order::loops).with(&[set_order::WORDS, &["for "]]),
-    of_collectives(operators::as_others).with(&[&["reduce"]]),
-    of_words(&["rank", "main", "master"], left_alone::loops).with(&[
-        &["rank", "main", "master"],
-        &["break", "return"],
-        &["backward(", "reduce", "gather", "train"],
-    ]),
-    of_words(&["backward("], own_decision::skipped).with(&[&["backward("], own_decision::TESTS]),
-    of_words(&["backward("], constant_loss::returned).with(&[&["backward("]]),
-    of_words(&["get_world_size("], expert_mean::divided).with(&[&["get_world_size("], expert_mean::EXPERTS, &["grad"]]),
-    of_words(&["fully_shard("], narrow::replicas).with(&[&["fully_shard("], &["mesh"]]),
-    of_words(&["register_hook("], round_hook::registered).with(&[&["register_hook("]]),
-    of_collectives(clock::decided).with(&[clock::WORDS]),
-    of_collectives(group_ranks::some_of_group),
-    of_words(group_ranks_called::RANKS, group_ranks_called::calls).with(&[group_ranks_called::RANKS]),
-    of_words(&["group", "_pg", "pg=", "mesh", "comm"], recursion::forgotten).where_seen(|seen| seen.recurs),
-    of_words(&["rank"], rank_size::exchanged).with(&[rank_size::RANKS, rank_size::SIZES]),
-    of_words(&[":="], comparison::bound).with(&[&[":="], comparison::NUMBERS]),
-    of_words(&[" or "], comparison::always_holds).with(&[&[" or "], &["=="], comparison::TELLS]),
-    of_collectives(given_guard::not_given).with(&[&["group is not none", "pg is not none", "group:", "pg:"]]),
-    of_words(&["new_group("], group_of_one::made).with(&[&["new_group("], &["rank"]]),
-    of_words(&["distributedsampler("], loader_length::divided).with(&[&["len("], &["/"]]),
-    of_words(first_rank::FIRST, first_rank::of_other).with(&[first_rank::FIRST, &["//"]]),
-];
 
 /// The checks of single classes, which look at the whole project.
 const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[

@@ -1,0 +1,81 @@
+//! Inputs of a parallel style that leave a distributed tensor without saying what their gradient is. In: a method that prepares inputs. Out:
+//! `to_local()` of a replicated tensor without gradient placements, where the class takes the output of the same module for partial: each
+//! rank computes a term of the output from the whole input, and so has a term of its gradient. Never: a class that names gradient
+//! placements. Source: torch.distributed.tensor, `DTensor.to_local`: the gradient is taken for placed as the tensor is; torchtitan,
+//! `TensorParallel` of its experts. Next: `local_gradient.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Placements, Practice};
+use super::near;
+use super::view::View;
+use crate::ir::{Operand, Rvalue};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::{Name, Place};
+
+pub const WORDS: &[&str] = &[".to_local()"];
+
+/// What says of what a class does that it prepares the inputs and the outputs of a module.
+const INPUT: &str = "input";
+const OUTPUT: &str = "output";
+
+pub fn bare(view: &View<'_>, out: &mut Found) {
+    if !view.func.name.contains(INPUT) {
+        return;
+    }
+    let Some(class) = near::class_of(view) else { return };
+    let class = ClassRef { module: view.at.module, class };
+    let text = view.files[view.project.file(class.module)].slice(view.project.class(class).span);
+    if text.contains("grad_placements") {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(Rvalue::CallMethod { base, name, args }) = view.value(i) else { continue };
+        if name != "to_local" || !args.is_empty() {
+            continue;
+        }
+        let Some(input) = replicated(view, &view.through(base)) else { continue };
+        let Some(meets) = partial_output(view, class) else { return };
+        let practice = Placements::StyleInput { input, partial: meets };
+        out.push((view.place(step.id), Practice::Placements(practice)));
+    }
+}
+
+/// The tensor that an expression places on every rank: `DTensor.from_local(x, mesh, (Replicate(),))`.
+fn replicated(view: &View<'_>, made: &Expr) -> Option<Name> {
+    let Expr::Call { callee, args, .. } = made else { return None };
+    if callee.last_name() != Some("from_local") || !places(args.iter().map(|(_, a)| a), "Replicate") {
+        return None;
+    }
+    match &args.first()?.1 {
+        Expr::Local(local) => Some(view.local_name(*local).clone()),
+        _ => None,
+    }
+}
+
+/// Whether one of the arguments is a list of placements that are all of this kind.
+fn places<'e>(mut args: impl Iterator<Item = &'e Expr>, kind: &str) -> bool {
+    let is =
+        |e: &Expr| matches!(e, Expr::Call { callee, args, .. } if args.is_empty() && callee.last_name() == Some(kind));
+    args.any(|a| matches!(a, Expr::Build(items) if !items.is_empty() && items.iter().all(is)))
+}
+
+/// Where a method of the class that prepares outputs takes them for terms of a sum.
+fn partial_output(view: &View<'_>, class: ClassRef) -> Option<Place> {
+    let methods = &view.project.class(class).methods;
+    methods.iter().filter(|(name, _)| name.contains(OUTPUT)).find_map(|(_, func)| {
+        let method = near::shared(view, FuncRef { module: class.module, func: *func });
+        (0..method.steps.len()).find_map(|i| {
+            let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = method.value(i) else {
+                return None;
+            };
+            let named = match method.value(i)? {
+                Rvalue::CallMethod { name, .. } => name == "from_local",
+                value => method.callee(value).is_some_and(|path| path.ends_with("from_local")),
+            };
+            let given: Vec<Expr> = args.iter().map(|a| method.expr(&a.value)).collect();
+            let of_output = matches!(args.first()?.value, Operand::Local(_));
+            (named && of_output && places(given.iter(), "Partial")).then(|| method.place(method.steps[i].id))
+        })
+    })
+}
