@@ -86,8 +86,8 @@ pub(super) fn once(options: &CheckOptions) -> Result<Outcome, Failure> {
             output::say(&format!("{path}:{line}: {why}"));
         }
     }
-    for group in unmatched_groups(&config, &project.files) {
-        summary(options, &format!("note: `{group}` of `[groups]` occurs in none of these files"));
+    for (name, table) in unmatched(&config, &project.files) {
+        summary(options, &format!("note: `{name}` of `[{table}]` occurs in none of these files"));
     }
     summary(options, &summary_line(&findings, &known, &project));
     if options.shared.verbose {
@@ -211,14 +211,15 @@ fn summary_line(findings: &[Diagnostic], known: &[(usize, String)], project: &Pr
     format!("found {} in {}{old}", parts.join(", "), output::plural(files.len(), "file"))
 }
 
-/// Keys of `[groups]` whose last name no file has: they say nothing, and their author thinks that they do.
-fn unmatched_groups<'c>(config: &'c Config, files: &Files) -> Vec<&'c str> {
+/// Entries of the configuration whose last name stands in no file, with their tables: most likely they are misspelt.
+fn unmatched<'c>(config: &'c Config, files: &Files) -> Vec<(&'c str, &'static str)> {
     let last = |text: &'c str| {
         let called = text.split('(').next().unwrap_or(text);
         called.rsplit(|c: char| !c.is_alphanumeric() && c != '_').find(|word| !word.is_empty()).unwrap_or(called)
     };
-    let keys = config.groups.iter().map(|group| group.expression.as_str());
-    keys.filter(|key| !files.any_says(last(key))).collect()
+    let groups = config.groups.iter().map(|group| (group.expression.as_str(), "groups"));
+    let flags = config.flags.iter().map(|flag| (flag.name.as_str(), "flags"));
+    groups.chain(flags).filter(|(name, _)| !files.any_says(last(name))).collect()
 }
 
 fn outcome(options: &CheckOptions, findings: &[Diagnostic], project: &Project) -> Outcome {

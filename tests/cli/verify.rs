@@ -150,10 +150,11 @@ fn a_configured_group_holds_for_calls() {
 }
 
 #[test]
-fn a_configured_group_that_no_file_has_is_told() {
+fn an_entry_that_no_file_has_is_told() {
     let session = Session::new();
     session.write("layers.py", GETTER);
-    session.write("spmd-check.toml", "[groups]\n\"nonsense()\" = \"model\"\n");
+    session.write("spmd-check.toml", "[groups]\n\"nonsense()\" = \"model\"\n[flags]\nconfig.sequnce_parallel = true\n");
     let ran = session.run(&["check", "."]);
     assert!(ran.err.contains("note: `nonsense()` of `[groups]` occurs in none of these files"), "{ran:?}");
+    assert!(ran.err.contains("note: `config.sequnce_parallel` of `[flags]` occurs in none of these files"), "{ran:?}");
 }
