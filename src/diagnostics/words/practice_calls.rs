@@ -152,6 +152,14 @@ impl Words<'_> {
                 "the same dim is reduced over the ranks here",
                 "all-reduce the sum over the same group",
             ),
+            Own::Width { partial, cut } => (
+                "a sum over this rank's part of a dim is divided by the size of the whole dim",
+                "needs the sum over all parts",
+                Some(*partial),
+                *cut,
+                "each rank has a part of the dim",
+                "all-reduce the sum over the same group, with a gradient that is summed too",
+            ),
         };
         let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
         draft.primary = primary.to_string();

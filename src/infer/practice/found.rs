@@ -324,4 +324,6 @@ pub enum Own {
     Kept { reduced: Place },
     /// A sum over this rank's part of a dim that another reduction takes over the ranks too.
     Partial { partial: Place, reduced: Place },
+    /// A sum over this rank's part of a dim that is divided by the size of the whole; where a parameter is made that has this part.
+    Width { partial: Place, cut: Place },
 }

@@ -113,6 +113,7 @@ mod own_statistic;
 mod parameter_divided;
 mod part_list;
 mod part_mean;
+mod part_of_width;
 mod part_out;
 mod partition;
 mod plan;

@@ -1,0 +1,108 @@
+//! Sums over this rank's part of a dim that are divided by the size of the whole dim. In: a method of a module. Out: such a quotient, where the
+//! constructor makes a parameter of as many elements as that size divided by the number of ranks, and the method multiplies with it. Never:
+//! a method that communicates, or that calls what may. Source: OLMo 2, whose norms of queries and keys span all heads. Next:
+//! `statistic.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Own, Practice};
+use super::near;
+use super::rank_tests::is_number_of_ranks;
+use super::view::View;
+use super::wrapped::function;
+use crate::ir::{BinOp, ClassId, Const, Rvalue, Stmt, UnOp};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::Place;
+use std::rc::Rc;
+
+pub const WORDS: &[&str] = &["forward"];
+/// What stands in a method that makes statistics whole.
+const TALKS: &[&str] = &["reduce", "gather", "all_to_all", "psum", ".apply(", "redistribute", "region", "dist."];
+
+pub fn divided(view: &View<'_>, out: &mut Found) {
+    if view.func.name != "forward" || !view.collectives().is_empty() || near::has_any(view.code(), TALKS) {
+        return;
+    }
+    let Some(class) = near::class_of(view) else { return };
+    for i in 0..view.steps.len() {
+        let Some(Rvalue::Binary { op: BinOp::Div, left, right }) = view.value(i) else { continue };
+        let size = view.expr(right);
+        let Some(name) = near::own_attribute(view, &size) else { continue };
+        let Some(sum) = sum_of_part(view, &near::deep(view, &view.expr(left))) else { continue };
+        let Some((attribute, cut)) = divided_parameter(view, class, name) else { continue };
+        if !multiplies(view, &attribute) {
+            continue;
+        }
+        out.push((view.place(view.steps[i].id), Practice::OfThisRank(Own::Width { partial: sum, cut })));
+        return;
+    }
+}
+
+/// Where the elements of the last dim of what a method is given are added up, here or in another method that does nothing else.
+fn sum_of_part(view: &View<'_>, expr: &Expr) -> Option<Place> {
+    let Expr::Call { callee, args, step } = expr else { return None };
+    let place = view.place(view.steps.get(*step)?.id);
+    let last = |e: &Expr| match e {
+        Expr::Unary(UnOp::Neg, inner) => **inner == Expr::Const(Const::Int(1)),
+        other => *other == Expr::Const(Const::Int(-1)),
+    };
+    if callee.last_name() == Some("sum") {
+        let Expr::Attr(of, _) = &**callee else { return None };
+        let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty());
+        return (args.iter().any(|(_, a)| last(a)) && of.any(&mut |e| given(e))).then_some(place);
+    }
+    let inner = method(view, callee).filter(|_| args.len() == 1)?;
+    let mut returns = inner.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::Return { value } => Some(value),
+        _ => None,
+    });
+    let (Some(value), None) = (returns.next(), returns.next()) else { return None };
+    let alone = inner.collectives().is_empty() && !near::has_any(inner.code(), TALKS);
+    (alone && sum_of_part(&inner, &near::deep(&inner, &inner.expr(value))).is_some()).then_some(place)
+}
+
+fn method<'a>(view: &View<'a>, callee: &Expr) -> Option<Rc<View<'a>>> {
+    if let Some(name) = near::own_attribute(view, callee) {
+        let class = ClassRef { module: view.at.module, class: near::class_of(view)? };
+        let at = view.project.own_method(class, name)?;
+        return Some(near::shared(view, at));
+    }
+    Some(near::shared(view, function(view, callee)?))
+}
+
+/// The parameter of as many elements as the size in an attribute divided by the number of ranks, and where it is made.
+fn divided_parameter(view: &View<'_>, class: ClassId, size: &str) -> Option<(String, Place)> {
+    let [(made, _, value)] = &near::assigned(view, class, size)[..] else { return None };
+    let Expr::Local(given) = made.expr(value) else { return None };
+    let class = ClassRef { module: view.at.module, class };
+    let init = view.project.own_method(class, "__init__").filter(|at| *at == made.at)?;
+    let init = near::shared(view, FuncRef { ..init });
+    init.steps.iter().find_map(|step| {
+        let Stmt::SetAttr { name, value, .. } = step.stmt else { return None };
+        let whole = near::deep(&init, &init.expr(value));
+        let Expr::Call { callee, .. } = &whole else { return None };
+        let parts = callee.last_name() == Some("Parameter")
+            && whole.any(&mut |e| match e {
+                Expr::Binary(BinOp::FloorDiv, a, b) => {
+                    **a == Expr::Local(given) && counts_ranks(&init, &near::deep(&init, b))
+                }
+                _ => false,
+            });
+        parts.then(|| (name.to_string(), init.place(step.id)))
+    })
+}
+
+/// Whether a number is that of the ranks of a group, or of all.
+fn counts_ranks(view: &View<'_>, size: &Expr) -> bool {
+    size.call_of("get_world_size").is_some()
+        || size.call_of("size").is_some_and(<[_]>::is_empty)
+        || is_number_of_ranks(view, size)
+        || size.last_name().is_some_and(|n| n == "tp_size" || n.ends_with("world_size"))
+}
+
+/// Whether a method multiplies with an attribute.
+fn multiplies(view: &View<'_>, attribute: &str) -> bool {
+    let is = |o: &crate::ir::Operand| near::own_attribute(view, &view.expr(o)).is_some_and(|n| n == attribute);
+    (0..view.steps.len())
+        .any(|i| matches!(view.value(i), Some(Rvalue::Binary { op: BinOp::Mul, left, right }) if is(left) || is(right)))
+}
