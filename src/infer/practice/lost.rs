@@ -54,12 +54,24 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
             let of = view.expr(o);
             matches!(of, Expr::Local(_) | Expr::Attr(..)) && !is_fresh(&of) && is_read_later(view, &of, *step)
         };
-        if view.readers(*temp).len() == 1 && operands.into_iter().any(|o| goes_on(&o)) && !is_timed(view) {
+        // What is made here and scaled is a barrier; and a handle may be asked for what came out.
+        let made_here = operands.iter().any(|o| made_by_factory(view, o));
+        let asked = ["get_future", ".result("].iter().any(|w| view.code().contains(w));
+        let once = view.readers(*temp).len() == 1 && !made_here && !asked;
+        if once && operands.into_iter().any(|o| goes_on(&o)) && !is_timed(view) {
             let made = view.place(view.steps[*made].id);
             let practice = Practice::LostComputed { collective: last(&call.rule.name), made };
             out.push((view.place(view.steps[*step].id), practice));
         }
     }
+}
+
+/// Whether a factory is called for a value anywhere, or for the variable that it is.
+fn made_by_factory(view: &View<'_>, operand: &Operand) -> bool {
+    near::deep(view, &view.expr(operand)).any(&mut |e| match e {
+        Expr::Call { callee, .. } => callee.last_name().is_some_and(|n| FACTORIES.contains(&n)),
+        _ => false,
+    })
 }
 
 /// Whether a function takes the time of what it calls.

@@ -18,9 +18,15 @@ use std::rc::Rc;
 pub const WORDS: &[&str] = &["forward"];
 /// What stands in a method that makes statistics whole.
 const TALKS: &[&str] = &["reduce", "gather", "all_to_all", "psum", ".apply(", "redistribute", "region", "dist."];
+/// What stands in a method that takes the part of this rank itself.
+const CUTS: &[&str] = &["chunk", "narrow", "split", "[..., ", "[:, ", "rank", "start"];
 
 pub fn divided(view: &View<'_>, out: &mut Found) {
-    if view.func.name != "forward" || !view.collectives().is_empty() || near::has_any(view.code(), TALKS) {
+    if view.func.name != "forward"
+        || !view.collectives().is_empty()
+        || near::has_any(view.code(), TALKS)
+        || near::has_any(view.code(), CUTS)
+    {
         return;
     }
     let Some(class) = near::class_of(view) else { return };

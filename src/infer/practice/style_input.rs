@@ -48,9 +48,15 @@ fn replicated(view: &View<'_>, made: &Expr) -> Option<Name> {
         return None;
     }
     match &args.first()?.1 {
-        Expr::Local(local) => Some(view.local_name(*local).clone()),
+        Expr::Local(local) => Some(view.local_name(*local).clone()).filter(|name| !is_index(name)),
         _ => None,
     }
+}
+
+/// Whether a name is that of numbers without gradients.
+fn is_index(name: &str) -> bool {
+    let parts = ["id", "ids", "index", "indices", "mask", "label", "labels", "position", "positions", "num", "counts"];
+    name.split('_').any(|part| parts.contains(&part))
 }
 
 /// Whether one of the arguments is a list of placements that are all of this kind.
