@@ -10,7 +10,7 @@ use super::near;
 use super::own_group::{Axes, axes};
 use super::ranks::{is_exit, other_branch_calls};
 use super::raw::{Sort, raw};
-use super::view::View;
+use super::view::{Guard, View};
 use super::wrapped::function;
 use crate::ir::Rvalue;
 use crate::project::{ClassRef, FuncRef, Resolved};
@@ -21,7 +21,7 @@ use crate::source::Name;
 const MOST_CALLS: usize = 3;
 
 /// Parts of names of what tells ranks of a group apart.
-pub const RANKS: &[&str] = &["rank", "is_pipeline", "_src", "is_mp", "is_last_stage", "is_first_stage"];
+pub const RANKS: &[&str] = &["rank", "is_pipeline"];
 
 pub fn calls(view: &View<'_>, out: &mut Found) {
     if view.func.is_generator {
@@ -29,6 +29,11 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
     }
     for (i, step) in view.steps.iter().enumerate() {
         if step.guards.is_empty() || step.guards.iter().any(|g| is_one(view, g)) {
+            continue;
+        }
+        // What is called is looked at only where a test may tell ranks apart.
+        let speaks = |g: &Guard<'_>| near::has_any(&view.text(view.part(g.at, 0)).to_lowercase(), RANKS);
+        if !step.guards.iter().any(speaks) {
             continue;
         }
         let mut names = Vec::new();

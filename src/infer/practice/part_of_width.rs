@@ -15,7 +15,8 @@ use crate::project::{ClassRef, FuncRef};
 use crate::source::Place;
 use std::rc::Rc;
 
-pub const WORDS: &[&str] = &["forward"];
+/// A root of what is summed.
+pub const WORDS: &[&str] = &["sqrt("];
 /// What stands in a method that makes statistics whole.
 const TALKS: &[&str] = &["reduce", "gather", "all_to_all", "psum", ".apply(", "redistribute", "region", "dist."];
 /// What stands in a method that takes the part of this rank itself.
