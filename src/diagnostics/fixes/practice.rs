@@ -142,22 +142,21 @@ impl<'a> At<'a> {
                 self.gradient_placements(method)
             }
             Placements::RegionGradient { conditional: true } => self.one_branch().map(Planned::certain),
-            Placements::StyleGradient { parameter, .. } => {
-                let mut edits = vec![self.argument(&format!("{parameter}=(Partial(),)"))?];
-                edits.extend(self.bound("Partial")?);
-                Some(Planned::certain(edits))
-            }
+            Placements::StyleGradient { parameter, .. } => self.partial_argument(parameter),
+            Placements::StyleInput { .. } => self.partial_argument("grad_placements"),
             Placements::ShardDim { dim, sequence, .. } => self.other_number(*dim, *sequence).map(Planned::certain),
             Placements::RegionGradient { conditional: false }
             | Placements::Count { .. }
             | Placements::OnOtherMesh { .. }
             | Placements::CutLocal { .. } => None,
-            Placements::StyleInput { .. } => {
-                let mut edits = vec![self.argument("grad_placements=(Partial(),)")?];
-                edits.extend(self.bound("Partial")?);
-                Some(Planned::certain(edits))
-            }
         }
+    }
+
+    /// A call with one more argument, which says that a gradient is partial.
+    fn partial_argument(&self, parameter: &str) -> Option<Planned> {
+        let mut edits = vec![self.argument(&format!("{parameter}=(Partial(),)"))?];
+        edits.extend(self.bound("Partial")?);
+        Some(Planned::certain(edits))
     }
 
     /// `w.to_local()` with the placements of the gradient, whatever those of the weight are.

@@ -441,7 +441,7 @@ impl Machine<'_> {
             };
             out.push(value);
         }
-        self.told_ranks(at, own, args, &mut out);
+        self.told_ranks(at, own, &mut out);
         if let Some(args) = args {
             // Arguments that were left out have their defaults.
             let defaults = self.settings.static_defaults(at);

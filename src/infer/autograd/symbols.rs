@@ -129,30 +129,20 @@ impl Machine<'_> {
     }
 
     /// A forward that is given a group, and a rank or a size beside it whose values nothing tells, is given those of the group.
-    pub fn told_ranks(&mut self, at: FuncRef, own: usize, args: Option<&CallArgs>, values: &mut [Value]) {
+    pub fn told_ranks(&mut self, at: FuncRef, own: usize, values: &mut [Value]) {
         let func = self.project.func(at);
         let names = || func.params.iter().skip(own).map(|p| &p.name).enumerate();
         let mut groups = names().filter(|(_, name)| self.settings.is_group_name(name));
         let (Some((group, _)), None) = (groups.next(), groups.next()) else { return };
-        let mut told = Vec::new();
-        for (i, name) in names() {
-            let given = args.and_then(|a| a.get(i, name));
-            let open = matches!(given, None | Some(Value::Unknown | Value::Sym(_)));
-            let open = open && matches!(&values[i], Value::Unknown | Value::Sym(_));
-            if let (true, Some(gives)) = (open, rank_or_size(name)) {
-                told.push((i, gives));
-            }
-        }
+        let open = |i: usize| matches!(&values[i], Value::Unknown | Value::Sym(_));
+        let told: Vec<(usize, Made)> =
+            names().filter(|(i, _)| open(*i)).filter_map(|(i, name)| Some((i, rank_or_size(name)?))).collect();
         if told.is_empty() {
             return;
         }
-        let Some(axes) = self.axes_of_value(&values[group].clone()) else { return };
-        for (i, gives) in told {
-            values[i] = match gives {
-                Gives::Rank => Value::Rank(axes.clone()),
-                Gives::Size => Value::Size(axes.clone()),
-                Gives::Group => Value::Group(axes.clone()),
-            };
+        let Some(axes) = self.axes_of_value(&values[group]) else { return };
+        for (i, made) in told {
+            values[i] = made(axes.clone());
         }
     }
 
@@ -261,18 +251,19 @@ impl Machine<'_> {
     }
 }
 
+/// What a rank in a group is of by its name.
+const OF_GROUP: &[&str] =
+    &["group", "tp", "mp", "sp", "cp", "ep", "tensor_parallel", "model_parallel", "sequence_parallel"];
+
+/// The value of a group's axes.
+type Made = fn(AxisSet) -> Value;
+
 /// What an argument beside a group is by its name: `rank`, `mp_rank`, `world_size`, `tp_world_size`.
-fn rank_or_size(name: &str) -> Option<Gives> {
-    match name.strip_suffix("_rank").unwrap_or(name) {
-        "rank" | "group" | "tp" | "mp" | "sp" | "cp" | "ep" | "tensor_parallel" | "model_parallel"
-        | "sequence_parallel"
-            if name.ends_with("rank") =>
-        {
-            Some(Gives::Rank)
-        }
-        _ if name == "world_size" || name.ends_with("_world_size") => Some(Gives::Size),
-        _ => None,
+fn rank_or_size(name: &str) -> Option<Made> {
+    if name == "rank" || name.strip_suffix("_rank").is_some_and(|of| OF_GROUP.contains(&of)) {
+        return Some(Value::Rank);
     }
+    (name == "world_size" || name.ends_with("_world_size")).then_some(Value::Size as Made)
 }
 
 /// Whether a number is made of the index of a rank that a loop visits.

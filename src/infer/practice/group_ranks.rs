@@ -8,6 +8,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::own_group::{Axes, axes};
+use super::rank_tests::returned;
 use super::ranks::{is_exit, other_branch_calls};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
@@ -37,6 +38,9 @@ pub fn some_of_group(view: &View<'_>, out: &mut Found) {
         .collect();
     for (i, name, group) in &everyone {
         let guards = &view.steps[*i].guards;
+        if guards.is_empty() {
+            continue;
+        }
         let over = axes(view, group, Gives::Group, 0);
         let Some(guard) = guards.iter().find(|g| of_some(view, g, (group, over.as_ref()))) else { continue };
         // A group of one rank.
@@ -102,21 +106,19 @@ fn holds_on_some(view: &View<'_>, test: &Expr, holds: bool, group: Group<'_>, st
         Expr::Call { callee, args, .. } => {
             holds && callee.last_name().is_some_and(|n| STAGES.contains(&n)) && spans_stages(group)
                 || args.is_empty()
-                    && returned(view, callee).is_some_and(|(inner, e)| by_axes(&inner, &e, holds, group.1, steps))
+                    && predicate(view, callee).is_some_and(|(inner, e)| by_axes(&inner, &e, holds, group.1, steps))
         }
         _ => false,
     }
 }
 
 /// What a function of the project without arguments returns, if it does nothing else.
-fn returned<'a>(view: &View<'a>, callee: &Expr) -> Option<(Rc<View<'a>>, Expr)> {
+fn predicate<'a>(view: &View<'a>, callee: &Expr) -> Option<(Rc<View<'a>>, Expr)> {
     let inner = near::shared(view, wrapped::function(view, callee)?);
-    let [.., last] = &inner.steps[..] else { return None };
-    let Stmt::Return { value } = last.stmt else { return None };
+    let last = inner.steps.last().filter(|s| matches!(s.stmt, Stmt::Return { .. }))?;
     let alone = last.guards.is_empty() && !inner.func.is_generator && !inner.func.is_async;
-    let others = inner.steps.iter().filter(|s| matches!(s.stmt, Stmt::Return { .. })).count();
-    let value = inner.expr(value);
-    (alone && others == 1).then_some((inner, value))
+    let [value] = &returned(&inner)[..] else { return None };
+    alone.then(|| (inner, value.clone()))
 }
 
 /// Whether what another function returns holds on some ranks of a group with these axes.

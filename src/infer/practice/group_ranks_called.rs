@@ -7,13 +7,11 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::group_ranks::{is_one, of_some};
 use super::near;
+use super::only_some::callee;
 use super::own_group::{Axes, axes};
 use super::ranks::{is_exit, other_branch_calls};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use super::wrapped::function;
-use crate::ir::Rvalue;
-use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::rules::Gives;
 use crate::source::Name;
 
@@ -55,7 +53,7 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
 /// The axes of the group over which a call of a function of the project communicates for sure, and the functions on the way.
 fn reached(view: &View<'_>, step: usize, depth: usize, names: &mut Vec<Name>) -> Option<Axes> {
     let depth = depth.checked_sub(1)?;
-    let at = called(view, step)?;
+    let at = callee(view, view.value(step)?)?;
     let inner = near::shared(view, at);
     if inner.func.is_generator || inner.func.is_async || !inner.func.captures.is_empty() {
         return None;
@@ -74,29 +72,4 @@ fn reached(view: &View<'_>, step: usize, depth: usize, names: &mut Vec<Name>) ->
 fn over(view: &View<'_>, step: usize) -> Option<Axes> {
     let call = raw(view, view.value(step)?).filter(|call| call.sort == Sort::Everyone)?;
     axes(view, &view.expr(call.group?), Gives::Group, 0)
-}
-
-/// The function of the project that a step calls.
-fn called(view: &View<'_>, step: usize) -> Option<FuncRef> {
-    match view.value(step)? {
-        Rvalue::Call { callee, .. } => function(view, &view.through(callee)),
-        Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => {
-            let class = near::class_of(view)?;
-            view.project.own_method(ClassRef { module: view.at.module, class }, name)
-        }
-        Rvalue::CallMethod { base, name, .. } => method(view, &view.through(base), name),
-        _ => None,
-    }
-}
-
-/// A function of a class or of a module that is named: `Helper.reduce(...)`.
-fn method(view: &View<'_>, base: &Expr, name: &Name) -> Option<FuncRef> {
-    let path = near::path(view, base)?;
-    match view.project.path(&path) {
-        Resolved::Class(class) => view.project.own_method(class, name),
-        _ => match view.project.path(&format!("{path}.{name}")) {
-            Resolved::Func(at) => Some(at),
-            _ => None,
-        },
-    }
 }

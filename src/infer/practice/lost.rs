@@ -55,7 +55,7 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
             matches!(of, Expr::Local(_) | Expr::Attr(..)) && !is_fresh(&of) && is_read_later(view, &of, *step)
         };
         // What is made here and scaled is a barrier; and a handle may be asked for what came out.
-        let made_here = operands.iter().any(|o| made_by_factory(view, o));
+        let made_here = operands.iter().any(|o| near::deep(view, &view.expr(o)).any(&mut |e| is_factory(e)));
         let asked = ["get_future", ".result("].iter().any(|w| view.code().contains(w));
         let once = view.readers(*temp).len() == 1 && !made_here && !asked;
         if once && operands.into_iter().any(|o| goes_on(&o)) && !is_timed(view) {
@@ -64,14 +64,6 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[*step].id), practice));
         }
     }
-}
-
-/// Whether a factory is called for a value anywhere, or for the variable that it is.
-fn made_by_factory(view: &View<'_>, operand: &Operand) -> bool {
-    near::deep(view, &view.expr(operand)).any(&mut |e| match e {
-        Expr::Call { callee, .. } => callee.last_name().is_some_and(|n| FACTORIES.contains(&n)),
-        _ => false,
-    })
 }
 
 /// Whether a function takes the time of what it calls.

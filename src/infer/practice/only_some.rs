@@ -303,21 +303,25 @@ fn barriers(view: &View<'_>) -> usize {
     }
 }
 
-/// The function of the project that is called: by its name, a method of the own object, or of one whose class is known.
-fn callee(view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
+/// The function of the project that is called: by its name, a method of a class that is named, of the own object, or of one whose class is known.
+pub(super) fn callee(view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
     match value {
         Rvalue::Call { callee, .. } => wrapped::function(view, &view.through(callee)),
         Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => {
             let class = near::class_of(view)?;
             view.project.own_method(ClassRef { module: view.at.module, class }, name)
         }
-        Rvalue::CallMethod { base, name, .. } => match view.through(base) {
-            Expr::Path(path) => match view.project.path(&format!("{path}.{name}")) {
-                Resolved::Func(at) => Some(at),
-                _ => None,
-            },
-            of => view.project.own_method(class_of(view, &of, name)?, name),
-        },
+        Rvalue::CallMethod { base, name, .. } => {
+            let of = view.through(base);
+            let project = view.project;
+            let named =
+                near::path(view, &of).map(|path| (project.path(&path), project.path(&format!("{path}.{name}"))));
+            match named {
+                Some((Resolved::Class(class), _)) => project.own_method(class, name),
+                Some((_, Resolved::Func(at))) => Some(at),
+                _ => project.own_method(class_of(view, &of, name)?, name),
+            }
+        }
         _ => None,
     }
 }

@@ -7,13 +7,12 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Own, Practice};
 use super::near;
-use super::rank_tests::is_number_of_ranks;
+use super::rank_tests::{is_number_of_ranks, returned, whole};
 use super::view::View;
 use super::wrapped::function;
-use crate::ir::{BinOp, ClassId, Const, Rvalue, Stmt, UnOp};
-use crate::project::{ClassRef, FuncRef};
+use crate::ir::{BinOp, ClassId, Operand, Rvalue, Stmt};
+use crate::project::ClassRef;
 use crate::source::Place;
-use std::rc::Rc;
 
 /// A root of what is summed.
 pub const WORDS: &[&str] = &["sqrt("];
@@ -49,32 +48,15 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
 fn sum_of_part(view: &View<'_>, expr: &Expr) -> Option<Place> {
     let Expr::Call { callee, args, step } = expr else { return None };
     let place = view.place(view.steps.get(*step)?.id);
-    let last = |e: &Expr| match e {
-        Expr::Unary(UnOp::Neg, inner) => **inner == Expr::Const(Const::Int(1)),
-        other => *other == Expr::Const(Const::Int(-1)),
-    };
     if callee.last_name() == Some("sum") {
         let Expr::Attr(of, _) = &**callee else { return None };
         let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty());
-        return (args.iter().any(|(_, a)| last(a)) && of.any(&mut |e| given(e))).then_some(place);
+        return (args.iter().any(|(_, a)| whole(a) == Some(-1)) && of.any(&mut |e| given(e))).then_some(place);
     }
-    let inner = method(view, callee).filter(|_| args.len() == 1)?;
-    let mut returns = inner.steps.iter().filter_map(|s| match s.stmt {
-        Stmt::Return { value } => Some(value),
-        _ => None,
-    });
-    let (Some(value), None) = (returns.next(), returns.next()) else { return None };
+    let inner = near::shared(view, function(view, callee).filter(|_| args.len() == 1)?);
+    let [value] = &returned(&inner)[..] else { return None };
     let alone = inner.collectives().is_empty() && !near::has_any(inner.code(), TALKS);
-    (alone && sum_of_part(&inner, &near::deep(&inner, &inner.expr(value))).is_some()).then_some(place)
-}
-
-fn method<'a>(view: &View<'a>, callee: &Expr) -> Option<Rc<View<'a>>> {
-    if let Some(name) = near::own_attribute(view, callee) {
-        let class = ClassRef { module: view.at.module, class: near::class_of(view)? };
-        let at = view.project.own_method(class, name)?;
-        return Some(near::shared(view, at));
-    }
-    Some(near::shared(view, function(view, callee)?))
+    (alone && sum_of_part(&inner, &near::deep(&inner, value)).is_some()).then_some(place)
 }
 
 /// The parameter of as many elements as the size in an attribute divided by the number of ranks, and where it is made.
@@ -83,7 +65,7 @@ fn divided_parameter(view: &View<'_>, class: ClassId, size: &str) -> Option<(Str
     let Expr::Local(given) = made.expr(value) else { return None };
     let class = ClassRef { module: view.at.module, class };
     let init = view.project.own_method(class, "__init__").filter(|at| *at == made.at)?;
-    let init = near::shared(view, FuncRef { ..init });
+    let init = near::shared(view, init);
     init.steps.iter().find_map(|step| {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { return None };
         let whole = near::deep(&init, &init.expr(value));
@@ -109,7 +91,7 @@ fn counts_ranks(view: &View<'_>, size: &Expr) -> bool {
 
 /// Whether a method multiplies with an attribute.
 fn multiplies(view: &View<'_>, attribute: &str) -> bool {
-    let is = |o: &crate::ir::Operand| near::own_attribute(view, &view.expr(o)).is_some_and(|n| n == attribute);
+    let is = |o: &Operand| near::own_attribute(view, &view.expr(o)).is_some_and(|n| n == attribute);
     (0..view.steps.len())
         .any(|i| matches!(view.value(i), Some(Rvalue::Binary { op: BinOp::Mul, left, right }) if is(left) || is(right)))
 }

@@ -197,7 +197,8 @@ fn compared(view: &View<'_>, op: CmpOp, (a, b): (&Expr, &Expr), holds: bool, dep
     }
 }
 
-fn whole(e: &Expr) -> Option<i64> {
+/// The whole number that an expression is written as.
+pub(super) fn whole(e: &Expr) -> Option<i64> {
     match e {
         Expr::Const(Const::Int(n)) => Some(*n),
         Expr::Unary(UnOp::Neg, inner) => whole(inner).and_then(i64::checked_neg),
@@ -388,7 +389,7 @@ fn called(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)], depth: usize
 }
 
 /// What a function returns.
-fn returned(inner: &View<'_>) -> Vec<Expr> {
+pub(super) fn returned(inner: &View<'_>) -> Vec<Expr> {
     let given = inner.steps.iter().filter_map(|s| match s.stmt {
         Stmt::Return { value } => Some(inner.expr(value)),
         _ => None,

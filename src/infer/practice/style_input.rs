@@ -72,13 +72,9 @@ fn partial_output(view: &View<'_>, class: ClassRef) -> Option<Place> {
     methods.iter().filter(|(name, _)| name.contains(OUTPUT)).find_map(|(_, func)| {
         let method = near::shared(view, FuncRef { module: class.module, func: *func });
         (0..method.steps.len()).find_map(|i| {
-            let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = method.value(i) else {
-                return None;
-            };
-            let named = match method.value(i)? {
-                Rvalue::CallMethod { name, .. } => name == "from_local",
-                value => method.callee(value).is_some_and(|path| path.ends_with("from_local")),
-            };
+            let value = method.value(i)?;
+            let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+            let named = near::written_name(&method, value).is_some_and(|name| name == "from_local");
             let given: Vec<Expr> = args.iter().map(|a| method.expr(&a.value)).collect();
             let of_output = matches!(args.first()?.value, Operand::Local(_));
             (named && of_output && places(given.iter(), "Partial")).then(|| method.place(method.steps[i].id))

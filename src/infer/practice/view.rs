@@ -281,38 +281,30 @@ impl<'a> View<'a> {
         }
         match self.defs(local) {
             [one] => self.bound_by(*one, local, depth),
-            [first, second] => self.merged(*first, *second, local, depth),
             [] => Expr::Unknown,
-            [first, others @ ..] => self.chained(*first, others, local, depth),
+            [first, others @ ..] => self.merged(*first, others, local, depth),
         }
     }
 
-    /// A temporary bound more than twice: `a and b and c`, where each but the first is bound if the one before it says so.
-    fn chained(&self, first: usize, others: &[usize], local: LocalId, depth: usize) -> Expr {
+    /// A temporary bound more than once: `a and b and c`, `a or b`, where each but the first is bound if the one before it says so, and
+    /// `a if c else b`.
+    fn merged(&self, first: usize, others: &[usize], local: LocalId, depth: usize) -> Expr {
         let goes_on = |def: &usize| match self.steps[*def].guards.last() {
             Some(guard) if matches!(guard.test, Operand::Local(l) if *l == local) => Some(guard.holds),
             _ => None,
         };
         let told: Option<Vec<bool>> = others.iter().map(goes_on).collect();
-        match told.as_deref() {
-            Some([and, rest @ ..]) if rest.iter().all(|holds| holds == and) => {
-                let of = std::iter::once(&first).chain(others).map(|def| self.bound_by(*def, local, depth + 1));
-                Expr::Bool { and: *and, of: of.collect() }
-            }
-            _ => Expr::Unknown,
+        if let Some([and, rest @ ..]) = told.as_deref()
+            && rest.iter().all(|holds| holds == and)
+        {
+            let of = std::iter::once(&first).chain(others).map(|def| self.bound_by(*def, local, depth + 1));
+            return Expr::Bool { and: *and, of: of.collect() };
         }
-    }
-
-    /// A temporary bound twice: `a and b`, `a or b`, `a if c else b`.
-    fn merged(&self, first: usize, second: usize, local: LocalId, depth: usize) -> Expr {
-        let (a, b) = (self.bound_by(first, local, depth + 1), self.bound_by(second, local, depth + 1));
-        let (outer, inner) = (&self.steps[first].guards, &self.steps[second].guards);
-        match (outer.last(), inner.last()) {
-            (_, Some(guard)) if matches!(guard.test, Operand::Local(l) if *l == local) => {
-                Expr::Bool { and: guard.holds, of: vec![a, b] }
-            }
+        let [second] = others else { return Expr::Unknown };
+        match (self.steps[first].guards.last(), self.steps[*second].guards.last()) {
             (Some(x), Some(y)) if x.at == y.at && x.holds && !y.holds => {
-                Expr::Choice(Box::new(self.expand(x.test, depth + 1)), Box::new(a), Box::new(b))
+                let of = |def: usize| Box::new(self.bound_by(def, local, depth + 1));
+                Expr::Choice(Box::new(self.expand(x.test, depth + 1)), of(first), of(*second))
             }
             _ => Expr::Unknown,
         }
