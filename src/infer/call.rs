@@ -6,10 +6,12 @@ use super::heap::{Cell, DictCell, ListCell, ObjectCell, ObjectClass};
 use super::limits::{MAX_CALL_DEPTH, MAX_CHOICE, MAX_RECURSION};
 use super::machine::{Activation, Eval, Machine};
 use super::output::Reason;
-use super::value::{Closure, Flavour, Method, Value};
+use super::settings::is_degree;
+use super::value::{Closure, Flavour, Method, ObjId, Value};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, ParamKind, StmtId};
 use crate::project::{ClassRef, FuncRef};
+use crate::rules::Entry;
 use crate::source::Name;
 use std::sync::Arc;
 
@@ -103,6 +105,7 @@ impl Machine<'_> {
                     Value::Unknown
                 }))
             }
+            Value::Object(at) if self.gives_itself(*at, name) => Eval::One(base.clone()),
             Value::Object(_) | Value::Super(_) => match self.object_attr(base, name) {
                 found if !matches!(found, Some(Value::Bound(_))) && matches!(base, Value::Super(_)) => {
                     let layer = self.super_of_layer(id, base, name, args);
@@ -139,6 +142,19 @@ impl Machine<'_> {
                     _ => self.call(id, &callee, args),
                 }
             }
+        }
+    }
+
+    /// Whether a method is one of all modules that gives the module, and nothing else has that name here: `Model(config).to(device)`.
+    fn gives_itself(&mut self, at: ObjId, method: &Name) -> bool {
+        let identity = |entry: Option<&Entry>| matches!(entry, Some(Entry::Intrinsic(rule)) if rule.does == "identity");
+        if !self.rules.may_name(method) || !identity(self.rules.get(&format!("torch.nn.Module.{method}"))) {
+            return false;
+        }
+        let Some(object) = self.w.heap.object(at).filter(|o| o.get(method).is_none()) else { return false };
+        match object.class.clone() {
+            ObjectClass::Project(class) => self.class_attr(class, method, None).is_none(),
+            ObjectClass::External(path) => matches!(self.rules.get(&path), Some(Entry::Layer(_) | Entry::Module(_))),
         }
     }
 
@@ -494,6 +510,12 @@ impl Machine<'_> {
                 }
                 (ParamKind::VarArgs, _) => Value::tuple(std::mem::take(&mut rest)),
                 (ParamKind::KwArgs, _) => Value::Dict(self.fresh(Cell::Dict(extra.clone()))),
+                // A number of ranks that nobody knows still divides what it divides.
+                (_, Some(value))
+                    if func.name == INIT && is_degree(&param.name) && self.counts_nothing_known(&value) =>
+                {
+                    Value::Sym(param.name.clone())
+                }
                 (_, Some(value)) => self.named_group(&param.name, value),
                 // A flag that an unknown caller may have set, by its name; it is told with what is found.
                 (_, None) if args.open && matches!(default(), Some(Value::Const(Const::Bool(_)))) => {

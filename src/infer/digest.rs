@@ -4,7 +4,7 @@
 
 use super::memo::{Memo, constant};
 use super::practice::{COPIES, SAME, Stands, are_known, is_switch};
-use super::relevance::{planning_names, telling_names};
+use super::relevance::{environment_names, planning_names, telling_names};
 use crate::ir::{Arg, ArgKind, Block, BuildKind, Const, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
@@ -26,13 +26,16 @@ pub struct Words {
     pub telling: FxHashSet<Name>,
     /// Functions that apply plans to modules.
     pub planning: FxHashSet<Name>,
+    /// Variables of the environment that hold the own rank, or the number of ranks.
+    environment: FxHashSet<Name>,
     common: FxHashSet<Name>,
 }
 
 impl Words {
     pub fn new(rules: &RuleBook) -> Words {
         let common = COMMON.iter().map(|name| Name::from(*name)).collect();
-        Words { telling: telling_names(rules), planning: planning_names(rules), common }
+        let environment = environment_names(rules);
+        Words { telling: telling_names(rules), planning: planning_names(rules), environment, common }
     }
 }
 
@@ -70,6 +73,8 @@ pub struct Gist {
     pub makes_parameter: bool,
     /// A variable that is assigned more than once, and once from another one, is given to a call in a loop.
     pub passes_on: bool,
+    /// It asks the environment for the own rank, or for the number of ranks.
+    pub asks_environment: bool,
     /// It may read a switch, by an attribute, a method or a name in a string.
     pub reads_switch: bool,
     /// An attribute of anything but the receiver, or an element, is assigned.
@@ -346,7 +351,7 @@ impl<'a, 'f> Walk<'a, 'f> {
                 self.common(Some(base), name);
                 self.operand(base);
             }
-            Rvalue::Use(operand) => self.operand(operand),
+            Rvalue::Use(operand) | Rvalue::Item { index: operand @ Operand::Const(_), .. } => self.operand(operand),
             Rvalue::Call { callee, args } => {
                 if plain {
                     self.given(args);
@@ -412,6 +417,10 @@ impl<'a, 'f> Walk<'a, 'f> {
                     self.rare.bound.push(name.clone());
                 }
                 name
+            }
+            Operand::Const(Const::Str(text)) => {
+                self.gist.asks_environment |= self.words.environment.contains(text);
+                return;
             }
             Operand::Const(_) => return,
         };

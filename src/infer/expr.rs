@@ -5,6 +5,7 @@ use super::formula::{Atom, Formula};
 use super::heap::{Cell, DictCell, ListCell};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
+use super::settings::is_degree;
 use super::value::{Closure, Flavour, Method, Value};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
@@ -418,7 +419,7 @@ impl Machine<'_> {
             (Value::Sym(path), Value::Const(Const::Int(n))) => {
                 // A degree of parallelism compared with 1: axes are checked as if they had several ranks.
                 let last = path.rsplit('.').next().unwrap_or(path);
-                if self.settings.is_degree(last) || *n == 1 && self.settings.counts_ranks(last) {
+                if is_degree(last) || *n == 1 && self.settings.counts_ranks(last) {
                     return size_compare(op, *n);
                 }
                 let sign = order_sign(op).filter(|_| self.symbol(path).is_none())?;

@@ -13,7 +13,7 @@ use crate::ir::annotation::Atom;
 use crate::ir::{Block, Const, LocalId, StmtId};
 use crate::rules::IntrinsicRule;
 use crate::source::Name;
-use crate::types::{Axis, AxisState, AxisType, LocalType, Mesh, Origin, Reason as Why, Spmd, TensorType, Tri};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Mesh, Origin, Reason as Why, Spmd, TensorType, Tri};
 use std::sync::Arc;
 
 impl Machine<'_> {
@@ -144,6 +144,9 @@ impl Machine<'_> {
                 None if arg("group").is_some_and(|group| !group.is_none()) => Value::Unknown,
                 None => Value::Size(crate::types::AxisSet::one(Axis::variable("world"))),
             },
+            "environment" => {
+                arg("key").map_or(Value::Unknown, |key| self.environment(rule, &key, arg("default").as_ref()))
+            }
             "group-or-default" => match first.cloned() {
                 Some(Value::Const(Const::None)) | None => {
                     self.default_axes(&rule.default_group).map_or(Value::Unknown, Value::Group)
@@ -152,6 +155,19 @@ impl Machine<'_> {
             },
             _ => return None,
         })
+    }
+
+    /// A variable of the environment. One that is a negative number where nobody sets it is asked whether there are several ranks at all.
+    pub fn environment(&mut self, rule: &IntrinsicRule, key: &Value, default: Option<&Value>) -> Value {
+        let Value::Const(Const::Str(key)) = key else { return Value::Unknown };
+        let is = |part: &str| rule.role(part).is_some_and(|name| name == key);
+        let made: fn(AxisSet) -> Value = match (is("rank"), is("size")) {
+            _ if default.and_then(Value::as_int).is_some_and(|n| n < 0) => return Value::Unknown,
+            (true, _) => Value::Rank,
+            (_, true) => Value::Size,
+            _ => return Value::Unknown,
+        };
+        self.default_axes(&[]).map_or(Value::Unknown, made)
     }
 
     /// `no_grad()` as a context or decorator; `no_grad(f)` is `f` without gradients, which only a decorator can say.

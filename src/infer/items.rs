@@ -8,6 +8,7 @@ use super::limits::MAX_VALUE_DEPTH;
 use super::machine::{Eval, Machine};
 use super::value::{ObjId, Value};
 use crate::ir::{Const, LocalId, StmtId};
+use crate::rules::Entry;
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh, Origin, Reason, Spmd};
 use std::sync::Arc;
@@ -70,6 +71,10 @@ impl Machine<'_> {
             Value::Object(_) => {
                 return self.call_dunder(id, base, "__getitem__", vec![index.clone()]);
             }
+            Value::Path(path) => match self.rules.get(path) {
+                Some(Entry::Intrinsic(rule)) if rule.does == "environment" => self.environment(rule, index, None),
+                _ => Value::Unknown,
+            },
             _ => Value::Unknown,
         };
         Eval::One(value)

@@ -36,6 +36,9 @@ pub const MAX_REHEARSED: u32 = 20_000;
 /// Statements of a function without anything that communicates that is executed all the same where it is given a flag or `None`: those of
 /// `return val if exists(val) else default`, and a few more.
 pub const MAX_CHOICE: usize = 12;
+/// Statements of a function that is executed where it is called because it gives the own rank, or the number of ranks: those of one that
+/// starts the process group, picks a device and returns both.
+pub const MAX_SETUP: usize = 40;
 /// Statements of a function whose tests of attributes that nobody knows tell configurations apart: those of `enter`, `leave` and their kin.
 pub const MAX_KEPT_TESTS: usize = 24;
 /// Statements of a function that is looked through for whether anybody reads what it sums, or differentiates what it cuts; a longer one is

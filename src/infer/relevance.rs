@@ -3,9 +3,10 @@
 //! is still executed. Next: `root.rs`.
 
 use super::digest::{COMMON, Digests, Gist, Rare};
-use super::limits::{MAX_CHOICE, MAX_DISTANCE};
+use super::limits::{MAX_DISTANCE, MAX_SETUP};
 use super::memo::{Memo, Task, combined, kept_equals};
 use super::namesakes::Namesakes;
+use super::settings::is_degree;
 use crate::ir::annotation::SuppressionScope;
 use crate::ir::{Block, Func, FuncId, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project, Resolved};
@@ -258,7 +259,7 @@ struct Scanned {
     noted: bool,
     /// Whether it is a constructor that makes parameters.
     constructs: bool,
-    /// Whether it gives the number of ranks of a group, and does little else.
+    /// Whether it gives the number of ranks of a group, and does no more than what sets a process up.
     gives_size: bool,
     /// Or the own rank in one.
     gives_rank: bool,
@@ -339,14 +340,15 @@ fn scanned(
         // A whole parameter means something where a framework goes by marks.
         let constructs = f.name == "__init__" && gist.makes_parameter;
         // Elsewhere the size of a parameter means something that is divided by the number of ranks.
-        let makes = constructs && (by_mark || asks(gist, SIZE));
+        let makes = constructs
+            && (by_mark || asks(gist, SIZE) || gist.asks_environment || f.params.iter().any(|p| is_degree(&p.name)));
         let direct = gist.tells
             || gist.globals.iter().any(|name| renamed.contains(&name))
             || rare.common.iter().any(|(base, name)| names.tells_by_path(base.as_ref(), name))
             || rare.applied.iter().any(|base| names.is_class(base));
         let tells = (direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
-        let is_getter = f.class.is_none() && f.params.is_empty() && f.code.count() <= MAX_CHOICE;
+        let is_getter = f.class.is_none() && f.params.iter().all(|p| p.has_default) && f.code.count() <= MAX_SETUP;
         let uses = |func: &FuncId| !rare.attributes.is_empty() && calls_attribute(&ir.funcs[*func], &rare.attributes);
         let used = methods.iter().filter(|(name, func)| CALLED.contains(&name.as_str()) || uses(func));
         Scanned {
@@ -357,7 +359,7 @@ fn scanned(
             tells: tells || expanded,
             noted: noted && !skipped,
             constructs: constructs && !skipped,
-            gives_size: is_getter && asks(gist, SIZE),
+            gives_size: is_getter && (asks(gist, SIZE) || gist.asks_environment),
             gives_rank: is_getter && asks(gist, RANK),
             makes: f.name == "__init__",
             plans: gist.plans,
@@ -427,6 +429,16 @@ pub fn telling_names(rules: &RuleBook) -> FxHashSet<Name> {
         .map(|(name, _)| Name::from(name.rsplit('.').next().unwrap_or(name)))
         .filter(|name| !COMMON.contains(&name.as_str()))
         .collect()
+}
+
+/// Variables of the environment that hold the own rank, or the number of ranks.
+pub fn environment_names(rules: &RuleBook) -> FxHashSet<Name> {
+    let asks = |(_, e): (&Name, &Entry)| match e {
+        Entry::Intrinsic(rule) if rule.does == "environment" => Some(rule.clone()),
+        _ => None,
+    };
+    let rules: Vec<_> = rules.entries().filter_map(asks).collect();
+    rules.iter().flat_map(|rule| ["rank", "size"].map(|part| rule.role(part).cloned())).flatten().collect()
 }
 
 /// Names of functions that apply plans to modules.

@@ -273,15 +273,6 @@ impl Settings {
             || path.rsplit_once('.').is_some_and(|(base, _)| base != "self" && self.is_config(base))
     }
 
-    /// Whether a name is a degree of parallelism: `tensor_model_parallel_size`, `world_size`.
-    pub fn is_degree(&self, name: &str) -> bool {
-        name == "world_size"
-            || name.ends_with("_world_size")
-            || name.ends_with("parallel_size")
-            || name.ends_with("_degree")
-            || matches!(name, "tp_size" | "cp_size" | "dp_size" | "ep_size" | "sp_size")
-    }
-
     /// Whether a name that is compared with 1 is a degree of parallelism, by the names of configurations: `config.tp > 1`, `args.mp_size != 1`.
     pub fn counts_ranks(&self, name: &str) -> bool {
         let axis = name.strip_suffix("_size").unwrap_or(name);
@@ -409,4 +400,13 @@ fn edits(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// Whether a name is a degree of parallelism: `tensor_model_parallel_size`, `world_size`.
+pub fn is_degree(name: &str) -> bool {
+    name == "world_size"
+        || name.ends_with("_world_size")
+        || name.ends_with("parallel_size")
+        || name.ends_with("_degree")
+        || matches!(name, "tp_size" | "cp_size" | "dp_size" | "ep_size" | "sp_size")
 }

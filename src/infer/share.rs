@@ -6,6 +6,7 @@ use super::expr::{CallArgs, differing};
 use super::groups::may_differ;
 use super::machine::Machine;
 use super::ops::{AxisRef, OpCall, Operand};
+use super::settings::is_degree;
 use super::value::Value;
 use crate::ir::{BinOp, Const};
 use crate::project::{Binding, ClassRef, ModuleId, Resolved};
@@ -51,7 +52,17 @@ impl Machine<'_> {
         let Value::Sym(path) = value else { return false };
         let last = path.rsplit('.').next().unwrap_or(path);
         let of_others = OTHERS.iter().any(|other| last.starts_with(other));
-        self.settings.is_degree(last) && !of_others && self.deriving.is_none() && self.in_constructor()
+        is_degree(last) && !of_others && self.deriving.is_none() && self.in_constructor()
+    }
+
+    /// Whether a number is not known, or is written down, and no name tells that it counts ranks.
+    pub fn counts_nothing_known(&self, value: &Value) -> bool {
+        match value {
+            Value::Unknown | Value::Number(None) => true,
+            Value::Const(Const::Int(n)) => *n > 1,
+            Value::Sym(path) => !is_degree(path.rsplit('.').next().unwrap_or(path)) && self.symbol(path).is_none(),
+            _ => false,
+        }
     }
 
     /// Whether one of the operands may be split over an axis by its size, or over a group that may be it, and nothing else tells its type there.
@@ -210,11 +221,14 @@ impl Machine<'_> {
     }
 
     /// Whether the module under execution cares for gradients of what it communicates: it has an autograd function or uses one, a
-    /// collective with a gradient, or an optimizer.
+    /// collective with a gradient, or an optimizer. Or one of those that called it takes a backward pass.
     fn is_trained(&self) -> bool {
         let Some(module) = self.stack.last().map(|a| a.func.module) else { return false };
-        let text = self.files[self.project.file(module)].whole();
-        if [".backward(", "torch.optim", "optimizer", "distributed.nn"].iter().any(|word| text.contains(word)) {
+        let text_of = |module| self.files[self.project.file(module)].whole();
+        let text = text_of(module);
+        if [".backward(", "torch.optim", "optimizer", "distributed.nn"].iter().any(|word| text.contains(word))
+            || self.stack.iter().any(|a| a.func.module != module && text_of(a.func.module).contains(".backward("))
+        {
             return true;
         }
         // A program that runs its model without gradients, and is no library of models.
