@@ -10,7 +10,7 @@ use crate::ir::{Const, StmtId};
 use crate::project::{ClassRef, ModuleId, Resolved};
 use crate::rules::{Entry, Gives, IntrinsicRule};
 use crate::source::{Idx, Name};
-use crate::types::{Axis, AxisSet};
+use crate::types::{Axis, AxisSet, AxisType, Dist, TensorType};
 use std::sync::Arc;
 
 /// Builtins of Python that the checker gives a meaning; other free names are unknown.
@@ -393,13 +393,13 @@ impl Machine<'_> {
                 if name == "data"
                     && let Some(t) = self.tensor(&value).cloned()
                 {
-                    let grad = self.w.heap.tensor(*tensor).map_or(t.grad, |old| old.grad);
-                    self.retype(*tensor, crate::types::TensorType { grad, dist: crate::types::Dist::Unknown, ..t });
+                    let filled = self.w.heap.tensor(*tensor).map_or(t.clone(), |old| filled(old, t));
+                    self.retype(*tensor, filled);
                 }
             }
             Value::Tensor(tensor) if name == "requires_grad" => {
                 if let (Some(b), Some(t)) = (value.as_bool(), self.w.heap.tensor(*tensor).cloned()) {
-                    self.retype(*tensor, crate::types::TensorType { grad: crate::types::Tri::from_bool(b), ..t });
+                    self.retype(*tensor, TensorType { grad: crate::types::Tri::from_bool(b), ..t });
                 }
             }
             _ => {}
@@ -416,6 +416,21 @@ impl Machine<'_> {
             self.record(id, &variable, value);
         }
     }
+}
+
+/// `old.data = new`: a parameter that was made as a part, of its size, stays that part where the new values do not say what they are.
+fn filled(old: &TensorType, new: TensorType) -> TensorType {
+    let mut out = TensorType { grad: old.grad, dist: Dist::Unknown, ..new };
+    let Some(divided) = &old.divided else { return out };
+    out.divided = Some(divided.clone());
+    out.home = old.home;
+    for (axis, part) in old.local.listed().filter(|(_, s)| s.set == AxisType::V) {
+        let given = out.local.get(axis);
+        if given.set.is_unknown() || given.set == AxisType::V && given.shard.is_none() {
+            out.local.set(axis, part.clone());
+        }
+    }
+    out
 }
 
 /// A function found in a class, as the receiver sees it.
