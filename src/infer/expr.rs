@@ -82,31 +82,12 @@ impl Machine<'_> {
             Rvalue::Call { callee, args } => {
                 let callee = self.operand(callee);
                 let args = self.arguments(args);
-                if let Some(group) = self.declared_by_call(id, &callee) {
-                    return Eval::One(group);
-                }
-                if self.deriving.is_none() {
-                    let eval = self.call(id, &callee, &args);
-                    return self.asked_group(eval, None, &callee, None, &args);
-                }
-                let before = self.w.clone();
-                let name = self.name_called(&callee);
-                let eval = self.call(id, &callee, &args);
-                return self.derived_result(eval, before, None, &name, &args);
+                return self.evaluated_call(id, &callee, &args);
             }
             Rvalue::CallMethod { base, name, args } => {
                 let base = self.operand(base);
                 let args = self.arguments(args);
-                if let Some(group) = self.declared_by_method(id, &base, name) {
-                    return Eval::One(group);
-                }
-                if self.deriving.is_none() {
-                    let eval = self.call_method(id, &base, name, &args);
-                    return self.asked_group(eval, Some(&base), &Value::Unknown, Some(name), &args);
-                }
-                let before = self.w.clone();
-                let eval = self.call_method(id, &base, name, &args);
-                return self.derived_result(eval, before, Some(&base), name, &args);
+                return self.evaluated_method(id, &base, name, &args);
             }
             Rvalue::Unary { op, operand } => {
                 let operand = self.operand(operand);
@@ -136,6 +117,41 @@ impl Machine<'_> {
             }
         };
         Eval::One(value)
+    }
+
+    /// `callee(args)`, with what names tell of groups, ranks and sizes where the body does not.
+    fn evaluated_call(&mut self, id: StmtId, callee: &Value, args: &CallArgs) -> Eval {
+        if let Some(group) = self.declared_by_call(id, callee) {
+            return Eval::One(group);
+        }
+        if self.deriving.is_none() {
+            let eval = self.call(id, callee, args);
+            return self.asked_group(eval, None, callee, None, args);
+        }
+        let before = self.w.clone();
+        let name = self.name_called(callee);
+        let eval = self.call(id, callee, args);
+        match self.asked_count(&eval, None, callee, None, args) {
+            Some(count) => Eval::One(count),
+            None => self.derived_result(eval, before, None, &name, args),
+        }
+    }
+
+    /// `base.name(args)`, likewise.
+    fn evaluated_method(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Eval {
+        if let Some(group) = self.declared_by_method(id, base, name) {
+            return Eval::One(group);
+        }
+        if self.deriving.is_none() {
+            let eval = self.call_method(id, base, name, args);
+            return self.asked_group(eval, Some(base), &Value::Unknown, Some(name), args);
+        }
+        let before = self.w.clone();
+        let eval = self.call_method(id, base, name, args);
+        match self.asked_count(&eval, Some(base), &Value::Unknown, Some(name), args) {
+            Some(count) => Eval::One(count),
+            None => self.derived_result(eval, before, Some(base), name, args),
+        }
     }
 
     /// The last name of what is called.

@@ -8,9 +8,10 @@ use super::limits::MAX_UNNAMED_GROUPS;
 use super::machine::{Eval, Machine};
 use super::ops::{AxisRef, Operand};
 use super::output::Reason as Lost;
+use super::settings::is_degree;
 use super::value::Value;
 use super::world::World;
-use crate::ir::{Const, LocalId, LocalKind, StmtId};
+use crate::ir::{Const, LocalId, LocalKind, Operand as Read, Stmt, StmtId};
 use crate::project::ClassRef;
 use crate::rules::{CollectiveRule, Entry};
 use crate::source::Name;
@@ -220,6 +221,9 @@ impl Machine<'_> {
         name: Option<&Name>,
         args: &CallArgs,
     ) -> Eval {
+        if let Some(count) = self.asked_count(&eval, base, callee, name, args) {
+            return Eval::One(count);
+        }
         let unknown = |value: &Value| matches!(value, Value::Unknown);
         let any = match &eval {
             Eval::One(value) => unknown(value),
@@ -270,6 +274,41 @@ impl Machine<'_> {
         };
         // What a method returns may be set between two calls, and chosen by arguments: each call has an identity of its own.
         self.fresh_group(&format!("{path}()")).map(Value::Sym)
+    }
+
+    /// What `get_tp_world_size()` and `get_tp_rank()` give that return a variable of their module, beside `get_tp_group()`.
+    pub fn asked_count(
+        &mut self,
+        eval: &Eval,
+        base: Option<&Value>,
+        callee: &Value,
+        name: Option<&Name>,
+        args: &CallArgs,
+    ) -> Option<Value> {
+        if !matches!(eval, Eval::One(Value::Sym(_) | Value::Unknown)) || !args.args.is_empty() || args.open {
+            return None;
+        }
+        let found = match (base, name) {
+            (Some(base @ (Value::Module(_) | Value::Package(_))), Some(name)) => self.attr_quietly(base, name),
+            (Some(_), _) => return None,
+            (None, _) => callee.clone(),
+        };
+        let Value::Closure(closure) = found else { return None };
+        let Stmt::Return { value: Read::Global(kept) } = &self.project.func(closure.func).body().last()?.stmt else {
+            return None;
+        };
+        let kept = kept.trim_start_matches('_').to_ascii_lowercase();
+        if !is_degree(&kept) && !self.settings.is_rank(&kept) {
+            return None;
+        }
+        let name = &self.project.func(closure.func).name;
+        if !name.starts_with("get_") || self.is_set_here(name) {
+            return None;
+        }
+        let count = self.accessor(None, name, args)?;
+        let (Value::Size(axes) | Value::Rank(axes)) = &count else { return None };
+        let group = format!("get_{}_group", axes.single()?.name());
+        self.project.own_function(closure.func.module, &group).map(|_| count)
     }
 
     /// Whether the file that is executed sets the group that a getter gives: `set_model_group(..)` beside `get_model_group()`.

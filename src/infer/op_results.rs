@@ -337,11 +337,11 @@ impl Machine<'_> {
                 && (was.set.leq(AxisType::EQUAL) || blank)
                 && (now.set == AxisType::V || differs && old.grad == Tri::No);
             let is_filled = blank && old.grad != Tri::Yes;
-            // What every rank has may be the first value of its own part of a parameter, as with `fill_`.
-            let begins = (old.grad == Tri::Yes || whole)
-                && was.set == AxisType::V
-                && now.set.leq(AxisType::EQUAL)
-                && self.w.modes.typecheck.is_none();
+            // What every rank has may be the first value of its own part of a parameter, as with `fill_`. What is loaded into a part that
+            // its size tells is that part.
+            let fits = now.set.leq(AxisType::EQUAL) || old.divided.is_some() && now.set != AxisType::P;
+            let begins =
+                (old.grad == Tri::Yes || whole) && was.set == AxisType::V && fits && self.w.modes.typecheck.is_none();
             if begins {
                 continue;
             }

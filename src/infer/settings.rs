@@ -402,8 +402,10 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Whether a name is a degree of parallelism: `tensor_model_parallel_size`, `world_size`.
+/// Whether a name is a degree of parallelism: `tensor_model_parallel_size`, `world_size`, `_TP_WORLD_SIZE`.
 pub fn is_degree(name: &str) -> bool {
+    let lower = name.bytes().any(|b| b.is_ascii_uppercase()).then(|| name.to_ascii_lowercase());
+    let name = lower.as_deref().unwrap_or(name).trim_start_matches('_');
     name == "world_size"
         || name.ends_with("_world_size")
         || name.ends_with("parallel_size")
