@@ -195,7 +195,7 @@ const FAMILIES: &[&str] = &[
 
 /// Whether other code of the project may run the counterpart on the other ranks: a collective of the same family over a group that is not
 /// got by another name. Of a group that is no function of the library anything may be known elsewhere.
-fn is_elsewhere(view: &View<'_>, name: &Name, group: &Expr) -> bool {
+pub(super) fn is_elsewhere(view: &View<'_>, name: &Name, group: &Expr) -> bool {
     let (Expr::Call { .. } | Expr::Attr(..), Some(getter)) = (group, name_of(group)) else { return true };
     let known = is_getter(&getter) || matches!(group, Expr::Attr(..)) && of_name(&getter).is_some();
     let Some(family) = FAMILIES.iter().find(|f| name.contains(**f)).filter(|_| known) else { return true };

@@ -5,7 +5,7 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
-use super::group_ranks::{is_one, of_some};
+use super::group_ranks::{is_elsewhere, is_one, of_some};
 use super::near;
 use super::only_some::callee;
 use super::own_group::{Axes, axes};
@@ -68,8 +68,10 @@ fn reached(view: &View<'_>, step: usize, depth: usize, names: &mut Vec<Name>) ->
     found
 }
 
-/// The axes of the group of a collective that all of its ranks have to reach.
+/// The axes of the group of a collective that all of its ranks have to reach, and that no other code may run on the other ranks.
 fn over(view: &View<'_>, step: usize) -> Option<Axes> {
     let call = raw(view, view.value(step)?).filter(|call| call.sort == Sort::Everyone)?;
-    axes(view, &view.expr(call.group?), Gives::Group, 0)
+    let group = view.expr(call.group?);
+    let over = axes(view, &group, Gives::Group, 0)?;
+    (!is_elsewhere(view, &call.name, &near::deep(view, &group))).then_some(over)
 }

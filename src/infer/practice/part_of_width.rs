@@ -1,17 +1,18 @@
 //! Sums over this rank's part of a dim that are divided by the size of the whole dim. In: a method of a module. Out: such a quotient, where the
 //! constructor makes a parameter of as many elements as that size divided by the number of ranks, and the method multiplies with it. Never:
-//! a method that communicates, or that calls what may. Source: OLMo 2, whose norms of queries and keys span all heads. Next:
+//! a method that is given more than one value, or that calls anything but elementwise functions and the one that adds up. Source: OLMo 2, whose norms of queries and keys span all heads. Next:
 //! `statistic.rs`.
 
 use super::Found;
 use super::expr::Expr;
 use super::found::{Own, Practice};
 use super::near;
+use super::only_some::callee;
 use super::rank_tests::{is_number_of_ranks, returned, whole};
 use super::view::View;
 use super::wrapped::function;
 use crate::ir::{BinOp, ClassId, Operand, Rvalue, Stmt};
-use crate::project::ClassRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::source::Place;
 
 /// A root of what is summed.
@@ -20,12 +21,31 @@ pub const WORDS: &[&str] = &["sqrt("];
 const TALKS: &[&str] = &["reduce", "gather", "all_to_all", "psum", ".apply(", "redistribute", "region", "dist."];
 /// What stands in a method that takes the part of this rank itself.
 const CUTS: &[&str] = &["chunk", "narrow", "split", "[..., ", "[:, ", "rank", "start"];
+/// All that a method calls whose input and output have the same elements.
+const ELEMENTWISE: &[&str] = &[
+    "pow",
+    "square",
+    "sum",
+    "rsqrt",
+    "sqrt",
+    "float",
+    "to",
+    "type_as",
+    "type",
+    "abs",
+    "mul",
+    "add",
+    "size",
+    "clamp",
+    "reciprocal",
+];
 
 pub fn divided(view: &View<'_>, out: &mut Found) {
     if view.func.name != "forward"
         || !view.collectives().is_empty()
         || near::has_any(view.code(), TALKS)
         || near::has_any(view.code(), CUTS)
+        || view.func.params.len() != 2
     {
         return;
     }
@@ -34,9 +54,9 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
         let Some(Rvalue::Binary { op: BinOp::Div, left, right }) = view.value(i) else { continue };
         let size = view.expr(right);
         let Some(name) = near::own_attribute(view, &size) else { continue };
-        let Some(sum) = sum_of_part(view, &near::deep(view, &view.expr(left))) else { continue };
+        let Some((sum, helper)) = sum_of_part(view, &near::deep(view, &view.expr(left)), true) else { continue };
         let Some((attribute, cut)) = divided_parameter(view, class, name) else { continue };
-        if !multiplies(view, &attribute) {
+        if !multiplies(view, &attribute) || !is_elementwise(view, helper) {
             continue;
         }
         out.push((view.place(view.steps[i].id), Practice::OfThisRank(Own::Width { partial: sum, cut })));
@@ -44,19 +64,32 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Where the elements of the last dim of what a method is given are added up, here or in another method that does nothing else.
-fn sum_of_part(view: &View<'_>, expr: &Expr) -> Option<Place> {
+/// Where the elements of the last dim of what a method is given are added up, here or in a function that does nothing else.
+fn sum_of_part(view: &View<'_>, expr: &Expr, may_be_helper: bool) -> Option<(Place, Option<FuncRef>)> {
     let Expr::Call { callee, args, step } = expr else { return None };
     let place = view.place(view.steps.get(*step)?.id);
     if callee.last_name() == Some("sum") {
         let Expr::Attr(of, _) = &**callee else { return None };
         let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty());
-        return (args.iter().any(|(_, a)| whole(a) == Some(-1)) && of.any(&mut |e| given(e))).then_some(place);
+        let adds = args.iter().any(|(_, a)| whole(a) == Some(-1)) && of.any(&mut |e| given(e));
+        return adds.then_some((place, None));
     }
-    let inner = near::shared(view, function(view, callee).filter(|_| args.len() == 1)?);
+    let helper = function(view, callee).filter(|_| args.len() == 1 && may_be_helper)?;
+    let inner = near::shared(view, helper);
     let [value] = &returned(&inner)[..] else { return None };
-    let alone = inner.collectives().is_empty() && !near::has_any(inner.code(), TALKS);
-    (alone && sum_of_part(&inner, &near::deep(&inner, value)).is_some()).then_some(place)
+    let alone = inner.collectives().is_empty() && !near::has_any(inner.code(), TALKS) && is_elementwise(&inner, None);
+    (alone && sum_of_part(&inner, &near::deep(&inner, value), false).is_some()).then_some((place, Some(helper)))
+}
+
+/// Whether a function calls nothing but elementwise functions, and the one that adds up.
+fn is_elementwise(view: &View<'_>, helper: Option<FuncRef>) -> bool {
+    (0..view.steps.len()).all(|i| match view.value(i) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            let known = near::written_name(view, value).is_some_and(|name| ELEMENTWISE.contains(&name.as_str()));
+            known || helper.is_some() && callee(view, value) == helper
+        }
+        _ => true,
+    })
 }
 
 /// The parameter of as many elements as the size in an attribute divided by the number of ranks, and where it is made.

@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
                     s
                 })
                 .collect(),
-            Stmt::SetAttr { base, name, value } => self.set_attr(node.id, base, name, value, state),
+            Stmt::SetAttr { base, name, value } => self.set_attr(base, name, value, state),
             Stmt::If { test, then, orelse } => self.branch(test, then, orelse, state),
             Stmt::For { dst, iter, body, orelse } => self.for_loop(node.id, *dst, iter, (body, orelse), state),
             Stmt::While { head, body, .. } => {

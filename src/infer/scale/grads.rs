@@ -6,7 +6,7 @@ use super::Run;
 use super::eval::{TOKENS, made, opaque, what};
 use super::groups::{Kind, kind};
 use super::value::{Class, ClassId, Event, Flow, Grad, ModId, Module, Part, State, Tensor, Term, Val, What};
-use crate::ir::{BinOp, StmtId};
+use crate::ir::{BinOp, Const, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Monomial, Scale};
 
@@ -309,6 +309,18 @@ impl<'a> Run<'a> {
         let plain = scale.known().is_some_and(Monomial::is_number);
         let events: Vec<Event> = source.into_iter().chain([event]).filter(|_| !plain).collect();
         self.multiply(grad, &applied, &events, false, state);
+    }
+
+    /// `p.grad = value`, `p.grad.data = value`: gradients of these parameters are what another value is.
+    pub fn put_grad(&mut self, base: &Val, of: &[usize], value: &Val, state: &mut State) {
+        match value {
+            Val::Grad(g) => {
+                let own = Grad { of: of.to_vec(), ..g.clone() };
+                self.multiply(&own, &g.by, &g.events, false, state);
+            }
+            Val::Const(Const::None) => {}
+            _ => state.lose(base),
+        }
     }
 
     /// Gradients carry one more factor.

@@ -133,25 +133,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn set_attr(
-        &mut self,
-        id: StmtId,
-        base: &Operand,
-        name: &Name,
-        value: &Operand,
-        mut state: State,
-    ) -> Vec<State> {
+    pub fn set_attr(&mut self, base: &Operand, name: &Name, value: &Operand, mut state: State) -> Vec<State> {
         let (base, value) = (self.operand(base, &state), self.operand(value, &state));
         match (&base, &value) {
-            (Val::Param(class), _) if name == "grad" || name == "main_grad" => match &value {
-                Val::Grad(g) => {
-                    let g = g.clone();
-                    let own = Grad { of: vec![*class], ..g.clone() };
-                    self.multiply(&own, &g.by, &g.events, false, &mut state);
-                }
-                Val::Const(Const::None) => {}
-                _ => state.lose(&base),
-            },
+            (Val::Param(class), _) if name == "grad" || name == "main_grad" => {
+                self.put_grad(&base, &[*class], &value, &mut state);
+            }
+            (Val::Grad(old), _) if name == "data" => self.put_grad(&base, &old.of, &value, &mut state),
             (Val::Object(object), _) => {
                 let renamed = self.renamed_attr(name, value.clone());
                 state.name_group(&value, &renamed);
@@ -160,9 +148,7 @@ impl<'a> Run<'a> {
                     o.attrs.insert(number, value);
                 }
             }
-            _ => {
-                let _ = id;
-            }
+            _ => {}
         }
         vec![state]
     }
