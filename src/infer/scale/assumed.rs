@@ -241,22 +241,10 @@ impl<'a> Run<'a> {
         let around: Vec<FuncRef> = around.map(|(func, _)| FuncRef { module, func }).collect();
         let says = around.into_iter().filter(|f| {
             let view = self.view(*f);
-            let uneven = |text: &str| {
-                let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
-                let counts = has(&["token", "count", "length", "samples", "mask"]);
-                let differ = has(&[
-                    "differ between",
-                    "differ across",
-                    "differs between",
-                    "differs across",
-                    "vary between",
-                    "vary across",
-                    "varies between",
-                    "varies across",
-                ]);
-                counts && differ && text.contains("rank") && !has(&["not differ", "n't differ", "never", "not vary"])
-            };
-            super::super::practice::near::comments(&view, view.func.span).iter().any(|n| uneven(&n.text))
+            let notes = super::super::practice::near::comments(&view, view.func.span);
+            notes
+                .iter()
+                .any(|n| n.place.is_some_and(|p| says_uneven(&n.text) && counts_below(file, p.span.end as usize)))
         });
         let found = Rc::new(says.map(|f| f.func).collect::<Vec<_>>());
         self.uneven = Some(found.clone());
@@ -278,6 +266,22 @@ impl<'a> Run<'a> {
         };
         funcs.filter(|(_, f)| takes(f)).map(|(id, _)| id).collect()
     }
+}
+
+/// Whether a comment says that ranks have different numbers of tokens.
+fn says_uneven(text: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
+    let differ = ["differ", "differs", "vary", "varies"]
+        .iter()
+        .any(|verb| ["between", "across"].iter().any(|place| text.contains(&format!("{verb} {place}"))));
+    let denied = has(&["not differ", "n't differ", "never", "not vary", "equal", "same", "otherwise", "would"]);
+    differ && has(&["token"]) && text.contains("rank") && !denied
+}
+
+/// Whether one of the two lines below a comment takes the sum that the comment is about: what it is divided by.
+fn counts_below(file: &str, end: usize) -> bool {
+    let below = file.get(end..).unwrap_or_default().lines().skip(1);
+    below.map(str::trim).filter(|line| !line.starts_with('#')).take(2).any(|line| line.contains(".sum("))
 }
 
 /// The lines with a comment in which ranks may be said to differ.

@@ -157,7 +157,8 @@ impl<'a> Run<'a> {
         let place = self.place(state, id);
         match input {
             Val::Num(n) => {
-                if !mean && n.scale.known().is_some_and(|m| !m.is_number()) {
+                // A mean of counts is that of all ranks too, once their number is divided out.
+                if n.scale.known().is_some_and(|m| !m.is_number()) {
                     state.counted.push((axes.clone(), place));
                 }
                 let scale = if mean { n.scale.clone() } else { n.scale.times(&Scale::size(axes)) };

@@ -342,7 +342,7 @@ impl<'a> Run<'a> {
             Val::Mask | Val::Test(_) => match name {
                 // So many in each row.
                 "sum" | "count_nonzero" if args.get(0, "dim").is_some() => Some(Val::Mask),
-                "sum" | "count_nonzero" | "numel" if args.plain.is_empty() => Some(self.counted(id, state)),
+                "sum" | "count_nonzero" if args.plain.is_empty() => Some(self.counted(id, state)),
                 _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Mask),
                 "mul" | "div" => {
                     let op = if name == "mul" { BinOp::Mul } else { BinOp::Div };

@@ -63,6 +63,9 @@ use unsure::Unsure;
 use value::{Frame, State, Val, What};
 use verdict::{Declared, Mistake, Wrong};
 
+/// What is said beside a mean over all tokens that is not taken over those of all ranks, or is only shown.
+const OF_ONE: &[&str] =
+    &["this rank", "own rank", "per rank", "each rank", "every rank", "local", "packed", "estimate", "shown", "logged"];
 /// Paths that are kept apart.
 const MOST_STATES: usize = 8;
 /// Statements that are executed for one root.
@@ -518,10 +521,12 @@ impl<'a> Run<'a> {
         }
         let uneven = self.says_uneven(at);
         let says = |words: &[&str]| notes.iter().any(|n| words.iter().any(|w| n.text.contains(w)));
+        // Of the tokens of one rank, where all have as many, or of what is only shown.
+        let of_one = |text: &str| OF_ONE.iter().any(|w| text.contains(w));
+        let over = ["mean over all tokens", "mean over global tokens", "mean over the global"];
+        let over_all = notes.iter().any(|n| over.iter().any(|w| n.text.contains(w)) && !of_one(&n.text));
         Declared {
-            over_tokens: self.settings.mean_over_tokens
-                || uneven
-                || says(&["mean over all tokens", "mean over global tokens", "mean over the global"]),
+            over_tokens: self.settings.mean_over_tokens || uneven || over_all,
             mean: says(&["loss is a mean", "loss is the mean", "loss is averaged", "loss is normali"]),
         }
     }

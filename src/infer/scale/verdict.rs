@@ -545,7 +545,9 @@ fn of_sets(state: &State, term: &Term, own: &AxisSet, declared: Declared, made: 
         _ => false,
     };
     let own_mean = term.part.events.iter().find(local)?;
-    declared.over_tokens.then(|| Mistake { wrong: Wrong::MeanOfMeans, place: own_mean.place, ..made })
+    // Where the tokens of all ranks are counted, the mean of this rank may be weighed by its share of them.
+    let weighed = !state.counted.is_empty();
+    (declared.over_tokens && !weighed).then(|| Mistake { wrong: Wrong::MeanOfMeans, place: own_mean.place, ..made })
 }
 
 /// The last step that gives a factor, else the last reduction, with the call that leads there.
