@@ -204,7 +204,7 @@ impl Machine<'_> {
         let (project, rules, files) = (self.project, self.rules, self.files);
         let view = View::new(project, rules, files, root);
         for mut hint in hints(&view) {
-            if hint.shards.is_empty() || !hint.attrs.is_empty() {
+            if hint.shards.is_empty() || !hint.attrs.is_empty() || !hint.at_entry {
                 continue;
             }
             self.of_own_groups(&view, &mut hint);
@@ -221,7 +221,7 @@ impl Machine<'_> {
     pub fn hint_conditions(&self) -> Vec<Cond> {
         let Some(root) = self.stack.last().map(|a| a.func).filter(|f| self.may_hint(*f)) else { return Vec::new() };
         let view = View::new(self.project, self.rules, self.files, root);
-        let typed = hints(&view).into_iter().filter(|h| !h.shards.is_empty() && !h.locals.is_empty());
+        let typed = hints(&view).into_iter().filter(|h| !h.shards.is_empty() && h.at_entry);
         typed.filter_map(|h| h.under).map(|(flag, _)| Cond::Flag(Name::from(flag))).collect()
     }
 

@@ -29,6 +29,8 @@ pub struct Hint {
     pub shards: Vec<(usize, String)>,
     /// A condition in the comment: `with sequence parallelism` or `without`.
     pub under: Option<(&'static str, bool)>,
+    /// It is written as a declaration, `x: [s/tp, b]`, before anything else is done with what it names: what a parameter is at entry.
+    pub at_entry: bool,
     pub place: Place,
 }
 
@@ -133,7 +135,22 @@ fn hint(view: &View<'_>, code: &str, at: Span, comment: &str, place: Place) -> O
         false => targets(view, at),
     };
     let axes = AXES.iter().filter(|(_, words)| words.iter().any(|w| has_word(&lower, w))).map(|(a, _)| *a).collect();
-    Some(Hint { locals, attrs, says, axes, shards, under, place })
+    let at_entry = is_declaration(view, comment, &locals) && is_untouched(view, &locals, at.start);
+    Some(Hint { locals, attrs, says, axes, shards, under, at_entry, place })
+}
+
+/// Whether a comment declares and does not tell: names, a colon or nothing, and a shape or what is split, or the shape alone.
+fn is_declaration(view: &View<'_>, comment: &str, locals: &[LocalId]) -> bool {
+    let is_named = |head: &str| head.split(',').all(|w| locals.iter().any(|l| view.local_name(*l) == w.trim()));
+    let head = comment.split_once(':').map_or_else(|| comment.split('[').next().unwrap_or_default(), |(head, _)| head);
+    let of_another = comment.split_once(']').is_some_and(|(_, rest)| rest.trim_start().starts_with("of "));
+    !of_another && (comment.starts_with('[') || is_named(head))
+}
+
+/// Whether nothing binds these variables before a place.
+fn is_untouched(view: &View<'_>, locals: &[LocalId], at: u32) -> bool {
+    let before = |step: &usize| view.func.spans().of(view.steps[*step].id).start < at;
+    !locals.iter().any(|l| view.defs(*l).iter().any(before))
 }
 
 /// The variables of a function that a comment speaks of: those before a colon, else those among its words; of a bare shape on its own

@@ -46,7 +46,7 @@ pub fn dims(view: &View<'_>, out: &mut Found) {
             Ok(dim) => dim,
             Err(_) => continue,
         };
-        if dim == sequence || !is_direct(view, tensor, i) {
+        if dim == sequence || is_named_otherwise(&notes, dim) || !is_direct(view, tensor, i) {
             continue;
         }
         let place = at.unwrap_or_else(|| view.place(step.id));
@@ -66,6 +66,30 @@ fn gathered<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<(i64, &'a Operand,
 
 /// Whether a group is one that splits sequences.
 fn over_sequence(view: &View<'_>, group: &Operand) -> bool {
+    goes_by(view, group, &["cp", "context", "sp", "seq", "sequence", "ring"])
+}
+
+/// Whether it goes by the name of an axis that splits something else.
+fn over_other(view: &View<'_>, group: &Operand) -> bool {
+    goes_by(view, group, &["tp", "dp", "fsdp", "ep", "pp", "tensor", "data", "expert", "pipeline", "model"])
+}
+
+/// A comment without its lists of dims.
+fn outside_brackets(text: &str) -> String {
+    let mut depth = 0usize;
+    let outside = |c: &char| {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            _ => return depth == 0,
+        }
+        false
+    };
+    text.chars().filter(outside).collect()
+}
+
+/// Whether a part of a name in an expression is one of these words.
+fn goes_by(view: &View<'_>, group: &Operand, parts: &[&str]) -> bool {
     let expr = view.expr(group);
     let mut words = Vec::new();
     expr.any(&mut |e| {
@@ -78,7 +102,7 @@ fn over_sequence(view: &View<'_>, group: &Operand) -> bool {
         }
         false
     });
-    words.iter().any(|w| ["cp", "context", "sp", "seq", "sequence", "ring"].iter().any(|p| near::has_part(w, p)))
+    words.iter().any(|w| parts.iter().any(|p| near::has_part(w, p)))
 }
 
 /// The dim that `from_local(t, mesh, [Shard(n)])` declares; the place where it is written.
@@ -91,7 +115,10 @@ fn declared<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<(i64, &'a Operand,
     if name != "from_local" {
         return None;
     }
-    let around = near::notes(view).iter().any(|n| ["context", "cp ", "sequence"].iter().any(|w| n.text.contains(w)));
+    let mesh = view.argument(args, 1, "device_mesh")?;
+    // The order of the dims says nothing of what the mesh splits; a sentence does, where the mesh is of no other axis.
+    let says = |n: &Note| ["context", "cp ", "sequence"].iter().any(|w| outside_brackets(&n.text).contains(w));
+    let around = over_sequence(view, mesh) || near::notes(view).iter().any(says) && !over_other(view, mesh);
     let given = view.argument(args, 2, "placements")?;
     let Expr::Build(items) = near::deep(view, &view.expr(given)) else { return None };
     let [only] = items.as_slice() else { return None };
@@ -172,6 +199,17 @@ fn sequence(notes: &[Note]) -> Option<(usize, Option<Place>)> {
     // A comment shows better than a docstring.
     let shown = found.iter().find(|(_, place)| place.is_some()).and_then(|(_, p)| *p);
     found.iter().all(|(d, _)| *d == first).then_some((first, shown))
+}
+
+/// Whether a list of dims in a comment calls a dim by what other axes split: heads are gathered after an exchange.
+fn is_named_otherwise(notes: &[Note], dim: usize) -> bool {
+    notes.iter().any(|n| {
+        n.text.match_indices(['(', '[']).any(|(at, _)| {
+            let list = n.text[at + 1..].split([')', ']']).next().unwrap_or_default();
+            let name = list.split(',').nth(dim).unwrap_or_default();
+            ["head", "vocab", "expert"].iter().any(|w| name.contains(w))
+        })
+    })
 }
 
 /// What a comment says of the dim of the sequence.
