@@ -47,7 +47,7 @@ pub fn hooks(view: &View<'_>, out: &mut Found) {
 fn speaks_of_parts(view: &View<'_>) -> bool {
     let text = view.text(view.spot(view.func.span)).to_lowercase();
     let name = view.func.name.to_lowercase().replace("parallelism", "parallel");
-    SPLIT.iter().any(|w| text.contains(w) || name.contains(w))
+    near::speaks_of(&text, SPLIT) || SPLIT.iter().any(|w| name.contains(w))
 }
 
 /// Whether a name is about the ranks among which tensors are split.

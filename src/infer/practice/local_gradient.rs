@@ -250,9 +250,9 @@ fn combines(view: &View<'_>, value: &Rvalue, held: &FxHashSet<LocalId>) -> bool 
 
 /// Whether a gathered weight surely meets data that differs between the ranks that hold its shards.
 fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<Option<Place>> {
-    let note = near::notes(view).into_iter().find(|n| {
-        DATA_PARALLEL.iter().any(|w| n.text.contains(w)) || of_one_rank(&n.text) && names(view, data, &n.text)
-    });
+    let note = near::notes(view)
+        .into_iter()
+        .find(|n| near::speaks_of(&n.text, DATA_PARALLEL) || of_one_rank(&n.text) && names(view, data, &n.text));
     if let Some(note) = note {
         return Some(note.place);
     }

@@ -40,14 +40,26 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
 /// Methods that compute a new tensor.
 const COMPUTED: &[&str] = &["sum", "mean", "div", "mul", "add", "sub", "pow", "abs", "square"];
 
+/// What a class of the project computes with as it likes.
+const OPERATORS: &[&str] = &["__truediv__", "__add__", "__mul__", "__sub__"];
+/// Words for a collective that is there to be waited for.
+const WAITED: &[&str] = &["fence", "barrier", "warm", "synchroni"];
+
 /// `all_reduce(x / n)`: the sum is written to the quotient, which nothing keeps, and `x` goes on as it was.
 pub fn computed(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
         let Some(Operand::Local(temp)) = written(call) else { continue };
         let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals()[*temp].kind) else { continue };
+        // A list of tensors is joined to another one.
+        if last(&call.rule.name).ends_with("coalesced") {
+            continue;
+        }
+        let own = |name: &str| !view.project.methods_named(&Name::from(name)).is_empty();
         let operands = match view.value(*made) {
-            Some(Rvalue::Binary { left, right, .. }) => vec![left, right],
-            Some(Rvalue::CallMethod { base, name, .. }) if COMPUTED.contains(&name.as_str()) => vec![base],
+            Some(Rvalue::Binary { left, right, .. }) if !OPERATORS.iter().any(|name| own(name)) => vec![left, right],
+            Some(Rvalue::CallMethod { base, name, .. }) if COMPUTED.contains(&name.as_str()) && !own(name) => {
+                vec![base]
+            }
             _ => continue,
         };
         let goes_on = |o: &&Operand| {
@@ -56,7 +68,8 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
         };
         // What is made here and scaled is a barrier; and a handle may be asked for what came out.
         let made_here = operands.iter().any(|o| near::deep(view, &view.expr(o)).any(&mut |e| is_factory(e)));
-        let asked = ["get_future", ".result("].iter().any(|w| view.code().contains(w));
+        let file = view.files[view.project.file(view.at.module)].whole();
+        let asked = ["get_future", ".result("].iter().any(|w| file.contains(w));
         let once = view.readers(*temp).len() == 1 && !made_here && !asked;
         if once && operands.into_iter().any(|o| goes_on(&o)) && !is_timed(view) {
             let made = view.place(view.steps[*made].id);
@@ -66,9 +79,12 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether a function takes the time of what it calls.
+/// Whether a function takes the time of what it calls, or calls it to be waited for.
 fn is_timed(view: &View<'_>) -> bool {
-    TIMED.iter().any(|w| view.code().contains(w)) || view.func.name.to_lowercase().contains("bench")
+    let name = view.func.name.to_lowercase();
+    let said = || near::notes(view).iter().any(|n| WAITED.iter().any(|w| n.text.contains(w)));
+    let named = name.contains("bench") || WAITED.iter().any(|w| name.contains(w));
+    named || TIMED.iter().any(|w| view.code().contains(w)) || said()
 }
 
 /// Whether what was copied is what a hook is given, which returns nothing and does nothing after a step.

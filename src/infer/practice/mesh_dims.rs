@@ -198,12 +198,18 @@ fn parameter(view: &View<'_>, local: LocalId) -> Option<(usize, Option<Place>)> 
         return Some((dims, None));
     }
     let near = near::notes(view).into_iter().find_map(|n| {
+        // A mesh that is cut out of another one has fewer dims than that.
+        if near::has_any(&n.text, CUT_OUT) {
+            return None;
+        }
         let at = n.text.find(name.as_str()).filter(|_| near::has_word(&n.text, &name))?;
         let rest: String = n.text[at + name.len()..].chars().take(24).collect();
         let before: String = n.text[..at].chars().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect();
         let says = rest.trim_start_matches([' ', ':', '`']);
+        // What is said of it ends where something else is spoken of.
+        let says = says.split([',', ';', '.']).next().unwrap_or_default();
         let follows = ["is", "=", "a ", "1", "2", "3", "("].iter().any(|w| says.starts_with(w));
-        let stated = follows.then(|| spoken(&rest)).flatten().or_else(|| spoken(&before));
+        let stated = follows.then(|| spoken(says)).flatten().or_else(|| spoken(&before));
         stated.map(|d| (d, n.place))
     });
     let called = by_callers(view, local);
@@ -213,6 +219,9 @@ fn parameter(view: &View<'_>, local: LocalId) -> Option<(usize, Option<Place>)> 
         (near, called) => near.or(called),
     }
 }
+
+/// Words for a mesh that is a part of another one.
+const CUT_OUT: &[&str] = &["slice", "submesh", "sub-mesh", "one of", "dims of"];
 
 /// `2-D`, `2d`, `two-dimensional`, `mesh_2d`.
 fn spoken(text: &str) -> Option<usize> {

@@ -140,6 +140,26 @@ pub fn has_any<S: AsRef<str>>(text: &str, words: &[S]) -> bool {
     words.iter().any(|word| text.contains(word.as_ref()))
 }
 
+/// Whether a text speaks of one of these and does not deny it: `not cfg.sequence_parallel`, `without sequence parallelism`.
+pub fn speaks_of(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| {
+        text.match_indices(word).any(|(at, _)| {
+            // Behind the name that it is an attribute of.
+            let before =
+                text[..at].trim_end_matches(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.')).trim_end();
+            let denies =
+                |no: &str| before.ends_with(no) && !before[..before.len() - no.len()].ends_with(char::is_alphanumeric);
+            !["not", "without", "no", "not under", "not with"].into_iter().any(denies) && !is_denied_after(&text[at..])
+        })
+    })
+}
+
+/// `fsdp is not used`
+fn is_denied_after(text: &str) -> bool {
+    let sentence = text.split(['.', ',', ';', '\n']).next().unwrap_or_default();
+    ["is not used", "is off", "not used", "is disabled"].iter().any(|no| sentence.contains(no))
+}
+
 /// Methods that tell somebody something.
 const TELLS: &[&str] = &["debug", "info", "warning", "warn", "error", "exception", "log", "info_rank0", "warning_once"];
 

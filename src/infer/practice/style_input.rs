@@ -18,6 +18,8 @@ pub const WORDS: &[&str] = &[".to_local()"];
 /// What says of what a class does that it prepares the inputs and the outputs of a module.
 const INPUT: &str = "input";
 const OUTPUT: &str = "output";
+/// Methods that place a tensor, or take its part on this rank.
+const PLACES: &[&str] = &["from_local", "to_local", "redistribute"];
 
 pub fn bare(view: &View<'_>, out: &mut Found) {
     if !view.func.name.contains(INPUT) {
@@ -26,7 +28,12 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
     let Some(class) = near::class_of(view) else { return };
     let class = ClassRef { module: view.at.module, class };
     let text = view.files[view.project.file(class.module)].slice(view.project.class(class).span);
-    if text.contains("grad_placements") {
+    let file = view.files[view.project.file(class.module)].whole();
+    let of_embedding = view.project.class(class).name.to_lowercase().contains("embed");
+    if of_embedding
+        || ["grad_placements", "no_grad"].iter().any(|w| text.contains(w))
+        || file.contains("inference_mode")
+    {
         return;
     }
     for (i, step) in view.steps.iter().enumerate() {
@@ -48,14 +55,47 @@ fn replicated(view: &View<'_>, made: &Expr) -> Option<Name> {
         return None;
     }
     match &args.first()?.1 {
-        Expr::Local(local) => Some(view.local_name(*local).clone()).filter(|name| !is_index(name)),
+        // As it is given: a function that is called with it may sum its gradient.
+        Expr::Local(local) if view.defs(*local).iter().all(|def| !is_called(view, *def)) => {
+            Some(view.local_name(*local).clone()).filter(|name| !is_index(name))
+        }
         _ => None,
+    }
+}
+
+/// Whether what a step binds is the result of a function, but for that which places it.
+fn is_called(view: &View<'_>, step: usize) -> bool {
+    match view.value(step) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            !near::written_name(view, value).is_some_and(|name| PLACES.contains(&name.as_str()))
+        }
+        _ => false,
     }
 }
 
 /// Whether a name is that of numbers without gradients.
 fn is_index(name: &str) -> bool {
-    let parts = ["id", "ids", "index", "indices", "mask", "label", "labels", "position", "positions", "num", "counts"];
+    let parts = [
+        "id",
+        "ids",
+        "index",
+        "indices",
+        "mask",
+        "label",
+        "labels",
+        "position",
+        "positions",
+        "num",
+        "counts",
+        "token",
+        "tokens",
+        "freqs",
+        "cis",
+        "cos",
+        "sin",
+        "rope",
+        "cache",
+    ];
     name.split('_').any(|part| parts.contains(&part))
 }
 
@@ -76,7 +116,8 @@ fn partial_output(view: &View<'_>, class: ClassRef) -> Option<Place> {
             let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
             let named = near::written_name(&method, value).is_some_and(|name| name == "from_local");
             let given: Vec<Expr> = args.iter().map(|a| method.expr(&a.value)).collect();
-            let of_output = matches!(args.first()?.value, Operand::Local(_));
+            // All that the module gives: of several outputs, one may be a count.
+            let of_output = matches!(args.first()?.value, Operand::Local(l) if method.is_param(l));
             (named && of_output && places(given.iter(), "Partial")).then(|| method.place(method.steps[i].id))
         })
     })

@@ -102,6 +102,8 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
                         return Some(place);
                     }
                 }
+                // A rank from which another is taken is that in another group.
+                Rvalue::Binary { op: BinOp::Sub, .. } if scaled.is_none() => {}
                 // Parts that begin at a multiple of the rank.
                 Rvalue::Use(_)
                 | Rvalue::Build { .. }
