@@ -45,7 +45,9 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let place = view.place(view.steps[counted].id);
-        if let Some((at, _)) = sum.collectives.iter().find(|(at, input)| {
+        // What was divided or copied before the sum is this rank's own.
+        let summed = |at: usize| at < i && !copied_before(view, left, at);
+        if let Some((at, _)) = sum.collectives.iter().filter(|(at, _)| summed(*at)).find(|(at, input)| {
             evident(view, *at, input.as_ref(), &sum, &count) || counted_together(view, counted, *at)
         }) {
             let practice = Practice::LocalCount {
@@ -62,6 +64,16 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
             let practice = Practice::LocalCount { divided: view.place(step.id), reduced: None, comment: Some(comment) };
             out.push((place, practice));
         }
+    }
+}
+
+/// Whether a value is a copy that was made before a step.
+fn copied_before(view: &View<'_>, value: &Operand, at: usize) -> bool {
+    match view.through(value) {
+        Expr::Call { callee, step, .. } => {
+            matches!(&*callee, Expr::Attr(_, name) if matches!(name.as_str(), "clone" | "item" | "tolist")) && step < at
+        }
+        _ => false,
     }
 }
 

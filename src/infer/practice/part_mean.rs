@@ -4,6 +4,7 @@
 //! Next: `own_largest.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near;
@@ -11,6 +12,9 @@ use super::view::View;
 use crate::ir::{ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Place;
 use rustc_hash::FxHashSet;
+
+/// Methods after which the last dim is another one.
+const REDUCES: &[&str] = &["sum", "logsumexp", "gather", "max", "amax", "argmax", "mean"];
 
 /// `all_reduce(x.max(-1), MAX)`, `all_reduce(x.exp().sum(-1))`, `x.mean(-1)`
 pub fn means(view: &View<'_>, out: &mut Found) {
@@ -46,7 +50,12 @@ pub fn means(view: &View<'_>, out: &mut Found) {
             }
             _ => false,
         });
-        let told = is_whole || is_told(view, *dst);
+        let reduces = |e: &Expr| match e {
+            Expr::Call { callee, .. } => callee.last_name().is_some_and(|name| REDUCES.contains(&name)),
+            _ => false,
+        };
+        let is_reduced = near::deep(view, &view.expr(base)).any(&mut |e| reduces(e));
+        let told = is_whole || is_reduced || is_told(view, *dst);
         let Some((reduced, _, _)) = reductions.iter().find(same).filter(|_| !told) else { continue };
         out.push((view.place(step.id), Practice::Membership(Membership::PartMean { reduced: *reduced })));
         return;

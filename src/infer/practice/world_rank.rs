@@ -103,7 +103,9 @@ fn picked(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
                     }
                 }
                 // A rank from which another is taken is that in another group.
-                Rvalue::Binary { op: BinOp::Sub, .. } if scaled.is_none() => {}
+                Rvalue::Binary { op: BinOp::Sub, .. } if scaled.is_none() => {
+                    held.remove(dst);
+                }
                 // Parts that begin at a multiple of the rank.
                 Rvalue::Use(_)
                 | Rvalue::Build { .. }

@@ -1,0 +1,9 @@
+import torch
+from megatron.core.tensor_parallel import scatter_to_sequence_parallel_region
+
+
+class Embedding(torch.nn.Module):
+    def forward(self, x):
+        x = scatter_to_sequence_parallel_region(x)
+        # [s/tp, b, h]
+        return x

@@ -1,0 +1,15 @@
+import torch, torch.distributed as dist, torch.nn.functional as F
+
+
+def train(model, loader, opt, group):
+    # loss is a mean over all tokens
+    for x, y in loader:
+        n_local = (y != -100).sum().float()
+        n = n_local.clone()
+        dist.all_reduce(n, group=group)
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), ignore_index=-100)
+        (loss * n_local / n).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad, group=group)
+        opt.step()
+        opt.zero_grad()
