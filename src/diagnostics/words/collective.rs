@@ -85,7 +85,7 @@ impl Words<'_> {
             draft.labels.extend(label(operand.place, format!("{} on `{axis}`", state_words(&operand.state))));
         }
         self.provenance(axis, &operand.state, finding.place, &mut draft.labels);
-        draft.notes.push(consequence(op, axis, operand.state.known(), expected, &value));
+        draft.notes.push(consequence((op, name), axis, operand.state.known(), expected, &value));
         if code == &codes::REDUCED_TWICE {
             draft.help.push(format!("{value} needs no reduction over `{axis}`: remove this one, or the one before it"));
         }
@@ -160,7 +160,7 @@ fn conversion(name: &str, source: &str, result: &str, expert: bool) -> Draft {
 }
 
 /// What goes wrong at run time.
-fn consequence(op: &str, axis: &str, found: Option<Spmd>, expected: AxisType, value: &str) -> String {
+fn consequence((op, name): (&str, &str), axis: &str, found: Option<Spmd>, expected: AxisType, value: &str) -> String {
     match (op, found) {
         ("all_reduce" | "reduce_scatter", Some(Spmd::Replicate | Spmd::Invariant)) => {
             format!("forward: the sum over `{axis}` is N times {value} on N ranks")
@@ -185,6 +185,6 @@ fn consequence(op: &str, axis: &str, found: Option<Spmd>, expected: AxisType, va
         (_, Some(Spmd::Partial)) => {
             format!("forward: {value} is one term of a sum over `{axis}` that nobody has computed")
         }
-        _ => format!("forward and backward of `{op}` are made for another type on `{axis}`"),
+        _ => format!("forward and backward of `{name}` are made for another type on `{axis}`"),
     }
 }
