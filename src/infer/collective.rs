@@ -415,6 +415,7 @@ impl Machine<'_> {
                 name: short(&call.rule.name),
                 axis: axis.clone(),
                 expected: source.set,
+                dim: source.shard.filter(|_| shards_differ),
                 operand,
             };
             self.report_with(self.place(id), kind, repairs);
@@ -519,6 +520,7 @@ impl Machine<'_> {
             name: short(&call.rule.name),
             axis: axis.clone(),
             expected: source,
+            dim: None,
             operand: self.input_at(id, call, Some(axis)),
         };
         let repairs = self.collective_repairs(id, call.rule, axis, call.input, source);

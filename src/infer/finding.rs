@@ -137,8 +137,8 @@ pub enum FindingKind {
     NormalisedParts { axis: Axis, operand: OperandAt, op: Name },
     /// An in-place or `out=` operation that would change the type of what it writes.
     InPlaceChange { axis: Axis, op: Name, target: OperandAt, result: AxisType },
-    /// A collective on a value of another type than it takes.
-    CollectiveSource { op: Name, name: Name, axis: Axis, expected: AxisType, operand: OperandAt },
+    /// A collective on a value of another type than it takes. With `dim` the value is split as it has to be, but on another dim than this.
+    CollectiveSource { op: Name, name: Name, axis: Axis, expected: AxisType, dim: Option<i64>, operand: OperandAt },
     /// An output buffer of another type than the collective gives.
     CollectiveOutput { name: Name, axis: Axis, expected: AxisType, operand: OperandAt },
     /// A pair of source and result types that the function refuses.

@@ -312,6 +312,7 @@ impl Machine<'_> {
                 name,
                 axis: axis.clone(),
                 expected: source.set,
+                dim: source.shard,
                 operand: self.input_at(id, call, Some(axis)),
             };
             self.report(self.place(id), kind);

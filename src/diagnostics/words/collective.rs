@@ -8,7 +8,10 @@ use crate::types::{AxisType, Spmd};
 impl Words<'_> {
     pub fn collective(&self, finding: &Finding) -> Draft {
         match &finding.kind {
-            FindingKind::CollectiveSource { op, name, axis, expected, operand } => {
+            FindingKind::CollectiveSource { name, axis, dim: Some(dim), operand, .. } => {
+                self.other_dim(finding, name, axis.name(), *dim, operand)
+            }
+            FindingKind::CollectiveSource { op, name, axis, expected, dim: None, operand } => {
                 self.source(finding, op, name, axis.name(), *expected, operand)
             }
             FindingKind::CollectiveOutput { name, axis, expected, operand } => {
@@ -89,6 +92,20 @@ impl Words<'_> {
         if code == &codes::REDUCED_TWICE {
             draft.help.push(format!("{value} needs no reduction over `{axis}`: remove this one, or the one before it"));
         }
+        draft
+    }
+
+    fn other_dim(&self, finding: &Finding, name: &str, axis: &str, dim: i64, operand: &OperandAt) -> Draft {
+        let value = self.name(operand);
+        let found = operand.state.shard.map_or_else(|| "another one".to_string(), |d| format!("dim {d}"));
+        let title =
+            format!("`{name}` takes a value that is split over `{axis}` on dim {dim}, but {value} is split on {found}");
+        let mut draft = Draft::new(&codes::COLLECTIVE_SOURCE, title);
+        if operand.place != Some(finding.place) {
+            draft.labels.extend(label(operand.place, format!("split over `{axis}` on {found}")));
+        }
+        self.provenance(axis, &operand.state, finding.place, &mut draft.labels);
+        draft.notes.push(format!("forward: parts that were cut along {found} are treated as parts along dim {dim}"));
         draft
     }
 
