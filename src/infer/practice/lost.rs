@@ -71,12 +71,24 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
         let file = view.files[view.project.file(view.at.module)].whole();
         let asked = ["get_future", ".result("].iter().any(|w| file.contains(w));
         let once = view.readers(*temp).len() == 1 && !made_here && !asked;
-        if once && operands.into_iter().any(|o| goes_on(&o)) && !is_timed(view) {
+        if once && operands.into_iter().any(|o| goes_on(&o) && !is_no_tensor(view, o)) && !is_timed(view) {
             let made = view.place(view.steps[*made].id);
             let practice = Practice::LostComputed { collective: last(&call.rule.name), made };
             out.push((view.place(view.steps[*step].id), practice));
         }
     }
+}
+
+/// Whether an attribute is an object of a class of its own: a method is called that tensors do not have.
+fn is_no_tensor(view: &View<'_>, operand: &Operand) -> bool {
+    let of = view.expr(operand);
+    let called = |value: &Rvalue| match value {
+        Rvalue::CallMethod { base, name, .. } => {
+            view.rules.tensor_method(name).is_none() && !COMPUTED.contains(&name.as_str()) && view.expr(base) == of
+        }
+        _ => false,
+    };
+    matches!(of, Expr::Attr(..)) && (0..view.steps.len()).filter_map(|step| view.value(step)).any(called)
 }
 
 /// Whether a function takes the time of what it calls, or calls it to be waited for.

@@ -680,7 +680,7 @@ impl<'a> Run<'a> {
             }
             "sum" if is_mask_name(text) && args.get(0, "dim").is_some() => Some(Val::Mask),
             "sum" if is_mask_name(text) && args.plain.is_empty() => Some(self.counted(id, state)),
-            "numel" if is_batch_name(text) || is_mask_name(text) => Some(state.num(tokens())),
+            "numel" if is_mask_name(text) => Some(state.num(tokens())),
             "size"
                 if matches!(args.plain.first(), Some(Val::Zero(_))) && (is_batch_name(text) || is_mask_name(text)) =>
             {
