@@ -357,7 +357,12 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             let uses = || view.reads(i).iter().any(|o| near::local(o).is_some_and(|l| all.contains(&l)));
             calls && uses() && !is_operation(view, i)
         };
-        if (*at + 1..view.steps.len()).any(leaves) {
+        // Beside the sum of the same exponentials over all ranks, this rank's own is meant.
+        let whole = folds.iter().any(|(i, other, d, sum)| {
+            let same = *sum && i != at && d == dim && is_exponential(view, other) && is_exponential(view, of);
+            same && reduced(*i).is_some()
+        });
+        if whole || (*at + 1..view.steps.len()).any(leaves) {
             continue;
         }
         let own = elements(view, of, *at);
@@ -402,6 +407,13 @@ fn shifts(view: &View<'_>, summed: &Operand, at: usize, largest: usize) -> bool 
         }
         _ => false,
     })
+}
+
+/// Whether an operand is an exponential as it stands.
+fn is_exponential(view: &View<'_>, operand: &Operand) -> bool {
+    let made = near::local(operand).map(|l| view.defs(l));
+    let Some([at]) = made else { return false };
+    view.value(*at).and_then(|v| view.callee(v)).is_some_and(|p| matches!(p.as_str(), ".exp" | "torch.exp"))
 }
 
 /// A reduction along a dim that is written out: its subject, the dim, and whether it sums.
