@@ -131,8 +131,8 @@ impl Machine<'_> {
         let before = self.w.clone();
         let name = self.name_called(callee);
         let eval = self.call(id, callee, args);
-        match self.asked_count(&eval, None, callee, None, args) {
-            Some(count) => Eval::One(count),
+        match self.asked_variable(&eval, None, callee, None, args) {
+            Some(value) => Eval::One(value),
             None => self.derived_result(eval, before, None, &name, args),
         }
     }
@@ -148,8 +148,8 @@ impl Machine<'_> {
         }
         let before = self.w.clone();
         let eval = self.call_method(id, base, name, args);
-        match self.asked_count(&eval, Some(base), &Value::Unknown, Some(name), args) {
-            Some(count) => Eval::One(count),
+        match self.asked_variable(&eval, Some(base), &Value::Unknown, Some(name), args) {
+            Some(value) => Eval::One(value),
             None => self.derived_result(eval, before, Some(base), name, args),
         }
     }

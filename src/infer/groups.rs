@@ -221,7 +221,7 @@ impl Machine<'_> {
         name: Option<&Name>,
         args: &CallArgs,
     ) -> Eval {
-        if let Some(count) = self.asked_count(&eval, base, callee, name, args) {
+        if let Some(count) = self.asked_variable(&eval, base, callee, name, args) {
             return Eval::One(count);
         }
         let unknown = |value: &Value| matches!(value, Value::Unknown);
@@ -276,8 +276,9 @@ impl Machine<'_> {
         self.fresh_group(&format!("{path}()")).map(Value::Sym)
     }
 
-    /// What `get_tp_world_size()` and `get_tp_rank()` give that return a variable of their module, beside `get_tp_group()`.
-    pub fn asked_count(
+    /// What getters give that return a variable of their module: the counts of `get_tp_world_size()` and `get_tp_rank()` beside
+    /// `get_tp_group()`, and the identity of anything else.
+    pub fn asked_variable(
         &mut self,
         eval: &Eval,
         base: Option<&Value>,
@@ -294,12 +295,16 @@ impl Machine<'_> {
             (None, _) => callee.clone(),
         };
         let Value::Closure(closure) = found else { return None };
-        let Stmt::Return { value: Read::Global(kept) } = &self.project.func(closure.func).body().last()?.stmt else {
-            return None;
-        };
-        let kept = kept.trim_start_matches('_').to_ascii_lowercase();
+        let body = self.project.func(closure.func).body();
+        let Stmt::Return { value: Read::Global(variable) } = &body.last()?.stmt else { return None };
+        let kept = variable.trim_start_matches('_').to_ascii_lowercase();
         if !is_degree(&kept) && !self.settings.is_rank(&kept) {
-            return None;
+            if body.len() > 1 || !matches!(eval, Eval::One(Value::Unknown)) {
+                return None;
+            }
+            // What sets the variable is not followed: an object, or a dict, of groups keeps its identity.
+            let value = self.variable_of(closure.func.module, variable);
+            return Some(value).filter(|v| matches!(v, Value::Sym(_)));
         }
         let name = &self.project.func(closure.func).name;
         if !name.starts_with("get_") || self.is_set_here(name) {

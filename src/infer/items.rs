@@ -6,6 +6,7 @@ use super::heap::{Cell, DictCell, ListCell};
 use super::join::Joiner;
 use super::limits::MAX_VALUE_DEPTH;
 use super::machine::{Eval, Machine};
+use super::settings::is_degree;
 use super::value::{ObjId, Value};
 use crate::ir::{Const, LocalId, StmtId};
 use crate::rules::Entry;
@@ -164,10 +165,20 @@ impl Machine<'_> {
             key => return self.symbol_item_by_name(path, key),
         };
         let full = format!("{path}[{key}]");
-        match self.settings.group_named(&full) {
-            Some(axes) => Value::Group(axes),
-            None => Value::Sym(full.into()),
+        if let Some(axes) = self.settings.group_named(&full) {
+            return Value::Group(axes);
         }
+        // A dict of what parallelism needs is read like an object of it: `mpu["tp_group"]`.
+        let named = match index {
+            Value::Const(Const::Str(attribute)) => self.group_rule(&full, attribute),
+            _ => None,
+        };
+        // Counts and ranks are known by their names, wherever they are kept.
+        let counts = |key: &str| is_degree(key) || self.settings.is_rank(key);
+        named.unwrap_or_else(|| match index {
+            Value::Const(Const::Str(key)) if counts(key) => Value::Sym(Name::from(format!("{path}.{key}"))),
+            _ => Value::Sym(full.into()),
+        })
     }
 
     /// Whether an index makes sense for a tensor only: slices, tuples with them, ellipsis, `None`.

@@ -114,6 +114,11 @@ impl Machine<'_> {
         }
     }
 
+    /// What a function of a module reads by a name of the module.
+    pub fn variable_of(&mut self, module: ModuleId, name: &Name) -> Value {
+        self.live_global(module, name).unwrap_or_else(|| self.settled_global(module, name))
+    }
+
     pub fn set_global(&mut self, name: &Name, value: Value) {
         let module = self.activation().module;
         let Some(at) = self.w.frames.iter().position(|f| f.func.module == module && f.func.func.index() == 0) else {
