@@ -16,12 +16,14 @@ pub struct Joiner<'a> {
     pub next_id: &'a mut u32,
     /// The paths are those of different ranks of these axes, not of different configurations: what differs between them varies.
     pub ranks: Option<AxisSet>,
+    /// Nothing that is known of configurations, or of ranks, tells the paths apart.
+    alike: bool,
     memo: Vec<((ObjId, ObjId), ObjId)>,
 }
 
 impl<'a> Joiner<'a> {
     pub fn new(next_id: &'a mut u32, ranks: Option<AxisSet>) -> Joiner<'a> {
-        Joiner { next_id, ranks, memo: Vec::new() }
+        Joiner { next_id, ranks, alike: false, memo: Vec::new() }
     }
 
     /// One world that covers both.
@@ -33,6 +35,7 @@ impl<'a> Joiner<'a> {
     /// One world that covers both, where these cells of both heaps differ.
     pub fn differing_worlds(&mut self, a: World, b: &World, changed: Vec<ObjId>) -> World {
         let mut out = a;
+        self.alike = self.ranks.is_none() && out.facts == b.facts;
         out.facts = out.facts.common(&b.facts);
         out.heap.complete(&b.heap);
         for id in changed {
@@ -120,6 +123,18 @@ impl<'a> Joiner<'a> {
                 Some(ranks) => Value::RankCond(ranks.clone()),
                 None => Value::Unknown,
             },
+            // One process alone is a group of one: `get_world_size(group) if is_initialized() else 1` is the size either way. Where a
+            // flag tells the paths apart, what else depends on the flag would meet a size of another path.
+            (Value::Size(axes), Value::Const(Const::Int(1))) | (Value::Const(Const::Int(1)), Value::Size(axes))
+                if self.alike =>
+            {
+                Value::Size(axes.clone())
+            }
+            (Value::Rank(axes), Value::Const(Const::Int(0))) | (Value::Const(Const::Int(0)), Value::Rank(axes))
+                if self.alike =>
+            {
+                Value::Rank(axes.clone())
+            }
             (x, y) if x.is_number() && y.is_number() => Value::Number(self.numbers(x, y)),
             _ => Value::Unknown,
         }
