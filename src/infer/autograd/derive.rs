@@ -11,6 +11,7 @@ use super::super::practice::view::View;
 use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
 use super::decide::{decide, fits_without_factor, merged, told_apart};
+use super::fixed::{is_divided, steps};
 use super::terms::{Deriving, Gap};
 use crate::ir::{BinOp, BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -634,11 +635,7 @@ impl Machine<'_> {
     /// A factor of the number of ranks in the forward alone or in the backward alone.
     fn factor_of_one(&self, case: &mut Case, forward_scale: Option<Place>) {
         let at = self.deriving.as_ref().and_then(|d| d.scales.last().copied());
-        let scales = |t: &Term| {
-            let mut steps = Vec::new();
-            t.steps(&mut steps);
-            steps.iter().filter(|s| matches!(s, Term::Scale { .. })).count()
-        };
+        let scales = |t: &Term| steps(t).iter().filter(|s| matches!(s, Term::Scale { .. })).count();
         let [backward] = case.backward.as_slice() else { return };
         let (f, b) = (scales(&case.forward), scales(backward));
         let place = match (f, b) {
@@ -656,7 +653,9 @@ impl Machine<'_> {
         if let (Some(at), true, true) = (place, case.communicates(), is_fine(&case.trouble))
             && fits_without_factor(case)
         {
-            case.trouble = Some(Trouble::Scaled { in_forward: f > 0, at });
+            // It undoes one of the whole sum as well: each rank has the loss of all, and so the sum is the gradient already.
+            let undone = f == 0 && !is_divided(backward) && self.is_averaged_here();
+            case.trouble = (!undone).then_some(Trouble::Scaled { in_forward: f > 0, at });
         }
     }
 
@@ -785,7 +784,5 @@ fn is_over_all(case: &Case) -> bool {
 
 /// Whether the ranks exchange anything for a term.
 fn exchanges(term: &Term) -> bool {
-    let mut steps = Vec::new();
-    term.steps(&mut steps);
-    steps.iter().any(|s| s.communicates())
+    steps(term).iter().any(|s| s.communicates())
 }

@@ -177,10 +177,15 @@ pub fn apart_by_rank(cases: &mut [Case]) {
     }
 }
 
-fn steps(term: &Term) -> Vec<&Term> {
+pub fn steps(term: &Term) -> Vec<&Term> {
     let mut out = Vec::new();
     term.steps(&mut out);
     out
+}
+
+/// Whether a step divides by a number of ranks.
+pub fn is_divided(term: &Term) -> bool {
+    steps(term).iter().any(|s| matches!(s, Term::Scale { up: false, .. }))
 }
 
 /// Which parts are given to every rank.

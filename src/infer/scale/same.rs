@@ -86,7 +86,7 @@ impl State {
         let direct = |s: &Scale| {
             let m = s.known()?;
             let repeated = m.powers().any(|(f, _)| matches!(f, Factor::Named(_) | Factor::Rounds(_)));
-            (!repeated && m.power(&tokens) == 1).then(|| s.replace(&tokens, &Scale::of(whole.clone())))
+            (!repeated && m.power(&tokens).abs() == 1).then(|| s.replace(&tokens, &Scale::of(whole.clone())))
         };
         self.change(&|v| match v {
             Val::Num(n) => direct(&n.scale).map(|scale| Val::Num(Num { scale, ..n.clone() })),
