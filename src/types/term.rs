@@ -443,13 +443,19 @@ impl Term {
     }
 
     /// Every step, this one first.
-    pub fn steps<'a>(&'a self, out: &mut Vec<&'a Term>) {
+    pub fn steps(&self) -> Vec<&Term> {
+        let mut out = Vec::new();
+        self.add_steps(&mut out);
+        out
+    }
+
+    fn add_steps<'a>(&'a self, out: &mut Vec<&'a Term>) {
         out.push(self);
         match self {
-            Term::Math { operands, .. } => operands.iter().for_each(|o| o.steps(out)),
+            Term::Math { operands, .. } => operands.iter().for_each(|o| o.add_steps(out)),
             other => {
                 if let Some(x) = other.inner() {
-                    x.steps(out);
+                    x.add_steps(out);
                 }
             }
         }

@@ -115,8 +115,7 @@ fn other(row: &DerivedRow, claimed: (Step, Step)) -> Option<(&Case, bool)> {
 
 /// The only step of a chain that tells ranks apart.
 fn step(term: &Term) -> Option<Step> {
-    let mut steps = Vec::new();
-    term.steps(&mut steps);
+    let steps = term.steps();
     let mut out = Step::Identity;
     for one in steps {
         let this = match one {

@@ -49,8 +49,7 @@ pub fn decide(case: &mut Case, mesh: Option<AxisSet>) {
         }
     } else {
         let unknown = |t: &Arc<Term>| {
-            let mut steps = Vec::new();
-            t.steps(&mut steps);
+            let steps = t.steps();
             steps.iter().any(|s| matches!(s, Term::Unknown))
         };
         // A gradient that is not followed, such as one that a kernel accumulates, says nothing; that of the first argument has to.
@@ -179,10 +178,8 @@ fn start(term: &Term) -> Option<&Term> {
 }
 
 fn axes_of<'a>(terms: impl IntoIterator<Item = &'a Arc<Term>>) -> Vec<AxisSet> {
-    let mut steps = Vec::new();
-    terms.into_iter().for_each(|t| t.steps(&mut steps));
     let mut out: Vec<AxisSet> = Vec::new();
-    for axes in steps.iter().filter_map(|t| t.axes()) {
+    for axes in terms.into_iter().flat_map(|t| t.steps()).filter_map(Term::axes) {
         if !out.contains(axes) {
             out.push(axes.clone());
         }
@@ -192,8 +189,7 @@ fn axes_of<'a>(terms: impl IntoIterator<Item = &'a Arc<Term>>) -> Vec<AxisSet> {
 
 /// The dims along which argument and result are split, by the first and last step that says.
 fn dims(forward: &Term) -> (Option<usize>, Option<usize>) {
-    let mut steps = Vec::new();
-    forward.steps(&mut steps);
+    let steps = forward.steps();
     let from = steps.iter().rev().find_map(|t| match t {
         Term::AllGather { dim, .. } => Some(*dim),
         Term::AllToAll { concat, .. } => Some(*concat),

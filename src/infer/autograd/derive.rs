@@ -11,7 +11,6 @@ use super::super::practice::view::View;
 use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
 use super::decide::{decide, fits_without_factor, merged, told_apart};
-use super::fixed::{is_divided, steps};
 use super::terms::{Deriving, Gap};
 use crate::ir::{BinOp, BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -83,18 +82,16 @@ pub struct Case {
 impl Case {
     /// Whether a rank takes its own part, forward or backward.
     pub fn splits(&self) -> bool {
-        let mut steps = Vec::new();
-        self.forward.steps(&mut steps);
-        self.backward.iter().for_each(|t| t.steps(&mut steps));
-        steps.iter().any(|s| matches!(s, Term::Split { .. }))
+        self.steps().any(|s| matches!(s, Term::Split { .. }))
     }
 
     /// Whether the ranks exchange anything, forward or backward.
     pub fn communicates(&self) -> bool {
-        let mut steps = Vec::new();
-        self.forward.steps(&mut steps);
-        self.backward.iter().for_each(|t| t.steps(&mut steps));
-        steps.iter().any(|s| s.communicates())
+        self.steps().any(Term::communicates)
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &Term> {
+        std::iter::once(&self.forward).chain(&self.backward).flat_map(|t| t.steps())
     }
 }
 
@@ -635,7 +632,7 @@ impl Machine<'_> {
     /// A factor of the number of ranks in the forward alone or in the backward alone.
     fn factor_of_one(&self, case: &mut Case, forward_scale: Option<Place>) {
         let at = self.deriving.as_ref().and_then(|d| d.scales.last().copied());
-        let scales = |t: &Term| steps(t).iter().filter(|s| matches!(s, Term::Scale { .. })).count();
+        let scales = |t: &Term| t.steps().iter().filter(|s| matches!(s, Term::Scale { .. })).count();
         let [backward] = case.backward.as_slice() else { return };
         let (f, b) = (scales(&case.forward), scales(backward));
         let place = match (f, b) {
@@ -653,7 +650,7 @@ impl Machine<'_> {
         if let (Some(at), true, true) = (place, case.communicates(), is_fine(&case.trouble))
             && fits_without_factor(case)
         {
-            // It undoes one of the whole sum as well: each rank has the loss of all, and so the sum is the gradient already.
+            // The mean of a wrapper undoes a factor of the whole sum as well: where each rank has the loss of all, the sum is the gradient.
             let undone = f == 0 && !is_divided(backward) && self.is_averaged_here();
             case.trouble = (!undone).then_some(Trouble::Scaled { in_forward: f > 0, at });
         }
@@ -784,5 +781,10 @@ fn is_over_all(case: &Case) -> bool {
 
 /// Whether the ranks exchange anything for a term.
 fn exchanges(term: &Term) -> bool {
-    steps(term).iter().any(|s| s.communicates())
+    term.steps().iter().any(|s| s.communicates())
+}
+
+/// Whether a step divides by a number of ranks.
+fn is_divided(term: &Term) -> bool {
+    term.steps().iter().any(|s| matches!(s, Term::Scale { up: false, .. }))
 }

@@ -107,7 +107,7 @@ impl Machine<'_> {
 
     fn note_cut(&mut self, x: &Term) {
         if let Some(deriving) = &mut self.deriving {
-            let whole = steps(x);
+            let whole = x.steps();
             let gathered = whole.iter().any(|s| matches!(s, Term::AllGather { .. }));
             deriving.parts.cut |= gathered && !whole.iter().any(|s| matches!(s, Term::Grad(_)));
         }
@@ -115,7 +115,7 @@ impl Machine<'_> {
 
     /// The same part on every rank, of what is made of a gradient.
     fn fixed(&mut self, x: &Arc<Term>, dim: usize, at: i64) -> Option<Arc<Term>> {
-        if !steps(x).iter().any(|s| matches!(s, Term::Grad(_))) || self.rank_restricted.iter().next().is_some() {
+        if !x.steps().iter().any(|s| matches!(s, Term::Grad(_))) || self.rank_restricted.iter().next().is_some() {
             return None;
         }
         let term = Arc::new(Term::through(x, &[dim], |x, dims| match x.as_ref() {
@@ -137,20 +137,20 @@ impl Machine<'_> {
         {
             return;
         }
-        let known = |t: &Term| !steps(t).iter().any(|s| matches!(s, Term::Unknown));
+        let known = |t: &Term| !t.steps().iter().any(|s| matches!(s, Term::Unknown));
         if !known(&case.forward) || !case.backward.iter().all(|t| known(t)) {
             return;
         }
         let parts = |(i, t): (&usize, &'_ Arc<Term>)| {
             let wrong = |s: &&Term| matches!(s, Term::Fixed { dim, .. } if gathers(&case.forward, *i, *dim));
-            steps(t).into_iter().find(wrong).cloned()
+            t.steps().into_iter().find(wrong).cloned()
         };
         let Some(part) = case.gradients.iter().zip(&case.backward).find_map(parts) else { return };
         let mut own = Case { inputs: case.gradients.clone(), ..case.clone() };
         own.backward = case.backward.iter().map(|t| Arc::new(t.with_own_parts(&case.axes))).collect();
         decide(&mut own, None);
         if !own.legal.is_empty() && own.trouble.is_none() {
-            let at = deriving.parts.fixed.iter().rev().find(|(_, t)| steps(t).contains(&&part)).map(|(at, _)| *at);
+            let at = deriving.parts.fixed.iter().rev().find(|(_, t)| t.steps().contains(&&part)).map(|(at, _)| *at);
             case.backward_at = at.unwrap_or(case.backward_at);
             case.trouble = Some(Trouble::NotAdjoint);
         }
@@ -177,30 +177,19 @@ pub fn apart_by_rank(cases: &mut [Case]) {
     }
 }
 
-pub fn steps(term: &Term) -> Vec<&Term> {
-    let mut out = Vec::new();
-    term.steps(&mut out);
-    out
-}
-
-/// Whether a step divides by a number of ranks.
-pub fn is_divided(term: &Term) -> bool {
-    steps(term).iter().any(|s| matches!(s, Term::Scale { up: false, .. }))
-}
-
 /// Which parts are given to every rank.
 fn places(term: &Term) -> Vec<i64> {
     let at = |s: &Term| match s {
         Term::Fixed { at, .. } => Some(*at),
         _ => None,
     };
-    steps(term).into_iter().filter_map(at).collect()
+    term.steps().into_iter().filter_map(at).collect()
 }
 
 /// Whether a forward gathers what is made of an argument along a dim.
 fn gathers(forward: &Term, argument: usize, along: usize) -> bool {
-    steps(forward).into_iter().any(|s| match s {
-        Term::AllGather { dim, x, .. } if *dim == along => steps(x).contains(&&Term::Arg(argument)),
+    forward.steps().into_iter().any(|s| match s {
+        Term::AllGather { dim, x, .. } if *dim == along => x.steps().contains(&&Term::Arg(argument)),
         _ => false,
     })
 }

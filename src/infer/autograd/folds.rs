@@ -41,8 +41,7 @@ impl Machine<'_> {
         let Some(folds) = self.deriving.as_mut().map(|d| &mut d.folds).filter(|f| !f.done) else { return };
         let Some((_, dim)) = folds.local.iter().rev().find(|(t, _)| t == x) else { return };
         let dim = *dim;
-        let mut steps = Vec::new();
-        x.steps(&mut steps);
+        let steps = x.steps();
         let mut arguments: Vec<usize> = steps
             .iter()
             .filter_map(|s| match s {

@@ -25,8 +25,7 @@ pub fn before_exchange(
 
 /// Whether the gradient of the result is sent to other ranks in a term.
 fn exchanges(term: &Term) -> bool {
-    let mut steps = Vec::new();
-    term.steps(&mut steps);
+    let steps = term.steps();
     steps.iter().any(|s| matches!(s, Term::AllToAll { x, .. } if leaves(x).0))
 }
 

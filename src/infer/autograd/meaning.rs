@@ -98,10 +98,8 @@ pub const MOST_ARGUMENTS: usize = 6;
 
 /// The arguments that terms are made of.
 fn arguments(terms: &[&Term]) -> Vec<usize> {
-    let mut steps = Vec::new();
-    terms.iter().for_each(|t| t.steps(&mut steps));
     let mut out: Vec<usize> = Vec::new();
-    for step in steps {
+    for step in terms.iter().flat_map(|t| t.steps()) {
         if let Term::Arg(i) = step
             && !out.contains(i)
         {

@@ -70,8 +70,7 @@ impl Machine<'_> {
         let names = &self.deriving.as_ref()?.params;
         let upstream = |v: &Value| {
             let term = self.term(v);
-            let mut steps = Vec::new();
-            term.steps(&mut steps);
+            let steps = term.steps();
             steps.iter().any(|s| matches!(s, Term::Grad(_)))
         };
         let named = |i: usize| names.get(i).cloned();

@@ -218,9 +218,7 @@ fn gradient(numbers: &mut Numbers, t: Spmd, g: &Array) -> Option<Vec<Array>> {
 
 /// The largest dim that a chain names.
 fn rank_of(terms: [&Term; 2]) -> usize {
-    let mut steps = Vec::new();
-    terms.iter().for_each(|t| t.steps(&mut steps));
-    let dims = steps.iter().map(|t| match t {
+    let dims = terms.into_iter().flat_map(Term::steps).map(|t| match t {
         Term::AllGather { dim, .. } | Term::ReduceScatter { dim, .. } | Term::Split { dim, .. } => *dim,
         Term::AllToAll { split, concat, .. } => (*split).max(*concat),
         Term::Moved { from, to, .. } => (*from).max(*to),

@@ -79,8 +79,7 @@ pub fn misordered(forward: &Term, gradients: &[(usize, Arc<Term>)]) -> Option<Mi
 
 /// The groups over which a term exchanges.
 fn exchanged_over<'t>(term: &'t Term, out: &mut Vec<&'t AxisSet>) {
-    let mut steps = Vec::new();
-    term.steps(&mut steps);
+    let steps = term.steps();
     out.extend(steps.into_iter().filter_map(|step| match step {
         Term::AllGather { axes, .. } | Term::ReduceScatter { axes, .. } | Term::AllReduce { axes, .. } => Some(axes),
         _ => None,

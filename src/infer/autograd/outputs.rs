@@ -71,43 +71,36 @@ fn common(inputs: &[usize], found: &[Typings]) -> Vec<(Vec<Spmd>, Spmd)> {
 
 /// The arguments of which a forward brings the parts of the ranks together.
 fn met(forward: &Term) -> Vec<usize> {
-    let mut steps = Vec::new();
-    forward.steps(&mut steps);
-    let mut below = Vec::new();
-    steps.iter().filter(|s| s.communicates()).for_each(|s| s.steps(&mut below));
-    let argument = |s: &&Term| match s {
+    let below = forward.steps().into_iter().filter(|s| s.communicates()).flat_map(Term::steps);
+    let argument = |s: &Term| match s {
         Term::Arg(i) => Some(*i),
         _ => None,
     };
-    below.iter().filter_map(argument).collect()
+    below.filter_map(argument).collect()
 }
 
 /// Whether a backward does to gradients only what keeps the terms of a sum.
 fn is_linear(term: &Term) -> bool {
-    let mut steps = Vec::new();
-    term.steps(&mut steps);
+    let steps = term.steps();
     let bends = |s: &&Term| matches!(s, Term::Math { linearity: Linearity::Nonlinear, .. }) && of_any(s);
     !steps.iter().any(bends)
 }
 
 fn of_any(term: &Term) -> bool {
-    let mut steps = Vec::new();
-    term.steps(&mut steps);
+    let steps = term.steps();
     steps.iter().any(|s| matches!(s, Term::Grad(_)))
 }
 
 /// Whether the gradient of an output is in a term.
 fn asks(term: &Term, output: usize) -> bool {
-    let mut steps = Vec::new();
-    term.steps(&mut steps);
+    let steps = term.steps();
     steps.contains(&&Term::Grad(output))
 }
 
 /// A term where the gradients of the other outputs are zero, if that is known; inside `None`: nothing is left.
 fn of_output(term: &Term, output: usize) -> Option<Option<Term>> {
     let others = |t: &Term| {
-        let mut steps = Vec::new();
-        t.steps(&mut steps);
+        let steps = t.steps();
         steps.iter().any(|s| matches!(s, Term::Grad(i) if *i != output))
     };
     if !others(term) {

@@ -96,8 +96,7 @@ impl Machine<'_> {
 /// The case of a wrapper: what it does before and after is local, and only moves parts around.
 fn composed(case: &Case, applied: &Application, after: &Arc<Term>, rank: usize) -> Option<Case> {
     let only_moves = |t: &Term, start: &dyn Fn(&Term) -> bool| {
-        let mut steps = Vec::new();
-        t.steps(&mut steps);
+        let steps = t.steps();
         let (last, moves) = steps.split_last()?;
         let fits = moves.iter().all(|s| matches!(s, Term::Moved { .. } | Term::Swapped { .. })) && start(last);
         (fits && (moves.is_empty() || rank == case.rank)).then_some(())
@@ -112,8 +111,7 @@ fn composed(case: &Case, applied: &Application, after: &Arc<Term>, rank: usize) 
     for (position, term) in case.gradients.iter().zip(&case.backward) {
         let before = applied.arguments.get(*position)?;
         only_moves(before, &|t| matches!(t, Term::Arg(_)))?;
-        let mut steps = Vec::new();
-        before.steps(&mut steps);
+        let steps = before.steps();
         let Some(Term::Arg(own)) = steps.last() else { return None };
         if inputs.contains(own) {
             return None;

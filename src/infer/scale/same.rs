@@ -80,7 +80,7 @@ impl State {
         });
     }
 
-    /// A loop begins: what was counted before it is of all its rounds, if they are parts of it.
+    /// A loop begins: what was counted before it, or one over it, is of all its rounds, if they are parts of it.
     pub fn count_whole(&mut self, key: usize) {
         let (tokens, whole) = (tokens(), whole(key));
         let direct = |s: &Scale| {
