@@ -235,6 +235,19 @@ impl FindingKind {
         }
     }
 
+    /// The axis on which types do not fit, if the finding is about types on one.
+    pub fn axis(&self) -> Option<&Axis> {
+        match self {
+            FindingKind::Operator { axis, .. }
+            | FindingKind::NormalisedParts { axis, .. }
+            | FindingKind::InPlaceChange { axis, .. }
+            | FindingKind::CollectiveSource { axis, .. }
+            | FindingKind::CollectiveOutput { axis, .. }
+            | FindingKind::BackwardLoss { axis, .. } => Some(axis),
+            _ => None,
+        }
+    }
+
     /// Where the parameter without a mark was made from which an operand comes.
     pub fn unmarked_source(&self) -> Option<Place> {
         self.operands().iter().find_map(|o| o.state.origin.as_ref()?.unmarked())

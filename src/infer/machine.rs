@@ -385,7 +385,7 @@ impl<'a> Machine<'a> {
         // What a test expects is no news, and neither is what raises where somebody catches it.
         let raises =
             matches!(kind, FindingKind::Distributed(_) | FindingKind::Practice(_) | FindingKind::Declaration(_));
-        if self.quiet || self.is_expected(place, raises) || self.is_patched() {
+        if self.quiet || self.is_expected(place, raises) || self.is_patched() || self.lacks_group(&kind) {
             return;
         }
         let mut calls: Vec<CallStep> = self
@@ -418,6 +418,14 @@ impl<'a> Machine<'a> {
             rests_on_hint: false,
         };
         self.out.report(finding);
+    }
+
+    /// Whether a finding is about the ranks of a group that is `None` in the current world: there are none.
+    fn lacks_group(&self, kind: &FindingKind) -> bool {
+        let Some(axis) = kind.axis().filter(|axis| axis.is_variable()) else { return false };
+        let path = Name::from(axis.name());
+        let known = |atom: Atom| self.w.facts.get(&atom);
+        known(Atom::IsNone(path.clone())) == Some(true) || known(Atom::True(path)) == Some(false)
     }
 
     /// Notes that a check passed at a place.

@@ -3,7 +3,7 @@
 //! is still executed. Next: `root.rs`.
 
 use super::digest::{COMMON, Digests, Gist, Rare};
-use super::limits::{MAX_DISTANCE, MAX_SETUP};
+use super::limits::{MAX_CHOICE, MAX_DISTANCE, MAX_SETUP};
 use super::memo::{Memo, Task, combined, kept_equals};
 use super::namesakes::Namesakes;
 use super::settings::is_degree;
@@ -348,7 +348,9 @@ fn scanned(
             || rare.applied.iter().any(|base| names.is_class(base));
         let tells = (direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
-        let is_getter = f.class.is_none() && f.params.iter().all(|p| p.has_default) && f.code.count() <= MAX_SETUP;
+        // One that is given the group whose ranks it counts is short: `get_size(group)`.
+        let longest = if f.params.iter().all(|p| p.has_default) { MAX_SETUP } else { MAX_CHOICE };
+        let is_getter = f.class.is_none() && f.code.count() <= longest;
         let uses = |func: &FuncId| !rare.attributes.is_empty() && calls_attribute(&ir.funcs[*func], &rare.attributes);
         let used = methods.iter().filter(|(name, func)| CALLED.contains(&name.as_str()) || uses(func));
         Scanned {
