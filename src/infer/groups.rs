@@ -304,7 +304,10 @@ impl Machine<'_> {
             }
             // What sets the variable is not followed: an object, or a dict, of groups keeps its identity.
             let value = self.variable_of(closure.func.module, variable);
-            return Some(value).filter(|v| matches!(v, Value::Sym(_)));
+            return Some(value).filter(|v| matches!(v, Value::Sym(_) | Value::Group(_)));
+        }
+        if let Some(count) = self.count_beside(closure.func.module, variable) {
+            return Some(count);
         }
         let name = &self.project.func(closure.func).name;
         if !name.starts_with("get_") || self.is_set_here(name) {

@@ -1,15 +1,18 @@
 //! Names, imports and attributes. In: a name or a base value. Out: what it denotes. Never: calls, apart from properties.
 //! Next: `items.rs`.
 
+use super::autograd::UNNAMED;
+use super::expr::CallArgs;
 use super::heap::ObjectClass;
 use super::limits::MAX_PATH;
 use super::machine::{Eval, Machine};
+use super::settings::is_degree;
 use super::value::{Bound, Closure, Flavour, Method, Value};
 use crate::ir::annotation::Atom as SpmdAtom;
 use crate::ir::{Const, StmtId};
 use crate::project::{ClassRef, ModuleId, Resolved};
 use crate::rules::{Entry, Gives, IntrinsicRule};
-use crate::source::{Idx, Name};
+use crate::source::{Idx, Name, Span};
 use crate::types::{Axis, AxisSet, AxisType, Dist, TensorType};
 use std::sync::Arc;
 
@@ -65,6 +68,9 @@ const BUILTINS: &[&str] = &[
     "format",
     "delattr",
 ];
+
+/// How the names of counts end that a module keeps beside a group of the same beginning.
+const COUNTS: [&str; 4] = ["_world_size", "_size", "_degree", "_rank"];
 
 impl Machine<'_> {
     /// A name that is no local: a variable of the module under execution, a binding of the module, a builtin.
@@ -170,10 +176,57 @@ impl Machine<'_> {
             None if self.rules.get(&path).is_some() => Value::Path(Name::from(path)),
             // A function may have set it to another one since it was read last.
             None if self.settings.is_group_name(&name.to_lowercase()) && self.set_later(module).contains(name) => {
-                self.named_group(&name.to_lowercase(), Value::Unknown)
+                let made = self.made_once(module, name);
+                made.unwrap_or_else(|| self.named_group(&name.to_lowercase(), Value::Unknown))
             }
-            None => Value::Sym(Name::from(path)),
+            None => self.count_beside(module, name).unwrap_or_else(|| Value::Sym(Name::from(path))),
         }
+    }
+
+    /// The number of ranks, or the own rank, that a module keeps beside a group: `_TP_SIZE` and `_TP_RANK` beside `_TP_GROUP`.
+    pub fn count_beside(&mut self, module: ModuleId, name: &Name) -> Option<Value> {
+        let lower = name.to_ascii_lowercase();
+        let is_rank = self.settings.is_rank(&lower);
+        if !is_rank && !is_degree(&lower) {
+            return None;
+        }
+        let stem = COUNTS.iter().find_map(|end| lower.strip_suffix(end)).filter(|stem| !stem.is_empty())?;
+        let is_upper = name.bytes().any(|b| b.is_ascii_uppercase());
+        let group = Name::from(format!("{}{}", &name[..stem.len()], if is_upper { "_GROUP" } else { "_group" }));
+        let variable = matches!(self.project.member(module, &group), Some(Resolved::Value(..)));
+        if !variable || !self.set_later(module).contains(name) {
+            return None;
+        }
+        let value = match self.settings.group_named(&group) {
+            Some(axes) => Value::Group(axes),
+            None => self.made_once(module, &group)?,
+        };
+        let axes = self.axes_of_value(&value)?;
+        Some(if is_rank { Value::Rank(axes) } else { Value::Size(axes) })
+    }
+
+    /// A group that a module keeps in a variable, if it is the same wherever it is read: that of a getter of this name.
+    fn made_once(&self, module: ModuleId, name: &Name) -> Option<Value> {
+        let called = self.accessor(None, &name.to_lowercase(), &CallArgs::default())?;
+        let is_named = matches!(&called, Value::Group(axes) if axes.single().is_some_and(|axis| axis.name() != UNNAMED));
+        (is_named && self.is_made_once(module, name)).then_some(called)
+    }
+
+    /// Whether one statement alone, in a function that is not given the value, sets a variable of a module to something: what the start of
+    /// the program makes is the same everywhere after it.
+    fn is_made_once(&self, module: ModuleId, name: &Name) -> bool {
+        let text = self.files[self.project.file(module)].whole();
+        let mut made = memchr::memmem::find_iter(text.as_bytes(), name.as_str()).filter_map(|at| {
+            let before = &text[..at];
+            let indent = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
+            let value = text[at + name.len()..].lines().next()?.trim_start().strip_prefix('=')?.trim();
+            let is_set = indent.trim().is_empty() && !value.starts_with('=') && value != "None";
+            (is_set && !indent.is_empty()).then_some((at, value))
+        });
+        let (Some((at, value)), None) = (made.next(), made.next()) else { return false };
+        let Ok(start) = u32::try_from(at) else { return false };
+        let around = self.project.func_around(module, Span::new(start, start));
+        around.is_some_and(|func| self.project.func(func).params.iter().all(|p| p.name != value))
     }
 
     /// Something outside the project. A constant with a meaning becomes that meaning.

@@ -93,12 +93,20 @@ impl Machine<'_> {
         }
     }
 
-    /// What a constructor is given as rank and number of ranks beside one group: those of that group.
+    /// What a constructor is given as rank and number of ranks beside one group: those of that group. A number of ranks alone is that of the
+    /// group that is called as it is: `tp_size` beside `tp_group`.
     pub fn beside_group(&mut self, name: &str) -> Option<Value> {
         if !(name.ends_with("rank") || name.ends_with("size")) || !self.in_constructor() {
             return None;
         }
         let names: Vec<Name> = self.func().params.iter().map(|p| p.name.clone()).collect();
+        if is_degree(name) {
+            let stem = name.strip_suffix("world_size").or_else(|| name.strip_suffix("size"))?;
+            let is_groups = |n: &str| n.strip_prefix(stem) == Some("group") || stem.is_empty() && n == "process_group";
+            if let Some(group) = names.iter().find(|n| is_groups(n)) {
+                return self.axes_of_value(&Value::Sym(group.clone())).map(Value::Size);
+            }
+        }
         let only = |is: &dyn Fn(&str) -> bool| {
             let mut found = names.iter().filter(|n| is(n));
             found.next().filter(|_| found.next().is_none()).cloned()
