@@ -126,7 +126,7 @@ impl Machine<'_> {
         }
         if self.deriving.is_none() {
             let eval = self.call(id, callee, args);
-            return self.asked_group(eval, None, callee, None, args);
+            return self.asked_group(id, eval, (None, callee, None), args);
         }
         let before = self.w.clone();
         let name = self.name_called(callee);
@@ -144,7 +144,7 @@ impl Machine<'_> {
         }
         if self.deriving.is_none() {
             let eval = self.call_method(id, base, name, args);
-            return self.asked_group(eval, Some(base), &Value::Unknown, Some(name), args);
+            return self.asked_group(id, eval, (Some(base), &Value::Unknown, Some(name)), args);
         }
         let before = self.w.clone();
         let eval = self.call_method(id, base, name, args);

@@ -9,10 +9,10 @@ use super::machine::{Eval, Machine};
 use super::ops::{AxisRef, Operand};
 use super::output::Reason as Lost;
 use super::settings::is_degree;
-use super::value::Value;
+use super::value::{Closure, Value};
 use super::world::World;
 use crate::ir::{Const, LocalId, LocalKind, Operand as Read, Stmt, StmtId};
-use crate::project::ClassRef;
+use crate::project::{ClassRef, FuncRef};
 use crate::rules::{CollectiveRule, Entry};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh};
@@ -215,10 +215,9 @@ impl Machine<'_> {
     /// What a getter of a group returns, if nothing else is known of it: a group that is equal only to itself.
     pub fn asked_group(
         &mut self,
+        id: StmtId,
         eval: Eval,
-        base: Option<&Value>,
-        callee: &Value,
-        name: Option<&Name>,
+        (base, callee, name): (Option<&Value>, &Value, Option<&Name>),
         args: &CallArgs,
     ) -> Eval {
         if let Some(count) = self.asked_variable(&eval, base, callee, name, args) {
@@ -238,7 +237,7 @@ impl Machine<'_> {
             (None, Value::Path(path) | Value::Sym(path)) => super::collective::short(path),
             _ => return eval,
         };
-        let Some(group) = self.getter(&last, base, callee, args) else { return eval };
+        let Some(group) = self.getter(id, &last, (base, callee), args) else { return eval };
         match eval {
             Eval::One(_) => Eval::One(group),
             Eval::Many(outcomes) => {
@@ -249,7 +248,13 @@ impl Machine<'_> {
     }
 
     /// The identity of a call that asks for a group: `parallel.get_group()`.
-    fn getter(&mut self, name: &Name, base: Option<&Value>, callee: &Value, args: &CallArgs) -> Option<Value> {
+    fn getter(
+        &mut self,
+        id: StmtId,
+        name: &Name,
+        (base, callee): (Option<&Value>, &Value),
+        args: &CallArgs,
+    ) -> Option<Value> {
         let asks = name.trim_start_matches('_').starts_with("get_");
         if !asks || !self.settings.is_group_name(name) {
             return None;
@@ -264,7 +269,8 @@ impl Machine<'_> {
             && let Some(group @ Value::Group(_)) = self.accessor(None, name, args)
             && !self.is_set_here(name)
         {
-            return Some(group);
+            let kept = if let Value::Closure(closure) = &found { self.kept_group(id, closure) } else { None };
+            return kept.or(Some(group));
         }
         let path = match (&found, base) {
             (Value::Closure(closure), _) => self.project.qualified(closure.func).to_string(),
@@ -295,18 +301,18 @@ impl Machine<'_> {
             (None, _) => callee.clone(),
         };
         let Value::Closure(closure) = found else { return None };
+        let variable = self.variable_returned(closure.func)?;
         let body = self.project.func(closure.func).body();
-        let Stmt::Return { value: Read::Global(variable) } = &body.last()?.stmt else { return None };
         let kept = variable.trim_start_matches('_').to_ascii_lowercase();
         if !is_degree(&kept) && !self.settings.is_rank(&kept) {
             if body.len() > 1 || !matches!(eval, Eval::One(Value::Unknown)) {
                 return None;
             }
             // What sets the variable is not followed: an object, or a dict, of groups keeps its identity.
-            let value = self.variable_of(closure.func.module, variable);
+            let value = self.variable_of(closure.func.module, &variable);
             return Some(value).filter(|v| matches!(v, Value::Sym(_) | Value::Group(_)));
         }
-        if let Some(count) = self.count_beside(closure.func.module, variable) {
+        if let Some(count) = self.count_beside(closure.func.module, &variable) {
             return Some(count);
         }
         let name = &self.project.func(closure.func).name;
@@ -317,6 +323,27 @@ impl Machine<'_> {
         let (Value::Size(axes) | Value::Rank(axes)) = &count else { return None };
         let group = format!("get_{}_group", axes.single()?.name());
         self.project.own_function(closure.func.module, &group).map(|_| count)
+    }
+
+    /// The variable of its module that a function returns in the end.
+    fn variable_returned(&self, func: FuncRef) -> Option<Name> {
+        match &self.project.func(func).body().last()?.stmt {
+            Stmt::Return { value: Read::Global(variable) } => Some(variable.clone()),
+            _ => None,
+        }
+    }
+
+    /// The group that a getter returns, if what keeps it has an identity of its own.
+    pub fn kept_group(&mut self, id: StmtId, getter: &Arc<Closure>) -> Option<Value> {
+        let before = self.w.clone();
+        match self.call_closure(id, getter, &CallArgs::default()) {
+            Eval::One(group @ Value::Group(_)) => Some(group),
+            Eval::One(Value::Sym(path)) if !path.starts_with('?') && !path.contains('[') => Some(Value::Sym(path)),
+            Eval::One(_) | Eval::Many(_) => {
+                self.w = before;
+                None
+            }
+        }
     }
 
     /// Whether the file that is executed sets the group that a getter gives: `set_model_group(..)` beside `get_model_group()`.

@@ -208,25 +208,36 @@ impl Machine<'_> {
     /// A group that a module keeps in a variable, if it is the same wherever it is read: that of a getter of this name.
     fn made_once(&self, module: ModuleId, name: &Name) -> Option<Value> {
         let called = self.accessor(None, &name.to_lowercase(), &CallArgs::default())?;
-        let is_named = matches!(&called, Value::Group(axes) if axes.single().is_some_and(|axis| axis.name() != UNNAMED));
+        let is_named =
+            matches!(&called, Value::Group(axes) if axes.single().is_some_and(|axis| axis.name() != UNNAMED));
         (is_named && self.is_made_once(module, name)).then_some(called)
     }
 
     /// Whether one statement alone, in a function that is not given the value, sets a variable of a module to something: what the start of
     /// the program makes is the same everywhere after it.
-    fn is_made_once(&self, module: ModuleId, name: &Name) -> bool {
-        let text = self.files[self.project.file(module)].whole();
-        let mut made = memchr::memmem::find_iter(text.as_bytes(), name.as_str()).filter_map(|at| {
-            let before = &text[..at];
-            let indent = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
-            let value = text[at + name.len()..].lines().next()?.trim_start().strip_prefix('=')?.trim();
-            let is_set = indent.trim().is_empty() && !value.starts_with('=') && value != "None";
-            (is_set && !indent.is_empty()).then_some((at, value))
-        });
+    fn is_made_once(&self, module: ModuleId, name: &str) -> bool {
+        let mut made = self.makings(module, name);
         let (Some((at, value)), None) = (made.next(), made.next()) else { return false };
+        self.is_own(module, at, value)
+    }
+
+    /// Whether the function around a place is not given a value under this name.
+    fn is_own(&self, module: ModuleId, at: usize, value: &str) -> bool {
         let Ok(start) = u32::try_from(at) else { return false };
         let around = self.project.func_around(module, Span::new(start, start));
         around.is_some_and(|func| self.project.func(func).params.iter().all(|p| p.name != value))
+    }
+
+    /// Where functions of a module set a variable, or an attribute of a class, to anything but `None`, and to what.
+    fn makings<'a>(&'a self, module: ModuleId, target: &'a str) -> impl Iterator<Item = (usize, &'a str)> + 'a {
+        let text = self.files[self.project.file(module)].whole();
+        memchr::memmem::find_iter(text.as_bytes(), target).filter_map(move |at| {
+            let before = &text[..at];
+            let indent = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
+            let value = text[at + target.len()..].lines().next()?.trim_start().strip_prefix('=')?.trim();
+            let is_set = indent.trim().is_empty() && !value.starts_with('=') && value != "None";
+            (is_set && !indent.is_empty()).then_some((at, value))
+        })
     }
 
     /// Something outside the project. A constant with a meaning becomes that meaning.
@@ -411,10 +422,23 @@ impl Machine<'_> {
             let Some(value) = self.settings.class_member(self.project, self.rules, *at, name) else { continue };
             return Some(match (value, receiver) {
                 (Value::Closure(closure), receiver) => bind_method(closure, receiver, class),
+                (Value::Const(Const::None), _) => self.placeholder(*at, name).unwrap_or(Value::NONE),
                 (value, _) => value,
             });
         }
         None
+    }
+
+    /// What an attribute is for which `None` in the body of a class only holds the place until the file sets it: `cls.group = ..`,
+    /// `State.group = ..`. A group that one statement makes is the same wherever it is read.
+    fn placeholder(&self, class: ClassRef, name: &Name) -> Option<Value> {
+        let targets = ["cls", self.project.class(class).name.as_str()].map(|base| format!("{base}.{name}"));
+        let mut made = targets.iter().flat_map(|target| self.makings(class.module, target));
+        let (at, value) = made.next()?;
+        let is_group =
+            self.settings.is_group_name(name) && made.next().is_none() && self.is_own(class.module, at, value);
+        let path = || Name::from(format!("{}.{name}", self.project.qualified_class(class)));
+        Some(if is_group { Value::Sym(path()) } else { Value::Unknown })
     }
 
     /// Stores an attribute. A mark on a parameter may depend on a flag, so there may be several worlds afterwards.

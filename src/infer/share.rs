@@ -249,7 +249,8 @@ impl Machine<'_> {
             Binding::Import(_) => match self.project.member(module, name) {
                 Some(Resolved::Class(class)) => self.is_autograd_function(class),
                 Some(Resolved::Func(func)) => self.has_autograd(func.module),
-                Some(Resolved::Module(module)) => self.has_autograd(module),
+                // `enter = _Enter.apply` in the other file.
+                Some(Resolved::Module(module) | Resolved::Value(module, _)) => self.has_autograd(module),
                 Some(Resolved::External(path)) => {
                     matches!(self.rules.get(&path), Some(Entry::Collective(rule)) if rule.differentiable)
                 }
