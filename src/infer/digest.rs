@@ -48,6 +48,8 @@ pub struct Digest {
     pub fields: Box<[(Name, Given)]>,
     /// Methods that return a name: the method's, and that one.
     pub makers: Box<[(Name, Name)]>,
+    /// Variables of the module body that stand for the `apply` of a class, and the class: `enter = _Enter.apply`.
+    pub applies: Box<[(Name, Name)]>,
     /// Packages that any line imports, by the first part of the path: absolute imports only.
     pub imports: FxHashSet<Name>,
     /// Attributes that any line assigns, and how many lines do.
@@ -123,6 +125,7 @@ impl Digest {
             funcs,
             fields: file.fields.into(),
             makers: file.makers.into(),
+            applies: file.applies.into(),
             imports: file.imports.into_iter().map(Name::from).collect(),
             assigned: file.assigned.into_iter().map(|(name, times)| (name.clone(), times)).collect(),
         }
@@ -172,6 +175,7 @@ struct PerFile<'a> {
     fields: Vec<(Name, Given)>,
     given: FxHashSet<(&'a Name, bool, &'a Name)>,
     makers: Vec<(Name, Name)>,
+    applies: Vec<(Name, Name)>,
     imports: FxHashSet<&'a str>,
     assigned: FxHashMap<&'a Name, u32>,
     /// By local of the present function: the last value on the way so far.
@@ -350,6 +354,15 @@ impl<'a, 'f> Walk<'a, 'f> {
                 self.gist.tells |= self.words.telling.contains(name);
                 self.common(Some(base), name);
                 self.operand(base);
+                if name == "apply" && self.func.kind == FuncKind::Module {
+                    let called = |at: LocalId| self.func.locals()[at].name.clone();
+                    let class = match base {
+                        Operand::Local(class) => called(*class),
+                        Operand::Global(class) => class.clone(),
+                        Operand::Const(_) => return,
+                    };
+                    self.file.applies.push((called(dst), class));
+                }
             }
             Rvalue::Use(operand) | Rvalue::Item { index: operand @ Operand::Const(_), .. } => self.operand(operand),
             Rvalue::Call { callee, args } => {

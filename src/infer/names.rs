@@ -316,6 +316,10 @@ impl Machine<'_> {
                 self.resolved(resolved)
             }
             Value::Object(_) | Value::Super(_) => self.object_attr(base, name).unwrap_or(Value::Unknown),
+            // `enter = _Enter.apply`, called later.
+            Value::Class(class) if name == "apply" && self.is_autograd_function(*class) => {
+                Self::named_method(base.clone(), name)
+            }
             Value::Class(class) => self.class_attr(*class, name, None).unwrap_or(Value::Unknown),
             Value::Tuple(items) if items.len() == 2 && matches!(name.as_str(), "values" | "indices") => {
                 items[usize::from(name == "indices")].clone()

@@ -279,6 +279,12 @@ fn asks(gist: &Gist, wanted: &str) -> bool {
     gist.globals.iter().any(asks) || gist.methods.iter().any(|(name, _)| asks(name))
 }
 
+/// Whether a function is called after a number of ranks: `get_tp_world_size`, `tp_size`.
+fn counts(f: &Func) -> bool {
+    let name = f.name.trim_start_matches('_');
+    is_degree(name.strip_prefix("get_").unwrap_or(name))
+}
+
 /// Names that imports give to what tells: `from .. import all_reduce as total`.
 fn renamed<'a>(project: &'a Project, module: ModuleId, telling: &FxHashSet<Name>) -> Vec<&'a Name> {
     let renames = |(name, binding): (&'a Name, &'a Binding)| {
@@ -326,6 +332,9 @@ fn scanned(
         for name in gist.globals.iter().chain(&rare.bound) {
             callees.extend_from_slice(names.called(name));
         }
+        let applied: Vec<FuncRef> =
+            gist.globals[..gist.calls as usize].iter().flat_map(|name| names.applied(name, digests)).collect();
+        callees.extend_from_slice(&applied);
         for name in names.inside(&gist.methods) {
             note(|| Read::Named(number(name)));
             callees.extend(by_name.named(name, &seen));
@@ -345,7 +354,8 @@ fn scanned(
         let direct = gist.tells
             || gist.globals.iter().any(|name| renamed.contains(&name))
             || rare.common.iter().any(|(base, name)| names.tells_by_path(base.as_ref(), name))
-            || rare.applied.iter().any(|base| names.is_class(base));
+            || rare.applied.iter().any(|base| names.is_class(base))
+            || !applied.is_empty();
         let tells = (direct || hinted || noted || makes || !f.claims.is_empty() || !f.signature.is_empty()) && !skipped;
         let methods = f.class.filter(|_| f.name == "__init__").map_or(&[][..], |class| &ir.classes[class].methods);
         // One that is given the group whose ranks it counts is short: `get_size(group)`.
@@ -361,8 +371,8 @@ fn scanned(
             tells: tells || expanded,
             noted: noted && !skipped,
             constructs: constructs && !skipped,
-            gives_size: is_getter && (asks(gist, SIZE) || gist.asks_environment),
-            gives_rank: is_getter && asks(gist, RANK),
+            gives_size: is_getter && (asks(gist, SIZE) || gist.asks_environment || asks(gist, "size") && counts(f)),
+            gives_rank: is_getter && (asks(gist, RANK) || asks(gist, "get_local_rank")),
             makes: f.name == "__init__",
             plans: gist.plans,
             callees: callees.into(),
@@ -474,6 +484,14 @@ impl Names<'_> {
     fn called(&mut self, name: &Name) -> &[FuncRef] {
         let (project, module) = (self.project, self.module);
         self.called.entry(name.clone()).or_insert_with(|| called(project, module, name))
+    }
+
+    /// The methods of the class whose `apply` a variable of the project stands for.
+    fn applied(&self, name: &Name, digests: &Digests) -> Vec<FuncRef> {
+        let Some(Resolved::Value(module, variable)) = self.project.member(self.module, name) else { return Vec::new() };
+        let applies = &digests.of(self.project, module).applies;
+        let class = applies.iter().find(|(applied, _)| *applied == variable).map(|(_, class)| class);
+        class.map_or_else(Vec::new, |class| called(self.project, module, class))
     }
 
     /// Whether a name is a class of the project: `Function.apply` has the type that its source implies.

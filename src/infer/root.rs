@@ -694,6 +694,7 @@ fn is_portable(value: &Value) -> bool {
         | Value::ReduceOp(_) => true,
         Value::Closure(closure) => closure.cells.is_empty() && closure.defaults.iter().all(|(_, v)| is_portable(v)),
         Value::Tuple(items) => items.iter().all(is_portable),
+        Value::Bound(bound) => matches!((&bound.receiver, &bound.method), (Value::Class(_), Method::Named(_))),
         Value::Partial(app) => {
             is_portable(&app.callee) && app.args.iter().chain(app.keywords.iter().map(|(_, v)| v)).all(is_portable)
         }
