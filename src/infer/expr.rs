@@ -126,7 +126,7 @@ impl Machine<'_> {
         }
         if self.deriving.is_none() {
             let eval = self.call(id, callee, args);
-            return self.asked_group(id, eval, (None, callee, None), args);
+            return self.asked_group(eval, None, callee, None, args);
         }
         let before = self.w.clone();
         let name = self.name_called(callee);
@@ -144,7 +144,7 @@ impl Machine<'_> {
         }
         if self.deriving.is_none() {
             let eval = self.call_method(id, base, name, args);
-            return self.asked_group(id, eval, (Some(base), &Value::Unknown, Some(name)), args);
+            return self.asked_group(eval, Some(base), &Value::Unknown, Some(name), args);
         }
         let before = self.w.clone();
         let eval = self.call_method(id, base, name, args);
@@ -409,6 +409,9 @@ impl Machine<'_> {
                 Some(Value::RankCond(AxisSet::one(crate::types::Axis::variable(path))))
             }
             (Value::Path(a), Value::Path(b)) if (equal || negated) && same_parent(a, b) => {
+                Some(Value::Const(Const::Bool((a == b) == equal)))
+            }
+            (Value::ReduceOp(a), Value::ReduceOp(b)) if equal || negated => {
                 Some(Value::Const(Const::Bool((a == b) == equal)))
             }
             (Value::Sym(path), Value::Const(Const::None)) if equal || negated => {

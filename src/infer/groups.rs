@@ -9,7 +9,7 @@ use super::machine::{Eval, Machine};
 use super::ops::{AxisRef, Operand};
 use super::output::Reason as Lost;
 use super::settings::is_degree;
-use super::value::{Closure, Value};
+use super::value::Value;
 use super::world::World;
 use crate::ir::{Const, LocalId, LocalKind, Operand as Read, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -215,9 +215,10 @@ impl Machine<'_> {
     /// What a getter of a group returns, if nothing else is known of it: a group that is equal only to itself.
     pub fn asked_group(
         &mut self,
-        id: StmtId,
         eval: Eval,
-        (base, callee, name): (Option<&Value>, &Value, Option<&Name>),
+        base: Option<&Value>,
+        callee: &Value,
+        name: Option<&Name>,
         args: &CallArgs,
     ) -> Eval {
         if let Some(count) = self.asked_variable(&eval, base, callee, name, args) {
@@ -237,7 +238,7 @@ impl Machine<'_> {
             (None, Value::Path(path) | Value::Sym(path)) => super::collective::short(path),
             _ => return eval,
         };
-        let Some(group) = self.getter(id, &last, (base, callee), args) else { return eval };
+        let Some(group) = self.getter(&last, base, callee, args) else { return eval };
         match eval {
             Eval::One(_) => Eval::One(group),
             Eval::Many(outcomes) => {
@@ -248,13 +249,7 @@ impl Machine<'_> {
     }
 
     /// The identity of a call that asks for a group: `parallel.get_group()`.
-    fn getter(
-        &mut self,
-        id: StmtId,
-        name: &Name,
-        (base, callee): (Option<&Value>, &Value),
-        args: &CallArgs,
-    ) -> Option<Value> {
+    fn getter(&mut self, name: &Name, base: Option<&Value>, callee: &Value, args: &CallArgs) -> Option<Value> {
         let asks = name.trim_start_matches('_').starts_with("get_");
         if !asks || !self.settings.is_group_name(name) {
             return None;
@@ -269,8 +264,7 @@ impl Machine<'_> {
             && let Some(group @ Value::Group(_)) = self.accessor(None, name, args)
             && !self.is_set_here(name)
         {
-            let kept = if let Value::Closure(closure) = &found { self.kept_group(id, closure) } else { None };
-            return kept.or(Some(group));
+            return Some(group);
         }
         let path = match (&found, base) {
             (Value::Closure(closure), _) => self.project.qualified(closure.func).to_string(),
@@ -330,19 +324,6 @@ impl Machine<'_> {
         match &self.project.func(func).body().last()?.stmt {
             Stmt::Return { value: Read::Global(variable) } => Some(variable.clone()),
             _ => None,
-        }
-    }
-
-    /// The group that a getter returns, if what keeps it has an identity of its own.
-    pub fn kept_group(&mut self, id: StmtId, getter: &Arc<Closure>) -> Option<Value> {
-        let before = self.w.clone();
-        match self.call_closure(id, getter, &CallArgs::default()) {
-            Eval::One(group @ Value::Group(_)) => Some(group),
-            Eval::One(Value::Sym(path)) if !path.starts_with('?') && !path.contains('[') => Some(Value::Sym(path)),
-            Eval::One(_) | Eval::Many(_) => {
-                self.w = before;
-                None
-            }
         }
     }
 

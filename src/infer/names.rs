@@ -179,7 +179,11 @@ impl Machine<'_> {
                 let made = self.made_once(module, name);
                 made.unwrap_or_else(|| self.named_group(&name.to_lowercase(), Value::Unknown))
             }
-            None => self.count_beside(module, name).unwrap_or_else(|| Value::Sym(Name::from(path))),
+            None => {
+                let count = self.count_beside(module, name);
+                let known = count.or_else(|| self.returned_by_getter(module, &[name]));
+                known.unwrap_or_else(|| Value::Sym(Name::from(path)))
+            }
         }
     }
 
@@ -205,12 +209,29 @@ impl Machine<'_> {
         Some(if is_rank { Value::Rank(axes) } else { Value::Size(axes) })
     }
 
-    /// A group that a module keeps in a variable, if it is the same wherever it is read: that of a getter of this name.
+    /// A group that a module keeps in a variable, if it is the same wherever it is read: that of the getter that returns it, or of one
+    /// that were called as the variable is.
     fn made_once(&self, module: ModuleId, name: &Name) -> Option<Value> {
-        let called = self.accessor(None, &name.to_lowercase(), &CallArgs::default())?;
-        let is_named =
-            matches!(&called, Value::Group(axes) if axes.single().is_some_and(|axis| axis.name() != UNNAMED));
-        (is_named && self.is_made_once(module, name)).then_some(called)
+        if !self.is_made_once(module, name) {
+            return None;
+        }
+        let called = || self.accessor(None, &name.to_lowercase(), &CallArgs::default()).filter(is_named_group);
+        self.returned_by_getter(module, &[name]).or_else(called)
+    }
+
+    /// The group of a function of a module that returns one of these, and whose name says which group it is.
+    fn returned_by_getter(&self, module: ModuleId, kept: &[&str]) -> Option<Value> {
+        let text = self.files[self.project.file(module)].whole();
+        kept.iter().find_map(|kept| {
+            let line = format!("return {kept}\n");
+            memchr::memmem::find_iter(text.as_bytes(), &line).find_map(|at| {
+                let start = u32::try_from(at).ok()?;
+                let getter = self.project.func(self.project.func_around(module, Span::new(start, start))?);
+                let asked = getter.class.is_none() && getter.params.iter().all(|p| p.has_default);
+                let group = || self.accessor(None, &getter.name, &CallArgs::default()).filter(is_named_group);
+                asked.then(group)?
+            })
+        })
     }
 
     /// Whether one statement alone, in a function that is not given the value, sets a variable of a module to something: what the start of
@@ -433,16 +454,20 @@ impl Machine<'_> {
         None
     }
 
-    /// What an attribute is for which `None` in the body of a class only holds the place until the file sets it: `cls.group = ..`,
-    /// `State.group = ..`. A group that one statement makes is the same wherever it is read.
+    /// What a group is for which `None` in the body of a class only holds the place until the file sets it: `cls.group = ..`,
+    /// `State.group = ..`. One that one statement makes is the same wherever it is read.
     fn placeholder(&self, class: ClassRef, name: &Name) -> Option<Value> {
         let targets = ["cls", self.project.class(class).name.as_str()].map(|base| format!("{base}.{name}"));
         let mut made = targets.iter().flat_map(|target| self.makings(class.module, target));
         let (at, value) = made.next()?;
-        let is_group =
-            self.settings.is_group_name(name) && made.next().is_none() && self.is_own(class.module, at, value);
-        let path = || Name::from(format!("{}.{name}", self.project.qualified_class(class)));
-        Some(if is_group { Value::Sym(path()) } else { Value::Unknown })
+        if !self.settings.is_group_name(name) {
+            return value.contains("group").then_some(Value::Unknown);
+        }
+        let is_one = made.next().is_none() && self.is_own(class.module, at, value);
+        let path = || Value::Sym(Name::from(format!("{}.{name}", self.project.qualified_class(class))));
+        let kept: Vec<&str> = targets.iter().map(String::as_str).collect();
+        let one = || self.returned_by_getter(class.module, &kept).unwrap_or_else(path);
+        Some(if is_one { one() } else { Value::Unknown })
     }
 
     /// Stores an attribute. A mark on a parameter may depend on a flag, so there may be several worlds afterwards.
@@ -502,6 +527,11 @@ impl Machine<'_> {
             self.record(id, &variable, value);
         }
     }
+}
+
+/// Whether a group is called after what it is for.
+fn is_named_group(value: &Value) -> bool {
+    matches!(value, Value::Group(axes) if axes.single().is_some_and(|axis| axis.name() != UNNAMED))
 }
 
 /// `old.data = new`: a parameter that was made as a part, of its size, stays that part where the new values do not say what they are.
