@@ -229,7 +229,7 @@ impl Machine<'_> {
             && self.stack.last().is_some_and(|active| self.settings.relevance.is_getter(active.func))
             && let Some(group @ Value::Group(_)) = self.accessor(None, &self.project.func(closure.func).name, args)
         {
-            return Eval::One(group);
+            return Eval::One(self.kept_group(closure.func).unwrap_or(group));
         }
         let brings = |v: &Value| self.carries_type(v, 2);
         let captured =

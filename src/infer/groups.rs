@@ -6,13 +6,14 @@ use super::heap::{Cell, ObjectClass};
 use super::items::mesh_group;
 use super::limits::MAX_UNNAMED_GROUPS;
 use super::machine::{Eval, Machine};
+use super::names::COUNTS;
 use super::ops::{AxisRef, Operand};
 use super::output::Reason as Lost;
 use super::settings::is_degree;
 use super::value::Value;
 use super::world::World;
-use crate::ir::{Const, LocalId, LocalKind, Operand as Read, Stmt, StmtId};
-use crate::project::{ClassRef, FuncRef};
+use crate::ir::{Const, LocalId, LocalKind, Operand as Read, Rvalue, Stmt, StmtId};
+use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::rules::{CollectiveRule, Entry};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh};
@@ -295,7 +296,12 @@ impl Machine<'_> {
             (None, _) => callee.clone(),
         };
         let Value::Closure(closure) = found else { return None };
-        let variable = self.variable_returned(closure.func)?;
+        let func = closure.func;
+        if let Some((object, attribute)) = self.attribute_returned(func) {
+            let count = self.attribute_beside(func.module, &object, &attribute);
+            return count.or_else(|| self.kept_group(func).filter(|_| matches!(eval, Eval::One(Value::Unknown))));
+        }
+        let variable = self.variable_returned(func)?;
         let body = self.project.func(closure.func).body();
         let kept = variable.trim_start_matches('_').to_ascii_lowercase();
         if !is_degree(&kept) && !self.settings.is_rank(&kept) {
@@ -323,6 +329,48 @@ impl Machine<'_> {
     fn variable_returned(&self, func: FuncRef) -> Option<Name> {
         match &self.project.func(func).body().last()?.stmt {
             Stmt::Return { value: Read::Global(variable) } => Some(variable.clone()),
+            _ => None,
+        }
+    }
+
+    /// A variable of its module of which a function returns an attribute in the end, and that attribute: `return _CONTEXT.tp_size`.
+    fn attribute_returned(&self, func: FuncRef) -> Option<(Name, Name)> {
+        let [.., before, last] = &**self.project.func(func).body() else { return None };
+        let Stmt::Return { value: Read::Local(value) } = &last.stmt else { return None };
+        match &before.stmt {
+            Stmt::Assign { dst, value: Rvalue::Attr { base: Read::Global(object), name } } if dst == value => {
+                Some((object.clone(), name.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The group that a getter returns from an attribute of a variable of its module, if that has an identity of its own.
+    pub fn kept_group(&mut self, getter: FuncRef) -> Option<Value> {
+        let (object, attribute) = self.attribute_returned(getter)?;
+        if !self.settings.is_group_name(&attribute) {
+            return None;
+        }
+        let object = self.variable_of(getter.module, &object);
+        let value = self.attr_quietly(&object, &attribute);
+        let is_one = match &value {
+            Value::Group(_) => true,
+            Value::Sym(path) => !path.starts_with('?'),
+            _ => false,
+        };
+        is_one.then_some(value)
+    }
+
+    /// The number of ranks, or the own rank, that an object keeps beside a group whose name the tables know: `tp_size` beside `tp_group`.
+    fn attribute_beside(&mut self, module: ModuleId, object: &Name, attribute: &Name) -> Option<Value> {
+        let is_rank = self.settings.is_rank(attribute);
+        let stem = COUNTS.iter().find_map(|end| attribute.strip_suffix(end))?;
+        if !is_rank && !is_degree(attribute) {
+            return None;
+        }
+        let object = self.variable_of(module, object);
+        match self.attr_quietly(&object, &Name::from(format!("{stem}_group"))) {
+            Value::Group(axes) => Some(if is_rank { Value::Rank(axes) } else { Value::Size(axes) }),
             _ => None,
         }
     }

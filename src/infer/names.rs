@@ -70,7 +70,7 @@ const BUILTINS: &[&str] = &[
 ];
 
 /// How the names of counts end that a module keeps beside a group of the same beginning.
-const COUNTS: [&str; 4] = ["_world_size", "_size", "_degree", "_rank"];
+pub const COUNTS: [&str; 4] = ["_world_size", "_size", "_degree", "_rank"];
 
 impl Machine<'_> {
     /// A name that is no local: a variable of the module under execution, a binding of the module, a builtin.
