@@ -122,9 +122,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_names(narrow::WRAPPERS, narrow::wrappers).with(&[narrow::WRAPPERS, &["process_group", "mesh", "**"]]),
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),
-    of_words(&["mask"], masked_rows::summed)
-        .with(&[&["mask"], &["embedding(", "index_select(", "gather("]])
-        .where_seen(|seen| seen.communicates),
+    of_words(&["embedding("], masked_rows::summed).with(&[&["embedding("]]),
     of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
