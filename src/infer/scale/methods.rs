@@ -148,6 +148,10 @@ impl<'a> Run<'a> {
                     o.attrs.insert(number, value);
                 }
             }
+            // The part of a flat copy takes a step with the gradient of those that it was copied from.
+            (_, Val::Grad(g)) if name == "grad" || name == "main_grad" => {
+                self.put_grad(&value, &g.of, &value, &mut state);
+            }
             _ => {}
         }
         vec![state]
