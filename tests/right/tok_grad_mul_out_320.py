@@ -1,0 +1,33 @@
+import os
+import contextlib
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def main():
+    dist.init_process_group("nccl")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.cuda.set_device(rank % torch.cuda.device_count())
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).cuda()
+    net = DDP(net)
+    opt = torch.optim.AdamW(net.parameters(), 1e-3)
+    gen = torch.Generator().manual_seed(100 + rank)
+    for _ in range(30):
+        x, y = torch.randn(8, 8, generator=gen).cuda(), torch.randint(3, (8,), generator=gen).cuda()
+        opt.zero_grad()
+        w = (torch.rand(8, generator=gen) > 0.3).float().cuda()
+        n = w.sum()
+        dist.all_reduce(n)
+        s = (F.cross_entropy(net(x), y, reduction="none") * w).sum()
+        (s / n).backward()
+        for p in net.parameters():
+            torch.mul(p.grad, world, out=p.grad)
+        opt.step()
+    dist.destroy_process_group()
+
+
+main()
