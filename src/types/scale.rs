@@ -81,6 +81,12 @@ impl Monomial {
         Some(out)
     }
 
+    /// The number before its factors.
+    #[must_use]
+    pub fn number(&self) -> Monomial {
+        Monomial { powers: SmallVec::new(), ..*self }
+    }
+
     /// The factors with their powers.
     pub fn powers(&self) -> impl Iterator<Item = (&Factor, i8)> {
         self.powers.iter().map(|(f, n)| (f, *n))

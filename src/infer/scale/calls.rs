@@ -469,6 +469,7 @@ impl<'a> Run<'a> {
                 None => Val::Named(self.text(state, id)),
             },
             "init_device_mesh" | "DeviceMesh" => self.mesh(id, args, state),
+            "init_process_group" => self.started(id, args, state),
             "new_group" | "new_subgroups" | "split_group" => {
                 Val::Group(AxisSet::one(Axis::variable(&self.text(state, id))))
             }
@@ -509,6 +510,9 @@ impl<'a> Run<'a> {
             return Some(value);
         }
         let name = last(path);
+        if let Some(Val::Grad(out)) = args.keyword("out") {
+            return Some(self.put_out(id, name, &out.clone(), args, state));
+        }
         if let Some(value) = self.of_gradients(id, name, args, state) {
             return Some(value);
         }
@@ -578,28 +582,6 @@ impl<'a> Run<'a> {
             (Some(length), Some(Val::Num(n))) => state.num(n.scale.times(&length)),
             _ => Val::Named(self.text(state, id)),
         }
-    }
-
-    fn mesh(&mut self, id: StmtId, args: &Args, state: &mut State) -> Val {
-        let names = match args.keyword("mesh_dim_names").or_else(|| args.plain.get(2)) {
-            Some(Val::Tuple(items)) => items.clone(),
-            Some(Val::List(l)) => state.lists[*l].items.clone(),
-            _ => return Val::Named(self.text(state, id)),
-        };
-        let axes: Option<Vec<Axis>> = names.iter().map(|v| v.text().map(|t| Axis::new(t.clone()))).collect();
-        let Some(axes) = axes else { return Val::Named(self.text(state, id)) };
-        if let Some(Val::Tuple(sizes)) = args.plain.get(1).or_else(|| args.keyword("mesh_shape")) {
-            for (size, axis) in sizes.iter().zip(&axes) {
-                if let Val::Named(text) = size {
-                    state.sizes.insert(text.clone(), AxisSet::one(axis.clone()));
-                }
-            }
-        }
-        // A second mesh is another way to see the same ranks.
-        if state.world.is_none() {
-            *state.world = Some(axes.iter().cloned().collect());
-        }
-        Val::Mesh(axes)
     }
 
     fn builtin(&mut self, id: StmtId, name: &str, args: &Args, state: &mut State) -> Val {

@@ -177,6 +177,8 @@ impl<'a> Run<'a> {
                         Val::Grad(g)
                     }
                     _ => {
+                        self.stepped_by_hand(&a, &b, state);
+                        self.scaled_by_name(&a, &b, state);
                         let new = self.binary(id, *op, &a, &b, state);
                         replace(state, &a, &new);
                         new
@@ -278,6 +280,8 @@ impl<'a> Run<'a> {
             },
             Val::Named(text) => Scale::of(Factor::Named(text.clone())),
             Val::Path(path) => Scale::of(Factor::Named(path.clone())),
+            // Whether a size in it is that of the sum is not known.
+            Val::Norm(n) if n.sized => Scale::Unknown,
             Val::Norm(_) => super::norms::factor(),
             _ => return None,
         })

@@ -580,6 +580,7 @@ pub fn alike_but_lists(a: &State, b: &State) -> bool {
         && a.param == b.param
         && a.aliases == b.aliases
         && a.world == b.world
+        && a.dims == b.dims
         && a.round == b.round
 }
 

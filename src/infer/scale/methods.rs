@@ -5,6 +5,7 @@ use super::Run;
 use super::calls::Args;
 use super::eval::{is_batch_name, is_mask_name, replace, tokens};
 use super::value::{Grad, Part, State, Tensor, Test, Val, last};
+use super::written::operation;
 use crate::ir::{BinOp, Const, Operand, StmtId};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::Gives;
@@ -148,6 +149,8 @@ impl<'a> Run<'a> {
                     o.attrs.insert(number, value);
                 }
             }
+            // Another function takes the steps.
+            (Val::Optimizer, _) if name == "step" => state.unsettled = true,
             // The part of a flat copy takes a step with the gradient of those that it was copied from.
             (_, Val::Grad(g)) if name == "grad" || name == "main_grad" => {
                 self.put_grad(&value, &g.of, &value, &mut state);
@@ -184,6 +187,7 @@ impl<'a> Run<'a> {
                 let list = state.list(vec![Val::Tuple(vec![key, value])], None);
                 self.put_whole(base, list, state);
             }
+            (Val::Grad(g), _) => self.put_entries(&g.clone(), &key, &value, state),
             // The own block of a gathered list, put back: all entries count alike.
             (Val::List(l), _) => self.put_back(*l, &value, state),
             _ => {}
@@ -279,6 +283,9 @@ impl<'a> Run<'a> {
             let list = state.list(args.plain.clone(), None);
             state.set(*local, list);
             return vec![(state, Val::Const(Const::None))];
+        }
+        if let (Some(_), Some(by)) = (operation(name), args.plain.first()) {
+            self.scaled_by_name(receiver, by, &mut state);
         }
         if let (Val::Named(_), false) = (receiver, args.open)
             && state.frames.len() <= 3
@@ -530,6 +537,14 @@ impl<'a> Run<'a> {
     }
 
     fn of_gradient(&mut self, id: StmtId, g: &Grad, name: &str, args: &Args, state: &mut State) -> Option<Val> {
+        if let Some(op) = operation(name) {
+            let by = args.plain.first()?.clone();
+            if !name.ends_with('_') {
+                return Some(self.binary(id, op, &Val::Grad(g.clone()), &by, state));
+            }
+            self.scale_gradients(id, op, g, &by, state);
+            return Some(Val::Grad(g.clone()));
+        }
         match name {
             "to_local" => Some(Val::Grad(Grad { local: true, ..g.clone() })),
             "full_tensor" => Some(Val::Named(self.text(state, id))),
@@ -537,20 +552,12 @@ impl<'a> Run<'a> {
                 let order = args.plain.first().or_else(|| args.keyword("p"));
                 self.norm_call(id, name, &Val::Grad(g.clone()), order, state)
             }
-            "mul_" | "div_" => {
-                let op = if name == "mul_" { BinOp::Mul } else { BinOp::Div };
-                let by = args.plain.first()?.clone();
-                self.scale_gradients(id, op, g, &by, state);
-                Some(Val::Grad(g.clone()))
-            }
-            "mul" | "div" => {
-                let op = if name == "mul" { BinOp::Mul } else { BinOp::Div };
-                Some(self.binary(id, op, &Val::Grad(g.clone()), args.plain.first()?, state))
-            }
             "copy_" => {
                 match args.plain.first() {
                     Some(Val::Grad(from)) => self.multiply(g, &from.by, &from.events, false, state),
-                    Some(Val::Named(_)) | None => {}
+                    // What an object keeps from one step to the next may have been divided before.
+                    Some(Val::Named(text)) if !text.starts_with("self.") => {}
+                    None => {}
                     Some(_) => state.lose(&Val::Grad(g.clone())),
                 }
                 Some(Val::Grad(g.clone()))
@@ -560,32 +567,10 @@ impl<'a> Run<'a> {
                 _ => Some(Val::Grad(g.clone())),
             },
             _ if SAME.contains(&name) => Some(Val::Grad(g.clone())),
-            _ => None,
-        }
-    }
-
-    fn of_mesh(
-        &mut self,
-        id: StmtId,
-        axes: &[crate::types::Axis],
-        name: &str,
-        args: &Args,
-        state: &mut State,
-    ) -> Option<Val> {
-        let dim = args.plain.first().or_else(|| args.keyword("mesh_dim"));
-        match name {
-            "get_group" => Some(Val::Group(state.dim(axes, dim)?)),
-            "size" => {
-                let axes = state.dim(axes, dim)?;
-                Some(state.num(Scale::size(&axes)))
+            _ => {
+                self.method_in_place(g, name, state);
+                None
             }
-            "_flatten" | "flatten" => {
-                if let Some(alias) = args.get(0, "mesh_dim_name").and_then(Val::text) {
-                    state.aliases.insert(alias.clone(), axes.to_vec());
-                }
-                Some(Val::Mesh(axes.to_vec()))
-            }
-            _ => Some(Val::Named(self.text(state, id))),
         }
     }
 
@@ -761,12 +746,16 @@ impl<'a> Run<'a> {
             "_foreach_mul_" | "_foreach_div_" => {
                 let op = if name == "_foreach_mul_" { BinOp::Mul } else { BinOp::Div };
                 let by = args.plain.get(1)?.clone();
-                if let Some(Val::List(l)) = args.plain.first() {
-                    for item in state.lists[*l].items.clone() {
-                        if let Val::Grad(g) = &item {
-                            self.scale_gradients(id, op, g, &by, state);
+                match args.plain.first() {
+                    Some(Val::List(l)) => {
+                        for item in state.lists[*l].items.clone() {
+                            if let Val::Grad(g) = &item {
+                                self.scale_gradients(id, op, g, &by, state);
+                            }
                         }
                     }
+                    Some(other) => self.scaled_by_name(other, &by, state),
+                    None => {}
                 }
                 Some(Val::Const(Const::None))
             }

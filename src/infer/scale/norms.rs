@@ -50,6 +50,8 @@ pub struct Norm {
     pub root: Option<bool>,
     /// Where roots were summed over ranks.
     pub roots: Option<Place>,
+    /// It was multiplied with the size of a group, or divided by it.
+    pub sized: bool,
     /// It is still one number for each entry, and no norm yet.
     pub each: bool,
 }
@@ -118,7 +120,17 @@ impl State {
         };
         let of = grads.iter().flat_map(share).collect();
         let id = self.fresh();
-        Val::Norm(Norm { id, of, lost: false, summed: Vec::new(), made, root: None, roots: None, each: false })
+        Val::Norm(Norm {
+            id,
+            of,
+            lost: false,
+            summed: Vec::new(),
+            made,
+            root: None,
+            roots: None,
+            sized: false,
+            each: false,
+        })
     }
 
     /// Norms as one.
@@ -131,6 +143,7 @@ impl State {
             made,
             root: None,
             roots: None,
+            sized: false,
             each: false,
         };
         for n in all {
@@ -138,6 +151,7 @@ impl State {
             out.summed.extend(n.summed.iter().filter(|s| !out.summed.contains(s)).cloned().collect::<Vec<_>>());
             out.lost |= n.lost;
             out.each |= n.each;
+            out.sized |= n.sized;
             out.roots = out.roots.or(n.roots);
         }
         let first = all.first().and_then(|n| n.root);
@@ -319,7 +333,8 @@ impl<'a> Run<'a> {
                     _ => None,
                 };
                 let id = state.fresh();
-                Some(Val::Norm(Norm { id, made, root, lost: n.lost || !plain, ..n.clone() }))
+                let sized = n.sized || matches!(other, Val::Num(_)) && op != BinOp::Pow;
+                Some(Val::Norm(Norm { id, made, root, sized, lost: n.lost || !plain, ..n.clone() }))
             }
             _ => None,
         }

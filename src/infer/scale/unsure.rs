@@ -1,6 +1,8 @@
 //! Factors that something outside may make right. In: a module. Out: whether a mistake is about parameters of a library that is not known,
-//! which may scale their gradients itself, or about sizes that the file compares with the number of all ranks. Next: `verdict.rs`.
+//! which may scale their gradients itself, about sizes that the file compares with the number of all ranks, or
+//! about a sum that a step may divide. Next: `verdict.rs`.
 
+use super::elsewhere;
 use super::groups::WORLD;
 use super::verdict::Mistake;
 use crate::infer::practice::near;
@@ -27,7 +29,9 @@ impl<'a> Unsure<'a> {
     /// Whether a mistake is about what is left open.
     pub fn is_about(&self, mistake: &Mistake) -> bool {
         let all = mistake.factor.powers().any(|(f, _)| matches!(f, Factor::Size(a) if a.name() == WORLD));
-        all && self.compares(mistake) || self.of_library(mistake)
+        all && self.compares(mistake)
+            || self.of_library(mistake)
+            || elsewhere::may_divide(self.project, self.rules, self.files, self.module, mistake)
     }
 
     /// Whether the file compares a product of sizes of the factor with the number of all ranks.

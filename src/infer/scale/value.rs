@@ -280,6 +280,8 @@ pub struct State {
     pub same: Shared<BTreeMap<Name, AxisSet>>,
     /// All axes of a mesh that was made.
     pub world: Shared<Option<AxisSet>>,
+    /// How many ranks the axes of a mesh have, where it was made with a number or with a product of sizes.
+    pub dims: Shared<BTreeMap<Axis, Scale>>,
     /// Variables of functions that have handed out an inner one.
     pub left: Shared<Vec<Shared<Frame>>>,
     /// The parameters in hand.
@@ -311,6 +313,7 @@ impl Default for State {
             aliases: Shared::default(),
             same: Shared::default(),
             world: Shared::default(),
+            dims: Shared::default(),
             left: Shared::default(),
             param: None,
             loops: Shared::default(),

@@ -247,6 +247,7 @@ impl Carried {
         let sizes = m.only(|f| matches!(f, Factor::Size(_) | Factor::Rounds(_)));
         let wrong = if !is_opaque && counted != 0 { m.only(|f| !matches!(f, Factor::Named(_))) } else { sizes };
         let mut layouts = Layouts::of(state, &[class], &carried, &all, dense);
+        layouts.may_count(&[&after, &term.part.grad, &all_rounds]);
         layouts.free.extend(optional.flat_map(|m| m.powers().map(|(f, _)| f.clone()).collect::<Vec<_>>()));
         if is_opaque {
             // The loss may be divided by all of this already, or be a sum.
@@ -378,12 +379,18 @@ struct Layouts {
     world: Vec<Scale>,
     /// What a loss may have been divided by where it is made; all may hold.
     divided: Vec<Scale>,
+    /// How many ranks axes have, where a mesh is made with numbers.
+    dims: Vec<(Factor, Scale)>,
+    /// Numbers of the code that may be sizes of groups.
+    numbers: Vec<Scale>,
 }
 
 impl Layouts {
     fn of(state: &State, classes: &[&Class], carried: &Monomial, all: &AxisSet, dense: &AxisSet) -> Layouts {
         let size = |names: &[&str]| Scale::size(&names.iter().map(|n| Axis::new(*n)).collect());
-        let mut out = Layouts::default();
+        let known = state.dims.iter().filter(|(_, n)| **n != Scale::Unknown);
+        let dims = known.map(|(axis, n)| (Factor::Size(axis.clone()), n.clone())).collect();
+        let mut out = Layouts { dims, numbers: vec![Scale::one()], ..Layouts::default() };
         let (experts, parts) = (size(&["edp", "ep"]), size(&["edp", "ep", "etp"]));
         for whole in [size(&["dp", "cp"]), size(&["dp"]), Scale::size(dense), Scale::size(all)] {
             out.experts.push(whole.over(&experts));
@@ -420,10 +427,24 @@ impl Layouts {
         out
     }
 
+    /// Numbers that are part of what a gradient carries, any of them together, may be sizes.
+    fn may_count(&mut self, scales: &[&Scale]) {
+        for number in scales.iter().filter_map(|s| s.known()).map(|m| Scale::Known(m.number())) {
+            let with: Vec<Scale> = self.numbers.iter().map(|n| n.times(&number)).collect();
+            self.numbers.extend(with.into_iter().filter(|n| *n != Scale::Unknown));
+        }
+    }
+
+    /// Whether a product of sizes is one: nothing is left of it, or the dims of the mesh make it the inverse of a number that is written.
+    fn is_one(&self, sizes: &Monomial) -> bool {
+        let in_numbers = || self.dims.iter().fold(Scale::Known(sizes.clone()), |s, (axis, n)| s.replace(axis, n));
+        sizes.is_number() || !self.dims.is_empty() && self.numbers.contains(&in_numbers().inverse())
+    }
+
     /// A factor, if no layout makes it one, in its shortest form; nothing either if a group in it may be another one.
     fn settled(&self, whole: &Monomial, apart: bool) -> Option<Monomial> {
         let factor = whole.only(|f| !self.free.contains(f));
-        if factor.is_number() || !apart && maybe_one(whole) {
+        if self.is_one(&factor) || !apart && maybe_one(whole) {
             return None;
         }
         let start = Scale::Known(factor.clone());
@@ -440,7 +461,7 @@ impl Layouts {
             for w in powers(&self.world, &[-2, -1, 1, 2]) {
                 for e in powers(&self.experts, &[-2, -1, 1, 2]) {
                     let Scale::Known(m) = start.times(d).times(&w).times(&e) else { continue };
-                    if m.only(|f| !self.free.contains(f)).is_number() {
+                    if self.is_one(&m.only(|f| !self.free.contains(f))) {
                         return None;
                     }
                     if *d == one[0] && w == one[0] && m.degree() < best.degree() {
@@ -488,6 +509,8 @@ fn relative(state: &State, classes: &[&Class], dense: &AxisSet, declared: Declar
             let explicit = Scale::Known(explicit).times(&Scale::Known(theirs.only(|_| true)));
             let Some(explicit) = explicit.known() else { continue };
             let layouts = Layouts::of(state, &[class, other], explicit, &whole, dense);
+            let mut layouts = layouts;
+            layouts.may_count(&[&a, &b.inverse()]);
             let sizes = ratio.only(|f| !matches!(f, Factor::Named(_)));
             let Some(factor) = layouts.settled(&sizes, declared.mean) else { continue };
             // The one whose factor is not that of its own sum is the one that is wrong.
@@ -588,7 +611,8 @@ pub fn metric(tensor: &Tensor, state: &State, place: Place) -> Option<Mistake> {
     if !explicit || !plain {
         return None;
     }
-    let layouts = Layouts::of(state, &[], &value, &over, &over);
+    let mut layouts = Layouts::of(state, &[], &value, &over, &over);
+    layouts.may_count(&[&Scale::Known(ratio.clone())]);
     let factor = layouts.settled(&ratio, false)?;
     let last = part.events.last().map_or(place, |e| e.place);
     let (who, events) = (part.label.clone(), part.events.clone());

@@ -1,0 +1,75 @@
+//! Gradients that code writes itself: into their entries, by `out=`, in place by whatever method, or into a step of its own. In: a write.
+//! Out: what the gradients carry, or that it is not known. Never: reductions. Source: the functions of torch that these names are of.
+//! Next: `grads.rs`.
+
+use super::Run;
+use super::calls::Args;
+use super::eval::{is_size, sizes};
+use super::value::{Grad, State, Val, last};
+use crate::ir::{BinOp, Const, StmtId};
+use crate::types::Scale;
+
+/// The product or quotient that a function or method of torch gives, in place or not.
+pub fn operation(name: &str) -> Option<BinOp> {
+    match name.strip_suffix('_').unwrap_or(name) {
+        "mul" | "multiply" => Some(BinOp::Mul),
+        "div" | "divide" | "true_divide" => Some(BinOp::Div),
+        _ => None,
+    }
+}
+
+impl<'a> Run<'a> {
+    /// `p.grad[...] = value`: all entries, or some, which leaves the others as they were.
+    pub fn put_entries(&mut self, grad: &Grad, index: &Val, value: &Val, state: &mut State) {
+        let all = match index {
+            Val::Const(Const::Ellipsis) => true,
+            Val::Named(text) => text.as_str() == ":",
+            _ => false,
+        };
+        let whole = Val::Grad(grad.clone());
+        match all {
+            true => self.put_grad(&whole, &grad.of, value, state),
+            false => state.lose(&whole),
+        }
+    }
+
+    /// A function of torch that is given a gradient to write to.
+    pub fn put_out(&mut self, id: StmtId, name: &str, out: &Grad, args: &Args, state: &mut State) -> Val {
+        let whole = Val::Grad(out.clone());
+        match (operation(name), args.plain.as_slice()) {
+            (Some(op), [a, b]) => {
+                let value = self.binary(id, op, a, b, state);
+                self.put_grad(&whole, &out.of, &value, state);
+            }
+            _ => state.lose(&whole),
+        }
+        whole
+    }
+
+    /// A method of gradients that is known by nothing but its name: one in place may do anything.
+    pub fn method_in_place(&mut self, grad: &Grad, name: &str, state: &mut State) {
+        if name.ends_with('_') && !name.ends_with("__") {
+            state.lose(&Val::Grad(grad.clone()));
+        }
+    }
+
+    /// Parameters take a step by hand: with sizes in it, these are sizes that their gradients are multiplied with.
+    pub fn stepped_by_hand(&mut self, to: &Val, by: &Val, state: &mut State) {
+        let (Val::Param(_), Val::Grad(g)) = (to, by) else { return };
+        let within = match g.by {
+            Scale::Known(_) => sizes(&g.by),
+            Scale::Unknown => Scale::Unknown,
+        };
+        if within != Scale::one() {
+            self.multiply(g, &within, &g.events, false, state);
+        }
+    }
+
+    /// Something that is not followed, but called gradients, is multiplied with the size of a group: gradients that are followed may be meant.
+    pub fn scaled_by_name(&self, name: &Val, by: &Val, state: &mut State) {
+        let (Val::Named(text), Val::Num(n)) = (name, by) else { return };
+        let word = last(text);
+        let grads = text.contains("grad") && !word.contains("norm") && !word.contains("accum");
+        state.unsettled |= grads && is_size(&n.scale);
+    }
+}
