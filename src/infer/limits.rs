@@ -50,6 +50,8 @@ pub const STEPS_PER_STATEMENT: u64 = 4;
 pub const MAX_LOOP_ROUNDS: usize = 3;
 /// Values looked through in a root for a second name of a container that a loop fills; beyond it the container may have one.
 pub const MAX_SEARCHED: u64 = 1_000_000;
+/// A norm that no gradient has: one that is cut to it is only measured.
+pub const NO_BOUND: f64 = 1e6;
 /// Elements of a literal sequence that a loop visits one by one.
 pub const MAX_UNROLLED: usize = 8;
 /// Depth to which containers are compared and joined; deeper parts are unknown.

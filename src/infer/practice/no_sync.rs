@@ -409,7 +409,7 @@ fn may_sum(view: &View<'_>, backward: usize, step: usize) -> bool {
         if let Some(call) = view.collective(value) {
             let of_gradient = call.input.is_none_or(|o| {
                 let gradient = |e: &Expr| matches!(e, Expr::Attr(_, name) if name.contains("grad"));
-                view.through(o).any(&mut |e| gradient(e) || matches!(e, Expr::Element(_)))
+                view.through(o).any(&mut |e| gradient(e) || matches!(e, Expr::Element(_))) || is_of_gradients(view, o)
             });
             return of_gradient || view.steps[i].loops.len() > view.steps[step].loops.len();
         }
@@ -436,6 +436,12 @@ fn may_sum(view: &View<'_>, backward: usize, step: usize) -> bool {
             _ => false,
         }
     })
+}
+
+/// Whether a value comes from something that speaks of gradients: all of them one behind the other.
+fn is_of_gradients(view: &View<'_>, value: &Operand) -> bool {
+    let speaks = |step: &usize| view.text(view.place(view.steps[*step].id)).contains("grad");
+    near::roots(view, value).into_iter().any(|local| view.defs(local).iter().any(speaks))
 }
 
 /// Whether a variable or an attribute holds an object that was made with the parameters of a model, and is no optimizer.

@@ -57,6 +57,10 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
         last = Some((i, found));
         let Some((guard, told)) = found else { continue };
         let Some(Reached { name, inside }) = communicates(view, i, told) else { continue };
+        // The ranks along another dim of a mesh have parts of other tensors.
+        if name == "full_tensor" && !told.of_all && has_dims(view) {
+            continue;
+        }
         // Of a condition of which a part tells ranks apart the rest may ask whether there is anything to gather.
         let asked = test(view, &guard).is_none() && !name_is_of_project(view, i);
         let matched = matched(view, i, &name, (&guard, told)) || other_branch_calls(view, &guard);
@@ -277,6 +281,12 @@ fn may_be_split(view: &View<'_>) -> bool {
     let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
     near::has_any(&text, &["shard", "fsdp", "parallelize", "distribute_", "from_local", "checkpoint"])
         && (!text.contains("replicate(") || text.contains("shard("))
+}
+
+/// Whether a file speaks of a dim of a mesh that has others.
+fn has_dims(view: &View<'_>) -> bool {
+    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
+    ["mesh[", "_mesh.", "mesh_dim_names"].iter().any(|word| text.contains(word))
 }
 
 /// Whether a context makes the state of a model whole: `FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT)`.

@@ -8,7 +8,8 @@ use super::near;
 use super::raw::{Sort, raw};
 use super::view::View;
 use super::{Found, Lint, data_sum, whose};
-use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::infer::limits::NO_BOUND;
+use crate::ir::{BinOp, Const, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -243,6 +244,9 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
         && (path.ends_with(".clip_grad_norm_") || path.ends_with(".clip_grad_value_"))
     {
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+        if view.argument(args, 1, "max_norm").is_some_and(|most| is_without_bound(view, most)) {
+            return None;
+        }
         return Some(What::Clip(args.first().and_then(|a| whose::of_parameters(view, &a.value))));
     }
     if passes_backward(view, value) {
@@ -262,6 +266,18 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
         "zero_grad" if named(&of) => Some(What::Clear(of)),
         _ if !matches!(of, Expr::Path(_)) => moves(lint, name).map(|place| What::Move(name.clone(), place)),
         _ => None,
+    }
+}
+
+/// Whether gradients are never cut to a norm, and only measured.
+fn is_without_bound(view: &View<'_>, most: &Operand) -> bool {
+    match near::deep(view, &view.expr(most)) {
+        Expr::Path(path) => matches!(path.as_str(), "math.inf" | "torch.inf" | "numpy.inf"),
+        Expr::Const(Const::Float(bits)) => f64::from_bits(bits) >= NO_BOUND,
+        made => made.call_of("float").is_some_and(|args| {
+            let word = args.first().and_then(|(_, e)| e.string());
+            word.is_some_and(|word| word.to_lowercase().starts_with("inf"))
+        }),
     }
 }
 

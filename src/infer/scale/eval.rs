@@ -542,6 +542,8 @@ impl<'a> Run<'a> {
             }
             (CmpOp::Ne | CmpOp::Eq, Val::Named(text), _) if is_batch_name(text) || is_mask_name(text) => Val::Mask,
             (CmpOp::Ne | CmpOp::Eq, Val::Mask, _) => Val::Mask,
+            // Without gradients there is no step to judge.
+            (CmpOp::Eq | CmpOp::Ne, Val::Norm(_), Val::Zero(_)) => Val::Test(Test::Known(op == CmpOp::Ne)),
             // Negations of one test are one flag.
             (CmpOp::Ne, Val::Named(text), Val::Const(c)) => Val::Test(equals(text, c).negate()),
             (CmpOp::Eq, Val::Named(text), Val::Const(c)) => Val::Test(equals(text, c)),

@@ -729,7 +729,7 @@ impl<'a> Run<'a> {
                 Some(wrapped)
             }
             "clip_grad_norm_" | "clip_grad_norm" => {
-                self.clipped(id, args.get(0, "parameters"), state);
+                self.clipped(id, args.get(0, "parameters"), args.get(1, "max_norm"), state);
                 None
             }
             "clip_grads_with_norm_" => {

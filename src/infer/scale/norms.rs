@@ -11,6 +11,7 @@ use super::calls::Args;
 use super::eval::replace;
 use super::groups::{Kind, WORLD, kind};
 use super::value::{Class, ClassId, Grad, Id, State, Val};
+use crate::infer::limits::NO_BOUND;
 use crate::ir::{BinOp, Const, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Scale};
@@ -98,6 +99,17 @@ const NAME: &str = "norm";
 
 pub fn factor() -> Scale {
     Scale::of(Factor::Named(Name::from(NAME)))
+}
+
+/// Whether a norm is never cut to a value, so that a call that cuts to it only measures.
+fn is_without_bound(most: &Val) -> bool {
+    match most {
+        Val::Const(Const::Float(bits)) => f64::from_bits(*bits) >= NO_BOUND,
+        Val::Const(Const::Int(n)) => *n as f64 >= NO_BOUND,
+        Val::Const(Const::Str(text)) => matches!(text.as_str(), "inf" | "infinity" | "Infinity"),
+        Val::Path(path) => matches!(path.as_str(), "math.inf" | "torch.inf" | "numpy.inf"),
+        _ => false,
+    }
 }
 
 /// Whether a name is of several parameters.
@@ -422,7 +434,10 @@ impl<'a> Run<'a> {
     }
 
     /// Gradients are clipped here.
-    pub fn clipped(&mut self, id: StmtId, given: Option<&Val>, state: &mut State) {
+    pub fn clipped(&mut self, id: StmtId, given: Option<&Val>, most: Option<&Val>, state: &mut State) {
+        if most.is_some_and(is_without_bound) {
+            return;
+        }
         let place = self.place(state, id);
         let classes: Vec<ClassId> = match given {
             Some(Val::Params(m)) => state.classes_of(*m),

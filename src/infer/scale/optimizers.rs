@@ -6,13 +6,16 @@ use super::calls::Args;
 use super::value::{Grad, State, Val, last};
 use crate::ir::{Const, StmtId};
 use crate::rules::IntrinsicRule;
-use crate::types::{AxisSet, Factor, Scale};
+use crate::types::{AxisSet, Scale};
 
 impl<'a> Run<'a> {
-    /// An optimizer of torch. A rate that is divided by a number of ranks makes good what a sum does to plain steps.
+    /// An optimizer of torch. A rate that is divided by a number of ranks makes good what a sum does to plain steps, and an epsilon that is
+    /// multiplied with it what a sum does to those that are scaled by their moments.
     pub fn optimizer(&self, args: &Args, state: &mut State) -> Val {
-        let rate = args.get(1, "lr").and_then(|rate| self.factor(rate)).and_then(|s| s.known().cloned());
-        state.unsettled |= rate.is_some_and(|m| m.powers().any(|(f, n)| n < 0 && matches!(f, Factor::Size(_))));
+        let size = |value: &Val| self.factor(value).map_or(Scale::one(), |scale| super::eval::sizes(&scale));
+        let divides = |scale: &Scale| scale.known().is_some_and(|m| m.powers().any(|(_, n)| n < 0));
+        let of_moments = args.keyword("eps").is_some_and(|eps| size(eps) != Scale::one());
+        state.unsettled |= of_moments || args.get(1, "lr").is_some_and(|rate| divides(&size(rate)));
         Val::Optimizer
     }
 

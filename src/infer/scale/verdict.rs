@@ -226,19 +226,7 @@ impl Carried {
         if assumed && named.iter().any(|(f, _)| **f != Factor::Named(term.part.label.clone())) {
             return None;
         }
-        let is_opaque = match named.as_slice() {
-            [] => false,
-            [(Factor::Named(name), 1)] => {
-                let is_label = *name == term.part.label
-                    && term.part.grad.known().is_some_and(|g| g.power(&Factor::Named(name.clone())) == 1);
-                // A size of one part, or an entry of the round, may well add up to one over all rounds.
-                if !is_label && !is_coefficient(name) {
-                    return None;
-                }
-                is_label
-            }
-            _ => return None,
-        };
+        let is_opaque = is_opaque(&named, term, &after)?;
         let counted = m.power(&Factor::Count(Name::from(TOKENS)));
         // A sum over tokens that is divided by nothing is meant as one, or what it is meant as is not known.
         if !is_opaque && counted >= 1 {
@@ -266,6 +254,23 @@ impl Carried {
         }
         Some(Carried { wrong, layouts, own, of_experts, is_opaque, beside: configured.is_some() })
     }
+}
+
+/// Whether nothing is known of a loss but its name; `None` where a number that is known by name alone may be right.
+fn is_opaque(named: &[(&Factor, i8)], term: &Term, after: &Scale) -> Option<bool> {
+    let (factor, name) = match named {
+        [] => return Some(false),
+        [(factor @ Factor::Named(name), 1)] => (*factor, name),
+        _ => return None,
+    };
+    let power = |scale: &Scale| scale.known().map_or(0, |m| m.power(factor));
+    if *name == term.part.label && power(&term.part.grad) == 1 {
+        return Some(true);
+    }
+    // What gradients are multiplied with after they are reduced may be one over the number of ranks; a size of one part, or an entry of the
+    // round, may well add up to one over all rounds.
+    let of_step = Scale::of(factor.clone()) != super::norms::factor() && power(after) != 0;
+    (is_coefficient(name) && !of_step).then_some(false)
 }
 
 /// The rounds whose gradients add up before a step, and those that may well be meant as a sum.
