@@ -39,15 +39,7 @@ pub fn coming(mistake: &Coming) -> Draft {
             constant_loss(collective, function, tested, *call)
         }
         Coming::OwnList { collective, list, over, put, condition } => {
-            let over = over.iter().map(|a| format!("`{a}`")).collect::<Vec<_>>().join(" and ");
-            let title =
-                format!("only ranks that have something in `{list}` reach `{collective}`: the others never come");
-            let mut draft = Draft::new(&codes::SOME_RANKS, title);
-            draft.primary = format!("over all ranks of {over}");
-            draft.labels.push(spot(*condition, "does not hold on a rank without any".to_string()));
-            draft.labels.push(spot(*put, "not every rank has such a parameter".to_string()));
-            draft.help.push("start from zero where the list is empty, and reduce on every rank".to_string());
-            draft
+            own_list(collective, list, over, (*put, *condition))
         }
         Coming::SetOrder { collective, call } => {
             let title =
@@ -58,18 +50,11 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft.help.push("go through `sorted(...)` of it, or keep a list".to_string());
             draft
         }
-        Coming::GroupRoot { collective, argument, rank } => {
-            let title =
-                format!("`{collective}` takes the rank in a group for its `{argument}`, which is a rank among all");
-            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
-            draft.primary = format!("`{argument}` is counted among all ranks, whatever the group");
-            draft.labels.push(spot(*rank, "among the ranks of a group".to_string()));
-            draft.help.push(
-                "translate it: `dist.get_global_rank(group, rank)`, or pass it as `group_src` or `group_dst`"
-                    .to_string(),
-            );
-            draft
+        Coming::OtherOrder { collective, other: (other, call), condition } => {
+            other_order(collective, (other, *call), *condition)
         }
+        Coming::OwnRoot { collective, argument, rank } => own_root(collective, argument, *rank),
+        Coming::GroupRoot { collective, argument, rank } => group_root(collective, argument, *rank),
         Coming::WorkerAsRank { function, given } => {
             let title = format!("`{function}` takes `{given}`, a worker of this rank's data loader, for the rank");
             let mut draft = Draft::new(&codes::MISPLACED_ARGUMENT, title);
@@ -85,6 +70,52 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
     }
+}
+
+fn other_order(collective: &Name, (other, call): (&Name, Place), condition: Place) -> Draft {
+    let title = if collective == other {
+        format!("ranks call `{collective}` for other tensors in the same place: their values are mixed up")
+    } else {
+        format!("`{collective}` meets `{other}` of the other ranks, which call the same in another order")
+    };
+    let mut draft = Draft::new(&codes::COLLECTIVE_ORDER, title);
+    draft.primary = "comes in this place on some ranks".to_string();
+    draft.labels.push(spot(call, "comes in the same place on the others".to_string()));
+    draft.labels.push(spot(condition, "tells ranks apart".to_string()));
+    draft.help.push("call them in one order on every rank, before or behind the test".to_string());
+    draft
+}
+
+fn own_root(collective: &Name, argument: &Name, rank: Option<Place>) -> Draft {
+    let title =
+        format!("every rank gives itself as the `{argument}` of `{collective}`: no two ranks mean the same call");
+    let mut draft = Draft::new(&codes::MISPLACED_ARGUMENT, title);
+    draft.primary = format!("`{argument}` is another rank on each of them");
+    draft.labels.extend(rank.map(|place| spot(place, "the rank that executes this".to_string())));
+    draft.help.push(format!("give one `{argument}` on all ranks: `{argument}=0`"));
+    draft
+}
+
+fn group_root(collective: &Name, argument: &Name, rank: Place) -> Draft {
+    let title = format!("`{collective}` takes the rank in a group for its `{argument}`, which is a rank among all");
+    let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+    draft.primary = format!("`{argument}` is counted among all ranks, whatever the group");
+    draft.labels.push(spot(rank, "among the ranks of a group".to_string()));
+    draft.help.push(
+        "translate it: `dist.get_global_rank(group, rank)`, or pass it as `group_src` or `group_dst`".to_string(),
+    );
+    draft
+}
+
+fn own_list(collective: &Name, list: &Name, over: &[Name], (put, condition): (Place, Place)) -> Draft {
+    let over = over.iter().map(|a| format!("`{a}`")).collect::<Vec<_>>().join(" and ");
+    let title = format!("only ranks that have something in `{list}` reach `{collective}`: the others never come");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = format!("over all ranks of {over}");
+    draft.labels.push(spot(condition, "does not hold on a rank without any".to_string()));
+    draft.labels.push(spot(put, "not every rank has such a parameter".to_string()));
+    draft.help.push("start from zero where the list is empty, and reduce on every rank".to_string());
+    draft
 }
 
 fn by_own_loss(collective: &Name, loss: &Name, call: Place) -> Draft {

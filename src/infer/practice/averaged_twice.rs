@@ -40,7 +40,7 @@ pub fn means(view: &View<'_>, out: &mut Found) {
 /// Whether two steps are executed together.
 fn alike(a: &Step<'_>, b: &Step<'_>) -> bool {
     let same = a.guards.iter().zip(b.guards.iter()).all(|(x, y)| x.at == y.at && x.holds == y.holds);
-    a.guards.len() == b.guards.len() && same && a.loops == b.loops
+    a.guards.len() == b.guards.len() && same && a.loops == b.loops && a.handlers == b.handlers
 }
 
 fn divided<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {

@@ -157,7 +157,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
     of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
     of_words(&["to_empty(", "assign=true"], replaced::hooks),
-    of_words(old_parameters::REPLACES, old_parameters::optimizers).with(&[&["optim", "adam", "sgd"]]),
+    of_words(old_parameters::WRAPS, old_parameters::optimizers).with(&[&["optim", "adam", "sgd"]]),
     of_words(old_parameters::REPLACES, old_parameters::marks).where_seen(|seen| seen.wraps),
     of_words(old_parameters::REPLACES, old_parameters::meshes)
         .with(&[&["parallelize_module"]])
@@ -236,6 +236,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),
     of_collectives(group_root::roots).with(&[&["group", "pg"]]),
     of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
+    of_collectives(other_order::branches).with(&[&["if "], &["else"]]),
+    of_collectives(other_order::roots).with(&[&["src", "dst", "broadcast"], &["rank"]]),
     of_collectives(set_order::loops).with(&[set_order::WORDS, &["for "]]),
     of_collectives(operators::as_others).with(&[&["reduce"]]),
     of_words(&["rank", "main", "master"], left_alone::loops).with(&[

@@ -20,6 +20,10 @@ pub enum Coming {
     OwnList { collective: Name, list: Name, over: Vec<Name>, put: Place, condition: Place },
     /// The order is that of a set.
     SetOrder { collective: Name, call: Place },
+    /// On one side of a test of the rank the same collectives come in another order: what meets the first that differs.
+    OtherOrder { collective: Name, other: (Name, Place), condition: Place },
+    /// The rank that executes a call is its root; where it is asked for.
+    OwnRoot { collective: Name, argument: Name, rank: Option<Place> },
     /// An operator is given as something else.
     OperatorAs { collective: Name, argument: Name },
     /// A rank in a group is given where one among all ranks is expected; where it is asked for.

@@ -20,6 +20,9 @@ use std::rc::Rc;
 /// What makes distributed tensors of parameters.
 pub const REPLACES: &[&str] = &["fully_shard", "parallelize_module"];
 
+/// The same, and what flattens parameters that were there before.
+pub const WRAPS: &[&str] = &["fully_shard", "parallelize_module", "fsdp", "fullyshardeddataparallel"];
+
 /// Styles that split a weight.
 const SPLITS: &[&str] = &["colwiseparallel(", "rowwiseparallel("];
 
@@ -60,6 +63,16 @@ fn replaces(view: &View<'_>, step: usize) -> Option<Replaced> {
         let model = || first(view, args);
         let wrapper = view.rules.wrappers().get(&path);
         if wrapper.is_some_and(|rule| rule.in_place && rule.keeps == Keeps::Distributed) {
+            return Some(made(super::lost::last(&path), true, model()?));
+        }
+        // Its flat parameters take the place of those that it was given, unless it is told to keep them.
+        let flat = |a: &Arg| {
+            !matches!(&a.kind, ArgKind::Keyword(k) if k == "use_orig_params") && a.kind != ArgKind::DoubleStar
+        };
+        if wrapper.is_some_and(|rule| !rule.in_place && rule.keeps == Keeps::Shards)
+            && path.starts_with("torch.")
+            && args.iter().all(flat)
+        {
             return Some(made(super::lost::last(&path), true, model()?));
         }
         // Styles that prepare inputs and outputs leave parameters as they are.

@@ -258,8 +258,8 @@ fn comes_of_equal(view: &View<'_>, loss: LocalId, back: usize) -> bool {
             continue;
         };
         let name = near::written_name(view, value);
-        // Who wraps a model makes no loss.
-        if matches!(value, Rvalue::Call { .. }) && name.as_deref().is_some_and(wraps) {
+        // Who wraps a model, or gives each rank its part of the data, makes no loss.
+        if matches!(value, Rvalue::Call { .. }) && name.as_deref().is_some_and(|n| wraps(n) || n.ends_with("Sampler")) {
             continue;
         }
         if name.is_some_and(|n| equal(&n)) || is_equal_inside(view, value) {

@@ -41,6 +41,8 @@ pub struct Step<'a> {
     pub loops: Rc<Vec<usize>>,
     /// Context managers around it.
     pub contexts: Rc<Vec<&'a Operand>>,
+    /// The handlers around it: the statement that tries, and which of its handlers.
+    pub handlers: Rc<Vec<(StmtId, usize)>>,
 }
 
 /// A function, flattened.
@@ -171,6 +173,7 @@ impl<'a> View<'a> {
             guards: around.guards.clone(),
             loops: around.loops.clone(),
             contexts: around.contexts.clone(),
+            handlers: around.handlers.clone(),
         });
         match &node.stmt {
             Stmt::If { test, then, orelse } => {
@@ -199,7 +202,13 @@ impl<'a> View<'a> {
                 Rc::make_mut(&mut around.contexts).pop();
             }
             Stmt::Try { body, handlers, orelse, finally } => {
-                for b in [body].into_iter().chain(handlers).chain([orelse, finally]) {
+                self.block(body, around);
+                for (n, handler) in handlers.iter().enumerate() {
+                    Rc::make_mut(&mut around.handlers).push((node.id, n));
+                    self.block(handler, around);
+                    Rc::make_mut(&mut around.handlers).pop();
+                }
+                for b in [orelse, finally] {
                     self.block(b, around);
                 }
             }
@@ -611,6 +620,7 @@ struct Around<'a> {
     guards: Rc<Vec<Guard<'a>>>,
     loops: Rc<Vec<usize>>,
     contexts: Rc<Vec<&'a Operand>>,
+    handlers: Rc<Vec<(StmtId, usize)>>,
 }
 
 /// Whether a block always leaves the block around it.
