@@ -5,6 +5,7 @@ use super::limits::{MAX_RULE_ATOMS, MAX_WORLDS};
 use super::scale::value::EVERY;
 use crate::ir::Const;
 use crate::source::Name;
+use crate::types::Axis;
 use std::fmt;
 use std::sync::Arc;
 
@@ -62,6 +63,12 @@ impl Facts {
     /// The truth of an atom, by itself or by what it excludes.
     pub fn get(&self, atom: &Atom) -> Option<bool> {
         self.atoms.iter().find_map(|(known, value)| implied(known, *value, atom))
+    }
+    /// Whether the group of an axis is `None` here, so that it has no ranks.
+    pub fn lack(&self, axis: &Axis) -> bool {
+        let path = || Name::from(axis.name());
+        axis.is_variable()
+            && (self.get(&Atom::IsNone(path())) == Some(true) || self.get(&Atom::True(path())) == Some(false))
     }
     #[must_use]
     pub fn with(&self, atom: Atom, value: bool) -> Facts {

@@ -422,10 +422,7 @@ impl<'a> Machine<'a> {
 
     /// Whether a finding is about the ranks of a group that is `None` in the current world: there are none.
     fn lacks_group(&self, kind: &FindingKind) -> bool {
-        let Some(axis) = kind.axis().filter(|axis| axis.is_variable()) else { return false };
-        let path = Name::from(axis.name());
-        let known = |atom: Atom| self.w.facts.get(&atom);
-        known(Atom::IsNone(path.clone())) == Some(true) || known(Atom::True(path)) == Some(false)
+        kind.axis().is_some_and(|axis| self.w.facts.lack(axis))
     }
 
     /// Notes that a check passed at a place.

@@ -16,7 +16,7 @@ use super::practice::asked::Taken;
 use super::settings::{Allowances, Settings};
 use super::statics::module_body;
 use super::value::{Closure, Flavour, Method, Value};
-use super::whole::{Needed, both_need, is_used_before};
+use super::whole::{Needed, Needs, is_used_before};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -455,7 +455,7 @@ impl Machine<'_> {
         };
         let mut left = self.settings.allowance(root.module);
         self.vain_after = self.vain_allowance(root, shared);
-        let mut needed: Option<Needed> = None;
+        let mut needed = Needs::default();
         let mut waiting = self.assumed_worlds(root.module, worlds).into_iter();
         while let Some(world) = waiting.next() {
             self.w = world;
@@ -482,7 +482,7 @@ impl Machine<'_> {
                 }
                 if !matches!(path.flow, Flow::Raise) {
                     self.run_plans();
-                    needed = both_need(needed, self.needs(&named));
+                    needed.also(self.needs(&named), &self.w.facts);
                 }
                 match path.flow {
                     Flow::Return(value) => {
@@ -498,7 +498,7 @@ impl Machine<'_> {
             self.vain_after = self.vain_after.map(|end| end.saturating_sub(self.budget.spent()));
         }
         self.out.finish();
-        (std::mem::take(&mut self.out), needed.unwrap_or_default())
+        (std::mem::take(&mut self.out), needed.of_all())
     }
 
     /// Binds every parameter of a function whose caller is not known: the first one to the receiver, if there is one.

@@ -3,6 +3,7 @@
 //! its constructor; operands. Out: types of parameters, and the operands of a sum that is missing. Never: a parameter made in a loop,
 //! of an expert, or whose size is not followed. Source: DESIGN.md section 7. Next: `share.rs`, the split ones.
 
+use super::formula::Facts;
 use super::machine::Machine;
 use super::ops;
 use super::practice::reducers::Covered;
@@ -189,12 +190,29 @@ fn is_converted(state: &AxisState) -> bool {
     false
 }
 
-/// What two paths both need.
-pub fn both_need(a: Option<Needed>, b: Needed) -> Option<Needed> {
-    Some(match a {
-        None => b,
-        Some(a) => a.into_iter().filter(|(n, x, _)| b.iter().any(|(m, y, _)| n == m && x == y)).collect(),
-    })
+/// What all paths need that have the ranks for it.
+#[derive(Default)]
+pub struct Needs {
+    paths: Vec<Facts>,
+    of_all: Needed,
+}
+
+impl Needs {
+    /// Another path, with what it needs.
+    pub fn also(&mut self, needed: Needed, facts: &Facts) {
+        let has = |of: &Needed, n: &Name, x: &Axis| of.iter().any(|(m, y, _)| n == m && x == y);
+        self.of_all.retain(|(n, x, _)| has(&needed, n, x) || facts.lack(x));
+        for (name, axis, state) in needed {
+            if !has(&self.of_all, &name, &axis) && self.paths.iter().all(|path| path.lack(&axis)) {
+                self.of_all.push((name, axis, state));
+            }
+        }
+        self.paths.push(facts.clone());
+    }
+
+    pub fn of_all(self) -> Needed {
+        self.of_all
+    }
 }
 
 /// What of a tensor is no tensor.
@@ -208,7 +226,11 @@ pub fn is_used_before(func: &Func, file: FileId, needed: &Needed) -> bool {
         readers(func.body(), param.local, &mut reads);
         let told = state.origin.as_ref().map(|o| o.place);
         match told.filter(|place| place.file == file && func.span.contains(place.span.start)) {
-            Some(place) => reads.iter().any(|id| func.spans().of(*id).end <= place.span.start),
+            // What is written inside an operation is done before it.
+            Some(place) => reads
+                .iter()
+                .map(|id| func.spans().of(*id))
+                .any(|read| read.end <= place.span.start || read != place.span && place.span.contains(read.start)),
             // Inside something that is called: whichever of them calls it.
             None => reads.len() > 1,
         }
