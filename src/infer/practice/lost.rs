@@ -5,7 +5,8 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::view::{CollectiveCall, View};
+use super::ranks::mentions;
+use super::view::{CollectiveCall, Guard, View};
 use super::wrapped::function;
 use crate::ir::{Arg, ArgKind, BinOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, Resolved};
@@ -49,7 +50,10 @@ const WAITED: &[&str] = &["fence", "barrier", "warm", "synchroni"];
 pub fn computed(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
         let Some(Operand::Local(temp)) = written(call) else { continue };
-        let ([made], LocalKind::Temp) = (view.defs(*temp), view.func.locals()[*temp].kind) else { continue };
+        let [made] = view.defs(*temp) else { continue };
+        if !is_given_once(view, *temp, *step) {
+            continue;
+        }
         // A list of tensors is joined to another one.
         if last(&call.rule.name).ends_with("coalesced") {
             continue;
@@ -70,8 +74,11 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
         let made_here = operands.iter().any(|o| near::deep(view, &view.expr(o)).any(&mut |e| is_factory(e)));
         let file = view.files[view.project.file(view.at.module)].whole();
         let asked = ["get_future", ".result("].iter().any(|w| file.contains(w));
-        let once = view.readers(*temp).len() == 1 && !made_here && !asked;
-        if once && operands.into_iter().any(|o| goes_on(&o) && !is_no_tensor(view, o)) && !is_timed(view) {
+        if !made_here
+            && !asked
+            && operands.into_iter().any(|o| goes_on(&o) && !is_no_tensor(view, o))
+            && !is_timed(view)
+        {
             let made = view.place(view.steps[*made].id);
             let practice = Practice::LostComputed { collective: last(&call.rule.name), made };
             out.push((view.place(view.steps[*step].id), practice));
@@ -129,13 +136,24 @@ fn copy(view: &View<'_>, operand: &Operand) -> Option<(usize, Name, Expr)> {
     once.then(|| (made, name.clone(), view.expr(base)))
 }
 
+/// Whether a variable goes to one step and nowhere else, on all ranks: one without a name, or one that nobody reads a second time.
+fn is_given_once(view: &View<'_>, local: LocalId, step: usize) -> bool {
+    let once = view.readers(local) == [step] && !view.is_param(local);
+    let of_rank = |g: &Guard<'_>| mentions(view, g, &["rank", "main", "master", "src", "first", "last"]);
+    match view.func.locals()[local].kind {
+        LocalKind::Temp => once,
+        LocalKind::Plain => once && !view.steps[step].guards.iter().any(of_rank),
+        LocalKind::Captured | LocalKind::Cell => false,
+    }
+}
+
 /// The same of a copy with a name that only the collective reads, on all ranks: the rank that sends one need not read it.
 fn named_copy(view: &View<'_>, step: usize, operand: &Operand) -> Option<(usize, Name, Expr)> {
     let Operand::Local(copy) = operand else { return None };
     let ([made], LocalKind::Plain) = (view.defs(*copy), view.func.locals()[*copy].kind) else { return None };
     let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*made) else { return None };
-    let unread = view.readers(*copy) == [step] && view.steps[step].guards.is_empty() && !view.is_param(*copy);
-    (unread && COPIES.contains(&name.as_str())).then(|| (*made, name.clone(), view.expr(base)))
+    (is_given_once(view, *copy, step) && COPIES.contains(&name.as_str()))
+        .then(|| (*made, name.clone(), view.expr(base)))
 }
 
 /// Whether a conversion returns the tensor itself: it was converted the same way before, or made so, or is asked whether it is so.
@@ -228,13 +246,13 @@ fn is_copy<'a>(view: &View<'a>, operand: &Operand) -> Option<(LocalId, usize, &'
 pub fn copies_for_calls(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value: Rvalue::Call { callee, args } } = step.stmt else { continue };
-        let copied = args.iter().any(|a| is_copy(view, &a.value).is_some());
-        if !copied || view.func.locals()[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
+        if view.func.locals()[*dst].kind != LocalKind::Temp || !view.readers(*dst).is_empty() {
             continue;
         }
         let Some(at) = function(view, &view.through(callee)) else { continue };
         for (n, arg) in args.iter().enumerate().take_while(|(_, a)| a.kind == ArgKind::Positional) {
-            let Some((made, method, copied)) = copy(view, &arg.value) else { continue };
+            let copied = copy(view, &arg.value).or_else(|| named_copy(view, i, &arg.value));
+            let Some((made, method, copied)) = copied else { continue };
             let Some(collective) = written_by(&near::other(view, at), n) else { continue };
             if !is_fresh(&copied) && is_read_later(view, &copied, i) && !is_itself(view, made, &copied) {
                 let practice = Practice::LostCopy { collective, method, original: view.part(step.id, n + 1) };
