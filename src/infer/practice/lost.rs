@@ -51,7 +51,9 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
         let Some(Operand::Local(temp)) = written(call) else { continue };
         let [made] = view.defs(*temp) else { continue };
-        if !is_given_once(view, *temp, *step) {
+        // A name says what it is: only a quotient that is reduced is meant to be used.
+        let quotient = matches!(view.value(*made), Some(Rvalue::Binary { .. }));
+        if !is_given_once(view, *temp, *step) || !view.is_temp(*temp) && !quotient {
             continue;
         }
         // A list of tensors is joined to another one.

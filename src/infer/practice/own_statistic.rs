@@ -43,6 +43,9 @@ pub fn met(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(meets) = meeting(view, *at, result, &parts) else { continue };
+        if serves_autograd(view) {
+            return;
+        }
         let mistake = Lapse::StatisticMeets {
             collective: last(&call.rule.name),
             made: view.place(view.steps[made].id),
@@ -55,6 +58,12 @@ pub fn met(view: &View<'_>, out: &mut Found) {
 fn is_of_autograd(view: &View<'_>) -> bool {
     let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
     context || near::autograd_class(view).is_some()
+}
+
+/// Whether a function is called where gradients are computed by hand, or not at all, and nowhere else.
+fn serves_autograd(view: &View<'_>) -> bool {
+    let callers = super::called::callers(view);
+    !callers.is_empty() && callers.iter().all(|(site, step)| is_of_autograd(site) || site.without_gradient(*step))
 }
 
 /// What holds the sum, if its backward gives each rank the gradient as it is.

@@ -3,7 +3,7 @@
 
 use super::beside::{Beside, Question};
 use super::expr::Expr;
-use crate::ir::{Arg, Block, Const, Func, FuncKind, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{Arg, BinOp, Block, Const, Func, FuncKind, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::{Files, Idx, Name, Place, Span};
@@ -27,6 +27,13 @@ const PARALLEL: &[&str] = &[
     "size", "rank", "world", "group", "parallel", "dist", "sync", "shard", "mesh", "%", "grad", "train", "reduce",
     "gather", "local", "replica", "expert", "num_", "len(", "split", "chunk", "mode",
 ];
+/// Parts of names that tell what a value is.
+const NAMED: &[&str] = &[
+    "group", "size", "rank", "mesh", "loss", "token", "count", "mask", "param", "model", "opt", "world", "num", "pg",
+    "norm", "grad",
+];
+/// Collectives that write to their first argument.
+const IN_PLACE: &[&str] = &["all_reduce", "broadcast", "reduce", "recv", "irecv"];
 /// Axes in their names.
 const AXES: &[&str] = &["tp", "dp", "cp", "ep", "sp", "pp"];
 
@@ -63,6 +70,8 @@ pub struct View<'a> {
     code: OnceCell<String>,
     /// Steps that read each local, once somebody asked.
     readers: OnceCell<Vec<SmallVec<[usize; 2]>>>,
+    /// Whether a local is as good as a temporary, once somebody asked.
+    short_lived: OnceCell<Vec<bool>>,
     /// What the checks of a module share, if one of them looks.
     beside: Weak<Beside<'a>>,
 }
@@ -95,6 +104,7 @@ impl<'a> View<'a> {
             callees: RefCell::default(),
             code: OnceCell::new(),
             readers: OnceCell::new(),
+            short_lived: OnceCell::new(),
             beside: Weak::new(),
         };
         let mut around = Around::default();
@@ -285,7 +295,7 @@ impl<'a> View<'a> {
             Operand::Global(name) => return Expr::Path(self.global(name)),
             Operand::Local(local) => *local,
         };
-        if !self.is_temp(local) || depth > super::super::limits::MAX_EXPR_DEPTH {
+        if !self.is_temp(local) && !self.is_short_lived(local) || depth > super::super::limits::MAX_EXPR_DEPTH {
             return self.only_imported(local).unwrap_or(Expr::Local(local));
         }
         match self.defs(local) {
@@ -293,6 +303,61 @@ impl<'a> View<'a> {
             [] => Expr::Unknown,
             [first, others @ ..] => self.merged(*first, others, local, depth),
         }
+    }
+
+    /// Whether a variable is bound by one operation for the next statement, and goes nowhere else: as if it stood there.
+    fn is_short_lived(&self, local: LocalId) -> bool {
+        let all = self.short_lived.get_or_init(|| {
+            let made = |step: usize| match self.steps[step].stmt {
+                Stmt::Assign { dst, value } => self.is_of_tensors(value).then_some(*dst),
+                _ => None,
+            };
+            let mut all = vec![false; self.func.locals().len()];
+            for step in 0..self.steps.len() {
+                let Some(dst) = made(step) else { continue };
+                let plain = self.func.locals()[dst].kind == LocalKind::Plain;
+                if plain && !self.is_param(dst) && self.defs(dst).len() == 1 && self.is_for_next(dst, step) {
+                    all[dst.index()] = true;
+                }
+            }
+            all
+        });
+        all[local.index()]
+    }
+
+    /// Whether an operation is arithmetic or a method of tensors: what is made otherwise is known by its name.
+    fn is_of_tensors(&self, value: &Rvalue) -> bool {
+        match value {
+            Rvalue::Binary { op, .. } => matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Div),
+            Rvalue::CallMethod { name, .. } => name == "parameters" || self.rules.tensor_method(name).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the one reader of what a step makes belongs to the statement behind it.
+    fn is_for_next(&self, made: LocalId, step: usize) -> bool {
+        let &[reader] = self.readers(made) else { return false };
+        let (a, b) = (&self.steps[step], &self.steps[reader.max(step)]);
+        let temp = |s: usize| matches!(self.steps[s].stmt, Stmt::Assign { dst, .. } if self.is_temp(*dst));
+        reader > step
+            && !NAMED.iter().any(|word| self.local_name(made).to_lowercase().contains(word))
+            && Rc::ptr_eq(&a.guards, &b.guards)
+            && Rc::ptr_eq(&a.loops, &b.loops)
+            && Rc::ptr_eq(&a.contexts, &b.contexts)
+            && (step + 1..reader).all(temp)
+            && !self.is_written(made, reader)
+    }
+
+    /// Whether a step is a collective that writes to a local: whoever names it may want to see what comes out. By its name alone: to resolve
+    /// what is called asks for expressions.
+    fn is_written(&self, local: LocalId, step: usize) -> bool {
+        let (name, args) = match self.value(step) {
+            Some(Rvalue::CallMethod { name, args, .. }) => (name.clone(), args),
+            Some(Rvalue::Call { callee: Operand::Global(name), args }) => (name.clone(), args),
+            Some(Rvalue::Call { callee: Operand::Local(l), args }) => (self.local_name(*l).clone(), args),
+            _ => return false,
+        };
+        IN_PLACE.contains(&name.as_str()) && args.first().is_some_and(|a| a.value == Operand::Local(local))
     }
 
     /// A temporary bound more than once: `a and b and c`, `a or b`, where each but the first is bound if the one before it says so, and
