@@ -68,7 +68,7 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
         let plain = |l: LocalId| matches!(view.func.locals()[l].kind, LocalKind::Plain | LocalKind::Temp);
         // A handle that is dropped at once is waited for by nobody, wherever the buffer is kept.
         let dropped = view.is_temp(*dst) && view.readers(*dst).is_empty();
-        if !plain(*dst) || !plain(buffer) && !dropped || !step.contexts.is_empty() && !view.without_gradient(i) {
+        if !plain(*dst) || !plain(buffer) && !dropped || !view.in_plain_contexts(i) && !view.without_gradient(i) {
             continue;
         }
         let wait = match waited(view, *dst) {
@@ -124,7 +124,7 @@ pub fn written(view: &View<'_>, out: &mut Found) {
             _ => None,
         });
         let Some((kept, handle)) = kept.filter(|(_, name)| is_data(view, class, name)) else { continue };
-        let Some(buffer) = call.buffer.map(|b| view.expr(b)).filter(|_| step.contexts.is_empty()) else { continue };
+        let Some(buffer) = call.buffer.map(|b| view.expr(b)).filter(|_| view.in_plain_contexts(i)) else { continue };
         if near::own_attribute(view, &buffer).is_none_or(|name| !is_data(view, class, name)) {
             continue;
         }

@@ -20,7 +20,7 @@ pub fn changed(view: &View<'_>, out: &mut Found) {
         let Some(call) = raw(view, value).filter(|c| c.is_async() && c.sort == Sort::Everyone) else { continue };
         let Some(buffer @ Expr::Attr(..)) = call.buffer.map(|b| view.expr(b)) else { continue };
         let Some(name) = buffer.last_name().filter(|name| name.contains("grad")) else { continue };
-        if !step.contexts.is_empty() {
+        if !view.in_plain_contexts(i) {
             continue;
         }
         for later in i + 1..view.steps.len() {

@@ -40,7 +40,7 @@ pub fn lost(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
         let Some(call) = raw(view, value).filter(|c| c.is_async() && c.sort == Sort::Everyone) else { continue };
-        let Some(buffer) = call.buffer.filter(|_| step.contexts.is_empty() || view.without_gradient(i)) else {
+        let Some(buffer) = call.buffer.filter(|_| view.in_plain_contexts(i) || view.without_gradient(i)) else {
             continue;
         };
         let Some(gone) = gone(view, i, *dst) else { continue };

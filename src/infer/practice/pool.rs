@@ -48,7 +48,8 @@ fn from_pool(view: &View<'_>, local: LocalId, step: usize) -> bool {
     let Expr::Call { callee, .. } = view.through(&Operand::Local(local)) else { return false };
     let (base, method) = match &*callee {
         Expr::Attr(base, method) if keeps_nothing(view, base, method) => return false,
-        Expr::Attr(base, method) => (name_of(view, base), method.to_string()),
+        // The pool itself may have a variable of its own, whose name says less.
+        Expr::Attr(base, method) => (name_of(view, &near::deep(view, base)), method.to_string()),
         Expr::Path(path) => match path.rsplit_once('.') {
             Some((base, method)) if keeps_nothing(view, &Expr::Path(Name::from(base)), method) => return false,
             Some((base, method)) => (Some(base.to_string()), method.to_string()),

@@ -265,7 +265,11 @@ fn makes<'a>(view: &View<'a>, value: &'a Rvalue, model: LocalId) -> bool {
             if matches!(name.as_str(), "to" | "cuda" | "train" | "bfloat16" | "half" | "float") =>
         {
             match view.expr(base) {
-                Expr::Local(l) => l == model,
+                Expr::Local(l) if l == model => true,
+                Expr::Local(l) if !view.is_param(l) => match view.defs(l) {
+                    [one] => view.value(*one).is_some_and(|made| makes(view, made, l)),
+                    _ => false,
+                },
                 Expr::Call { callee, .. } => constructs(view, &callee),
                 _ => false,
             }

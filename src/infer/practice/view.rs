@@ -34,6 +34,9 @@ const NAMED: &[&str] = &[
 ];
 /// Collectives that write to their first argument.
 const IN_PLACE: &[&str] = &["all_reduce", "broadcast", "reduce", "recv", "irecv"];
+/// Context managers that measure, or say how to compute.
+const PLAIN: &[&str] =
+    &["record_function", "autocast", "nullcontext", "no_grad", "inference_mode", "set_grad_enabled", "annotate"];
 /// Axes in their names.
 const AXES: &[&str] = &["tp", "dp", "cp", "ep", "sp", "pp"];
 
@@ -618,6 +621,14 @@ impl<'a> View<'a> {
     /// Whether any step reads a local.
     pub fn is_read(&self, local: LocalId) -> bool {
         self.func.locals()[local].kind == LocalKind::Cell || !self.readers(local).is_empty()
+    }
+
+    /// Whether no context around a step may wait for what is under way, or send it elsewhere.
+    pub fn in_plain_contexts(&self, step: usize) -> bool {
+        self.steps[step].contexts.iter().all(|context| match self.expr(context) {
+            Expr::Call { callee, .. } => callee.last_name().is_some_and(|name| PLAIN.contains(&name)),
+            _ => false,
+        })
     }
 
     /// Whether a step may run without gradients: inside `no_grad` or `inference_mode`, or where a flag decides.
