@@ -223,7 +223,7 @@ pub fn is_used_before(func: &Func, file: FileId, needed: &Needed) -> bool {
     needed.iter().any(|(name, _, state)| {
         let Some(param) = func.params.iter().find(|p| p.name == *name) else { return true };
         let mut reads = Vec::new();
-        readers(func.body(), param.local, &mut reads);
+        readers_of(func.body(), param.local, &mut reads);
         let told = state.origin.as_ref().map(|o| o.place);
         match told.filter(|place| place.file == file && func.span.contains(place.span.start)) {
             // What is written inside an operation is done before it.
@@ -238,7 +238,7 @@ pub fn is_used_before(func: &Func, file: FileId, needed: &Needed) -> bool {
 }
 
 /// The statements that read more of a variable than its measures.
-fn readers(block: &Block, local: LocalId, out: &mut Vec<StmtId>) {
+pub fn readers_of(block: &Block, local: LocalId, out: &mut Vec<StmtId>) {
     for node in block {
         let measures = match &node.stmt {
             Stmt::Assign { value: Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. }, .. } => {
@@ -249,6 +249,6 @@ fn readers(block: &Block, local: LocalId, out: &mut Vec<StmtId>) {
         if !measures && node.stmt.operands().into_iter().any(|operand| *operand == Operand::Local(local)) {
             out.push(node.id);
         }
-        node.stmt.blocks().for_each(|inner| readers(inner, local, out));
+        node.stmt.blocks().for_each(|inner| readers_of(inner, local, out));
     }
 }
