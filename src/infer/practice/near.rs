@@ -5,8 +5,9 @@
 use super::beside::{Assigned, Setters, attributes_set};
 use super::expr::Expr;
 use super::view::View;
+use crate::infer::limits::NO_BOUND;
 use crate::infer::places::left_by;
-use crate::ir::{ClassId, Func, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ClassId, Const, Func, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::source::{Idx, IndexVec, Name, Place, Span};
 use rustc_hash::FxHashSet;
@@ -300,6 +301,21 @@ pub fn roots(view: &View<'_>, operand: &Operand) -> FxHashSet<LocalId> {
     }
     seen.retain(|l| !view.is_temp(*l));
     seen
+}
+
+/// Whether a name is that of infinity.
+pub fn is_infinity(path: &str) -> bool {
+    matches!(path, "math.inf" | "torch.inf" | "numpy.inf")
+}
+
+/// Whether a number, or the word that it is made from, is one that no norm of gradients reaches.
+pub fn is_boundless(number: &Const) -> bool {
+    match number {
+        Const::Float(bits) => f64::from_bits(*bits) >= NO_BOUND,
+        Const::Int(n) => *n as f64 >= NO_BOUND,
+        Const::Str(word) => matches!(word.to_lowercase().trim_start_matches('+'), "inf" | "infinity"),
+        Const::None | Const::Bool(_) | Const::Ellipsis => false,
+    }
 }
 
 pub fn local(operand: &Operand) -> Option<LocalId> {

@@ -8,8 +8,7 @@ use super::near;
 use super::raw::{Sort, raw};
 use super::view::View;
 use super::{Found, Lint, data_sum, whose};
-use crate::infer::limits::NO_BOUND;
-use crate::ir::{BinOp, Const, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::rules::Entry;
 use crate::source::{Name, Place};
@@ -272,11 +271,11 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
 /// Whether gradients are never cut to a norm, and only measured.
 fn is_without_bound(view: &View<'_>, most: &Operand) -> bool {
     match near::deep(view, &view.expr(most)) {
-        Expr::Path(path) => matches!(path.as_str(), "math.inf" | "torch.inf" | "numpy.inf"),
-        Expr::Const(Const::Float(bits)) => f64::from_bits(bits) >= NO_BOUND,
-        made => made.call_of("float").is_some_and(|args| {
-            let word = args.first().and_then(|(_, e)| e.string());
-            word.is_some_and(|word| word.to_lowercase().starts_with("inf"))
+        Expr::Path(path) => near::is_infinity(&path),
+        Expr::Const(number) => near::is_boundless(&number),
+        made => made.call_of("float").and_then(|args| args.first()).is_some_and(|(_, of)| match of {
+            Expr::Const(number) => near::is_boundless(number),
+            _ => false,
         }),
     }
 }

@@ -11,7 +11,7 @@ use super::calls::Args;
 use super::eval::replace;
 use super::groups::{Kind, WORLD, kind};
 use super::value::{Class, ClassId, Grad, Id, State, Val};
-use crate::infer::limits::NO_BOUND;
+use crate::infer::practice::near;
 use crate::ir::{BinOp, Const, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Scale};
@@ -104,10 +104,8 @@ pub fn factor() -> Scale {
 /// Whether a norm is never cut to a value, so that a call that cuts to it only measures.
 fn is_without_bound(most: &Val) -> bool {
     match most {
-        Val::Const(Const::Float(bits)) => f64::from_bits(*bits) >= NO_BOUND,
-        Val::Const(Const::Int(n)) => *n as f64 >= NO_BOUND,
-        Val::Const(Const::Str(text)) => matches!(text.as_str(), "inf" | "infinity" | "Infinity"),
-        Val::Path(path) => matches!(path.as_str(), "math.inf" | "torch.inf" | "numpy.inf"),
+        Val::Const(number) => near::is_boundless(number),
+        Val::Path(path) => near::is_infinity(path),
         _ => false,
     }
 }
