@@ -20,9 +20,7 @@ const GROWS: &[&str] = &[".extend(", ".append(", ".insert("];
 pub fn cut(view: &View<'_>, out: &mut Found) {
     // What is made longer has another length than it had.
     let file = view.files[view.project.file(view.at.module)].whole();
-    if near::has_any(view.code(), GROWS) || near::has_any(file, &[".data =", "resize_("]) {
-        return;
-    }
+    let may_grow = || near::has_any(view.code(), GROWS) || near::has_any(file, &[".data =", "resize_("]);
     for (i, step) in view.steps.iter().enumerate() {
         let Some(Rvalue::Item { base, index }) = view.value(i) else { continue };
         let Some((_, Rvalue::Build { kind: BuildKind::Slice, items })) = view.source(index) else { continue };
@@ -30,7 +28,7 @@ pub fn cut(view: &View<'_>, out: &mut Found) {
         let (start, stop) = (bare(&view.through(start)), bare(&view.through(stop)));
         let Some(share) = share(view, &start, &stop) else { continue };
         let whole = view.expr(base);
-        if is_length(view, &share, &whole, i) && !in_guard_of_one(view, i) {
+        if is_length(view, &share, &whole, i) && !in_guard_of_one(view, i) && !may_grow() {
             let (Some(part), Some(share)) = (shown(view, &whole), shown(view, &share)) else { continue };
             out.push((view.place(step.id), Practice::Slips(Slip::EmptyPart { part, share })));
         }

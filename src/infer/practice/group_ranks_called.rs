@@ -12,8 +12,10 @@ use super::own_group::{Axes, axes};
 use super::ranks::{is_exit, other_branch_calls};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
+use crate::ir::StmtId;
 use crate::rules::Gives;
 use crate::source::Name;
+use rustc_hash::FxHashMap;
 
 /// How many calls lie between the test and the collective.
 const MOST_CALLS: usize = 3;
@@ -25,13 +27,12 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
     if view.func.is_generator {
         return;
     }
+    // What is called is looked at only where a test may tell ranks apart; one test stands around many steps.
+    let mut speaking: FxHashMap<StmtId, bool> = FxHashMap::default();
+    let speaks = |g: &Guard<'_>| near::has_any(&view.text(view.part(g.at, 0)).to_lowercase(), RANKS);
     for (i, step) in view.steps.iter().enumerate() {
-        if step.guards.is_empty() || step.guards.iter().any(|g| is_one(view, g)) {
-            continue;
-        }
-        // What is called is looked at only where a test may tell ranks apart.
-        let speaks = |g: &Guard<'_>| near::has_any(&view.text(view.part(g.at, 0)).to_lowercase(), RANKS);
-        if !step.guards.iter().any(speaks) {
+        let mut may_tell = |g: &Guard<'_>| *speaking.entry(g.at).or_insert_with(|| speaks(g));
+        if !step.guards.iter().any(&mut may_tell) || step.guards.iter().any(|g| is_one(view, g)) {
             continue;
         }
         let mut names = Vec::new();

@@ -17,6 +17,7 @@ use super::view::{Guard, View};
 use crate::ir::{Rvalue, StmtId};
 use crate::rules::Entry;
 use crate::source::Place;
+use rustc_hash::FxHashSet;
 
 /// Methods and functions that talk to nobody.
 const SILENT: &[&str] = &["print", "info", "warning", "debug", "append", "item", "format", "wait", "clone", "detach"];
@@ -32,11 +33,12 @@ pub fn branches(view: &View<'_>, out: &mut Found) {
     if view.func.is_generator || is_lone_job(view) {
         return;
     }
-    let mut seen: Vec<StmtId> = Vec::new();
+    // Either side of a test may be the one that tells ranks apart.
+    let mut seen: FxHashSet<(StmtId, bool)> = FxHashSet::default();
     for i in 0..view.steps.len() {
-        let Some(guard) = view.steps[i].guards.last().filter(|g| !seen.contains(&g.at)) else { continue };
+        let Some(guard) = view.steps[i].guards.last().filter(|g| seen.insert((g.at, g.holds))) else { continue };
         let Some(told) = test(view, guard) else { continue };
-        seen.push(guard.at);
+        seen.insert((guard.at, !guard.holds));
         if let Some((first, other)) = apart(view, guard, told) {
             let collective = first.call.name.clone();
             let other = (other.call.name.clone(), view.place(view.steps[other.step].id));

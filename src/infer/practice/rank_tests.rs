@@ -39,7 +39,13 @@ const MOST_VALUES: usize = 4;
 
 /// The test that a guard is, on the side where it holds or does not.
 pub fn test(view: &View<'_>, guard: &Guard<'_>) -> Option<Test> {
-    told(view, &view.expr(guard.test), guard.holds, MOST_STEPS)
+    let side = (guard.at, guard.holds);
+    let known = view.rank_tests.borrow().get(&side).copied();
+    known.unwrap_or_else(|| {
+        let told = told(view, &view.expr(guard.test), guard.holds, MOST_STEPS);
+        view.rank_tests.borrow_mut().insert(side, told);
+        told
+    })
 }
 
 /// The test in a conjunction of which the other side was left: `if rank == 0 and done: return`. The ranks that go on miss one there.

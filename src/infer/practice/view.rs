@@ -3,6 +3,7 @@
 
 use super::beside::{Beside, Question};
 use super::expr::Expr;
+use super::rank_tests::Test;
 use crate::ir::{Arg, BinOp, Block, Const, Func, FuncKind, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
@@ -75,6 +76,8 @@ pub struct View<'a> {
     readers: OnceCell<Vec<SmallVec<[usize; 2]>>>,
     /// Whether a local is as good as a temporary, once somebody asked.
     short_lived: OnceCell<Vec<bool>>,
+    /// How tests tell ranks apart, of the sides that somebody asked for.
+    pub rank_tests: RefCell<FxHashMap<(StmtId, bool), Option<Test>>>,
     /// What the checks of a module share, if one of them looks.
     beside: Weak<Beside<'a>>,
 }
@@ -108,6 +111,7 @@ impl<'a> View<'a> {
             code: OnceCell::new(),
             readers: OnceCell::new(),
             short_lived: OnceCell::new(),
+            rank_tests: RefCell::default(),
             beside: Weak::new(),
         };
         let mut around = Around::default();
