@@ -5,6 +5,7 @@
 use super::memo::{Memo, constant};
 use super::practice::{COPIES, SAME, Stands, are_known, is_switch};
 use super::relevance::{environment_names, planning_names, telling_names};
+use super::resets::Reset;
 use crate::ir::{Arg, ArgKind, Block, BuildKind, Const, FileIr, Func, FuncKind, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
@@ -54,6 +55,8 @@ pub struct Digest {
     pub imports: FxHashSet<Name>,
     /// Attributes that any line assigns, and how many lines do.
     pub assigned: FxHashMap<Name, u32>,
+    /// Attributes of classes that functions and the module set.
+    pub resets: Box<[Reset]>,
 }
 
 /// What a keyword is given.
@@ -120,13 +123,15 @@ pub struct Rare {
 impl Digest {
     pub fn new(ir: &FileIr, words: &Words) -> Digest {
         let mut file = PerFile::default();
-        let funcs = ir.funcs.iter().map(|func| Walk::new(func, words, &mut file).read()).collect();
+        let class_of = |func: &Func| func.class.map(|class| &ir.classes[class].name);
+        let funcs = ir.funcs.iter().map(|func| Walk::new(func, class_of(func), words, &mut file).read()).collect();
         Digest {
             funcs,
             fields: file.fields.into(),
             makers: file.makers.into(),
             applies: file.applies.into(),
             imports: file.imports.into_iter().map(Name::from).collect(),
+            resets: file.resets.into(),
             assigned: file.assigned.into_iter().map(|(name, times)| (name.clone(), times)).collect(),
         }
     }
@@ -178,6 +183,7 @@ struct PerFile<'a> {
     applies: Vec<(Name, Name)>,
     imports: FxHashSet<&'a str>,
     assigned: FxHashMap<&'a Name, u32>,
+    resets: Vec<Reset>,
     /// By local of the present function: the last value on the way so far.
     temps: Vec<Option<&'a Rvalue>>,
     /// By local of the present function: whether it was read before, and whether it is what a method called a copy returned.
@@ -202,6 +208,8 @@ struct Walk<'a, 'f> {
     words: &'f Words,
     file: &'f mut PerFile<'a>,
     func: &'a Func,
+    /// The class whose method it is.
+    class: Option<&'a Name>,
     gist: Gist,
     rare: Rare,
     globals: FxHashSet<&'a Name>,
@@ -214,7 +222,7 @@ struct Walk<'a, 'f> {
 }
 
 impl<'a, 'f> Walk<'a, 'f> {
-    fn new(func: &'a Func, words: &'f Words, file: &'f mut PerFile<'a>) -> Walk<'a, 'f> {
+    fn new(func: &'a Func, class: Option<&'a Name>, words: &'f Words, file: &'f mut PerFile<'a>) -> Walk<'a, 'f> {
         file.temps.clear();
         file.temps.resize(func.locals().len(), None);
         file.read.clear();
@@ -227,6 +235,7 @@ impl<'a, 'f> Walk<'a, 'f> {
             words,
             file,
             func,
+            class,
             gist: Gist::default(),
             rare: Rare::default(),
             globals: FxHashSet::default(),
@@ -302,6 +311,9 @@ impl<'a, 'f> Walk<'a, 'f> {
                 Stmt::SetAttr { base, name, .. } => {
                     *self.file.assigned.entry(name).or_default() += 1;
                     self.gist.puts |= matches!(base, Operand::Local(l) if self.func.locals()[*l].name != "self");
+                    if let Some(class) = self.class_named(base) {
+                        self.file.resets.push(Reset::new(class, name, &self.func.name));
+                    }
                 }
                 Stmt::SetItem { .. } => self.gist.puts = true,
                 Stmt::For { dst, .. } => self.assigned(*dst, true),
@@ -321,6 +333,23 @@ impl<'a, 'f> Walk<'a, 'f> {
             for (at, inner) in node.stmt.blocks().enumerate() {
                 self.block(inner, plain && is_followed(&node.stmt, at), round);
             }
+        }
+    }
+
+    /// The class that an operand is by its name: `Tp`, `state.Tp`, `cls`, `self.__class__`.
+    fn class_named(&self, operand: &'a Operand) -> Option<&'a Name> {
+        let is_class = |name: &Name| name.trim_start_matches('_').starts_with(|first: char| first.is_ascii_uppercase());
+        match operand {
+            Operand::Global(name) => is_class(name).then_some(name),
+            Operand::Local(local) => match self.file.temps[local.index()] {
+                Some(Rvalue::Attr { name, .. }) if name == "__class__" => self.class,
+                Some(Rvalue::Attr { name, .. }) => is_class(name).then_some(name),
+                _ => {
+                    let name = &self.func.locals()[*local].name;
+                    if name == "cls" { self.class } else { is_class(name).then_some(name) }
+                }
+            },
+            Operand::Const(_) => None,
         }
     }
 

@@ -5,7 +5,7 @@ use super::formula::{Atom, Formula};
 use super::heap::{Cell, DictCell, ListCell};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
-use super::settings::is_degree;
+use super::settings::{is_degree, is_size_of_ranks};
 use super::value::{Closure, Flavour, Method, Value};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
@@ -351,7 +351,7 @@ impl Machine<'_> {
             let operands = if tensor(left) { [left.clone(), right.clone()] } else { [right.clone(), left.clone()] };
             return self.operator(id, "eq", &operands);
         }
-        if let Some(value) = self.python_compare(op, left, right) {
+        if let Some(value) = self.started(op, left, right).or_else(|| self.python_compare(op, left, right)) {
             return value;
         }
         let name = match op {
@@ -370,6 +370,18 @@ impl Machine<'_> {
             return self.operator(id, mirrored(name), &[right.clone(), left.clone()]);
         }
         Value::Unknown
+    }
+
+    /// What the start of the program sets is there, and counts several ranks.
+    fn started(&self, op: CmpOp, left: &Value, right: &Value) -> Option<Value> {
+        let (Value::Sym(path), Value::Const(to)) = (left, right) else { return None };
+        match (op, to) {
+            (_, Const::None | Const::Int(1)) if !self.settings.resets.is_started(path) => None,
+            (CmpOp::Is | CmpOp::Eq, Const::None) => Some(Value::Const(Const::Bool(false))),
+            (CmpOp::IsNot | CmpOp::Ne, Const::None) => Some(Value::Const(Const::Bool(true))),
+            (_, Const::Int(1)) => size_compare(op, 1),
+            _ => None,
+        }
     }
 
     fn python_compare(&mut self, op: CmpOp, left: &Value, right: &Value) -> Option<Value> {
@@ -438,7 +450,7 @@ impl Machine<'_> {
             (Value::Sym(path), Value::Const(Const::Int(n))) => {
                 // A degree of parallelism compared with 1: axes are checked as if they had several ranks.
                 let last = path.rsplit('.').next().unwrap_or(path);
-                if is_degree(last) || *n == 1 && self.settings.counts_ranks(last) {
+                if is_degree(last) || *n == 1 && (self.settings.counts_ranks(last) || is_size_of_ranks(path)) {
                     return size_compare(op, *n);
                 }
                 let sign = order_sign(op).filter(|_| self.symbol(path).is_none())?;

@@ -37,6 +37,7 @@ pub fn facts(
     );
     let specs = super::specs::Specs::new(project, rules, digests, memo);
     let called = super::callers::called(project, digests, memo);
+    settings.resets = super::resets::Resets::new(project, digests, memo);
     settings.statics = statics;
     settings.relevance = Relevance { shown: relevance, ..Relevance::default() };
     (settings.specs, settings.called) = (specs, called);

@@ -49,6 +49,7 @@ pub enum Task {
     Namesakes(ModuleId),
     Said(ModuleId),
     Sharding(ModuleId),
+    Resets(ModuleId),
 }
 
 type Result_ = Arc<dyn Any + Send + Sync>;

@@ -63,6 +63,7 @@ pub mod rehearsal;
 mod relevance;
 mod repair;
 mod repeated;
+mod resets;
 mod root;
 pub mod scale;
 pub mod scout;

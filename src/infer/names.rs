@@ -6,6 +6,7 @@ use super::expr::CallArgs;
 use super::heap::ObjectClass;
 use super::limits::MAX_PATH;
 use super::machine::{Eval, Machine};
+use super::resets::starts;
 use super::settings::is_degree;
 use super::value::{Bound, Closure, Flavour, Method, Value};
 use crate::ir::annotation::Atom as SpmdAtom;
@@ -179,12 +180,23 @@ impl Machine<'_> {
                 let made = self.made_once(module, name);
                 made.unwrap_or_else(|| self.named_group(&name.to_lowercase(), Value::Unknown))
             }
+            None if self.is_switched_on(module, name) => Value::Unknown,
             None => {
                 let count = self.count_beside(module, name);
                 let known = count.or_else(|| self.returned_by_getter(module, &[name]));
                 known.unwrap_or_else(|| Value::Sym(Name::from(path)))
             }
         }
+    }
+
+    /// Whether a function that starts the program switches a variable of a module on, for good or where there are several ranks.
+    fn is_switched_on(&self, module: ModuleId, name: &Name) -> bool {
+        self.makings(module, name).any(|(at, value)| {
+            let on = value == "True" || value.contains("world") && value.contains(['>', '!']);
+            let start = u32::try_from(at).ok().filter(|_| on);
+            let around = start.and_then(|start| self.project.func_around(module, Span::new(start, start)));
+            around.is_some_and(|func| starts(&self.project.func(func).name))
+        })
     }
 
     /// The number of ranks, or the own rank, that a module keeps beside a group: `_TP_SIZE` and `_TP_RANK` beside `_TP_GROUP`.
@@ -447,11 +459,35 @@ impl Machine<'_> {
             let Some(value) = self.settings.class_member(self.project, self.rules, *at, name) else { continue };
             return Some(match (value, receiver) {
                 (Value::Closure(closure), receiver) => bind_method(closure, receiver, class),
-                (Value::Const(Const::None), _) => self.placeholder(*at, name).unwrap_or(Value::NONE),
+                (Value::Const(Const::None), _) => {
+                    let set = || self.settings.resets.of(&self.project.class(*at).name, name);
+                    let symbol = |starts: bool| if starts { self.member_symbol(*at, name) } else { Value::Unknown };
+                    self.placeholder(*at, name).or_else(|| set().map(symbol)).unwrap_or(Value::NONE)
+                }
+                (Value::Const(constant), _) => self.until_reset(*at, name, constant),
                 (value, _) => value,
             });
         }
         None
+    }
+
+    /// A constant in the body of a class, if nothing sets the attribute from outside. A degree of parallelism goes on by its name, and so does
+    /// a switch that is not set where the program starts; of anything else nothing is known then.
+    fn until_reset(&self, class: ClassRef, name: &Name, constant: Const) -> Value {
+        let Some(starts) = self.settings.resets.of(&self.project.class(class).name, name) else {
+            return Value::Const(constant);
+        };
+        let counts = starts && constant == Const::Int(1);
+        let flag = matches!(constant, Const::Bool(_)) && !starts;
+        let degree = !matches!(constant, Const::Bool(_)) && (is_degree(name) || self.settings.counts_ranks(name));
+        match counts || flag || degree {
+            true => self.member_symbol(class, name),
+            false => Value::Unknown,
+        }
+    }
+
+    fn member_symbol(&self, class: ClassRef, name: &Name) -> Value {
+        Value::Sym(Name::from(format!("{}.{name}", self.project.qualified_class(class))))
     }
 
     /// What a group is for which `None` in the body of a class only holds the place until the file sets it: `cls.group = ..`,
@@ -464,7 +500,7 @@ impl Machine<'_> {
             return value.contains("group").then_some(Value::Unknown);
         }
         let is_one = made.next().is_none() && self.is_own(class.module, at, value);
-        let path = || Value::Sym(Name::from(format!("{}.{name}", self.project.qualified_class(class))));
+        let path = || self.member_symbol(class, name);
         let kept: Vec<&str> = targets.iter().map(String::as_str).collect();
         let one = || self.returned_by_getter(class.module, &kept).unwrap_or_else(path);
         Some(if is_one { one() } else { Value::Unknown })

@@ -325,6 +325,11 @@ impl Machine<'_> {
             // How a parameter is initialised says nothing about who sums its gradient.
             return target;
         }
+        if args.keyword("out").is_some() && self.w.modes.typecheck.is_none() {
+            // All of it is new: what the buffer held before does not matter.
+            self.retype(tensor, TensorType { local: ty, zero: call.rule.zero, ..old });
+            return target;
+        }
         let part = if args.keyword("out").is_some() { 0 } else { args.args.first().map_or(0, |a| a.part) };
         let mut local = old.local.clone();
         for axis in LocalType::axes_of([&old.local, &ty]) {

@@ -75,6 +75,8 @@ pub struct Settings {
     /// Names that the project calls, as functions or methods.
     pub(super) called: Arc<FxHashSet<Name>>,
     pub specs: Arc<super::specs::Specs>,
+    /// Attributes of classes that are set from outside.
+    pub resets: Arc<super::resets::Resets>,
     /// Shardings that are declared apart from the code.
     pub shardings: Arc<super::declared::flow::Shardings>,
     /// Who sums gradients of parameters.
@@ -400,6 +402,16 @@ fn edits(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// Whether a path is the `size` of what is named as a set of ranks: `tp.size`, `self.mesh.size`.
+pub fn is_size_of_ranks(path: &str) -> bool {
+    const RANKS: &[&str] = &["mesh", "group", "comm", "parallel", "dist", "world"];
+    let mut parts = path.rsplit('.');
+    let (Some("size"), Some(of)) = (parts.next(), parts.next()) else { return false };
+    let of = of.to_ascii_lowercase();
+    matches!(of.trim_start_matches('_'), "tp" | "dp" | "cp" | "ep" | "mp" | "sp" | "pp")
+        || RANKS.iter().any(|word| of.contains(word))
 }
 
 /// Whether a name is a degree of parallelism: `tensor_model_parallel_size`, `world_size`, `_TP_WORLD_SIZE`.

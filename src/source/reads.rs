@@ -53,6 +53,8 @@ pub enum Read {
     ShardingMode,
     /// Whether one statement of the project sets an attribute of this name.
     SetOnce(u64),
+    /// Whether something sets an attribute of this name of a class from outside.
+    Reset(u64),
     /// The shardings that are declared of a class, and of the modules that it has.
     Sharded(u32, u32),
 }

@@ -449,6 +449,12 @@ impl Machine<'_> {
     /// What a tensor is after a part of it was written.
     pub fn stored_term(&mut self, base: &Value, index: &Value, value: &Value) {
         let old = self.term(base);
+        // `x[:] = y` leaves nothing of what was there.
+        let none = |v: &Value| matches!(v, Value::Slice(parts) if parts.iter().all(Value::is_none));
+        if (none(index) || matches!(index, Value::Const(Const::Ellipsis))) && matches!(value, Value::Tensor(_)) {
+            let term = self.term(value);
+            return self.set_term(base, &term);
+        }
         let mut operands = Vec::new();
         if !matches!(*old, Term::Fresh) {
             operands.push(old.clone());
@@ -637,8 +643,21 @@ impl Machine<'_> {
             }
         };
         if let Some(target) = target {
-            self.as_tensor(&target);
+            let tensor = self.as_tensor(&target);
+            let whole = tensor.and_then(|id| self.w.heap.tensor(id)?.view_of).map(ObjId);
+            let term_of = |run: &Self, id: ObjId| run.w.heap.tensor(id).and_then(|t| t.term.clone());
+            let before = whole.and_then(|id| term_of(self, id));
             self.set_term(&target, &term);
+            // Of the whole nothing is known where a part of it, or another view, is written to and does not tell.
+            if let (Some(whole), Some(before)) = (whole, before)
+                && *before != Term::Unknown
+                && term_of(self, whole).as_ref() == Some(&before)
+            {
+                self.gap("a write to a view");
+                if let Some(t) = self.w.heap.tensor_mut(whole) {
+                    t.term = Some(Arc::new(Term::Unknown));
+                }
+            }
         }
         Value::Unknown
     }
