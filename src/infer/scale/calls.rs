@@ -528,6 +528,11 @@ impl<'a> Run<'a> {
             Some(Val::Zero(_)) => Val::Zero(state.fresh()),
             Some(Val::Const(Const::Int(n))) => state.num(Scale::integer(*n)),
             Some(Val::List(l)) if state.lists[*l].length.is_none() => {
+                // One number alone is as good as it is.
+                if let [Val::Num(n)] = state.lists[*l].items.as_slice() {
+                    let scale = n.scale.clone();
+                    return state.num(scale);
+                }
                 Val::Pack(renewed(&state.lists[*l].items.clone(), state))
             }
             Some(Val::Tuple(items)) => Val::Pack(renewed(&items.clone(), state)),

@@ -166,6 +166,9 @@ impl<'a> Run<'a> {
             }
             Rvalue::Binary { op, left, right } => {
                 let (a, b) = (self.operand(left, state), self.operand(right, state));
+                if matches!(op, BinOp::Mul | BinOp::Div) {
+                    self.scaled_by_name(&a, &b, state);
+                }
                 self.binary(id, *op, &a, &b, state)
             }
             Rvalue::InPlace { op, left, right } => {
@@ -252,6 +255,7 @@ impl<'a> Run<'a> {
             (Val::Grad(g), _) if g.by != Scale::one() => base.clone(),
             // Views of a tensor with one value for each token.
             (Val::Tensor(Tensor { rows: Some(_), .. }) | Val::Mask, _) => base.clone(),
+            (Val::Num(_), Some(0)) => base.clone(),
             (Val::Optimizer, _) => Val::Params(None),
             (Val::Module(m), _) => self.child(*m, "[]", state),
             (Val::Named(text), Some(0)) if last(text) == "shape" => self.shape(text, state),
@@ -304,6 +308,12 @@ impl<'a> Run<'a> {
                 Some(scale) if counts_rounds(a) => Val::Modulo(scale),
                 _ => unknown(self, state),
             },
+            // `world ** -1`
+            BinOp::Pow if let (Val::Num(n), Val::Const(Const::Int(power))) = (a, b) => {
+                let power = i32::try_from(*power).ok().filter(|power| power.abs() <= 4);
+                let scale = power.map_or(Scale::Unknown, |power| n.scale.power(power));
+                Val::Num(Num { id: state.fresh(), scale, added: false, made: Some(self.place(state, id)) })
+            }
             BinOp::Pow | BinOp::MatMul => match a {
                 Val::Tensor(Tensor { rows: Some(_), .. }) => a.clone(),
                 _ => unknown(self, state),

@@ -155,6 +155,10 @@ impl<'a> Run<'a> {
             (_, Val::Grad(g)) if name == "grad" || name == "main_grad" => {
                 self.put_grad(&value, &g.of, &value, &mut state);
             }
+            // Gradients of parameters that are not followed.
+            (Val::Named(_), Val::Named(_) | Val::Num(_)) if name == "grad" || name == "main_grad" => {
+                state.unsettled = true
+            }
             _ => {}
         }
         vec![state]

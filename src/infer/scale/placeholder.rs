@@ -23,7 +23,12 @@ impl Run<'_> {
     pub fn unless_set_again(&self, value: Val, name: &Name, read: Read, state: &State) -> Val {
         // A group of the module that a function makes is no group of all ranks before.
         let is_empty = value == Val::Const(Const::None) && read == Read::Global;
-        if value != Val::Const(Const::Int(1)) && !is_empty {
+        let is_one = match &value {
+            Val::Const(Const::Int(number)) => *number == 1,
+            Val::Const(Const::Float(bits)) => f64::from_bits(*bits) == 1.0,
+            _ => false,
+        };
+        if !is_one && !is_empty {
             return value;
         }
         let Some(at) = state.frames.last().map(|f| f.at) else { return value };

@@ -338,8 +338,14 @@ fn as_rounds(scale: &Scale, rounds: &Scale) -> Scale {
 
 /// Whether a number that is known by name alone may weigh a loss, the same in every round.
 fn is_coefficient(name: &str) -> bool {
-    !name.contains(['[', '(']) && !accumulates(name)
+    let last = name.rsplit('.').next().unwrap_or(name).to_lowercase();
+    let may_divide =
+        last.split('_').any(|part| INVERSE.contains(&part)) || name.contains("**") || name.contains("world");
+    !name.contains(['[', '(']) && !accumulates(name) && !may_divide
 }
+
+/// Parts of names of numbers that may be one over the number of ranks.
+const INVERSE: &[&str] = &["inv", "inverse", "scale", "norm", "recip", "reciprocal"];
 
 /// Words of numbers that are counts or sizes, whatever the configuration says.
 const COUNTS: &[&str] =

@@ -18,6 +18,12 @@ pub fn operation(name: &str) -> Option<BinOp> {
     }
 }
 
+/// Names that say nothing, or that something is a part of what was laid out flat.
+const ANYTHING: &[&str] = &[
+    "g", "t", "s", "v", "buf", "buffer", "flat", "bucket", "summed", "reduced", "tensor", "shard", "part", "chunk",
+    "synced",
+];
+
 impl<'a> Run<'a> {
     /// `p.grad[...] = value`: all entries, or some, which leaves the others as they were.
     pub fn put_entries(&mut self, grad: &Grad, index: &Val, value: &Val, state: &mut State) {
@@ -69,7 +75,8 @@ impl<'a> Run<'a> {
     pub fn scaled_by_name(&self, name: &Val, by: &Val, state: &mut State) {
         let (Val::Named(text), Val::Num(n)) = (name, by) else { return };
         let word = last(text);
-        let grads = text.contains("grad") && !word.contains("norm") && !word.contains("accum");
-        state.unsettled |= grads && is_size(&n.scale);
+        let grads =
+            text.contains("grad") && !word.contains("norm") && !word.contains("accum") || ANYTHING.contains(&word);
+        state.unsettled |= grads && (is_size(&n.scale) || is_size(&n.scale.inverse()));
     }
 }
