@@ -78,6 +78,7 @@ codes! {
     UNCUT_BUFFER = "SPMD340" "positions-not-cut" Error,
     HOOKS_LOST = "SPMD341" "hooks-lost" Error,
     OVERWRITTEN = "SPMD342" "overwritten-gradients" Error,
+    LABELS_OF_FIRST = "SPMD343" "labels-of-first-rank" Error,
     COLLECTIVE_ORDER = "SPMD350" "collective-order" Error,
     MISPLACED_ARGUMENT = "SPMD351" "misplaced-argument" Error,
     LATE_HOOK = "SPMD360" "late-bound-hook" Error,

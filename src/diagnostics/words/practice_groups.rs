@@ -194,6 +194,16 @@ fn of_values(mistake: &Membership) -> Draft {
                 .push("add the start of the part, or cut the positions of the whole sequence as well".to_string());
             draft
         }
+        Membership::LabelsOfFirst { columns, gathered } => {
+            let columns = columns.as_ref().map_or("the columns".to_string(), |name| format!("`{name}`"));
+            let title =
+                format!("labels count from the first rank's rows on every rank: {columns} has those of all ranks");
+            let mut draft = Draft::new(&codes::LABELS_OF_FIRST, title);
+            draft.primary = "counts this rank's rows from 0".to_string();
+            draft.labels.push(spot(*gathered, "gathered here, one rank behind the other".to_string()));
+            draft.help.push("add the rank times the number of rows of one rank".to_string());
+            draft
+        }
         other => of_factors(other),
     }
 }

@@ -167,6 +167,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(part_mean::means).with(&[&[".mean("], &[".sum("], &["MAX"]]),
     of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
+    of_words(&["arange("], own_labels::labels).with(&[&["arange("], &["entropy", "self."]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),

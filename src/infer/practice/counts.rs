@@ -8,6 +8,7 @@ use super::found::Practice;
 use super::gradient::root;
 use super::hints::{Says, hints};
 use super::raw::raw;
+use super::reducing::{self, Reduced};
 use super::view::View;
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Form;
@@ -40,8 +41,7 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
         let sum = slice(view, left);
         // A count over the same count is a number of times.
         let text = |step: usize| view.text(view.place(view.steps[step].id));
-        let others = || sum.sums.iter().filter(|step| **step != counted);
-        if others().next().is_some() && others().all(|step| text(*step) == text(counted)) {
+        if !sum.sums.is_empty() && sum.sums.iter().all(|step| *step == counted || text(*step) == text(counted)) {
             continue;
         }
         let place = view.place(view.steps[counted].id);
@@ -71,10 +71,18 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
 fn copied_before(view: &View<'_>, value: &Operand, at: usize) -> bool {
     match view.through(value) {
         Expr::Call { callee, step, .. } => {
-            matches!(&*callee, Expr::Attr(_, name) if matches!(name.as_str(), "clone" | "item" | "tolist")) && step < at
+            let copies =
+                matches!(&*callee, Expr::Attr(_, name) if matches!(name.as_str(), "clone" | "item" | "tolist"));
+            copies && step < at && !is_input(view, value, at)
         }
         _ => false,
     }
+}
+
+/// Whether a variable is what a collective reduces in place.
+fn is_input(view: &View<'_>, value: &Operand, at: usize) -> bool {
+    let call = view.value(at).and_then(|v| view.collective(v));
+    call.is_some_and(|c| c.rule.form == Form::InPlace && c.input == Some(value))
 }
 
 pub(super) fn quotient<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
@@ -92,7 +100,7 @@ pub(super) fn quotient<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand,
 /// Whether what a step sums is a mask: a comparison, or named so.
 fn counts(view: &View<'_>, step: usize) -> bool {
     let Some(Rvalue::CallMethod { base, .. }) = view.value(step) else { return false };
-    is_mask(view, &view.through(base))
+    is_mask(view, &view.expr(base)) || is_mask(view, &view.through(base))
 }
 
 pub(super) fn is_mask(view: &View<'_>, e: &Expr) -> bool {
@@ -168,7 +176,9 @@ fn gathers(view: &View<'_>, at: usize) -> bool {
 
 /// Whether a reduction sums over ranks that hold different tokens: all of them, or a group that is named so.
 pub(super) fn over_data(view: &View<'_>, at: usize) -> bool {
-    let Some(call) = view.value(at).and_then(|v| view.collective(v)) else { return false };
+    let Some(call) = view.value(at).and_then(|v| view.collective(v)) else {
+        return reducing::of_call(view, at) == Some(Reduced::Sum);
+    };
     let other =
         call.args.iter().any(|a| matches!(view.through(&a.value).last_name(), Some("MAX" | "MIN" | "AVG" | "PRODUCT")));
     let named = call.group.is_none_or(|g| {
@@ -195,8 +205,8 @@ fn is_loss(view: &View<'_>, step: usize) -> bool {
 /// How comments say that gradients are averaged.
 pub const AVERAGED: &[&str] = &["averages", "averaged", "takes the mean", "means the"];
 
-/// One of these, or something that communicates, stands in a function whose counts are looked at.
-pub const EVIDENT: &[&str] = &["averages", "averaged", "takes the mean", "means the", ".apply"];
+/// One of these, a helper that reduces, or something that communicates, stands in a function whose counts are looked at.
+pub const EVIDENT: &[&str] = &["averages", "averaged", "takes the mean", "means the", ".apply", "reduce"];
 
 /// A comment of the function that says that gradients are averaged over ranks.
 fn averaged(view: &View<'_>) -> Option<crate::source::Place> {
@@ -331,7 +341,7 @@ fn called<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
         Some(crate::rules::Entry::Collective(rule)) => Some(rule.clone()),
         _ => None,
     });
-    if rule.is_some_and(|r| r.form == Form::Result) {
+    if rule.is_some_and(|r| r.form == Form::Result) || reducing::of_call(view, at).is_some() {
         out.collectives.push((at, first.clone()));
         todo.extend(first);
         return;

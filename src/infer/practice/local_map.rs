@@ -247,7 +247,7 @@ fn returned(view: &View<'_>, class: ClassRef) -> Option<(Name, Option<usize>, Pl
         .collect();
     let init = methods.iter().find(|m| m.func.name == "__init__")?;
     let (at, parameter) = init.func.params.iter().enumerate().find(|(_, p)| p.name.ends_with("grad_placements"))?;
-    let none = parameter.has_default && default_of(view, init, at).is_none_or(|c| c == Const::None);
+    let none = parameter.has_default && near::default_of(init, at).is_none_or(|c| c == Const::None);
     let returns = methods.iter().find_map(|m| {
         m.steps.iter().enumerate().find_map(|(i, step)| match m.value(i) {
             Some(Rvalue::CallMethod { name, args, .. }) if name == "to_local" && !args.is_empty() => {
@@ -258,18 +258,4 @@ fn returned(view: &View<'_>, class: ClassRef) -> Option<(Name, Option<usize>, Pl
     })?;
     let position = (parameter.kind == crate::ir::ParamKind::Normal).then(|| at.saturating_sub(1));
     none.then(|| (parameter.name.clone(), position, returns))
-}
-
-/// The default of a parameter of a method, where it is a constant.
-fn default_of(view: &View<'_>, method: &View<'_>, at: usize) -> Option<Const> {
-    let parent = near::other(view, FuncRef { module: method.at.module, func: method.func.parent? });
-    parent.steps.iter().find_map(|step| match step.stmt {
-        Stmt::Def { func, defaults, .. } if *func == method.at.func => {
-            defaults.iter().find(|(i, _)| *i as usize == at).and_then(|(_, o)| match parent.expr(o) {
-                Expr::Const(c) => Some(c),
-                _ => None,
-            })
-        }
-        _ => None,
-    })
 }

@@ -38,6 +38,8 @@ pub enum Membership {
     PartMean { reduced: Place },
     /// Positions of a part of a sequence start at 0.
     PositionsRestart { tokens: Name, cut: Place },
+    /// Labels of this rank's rows count from 0 among the columns of all ranks.
+    LabelsOfFirst { columns: Option<Name>, gathered: Place },
     /// A collective runs only where there is one rank.
     OneRank { collective: Name, reached: Place },
     /// A sum of squares is taken over ranks past autograd, and scales what a forward returns.

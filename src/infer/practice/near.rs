@@ -453,6 +453,20 @@ pub fn written_name(view: &View<'_>, value: &Rvalue) -> Option<Name> {
     }
 }
 
+/// The default of a parameter of a function, where it is a constant.
+pub fn default_of(view: &View<'_>, at: usize) -> Option<Const> {
+    let parent = shared(view, FuncRef { module: view.at.module, func: view.func.parent? });
+    parent.steps.iter().find_map(|step| match step.stmt {
+        Stmt::Def { func, defaults, .. } if *func == view.at.func => {
+            defaults.iter().find(|(i, _)| *i as usize == at).and_then(|(_, o)| match parent.expr(o) {
+                Expr::Const(c) => Some(c),
+                _ => None,
+            })
+        }
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::bare;

@@ -217,8 +217,8 @@ fn leaves(view: &View<'_>, at: usize) -> bool {
 
 fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     let value = view.value(at)?;
-    if let Some((from, taken)) = reduced(view, at) {
-        return Some(What::Reduce(from, whose_taken(view, taken)));
+    if let Some((from, whose)) = reduced(view, at) {
+        return Some(What::Reduce(from, whose));
     }
     if let Some((_, Some(Entry::Intrinsic(rule)))) = view.ruled(value)
         && rule.does == "gradients-averaged"
@@ -234,7 +234,7 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
             .filter_map(|i| inner.value(i))
             .any(|v| is_named(&inner, v, "step") || is_named(&inner, v, "backward"));
         if let Some((_, taken)) = reduces.filter(|_| !more) {
-            let whose = whose_taken(&inner, taken).and_then(|way| whose::given(view, value, &inner, way));
+            let whose = taken.and_then(|way| whose::given(view, value, &inner, way));
             return Some(What::Reduce(view.place(view.steps[at].id), whose));
         }
     }
@@ -321,13 +321,36 @@ fn whose_taken(view: &View<'_>, taken: usize) -> Option<Vec<Name>> {
     }
 }
 
-/// Where the gradients come from that a step reduces in place, and the step that takes one.
-fn reduced(view: &View<'_>, at: usize) -> Option<(Place, usize)> {
+/// Where the gradients come from that a step reduces in place, and whose they are.
+fn reduced(view: &View<'_>, at: usize) -> Option<(Place, Option<Vec<Name>>)> {
     let call = raw(view, view.value(at)?)?;
     if call.sort != Sort::Everyone || !call.name.starts_with("all_reduce") {
         return None;
     }
-    gradients(view, call.buffer?, 0)
+    let here = || gradients(view, call.buffer?, 0).map(|(from, taken)| (from, whose_taken(view, taken)));
+    let copied = matches!(view.source(call.buffer?), Some((_, Rvalue::Call { .. } | Rvalue::CallMethod { .. })));
+    (!copied || is_put_back(view, at)).then(|| here().or_else(|| returned(view, call.buffer?))).flatten()
+}
+
+/// Whether gradients are written behind a step. A copy of all of them is only looked at otherwise.
+fn is_put_back(view: &View<'_>, at: usize) -> bool {
+    let unpacks =
+        |s: usize| near::name_of_call(view, s).is_some_and(|name| name.contains("unflatten") || name == "copy_");
+    (at + 1..view.steps.len()).any(|s| sets(view, s) || unpacks(s))
+}
+
+/// The same of a buffer that a function of the project makes of the gradients it is given.
+fn returned(view: &View<'_>, buffer: &Operand) -> Option<(Place, Option<Vec<Name>>)> {
+    let (at, call) = view.source(buffer)?;
+    let Resolved::Func(helper) = view.project.path(&view.callee(call)?) else { return None };
+    let inner = near::shared(view, helper);
+    let taken = inner.steps.iter().find_map(|step| match step.stmt {
+        Stmt::Return { value } => gradients(&inner, value, 0),
+        _ => None,
+    });
+    let (_, taken) = taken?;
+    let whose = whose_taken(&inner, taken).and_then(|way| whose::given(view, call, &inner, way));
+    Some((view.place(view.steps[at].id), whose))
 }
 
 /// Methods that give the same numbers in another shape.
@@ -354,7 +377,7 @@ pub(super) fn gradients(view: &View<'_>, o: &Operand, depth: usize) -> Option<(P
                     let inside = items.iter().find_map(|(Item::One(o) | Item::Star(o))| gradients(view, o, depth + 1));
                     inside.or_else(|| appended(view, *local, depth))
                 }
-                Rvalue::Call { args, .. } => {
+                Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
                     let path = view.callee(value)?;
                     let joins = path.ends_with("cat") || path.contains("flatten");
                     joins.then(|| args.iter().find_map(|a| gradients(view, &a.value, depth + 1))).flatten()

@@ -9,11 +9,16 @@ use super::found::Practice;
 use super::membership::Membership;
 use super::mixed_mean::averages;
 use super::near;
+use super::unfold::unfold;
 use super::view::View;
-use crate::ir::{BinOp, LocalId, Operand};
+use crate::ir::{BinOp, Operand};
 
 /// Methods that take the largest.
 const LARGEST: &[&str] = &["max", "amax"];
+
+/// Methods that change neither what is largest nor whose it is.
+const SAME: &[&str] =
+    &["unsqueeze", "squeeze", "float", "view", "reshape", "detach", "clone", "contiguous", "to", "type_as"];
 
 /// `m = x.amax(-1)`, `s = (x - m).exp().sum(-1)`, `all_reduce(s)`
 pub fn sums(view: &View<'_>, out: &mut Found) {
@@ -26,44 +31,34 @@ pub fn sums(view: &View<'_>, out: &mut Found) {
         if made > step {
             continue;
         }
-        let Some((of, largest)) = shifted(&view.bound(*made, *summed)) else { continue };
-        let Some((taken, of_same)) = is_largest(view, largest, of) else { continue };
-        let told = view.collectives().iter().any(|(_, c)| {
-            c.input
-                .or(c.output)
-                .is_some_and(|o| near::roots(view, o).contains(&largest) && near::local(o) != Some(*summed))
+        let Some(taken) = own_largest(&unfold(view, &view.bound(*made, *summed), *made)) else { continue };
+        let told = view.collectives().iter().any(|(at, c)| {
+            let given = c.input.or(c.output).filter(|o| near::local(o) != Some(*summed));
+            given.is_some_and(|o| holds(&unfold(view, &view.expr(o), *at), taken))
         });
-        if of_same && !told && view.defs(largest).len() == 1 {
+        if !told {
             let reduced = view.place(view.steps[*step].id);
             out.push((view.place(view.steps[taken].id), Practice::Membership(Membership::OwnLargest { reduced })));
         }
     }
 }
 
-/// `x` and `m` of `(x - m).exp().sum()`.
-fn shifted(expr: &Expr) -> Option<(LocalId, LocalId)> {
-    let of = |e: &Expr, method: &str| match e {
-        Expr::Call { callee, args, .. } if callee.last_name() == Some(method) => match (&**callee, args.first()) {
-            (Expr::Attr(base, _), _) => Some((**base).clone()),
-            (Expr::Path(_), Some((_, arg))) => Some(arg.clone()),
-            _ => None,
-        },
-        _ => None,
-    };
-    match of(&of(expr, "sum")?, "exp")? {
-        Expr::Binary(BinOp::Sub, x, m) => Some((variable(&x)?, variable(&m)?)),
-        _ => None,
+/// Whether what a call gives is part of a value, other than what it was subtracted from.
+fn holds(value: &Expr, call: usize) -> bool {
+    match value {
+        Expr::Binary(BinOp::Sub, ..) => false,
+        Expr::Call { step, .. } if *step == call => true,
+        _ => value.inner().into_iter().any(|e| holds(e, call)),
     }
 }
 
-/// The variable that an expression is a view of.
-fn variable(expr: &Expr) -> Option<LocalId> {
-    match expr {
-        Expr::Local(local) => Some(*local),
-        Expr::Item(base, _) => variable(base),
-        Expr::Call { callee, .. } => match &**callee {
-            Expr::Attr(base, name) if ["unsqueeze", "float", "view", "detach"].contains(&name.as_str()) => {
-                variable(base)
+/// The call that takes the largest, of `(x - x.max(-1)).exp().sum()`.
+fn own_largest(expr: &Expr) -> Option<usize> {
+    match subject(subject(expr, "sum")?, "exp")? {
+        Expr::Binary(BinOp::Sub, x, m) => match same(m) {
+            largest @ Expr::Call { step, .. } => {
+                let of = LARGEST.iter().find_map(|method| subject(largest, method))?;
+                (same(of) == same(x)).then_some(*step)
             }
             _ => None,
         },
@@ -71,13 +66,27 @@ fn variable(expr: &Expr) -> Option<LocalId> {
     }
 }
 
-/// The step that takes the largest, and whether it is that of the same tensor.
-fn is_largest(view: &View<'_>, largest: LocalId, of: LocalId) -> Option<(usize, bool)> {
-    let step = *view.defs(largest).first()?;
-    let made = view.bound(step, largest);
-    let is = |e: &Expr| match e {
-        Expr::Call { callee, .. } => callee.last_name().is_some_and(|n| LARGEST.contains(&n)),
-        _ => false,
-    };
-    made.any(&mut |e| is(e)).then(|| (step, made.mentions(of)))
+/// What a method is called on, or a function of this name gets first.
+fn subject<'e>(expr: &'e Expr, method: &str) -> Option<&'e Expr> {
+    match expr {
+        Expr::Call { callee, args, .. } if callee.last_name() == Some(method) => match (&**callee, args.first()) {
+            (Expr::Attr(base, _), _) => Some(base),
+            (Expr::Path(_), Some((_, arg))) => Some(arg),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The tensor that an expression is a view of, or one of the results that it is.
+fn same(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Item(base, _) => same(base),
+        Expr::Attr(base, name) if name == "values" => same(base),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, name) if SAME.contains(&name.as_str()) => same(base),
+            _ => expr,
+        },
+        _ => expr,
+    }
 }

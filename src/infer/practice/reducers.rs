@@ -282,7 +282,7 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         }
         let mut when: Vec<Vec<Test>> = vec![Vec::new()];
         for guard in &inner {
-            let alternatives = tests(&view.through(guard.test), guard.holds);
+            let alternatives = tests(view, &view.through(guard.test), guard.holds);
             when =
                 when.iter().flat_map(|a| alternatives.iter().map(move |b| [a.clone(), b.clone()].concat())).collect();
         }
@@ -431,7 +431,7 @@ fn needed(view: &View<'_>, expr: &Expr, holds: bool, place: Place, depth: usize)
 }
 
 /// Whether an expression is the number of ranks of a group.
-fn is_size(view: &View<'_>, expr: &Expr) -> bool {
+pub(super) fn is_size(view: &View<'_>, expr: &Expr) -> bool {
     let Expr::Call { callee, .. } = super::near::deep(view, expr) else { return false };
     let Some(path) = callee.path() else { return false };
     path == "torch.distributed.get_world_size"
@@ -531,14 +531,21 @@ pub fn is_gradient(expr: &Expr) -> bool {
 }
 
 /// The alternatives of a condition as tests on the parameter; an empty alternative asks nothing of it.
-fn tests(expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
+fn tests(view: &View<'_>, expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
     match expr {
         Expr::Bool { and, of } if *and == holds => of.iter().fold(vec![Vec::new()], |all, e| {
-            let more = tests(e, holds);
+            let more = tests(view, e, holds);
             all.iter().flat_map(|a| more.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
         }),
-        Expr::Bool { of, .. } => of.iter().flat_map(|e| tests(e, holds)).collect(),
-        Expr::Unary(UnOp::Not, inner) => tests(inner, !holds),
+        Expr::Bool { of, .. } => of.iter().flat_map(|e| tests(view, e, holds)).collect(),
+        Expr::Unary(UnOp::Not, inner) => tests(view, inner, !holds),
+        Expr::Local(local) if view.defs(*local).iter().any(|def| parameter_loop(view, *def).is_some()) => {
+            match super::near::deep(view, expr) {
+                // Bound in several ways for each parameter, or anew.
+                bound if bound.mentions(*local) || matches!(bound, Expr::Local(_)) => vec![vec![Test::Other]],
+                bound => tests(view, &bound, holds),
+            }
+        }
         other => match (asked(other), holds) {
             (Asked::Nothing, _) => vec![Vec::new()],
             (Asked::Test(test), true) => vec![vec![test]],

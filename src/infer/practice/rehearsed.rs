@@ -9,8 +9,8 @@ use super::fixed_source::{self, ROOTS, is_of_some};
 use super::found::Practice;
 use super::near;
 use super::new_groups::{self, MEMBERS_ONLY};
-use super::view::{Step, View};
-use super::wrapped::is_always;
+use super::unfold::is_around;
+use super::view::View;
 use crate::ir::{Operand, Rvalue};
 use crate::project::{FuncRef, ModuleId, Resolved};
 use crate::source::{Name, Place};
@@ -47,7 +47,9 @@ fn rooted(view: &View<'_>) -> Vec<Rooted> {
     let getters: Vec<&Name> = getters.filter(|name| GROUPS.iter().any(|end| name.ends_with(end))).collect();
     let says = |module: &ModuleId| {
         let file = view.project.file(*module);
-        *module == view.at.module || getters.iter().any(|name| view.files.says(file, name))
+        *module == view.at.module
+            || ROOTS.iter().any(|root| view.files.says(file, &format!("{root}=")))
+                && getters.iter().any(|name| view.files.says(file, name))
     };
     let modules = view.project.modules.ids().filter(says);
     modules
@@ -97,9 +99,4 @@ fn last_value(view: &View<'_>, o: &Operand, step: usize) -> Expr {
         },
         other => other,
     }
-}
-
-/// Whether a step is executed before a later one, in the same round, whenever that is.
-fn is_around(before: &Step<'_>, later: &Step<'_>) -> bool {
-    is_always(before, Some(later)) && before.loops.iter().all(|l| later.loops.contains(l))
 }
