@@ -194,6 +194,16 @@ fn of_values(mistake: &Membership) -> Draft {
                 .push("add the start of the part, or cut the positions of the whole sequence as well".to_string());
             draft
         }
+        Membership::SummedMean { mean, made, taken } => {
+            let title =
+                format!("`{mean}` is the sum of the means of all ranks, and is taken off as if it were their mean");
+            let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+            draft.primary = "adds up a mean of each rank".to_string();
+            draft.labels.push(spot(*made, "the mean of what this rank has".to_string()));
+            draft.labels.push(spot(*taken, "taken off of the same values".to_string()));
+            draft.help.push("divide by the number of ranks, or reduce with `ReduceOp.AVG`".to_string());
+            draft
+        }
         Membership::LabelsOfFirst { columns, gathered } => {
             let columns = columns.as_ref().map_or("the columns".to_string(), |name| format!("`{name}`"));
             let title =

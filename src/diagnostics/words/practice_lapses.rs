@@ -93,7 +93,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             draft.help.push("gather it outside of `no_grad`, with a collective that has a gradient".to_string());
             draft
         }
-        Lapse::StatisticMeets { collective, made, meets } => {
+        Lapse::StatisticMeets { collective, made, meets, backward } => {
             let title = format!(
                 "`{collective}` does nothing in its backward: what the other ranks make of this rank's part is missing from its gradient"
             );
@@ -101,6 +101,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             draft.primary = "its gradient differs from rank to rank, and nothing sums it".to_string();
             draft.labels.push(spot(*made, "added up over the part of this rank".to_string()));
             draft.labels.push(spot(*meets, "meets the part of this rank".to_string()));
+            draft.labels.extend(backward.map(|at| spot(at, "the gradient of this rank, as it is".to_string())));
             draft
                 .help
                 .push("use a sum whose backward sums too, as `torch.distributed.nn.functional.all_reduce`".to_string());

@@ -20,7 +20,8 @@ pub enum Lapse {
     /// Weights are gathered without gradients, where a variable is the weights themselves on the other side of a test.
     WeightsCut { collective: Name, value: Name, kept: Place },
     /// A sum over ranks without a sum in its backward meets the parts that it was made of.
-    StatisticMeets { collective: Name, made: Place, meets: Place },
+    /// `backward`: what its backward returns, where the sum is a function of the project.
+    StatisticMeets { collective: Name, made: Place, meets: Place, backward: Option<Place> },
     /// A list has one tensor many times, and a collective writes to each of its entries; where that is called.
     OneBuffer { collective: Name, list: Option<Name>, call: Place },
 }

@@ -38,6 +38,8 @@ pub enum Membership {
     PartMean { reduced: Place },
     /// Positions of a part of a sequence start at 0.
     PositionsRestart { tokens: Name, cut: Place },
+    /// The sum of the means of all ranks is taken off as if it were their mean.
+    SummedMean { mean: Name, made: Place, taken: Place },
     /// Labels of this rank's rows count from 0 among the columns of all ranks.
     LabelsOfFirst { columns: Option<Name>, gathered: Place },
     /// A collective runs only where there is one rank.

@@ -10,10 +10,12 @@ use super::lapses::Lapse;
 use super::lost::last;
 use super::mixed_mean::averages;
 use super::near;
+use super::unfold::unfold;
 use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
 use crate::rules::{Form, OpClass};
-use crate::source::Name;
+use crate::source::{Name, Place};
 use crate::types::AxisType;
 use rustc_hash::FxHashSet;
 
@@ -50,9 +52,95 @@ pub fn met(view: &View<'_>, out: &mut Found) {
             collective: last(&call.rule.name),
             made: view.place(view.steps[made].id),
             meets: view.place(view.steps[meets].id),
+            backward: None,
         };
         out.push((view.place(view.steps[*at].id), Practice::Lapse(mistake)));
     }
+}
+
+/// The same of a sum that is an autograd function of the project whose backward returns the gradient: `s = AllReduce.apply(cat([x.mean(0), ..]))`
+pub fn of_own_function(view: &View<'_>, out: &mut Found) {
+    if is_of_autograd(view) || near::is_unrecorded(view) {
+        return;
+    }
+    for at in 0..view.steps.len() {
+        let Some((input, class, backward)) = own_sum(view, at).filter(|_| !view.without_gradient(at)) else { continue };
+        let Stmt::Assign { dst, .. } = view.steps[at].stmt else { continue };
+        let Some((made, parts)) = along_a_dim(view, &unfold(view, &view.expr(input), at)) else { continue };
+        let Some(meets) = meeting(view, at, *dst, &parts) else { continue };
+        let mistake = Lapse::StatisticMeets {
+            collective: class,
+            made: view.place(view.steps[made].id),
+            meets: view.place(view.steps[meets].id),
+            backward: Some(backward),
+        };
+        out.push((view.place(view.steps[at].id), Practice::Lapse(mistake)));
+    }
+}
+
+/// What a step gives to an autograd function that sums it over ranks and whose backward returns the gradient; its name, and where it returns.
+fn own_sum<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, Name, Place)> {
+    let Rvalue::CallMethod { base, name, args } = view.value(step)? else { return None };
+    if name != "apply" {
+        return None;
+    }
+    let Resolved::Class(class) = view.project.path(&near::path(view, &view.expr(base))?) else { return None };
+    let forward = near::shared(view, view.project.own_method(class, "forward")?);
+    let backward = near::shared(view, view.project.own_method(class, "backward")?);
+    let [.., given] = &forward.func.params[..] else { return None };
+    let [(at, call)] = forward.collectives() else { return None };
+    let summed = near::local(call.input?)?;
+    let copies = |local: LocalId| match forward.through(&Operand::Local(local)) {
+        Expr::Call { callee, .. } => matches!(&*callee, Expr::Attr(of, name)
+            if matches!(name.as_str(), "clone" | "detach") && of.mentions(given.local)),
+        other => other == Expr::Local(given.local),
+    };
+    let returns = |method: &View<'_>, local: LocalId| {
+        let mut all = method.steps.iter().filter(|s| matches!(s.stmt, Stmt::Return { .. }));
+        let (one, more) = (all.next()?, all.next());
+        let Stmt::Return { value } = one.stmt else { return None };
+        (more.is_none() && method.expr(value) == Expr::Local(local)).then(|| method.place(one.id))
+    };
+    let in_place = matches!(call.rule.form, Form::InPlace) && averages(&forward, call) == Some(false);
+    let plain = forward.steps[*at].guards.is_empty() && forward.func.params.len() == 2;
+    returns(&forward, summed).filter(|_| in_place && plain && copies(summed))?;
+    let [_, gradient] = &backward.func.params[..] else { return None };
+    let back = returns(&backward, gradient.local).filter(|_| backward.defs(gradient.local).is_empty())?;
+    Some((&args.first()?.value, view.project.class(class).name.clone(), back))
+}
+
+/// Where something is added up along a dim, and the variables that it is made of.
+fn along_a_dim(view: &View<'_>, whole: &Expr) -> Option<(usize, FxHashSet<LocalId>)> {
+    let mut found = None;
+    // A statistic that is no part of the gradient is meant so.
+    if whole.any(&mut |e| e.call_of("detach").is_some()) {
+        return None;
+    }
+    whole.any(&mut |e| {
+        let Expr::Call { callee, args, step } = e else { return false };
+        let Some(name) = callee.last_name().filter(|n| SUMS.contains(n)) else { return false };
+        let (base, rest) = match &**callee {
+            Expr::Path(path) if path.starts_with("torch.") && path.ends_with(name) => {
+                let Some((first, rest)) = args.split_first() else { return false };
+                (&first.1, rest)
+            }
+            Expr::Attr(base, _) => (&**base, args.as_slice()),
+            _ => return false,
+        };
+        let mut parts = FxHashSet::default();
+        base.any(&mut |e| {
+            if let Expr::Local(local) = e {
+                parts.insert(*local);
+            }
+            false
+        });
+        parts.retain(|l| !near::is_self(view, &Operand::Local(*l)));
+        if !rest.is_empty() && !parts.is_empty() {
+            found = Some((*step, parts));
+        }
+        found.is_some()
+    });
+    found
 }
 
 fn is_of_autograd(view: &View<'_>) -> bool {
@@ -142,6 +230,11 @@ fn meeting(view: &View<'_>, at: usize, result: LocalId, parts: &FxHashSet<LocalI
     let mut own: FxHashSet<LocalId> = parts.clone();
     own.remove(&result);
     for step in at + 1..view.steps.len() {
+        if let Stmt::Unpack { value: Operand::Local(whole), before, .. } = view.steps[step].stmt
+            && sums.contains(whole)
+        {
+            sums.extend(before.iter().copied());
+        }
         let Stmt::Assign { dst, value } = view.steps[step].stmt else { continue };
         if super::handles::excludes(&view.steps[at], &view.steps[step]) {
             continue;

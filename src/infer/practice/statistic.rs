@@ -9,7 +9,7 @@ use super::membership::Membership;
 use super::mixed_mean::averages;
 use super::near;
 use super::view::View;
-use crate::ir::{Operand, Rvalue};
+use crate::ir::{BinOp, Operand, Rvalue};
 use crate::project::ClassRef;
 use crate::rules::Form;
 
@@ -53,6 +53,48 @@ pub fn squares(view: &View<'_>, out: &mut Found) {
             used: view.place(view.steps[root].id),
         };
         out.push((view.place(view.steps[*i].id), Practice::Membership(mistake)));
+    }
+}
+
+/// `m = x.mean()`, `dist.all_reduce(m)`, `x - m`: the sum of the means of all ranks is no mean.
+pub fn centres(view: &View<'_>, out: &mut Found) {
+    for (at, call) in view.collectives() {
+        let in_place = matches!(call.rule.form, Form::InPlace) && call.rule.op == "all_reduce";
+        let Some(Operand::Local(mean)) = call.input.filter(|_| in_place && averages(view, call) == Some(false)) else {
+            continue;
+        };
+        let [made] = view.defs(*mean) else { continue };
+        let bound = view.bound(*made, *mean);
+        let of = match &bound {
+            Expr::Call { callee, args, .. } if callee.last_name() == Some("mean") => match (&**callee, args.first()) {
+                (Expr::Attr(base, _), _) => &**base,
+                (Expr::Path(path), Some((_, of))) if path == "torch.mean" => of,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        let is_mean = |o: &Operand| near::local(o) == Some(*mean);
+        let readers = || view.readers(*mean).iter().copied().filter(|s| s > at);
+        let scales = |s: usize| match view.value(s) {
+            Some(Rvalue::Binary { op: BinOp::Mul | BinOp::Div, .. } | Rvalue::InPlace { .. }) => true,
+            Some(Rvalue::CallMethod { base, name, .. }) => {
+                is_mean(base) && (name.ends_with('_') || name == "div" || name == "mul")
+            }
+            _ => false,
+        };
+        let taken = readers().find(|s| match view.value(*s) {
+            Some(Rvalue::Binary { op: BinOp::Sub, left, right }) => is_mean(right) && view.expr(left) == *of,
+            _ => false,
+        });
+        let plain = matches!(of, Expr::Local(local) if view.defs(*local).len() <= 1);
+        if let Some(taken) = taken.filter(|_| plain && !readers().any(scales)) {
+            let mistake = Membership::SummedMean {
+                mean: view.local_name(*mean).clone(),
+                made: view.place(view.steps[*made].id),
+                taken: view.place(view.steps[taken].id),
+            };
+            out.push((view.place(view.steps[*at].id), Practice::Membership(mistake)));
+        }
     }
 }
 
