@@ -265,7 +265,8 @@ impl Machine<'_> {
     fn makings<'a>(&'a self, module: ModuleId, target: &'a str) -> impl Iterator<Item = (usize, &'a str)> + 'a {
         let text = self.files[self.project.file(module)].whole();
         memchr::memmem::find_iter(text.as_bytes(), target).filter_map(move |at| {
-            let before = &text[..at];
+            // What broken code leaves of a name may be nothing, which stands between the bytes of a character too.
+            let before = text.get(..at)?;
             let indent = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
             let value = text[at + target.len()..].lines().next()?.trim_start().strip_prefix('=')?.trim();
             let is_set = indent.trim().is_empty() && !value.starts_with('=') && value != "None";

@@ -35,6 +35,14 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
+        Coming::ByOwnGradients { group, stored } => {
+            let title = format!("each rank decides by its own gradients whether to step, and `{group}` is never used");
+            let mut draft = Draft::new(&codes::SOME_RANKS, title);
+            draft.primary = "whether this rank's gradients are numbers".to_string();
+            draft.labels.push(spot(*stored, "kept here, and never read".to_string()));
+            draft.help.push(format!("take the maximum over `{group}` first: `all_reduce` with `ReduceOp.MAX`"));
+            draft
+        }
         Coming::ConstantLoss { collective, function, tested, call } => {
             constant_loss(collective, function, tested, *call)
         }

@@ -14,6 +14,8 @@ pub enum Coming {
     ByClock { collective: Name, clock: Name, call: Place, exit: bool },
     /// The loss of each rank decides whether it reaches a sum of gradients: a collective, or the backward pass of a wrapper.
     ByOwnLoss { collective: Name, loss: Name, call: Place },
+    /// Each rank looks at its own gradients whether to step; the group that is kept and never read.
+    ByOwnGradients { group: Name, stored: Place },
     /// A rank whose data has nothing to count has a constant for its loss; the backward pass, and the wrapper that sums in it.
     ConstantLoss { collective: Name, function: Name, tested: Name, call: Place },
     /// The ranks reach a sum that have put something into a list; where, and the ranks over which it is.

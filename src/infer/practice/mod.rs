@@ -109,6 +109,7 @@ mod own_group;
 mod own_labels;
 mod own_largest;
 mod own_list;
+mod own_overflow;
 mod own_part;
 mod own_size;
 mod own_statistic;
@@ -219,6 +220,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     early_return::unsummed,
     copied_first::stepped,
     unused_group::stored,
+    own_overflow::decides,
     tied::weights,
 ];
 

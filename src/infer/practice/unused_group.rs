@@ -47,7 +47,7 @@ pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 }
 
 /// Whether anything may read an attribute: its name stands anywhere but where it is set once.
-fn is_read(lint: &Lint<'_>, class: &Class<'_>, name: &Name) -> bool {
+pub(super) fn is_read(lint: &Lint<'_>, class: &Class<'_>, name: &Name) -> bool {
     let own = lint.project.file(class.at.module);
     let attribute = format!(".{name}");
     let whole = |text: &str| near::ending(text, &attribute).count();

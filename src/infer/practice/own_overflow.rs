@@ -1,0 +1,56 @@
+//! Steps that each rank leaves out by its own gradients. In: a class that looks for gradients that are no numbers, and keeps a group. Out: the look,
+//! where nothing in the class communicates and nothing anywhere reads the group. Never: a class with bases in the project, or a group
+//! that other code may read. Source: Megatron-LM, `MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan`. Next: `unused_group.rs`.
+
+use super::coming::Coming;
+use super::found::Practice;
+use super::near;
+use super::unused_group::is_read;
+use super::{Class, Found, Lint};
+use crate::ir::{Rvalue, Stmt};
+use crate::project::FuncRef;
+
+/// What looks for gradients that are no numbers.
+const LOOKS: &[&str] = &["non_finite_check", "isinf(", "isfinite(", "isnan("];
+
+/// Parts of the text of a class that may make ranks equal.
+const EQUAL: &[&str] = &["reduce", "gather", "broadcast", "sync", "dist."];
+
+/// `self.group = group`, `return self.found_inf.item() > 0`, `if self.check(): return`, and nothing else.
+pub fn decides<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
+    let looks = text.contains("found_inf") && LOOKS.iter().any(|word| text.contains(word)) && text.contains(".step(");
+    let alone = lint.settings.statics.linearized(class.at).len() == 1 && lint.may_be_complete(class.at);
+    if !looks || !alone || EQUAL.iter().any(|word| text.contains(word)) {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
+    let kept = init.steps.iter().find_map(|step| match step.stmt {
+        Stmt::SetAttr { base, name, .. } if near::is_self(init, base) && is_group(name) => {
+            Some((name.clone(), init.place(step.id)))
+        }
+        _ => None,
+    });
+    let Some((group, stored)) = kept.filter(|(name, _)| !is_read(lint, class, name)) else { return };
+    let methods = &lint.project.class(class.at).methods;
+    let told = methods.iter().filter(|(name, _)| name != "__init__").find_map(|(_, func)| {
+        let method = lint.view(FuncRef { module: class.at.module, func: *func });
+        let asked = (0..method.steps.len()).find(|at| match method.value(*at) {
+            Some(Rvalue::CallMethod { base, name, .. }) if name == "item" => {
+                near::own_attribute(&method, &method.expr(base)).is_some_and(|name| name.contains("found_inf"))
+            }
+            _ => false,
+        })?;
+        Some(method.place(method.steps[asked].id))
+    });
+    if let Some(told) = told {
+        out.push((told, Practice::Coming(Coming::ByOwnGradients { group, stored })));
+    }
+}
+
+/// Whether an attribute is a group of ranks among which the model is split, by its name.
+fn is_group(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    let group = near::has_part(&lower, "group") || near::has_part(&lower, "pg");
+    group && ["model", "tensor", "tp", "mp", "parallel"].iter().any(|word| near::has_part(&lower, word))
+}
