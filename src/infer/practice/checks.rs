@@ -167,7 +167,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(part_mean::means).with(&[&[".mean("], &[".sum("], &["MAX"]]),
     of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
-    of_words(&["arange("], own_labels::labels).with(&[&["arange("], &["entropy", "self."]]),
+    of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
@@ -186,7 +186,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["autograd"], handed_on::left_out).with(&[&["def forward"], &["ctx."]]),
     of_words(&["autograd"], handed_on::around).with(&[&["def forward"], &["ctx."]]),
     of_collectives(own_statistic::met).with(&[&["mean(", "sum("], &["exp(", "pow(", "square(", " * ", "**"]]),
-    of_words(&[".apply("], own_statistic::of_own_function).with(&[
+    of_words(&["all_reduce"], own_statistic::of_own_function).with(&[
         &[".apply("],
         &["mean(", "sum("],
         &["sqrt(", "pow(", "var", " * "],
