@@ -127,14 +127,7 @@ fn along_a_dim(view: &View<'_>, whole: &Expr) -> Option<(usize, FxHashSet<LocalI
             Expr::Attr(base, _) => (&**base, args.as_slice()),
             _ => return false,
         };
-        let mut parts = FxHashSet::default();
-        base.any(&mut |e| {
-            if let Expr::Local(local) = e {
-                parts.insert(*local);
-            }
-            false
-        });
-        parts.retain(|l| !near::is_self(view, &Operand::Local(*l)));
+        let parts = variables(view, base);
         if !rest.is_empty() && !parts.is_empty() {
             found = Some((*step, parts));
         }
@@ -190,15 +183,21 @@ fn added_up(view: &View<'_>, at: usize, input: LocalId) -> Option<(usize, FxHash
     let cut = base.any(&mut |e| {
         e.call_of("detach").is_some() || matches!(e, Expr::Attr(_, name) if name == "data" || name == "grad")
     });
+    let parts = variables(view, base);
+    (along && bent && !cut && !parts.is_empty()).then_some((made, parts))
+}
+
+/// The variables that an expression is made of, without the object whose method it is.
+fn variables(view: &View<'_>, of: &Expr) -> FxHashSet<LocalId> {
     let mut parts = FxHashSet::default();
-    base.any(&mut |e| {
+    of.any(&mut |e| {
         if let Expr::Local(local) = e {
             parts.insert(*local);
         }
         false
     });
     parts.retain(|l| !near::is_self(view, &Operand::Local(*l)));
-    (along && bent && !cut && !parts.is_empty()).then_some((made, parts))
+    parts
 }
 
 /// Whether a raw sum of exponentials normalises what a loss is made of, and that is trained.
