@@ -593,11 +593,11 @@ impl Machine<'_> {
             Some(cell) => cell.clone(),
             None => return,
         };
-        // Fields declared without a default are not in the list, so positions are not known: only keywords are followed.
+        // Fields declared without a default are not in the list, so positions are not known: any field may be the one that is given.
         let positional = args.open || args.args.iter().any(|a| a.keyword.is_none());
         for (name, default) in fields {
-            if let (Some(value), false) = (default, positional) {
-                cell.set(name, value.clone());
+            if let Some(value) = default {
+                cell.set(name, if positional { Value::Unknown } else { value.clone() });
             }
         }
         for arg in &args.args {

@@ -301,11 +301,14 @@ impl Machine<'_> {
     }
 
     /// All ranks are those of every axis: what differed on one is now what the collective gives. A group that nothing resolves may be one that
-    /// has a name elsewhere, as marks of parameters give it: of that nothing is known then.
+    /// has a name elsewhere, as marks of parameters give it, or that of all ranks: of that nothing is known then.
     fn over_all_ranks(&self, call: &Call<'_>, result: Side, local: &mut LocalType) {
         if call.axes.iter().any(Axis::is_variable) {
-            for axis in LocalType::axes_of([&*local]).into_iter().filter(|axis| !axis.is_variable()) {
-                if call.axes.iter().any(|group| may_name(group, &axis)) {
+            for axis in LocalType::axes_of([&*local]) {
+                let all = is_world(&AxisSet::one(axis.clone())) && !call.axes.contains(&axis);
+                let differs = !local.get(&axis).set.leq(AxisType::EQUAL);
+                let named = !axis.is_variable() && call.axes.iter().any(|group| may_name(group, &axis));
+                if named || all && differs {
                     local.set(&axis, AxisState::UNKNOWN);
                 }
             }

@@ -336,6 +336,15 @@ impl<'a, 'f> Walk<'a, 'f> {
         }
     }
 
+    /// `setattr(Tp, "size", n)`
+    fn set_by_name(&mut self, args: &'a [Arg]) {
+        if let [base, Arg { value: Operand::Const(Const::Str(name)), .. }, _] = args
+            && let Some(class) = self.class_named(&base.value)
+        {
+            self.file.resets.push(Reset::new(class, name, &self.func.name));
+        }
+    }
+
     /// The class that an operand is by its name: `Tp`, `state.Tp`, `cls`, `self.__class__`.
     fn class_named(&self, operand: &'a Operand) -> Option<&'a Name> {
         let is_class = |name: &Name| name.trim_start_matches('_').starts_with(|first: char| first.is_ascii_uppercase());
@@ -408,6 +417,9 @@ impl<'a, 'f> Walk<'a, 'f> {
                     return;
                 }
                 self.gist.makes_parameter |= matches!(callee, Operand::Global(name) if name == "Parameter");
+                if matches!(callee, Operand::Global(name) if name == "setattr") {
+                    self.set_by_name(args);
+                }
                 match callee {
                     Operand::Global(name) => _ = self.called.insert(name),
                     Operand::Local(local) => self.calls.push(*local),

@@ -1,11 +1,13 @@
 //! Boolean expressions over flags, and what a world knows of them. In: atoms. Out: [`Formula`] (evaluated under [`Facts`] to true,
 //! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
 
+use super::groups::is_world;
 use super::limits::{MAX_RULE_ATOMS, MAX_WORLDS};
 use super::scale::value::EVERY;
+use super::settings::is_degree;
 use crate::ir::Const;
 use crate::source::Name;
-use crate::types::Axis;
+use crate::types::{Axis, AxisSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,6 +55,25 @@ impl PartialEq for Facts {
     }
 }
 
+/// Whether an atom says that there is one rank only: `tp.size == 1`, and of all ranks also that nothing is parallel.
+fn is_of_one(atom: &Atom, value: bool, axis: &Axis) -> bool {
+    let of_all = is_world(&AxisSet::one(axis.clone()));
+    match atom {
+        Atom::Equals(path, Const::Int(1)) if value => {
+            let last = path.rsplit('.').next().unwrap_or(path);
+            let counts = is_degree(last) || matches!(last, "size" | "SIZE" | "ranks" | "n_ranks" | "num_ranks");
+            let mut words = path.split(|c: char| !c.is_alphanumeric());
+            counts && (of_all || words.any(|word| word.eq_ignore_ascii_case(axis.name())))
+        }
+        Atom::True(path) if !value && of_all => {
+            let last = path.rsplit('.').next().unwrap_or(path);
+            ["distributed", "parallel", "tensor_parallel", "model_parallel"].iter().any(|end| last.ends_with(end))
+                && !["sequence_parallel", "context_parallel"].iter().any(|end| last.ends_with(end))
+        }
+        Atom::True(_) | Atom::IsNone(_) | Atom::Equals(..) => false,
+    }
+}
+
 impl Facts {
     pub fn is_empty(&self) -> bool {
         self.atoms.is_empty()
@@ -64,11 +85,12 @@ impl Facts {
     pub fn get(&self, atom: &Atom) -> Option<bool> {
         self.atoms.iter().find_map(|(known, value)| implied(known, *value, atom))
     }
-    /// Whether the group of an axis is `None` here, so that it has no ranks.
+    /// Whether the group of an axis is `None` here, so that it has no ranks, or has only one.
     pub fn lack(&self, axis: &Axis) -> bool {
         let path = || Name::from(axis.name());
         axis.is_variable()
             && (self.get(&Atom::IsNone(path())) == Some(true) || self.get(&Atom::True(path())) == Some(false))
+            || self.atoms.iter().any(|(atom, value)| is_of_one(atom, *value, axis))
     }
     #[must_use]
     pub fn with(&self, atom: Atom, value: bool) -> Facts {

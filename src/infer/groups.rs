@@ -22,13 +22,19 @@ use std::sync::Arc;
 /// The group of all ranks where no mesh says which axes they have.
 const WORLD: &str = "world";
 
-/// Whether an operand of which nothing is known on an axis differs over a group that nothing resolves and that may be that of the axis.
+/// Whether an operand of which nothing is known on an axis differs over a group that nothing resolves and that may be that of the axis,
+/// as the group of all ranks may be any.
 pub fn may_differ(operands: &[Operand], states: &[AxisState], axis: &AxisRef) -> bool {
     let AxisRef::Named(axis) = axis else { return false };
-    let differs = |(group, state): (&Axis, &AxisState)| {
-        group.is_variable() && !state.set.is_unknown() && !state.set.leq(AxisType::EQUAL) && may_name(group, axis)
+    let all = |axis: &Axis| is_world(&AxisSet::one(axis.clone()));
+    let may_be = |group: &Axis| match axis.is_variable() {
+        true => group != axis && (all(group) || all(axis)),
+        false => may_name(group, axis),
     };
-    !axis.is_variable() && operands.iter().zip(states).any(|(o, s)| s.set.is_unknown() && o.ty.listed().any(differs))
+    let differs = |(group, state): (&Axis, &AxisState)| {
+        group.is_variable() && !state.set.is_unknown() && !state.set.leq(AxisType::EQUAL) && may_be(group)
+    };
+    operands.iter().zip(states).any(|(o, s)| s.set.is_unknown() && o.ty.listed().any(differs))
 }
 
 /// Whether a group that nothing resolves may be that of an axis, by what it is called: `group`, or `tp_group` for `tp`. What something gives

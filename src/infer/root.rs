@@ -397,6 +397,11 @@ impl Machine<'_> {
             let names = text[at + WORD.len()..].lines().next().unwrap_or_default().split(',').map(str::trim);
             out.extend(names.map(|name| Name::from(name.split('#').next().unwrap_or(name).trim())));
         }
+        for at in memchr::memmem::find_iter(text.as_bytes(), "globals()[") {
+            let rest = &text[at + "globals()[".len()..];
+            let named = rest.strip_prefix(['"', '\'']).and_then(|rest| rest.split(['"', '\'']).next());
+            out.extend(named.map(Name::from));
+        }
         out
     }
 

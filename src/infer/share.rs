@@ -3,7 +3,7 @@
 //! code that trains nothing: there no gradient is missing. Source: DESIGN.md section 7. Next: `whole.rs`, their whole siblings.
 
 use super::expr::{CallArgs, differing};
-use super::groups::may_differ;
+use super::groups::{is_world, may_differ};
 use super::machine::Machine;
 use super::ops::{AxisRef, OpCall, Operand};
 use super::settings::is_degree;
@@ -73,7 +73,13 @@ impl Machine<'_> {
         let AxisRef::Named(axis) = axis else { return false };
         let may_be = |o: &Operand| {
             let divided = o.id.and_then(|id| self.w.heap.tensor(id)).and_then(|t| t.divided.as_ref());
-            divided.is_some_and(|d| d.axes.iter().next().is_none() || d.axes.contains(axis) || axis.name() == "world")
+            let all = axis.name() == "world";
+            divided.is_some_and(|d| {
+                d.axes.iter().next().is_none()
+                    || d.axes.contains(axis)
+                    || all
+                    || axis.is_variable() && is_world(&d.axes)
+            })
         };
         operands.iter().zip(states).any(|(o, s)| s.set.is_unknown() && may_be(o))
     }

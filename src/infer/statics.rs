@@ -300,7 +300,8 @@ impl Scan<'_> {
                 _ => {}
             }
         }
-        facts.dataclass = decorators.iter().filter_map(|d| self.path(d)).any(|p| p == "dataclasses.dataclass");
+        facts.dataclass = decorators.iter().filter_map(|d| self.path(d)).any(|p| p == "dataclasses.dataclass")
+            || facts.external.iter().any(|base| base == "typing.NamedTuple");
     }
 
     fn flavour(&self, func: FuncId, decorators: &[Operand]) -> Option<Flavour> {

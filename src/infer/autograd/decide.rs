@@ -150,7 +150,8 @@ pub fn told_apart(cases: Vec<Case>, lost: &[Facts]) -> Vec<Case> {
         let unlike = chosen.iter().any(|c| !same(c, chosen[0]));
         // The way that is taken may be one of those that are not followed.
         let goes_here = |way: &Facts| way.iter().all(|(atom, value)| case.facts.get(atom) == Some(value));
-        let open = lost.iter().any(goes_here) || chosen.iter().any(|c| c.legal.is_empty() && c.trouble.is_none());
+        let elsewhere = lost.iter().any(goes_here);
+        let open = elsewhere || chosen.iter().any(|c| c.legal.is_empty() && c.trouble.is_none());
         // What is known here says too little to tell this way from one that fits.
         let blurred = right.is_empty() && cases.iter().any(|c| fits(c) && c.facts.may_hold_with(&case.facts));
         let wrong = |c: &Case| {
@@ -162,7 +163,9 @@ pub fn told_apart(cases: Vec<Case>, lost: &[Facts]) -> Vec<Case> {
         };
         for (k, case) in chosen.iter().enumerate() {
             if !chosen[..k].iter().any(|c| same(c, case) && c.trouble == case.trouble) {
-                out.push(Case { ambiguous: unlike, trouble: wrong(case), ..(*case).clone() });
+                // What is not followed may communicate.
+                let ambiguous = unlike || elsewhere && !case.communicates();
+                out.push(Case { ambiguous, trouble: wrong(case), ..(*case).clone() });
             }
         }
     }

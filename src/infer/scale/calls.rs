@@ -616,10 +616,13 @@ impl<'a> Run<'a> {
                 }
                 Elements::Classes(..) | Elements::Each(_) => first.clone(),
             },
-            ("zip", Some(first)) => match self.elements(&first.clone(), state) {
-                Elements::Rounds(scale, _) => Val::Rounds(scale, Box::new(unknown(self, state))),
-                _ => unknown(self, state),
-            },
+            ("zip", Some(first)) => {
+                args.plain.iter().for_each(|arg| Self::copies_go(arg, state));
+                match self.elements(&first.clone(), state) {
+                    Elements::Rounds(scale, _) => Val::Rounds(scale, Box::new(unknown(self, state))),
+                    _ => unknown(self, state),
+                }
+            }
             ("list" | "tuple" | "iter" | "reversed" | "sorted" | "set", Some(first)) => first.clone(),
             ("filter", Some(_)) => args.plain.get(1).cloned().unwrap_or_else(|| unknown(self, state)),
             ("hasattr", Some(Val::Module(_))) => Val::Test(Test::Known(true)),

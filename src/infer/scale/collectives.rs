@@ -38,8 +38,10 @@ impl<'a> Run<'a> {
             "all_gather" => self.gathered(id, call, &input, &axes, state),
             _ => match (&input, mean) {
                 (Val::Grad(g), Some(mean)) => {
-                    self.reduce(id, &g.clone(), &axes, mean, state);
-                    if call.rule.op == "reduce_scatter" {
+                    let scatters = call.rule.op == "reduce_scatter";
+                    let input = if scatters { input.clone() } else { self.copy_is_meant(g, state) };
+                    self.reduce(id, g, &axes, mean, state);
+                    if scatters {
                         state.shard(g, Some(&axes));
                     }
                     if let Some(Operand::Local(output)) = call.output {

@@ -74,6 +74,17 @@ pub fn finding(step: Place, here: &[&Outcome]) -> Option<Finding> {
     Some(Finding::everywhere(step, FindingKind::Practice(Practice::Scales(mistake))))
 }
 
+/// Whether a condition, or a side of one, asks which rank this is, and not whether there are several.
+pub fn asks_rank(text: &str) -> bool {
+    text.contains("rank") && !text.contains("ranks") && !asks_whether(text)
+}
+
+/// Whether a comparison asks if there are ranks at all.
+pub fn asks_whether(text: &str) -> bool {
+    let before = text.strip_suffix("-1").map(str::trim_end);
+    before.is_some_and(|before| before.ends_with(['=', '<', '>']))
+}
+
 /// Whether two ways through a constructor leave another group, or none, or a number that only one of them knows: `world_size = 1`.
 pub fn differs(a: &State, b: &State) -> bool {
     let group = |v: &Val| matches!(v, Val::Group(_) | Val::Mesh(_)) || v.is_none();

@@ -2,6 +2,7 @@
 //! `calls.rs`. Next: `calls.rs`.
 
 use super::Run;
+use super::conditional::{asks_rank, asks_whether};
 use super::groups;
 use super::placeholder::Read;
 use super::value::{Num, Part, State, Tensor, Test, Val, What, last};
@@ -559,6 +560,13 @@ impl<'a> Run<'a> {
             (CmpOp::Eq, Val::Named(text), Val::Const(c)) => Val::Test(equals(text, c)),
             (CmpOp::Eq | CmpOp::Ne, Val::Const(x), Val::Const(y)) => {
                 Val::Test(Test::Known((x == y) == (op == CmpOp::Eq)))
+            }
+            (_, Val::Named(text), _) | (_, _, Val::Named(text)) if asks_rank(text) => {
+                let told = self.text(state, id);
+                if !asks_whether(&told) {
+                    self.by_rank.insert(told.clone());
+                }
+                Val::Test(Test::Flag(told))
             }
             _ => flag(self),
         }

@@ -573,6 +573,7 @@ impl<'a> Run<'a> {
             _ if SAME.contains(&name) => Some(Val::Grad(g.clone())),
             _ => {
                 self.method_in_place(g, name, state);
+                Self::copies_go(&Val::Grad(g.clone()), state);
                 None
             }
         }

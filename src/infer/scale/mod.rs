@@ -115,6 +115,8 @@ pub struct Run<'a> {
     /// Classes whose objects nothing is known of, because their constructors have several ways through or are long.
     unmade: FxHashSet<ClassRef>,
     inert: inert::Inert,
+    /// Conditions that one rank decides otherwise than another.
+    by_rank: FxHashSet<Name>,
     known: known::Known,
     /// Numbers of names of attributes.
     numbers: FxHashMap<Name, usize>,
@@ -304,6 +306,7 @@ impl<'a> Run<'a> {
             passed: FxHashSet::default(),
             unmade: FxHashSet::default(),
             inert: inert::Inert::default(),
+            by_rank: FxHashSet::default(),
             known: known::Known::default(),
             numbers: FxHashMap::default(),
             start: None,
@@ -362,7 +365,7 @@ fn of_module<'a>(
     findings.extend(run.findings_noted());
     let unsure = Unsure::of(project, rules, files, module);
     run.out.iter_mut().for_each(|o| o.mistake = o.mistake.take().filter(|m| !unsure.is_about(m)));
-    findings.extend(self::findings(run.out));
+    findings.extend(self::findings(run.out, &run.by_rank));
     Factors { findings, told: run.told }
 }
 
@@ -580,7 +583,7 @@ impl<'a> Run<'a> {
 }
 
 /// What holds on all paths to a step, or on all that one flag tells apart.
-fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
+fn findings(outcomes: Vec<Outcome>, by_rank: &FxHashSet<Name>) -> Vec<Finding> {
     let mut steps: Vec<(Place, FuncRef)> = outcomes.iter().map(|o| (o.place, o.root)).collect();
     steps.sort_by_key(|(p, root)| (p.file, p.span.start, root.func.index()));
     steps.dedup();
@@ -624,6 +627,8 @@ fn findings(outcomes: Vec<Outcome>) -> Vec<Finding> {
                     Some((name, _)) if name.starts_with(value::EVERY) && steps_anyway(&name, &with, &without) => {
                         continue;
                     }
+                    // What one rank adds and the others do not is the whole of it.
+                    Some((name, _)) if by_rank.contains(&name) || conditional::asks_rank(&name) => continue,
                     Some(flag) => Some(flag),
                     None if mistake.beside => None,
                     None => continue,

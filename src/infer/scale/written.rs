@@ -59,6 +59,31 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A copy of gradients that was multiplied is reduced in their stead: what it was multiplied with goes into them, and it is as they are.
+    pub fn copy_is_meant(&mut self, copy: &Grad, state: &mut State) -> Val {
+        if copy.by == Scale::one() {
+            return Val::Grad(copy.clone());
+        }
+        self.multiply(copy, &copy.by, &copy.events, false, state);
+        let is_copy = |v: &Val| matches!(v, Val::Grad(g) if g == copy);
+        let plain = Val::Grad(Grad { by: Scale::one(), events: Vec::new(), ..copy.clone() });
+        state.change(&|v| is_copy(v).then(|| plain.clone()));
+        plain
+    }
+
+    /// Copies of gradients that were multiplied go where they are not followed: they may come back from there.
+    pub fn copies_go(value: &Val, state: &mut State) {
+        let is_copy = |v: &Val| matches!(v, Val::Grad(g) if g.by != Scale::one());
+        match value {
+            Val::List(at) => {
+                let items = state.lists.get(*at).map(|l| l.items.clone()).unwrap_or_default();
+                items.iter().filter(|v| is_copy(v)).for_each(|v| state.lose(v));
+            }
+            value if is_copy(value) => state.lose(value),
+            _ => {}
+        }
+    }
+
     /// Parameters take a step by hand: with sizes in it, these are sizes that their gradients are multiplied with.
     pub fn stepped_by_hand(&mut self, to: &Val, by: &Val, state: &mut State) {
         let (Val::Param(_), Val::Grad(g)) = (to, by) else { return };
