@@ -6,8 +6,8 @@ mod support;
 
 use spmd_check::rules::builtin;
 
-/// Programs with a finding. # bug: a divisor that a fused optimizer keeps by the name that a gradient scaler uses, terms that each rank
-/// weighs by a gate of its own, and a test that gathers copies.
+/// Programs with a finding. # bug: a divisor that a fused optimizer keeps by the name that a gradient scaler uses, and terms that each
+/// rank weighs by a gate of its own.
 const LOUD: [&str; 3] =
     ["tests/right/fused_grad_scale.py", "tests/right/gate_of_own_expert.py", "tests/right/test_gathers_copies_201.py"];
 

@@ -1,10 +1,12 @@
 //! Roots that are tests: code that expects to fail, in `try` too, and code that replaces what communicates. In: a place. Out: whether a
 //! finding there is news. Never: what is wrong there. Next: `machine.rs`, which asks before it reports.
 
+use super::finding::FindingKind;
 use super::machine::Machine;
 use crate::ir::{Block, Func, Stmt, StmtId};
 use crate::project::FuncRef;
 use crate::source::{FileId, Place};
+use crate::types::{Origin, Reason};
 
 /// How a test replaces functions, and the words for those that communicate.
 const PATCHES: &[&str] = &["monkeypatch.setattr(", "mock.patch", "@patch", "with patch(", " patch.object("];
@@ -45,6 +47,16 @@ impl Machine<'_> {
     pub fn is_made_up(&self) -> bool {
         let (Some(root), Some(here)) = (self.stack.first(), self.stack.last()) else { return false };
         root.func.module == here.func.module && self.project.func(root.func).name.starts_with("test_")
+    }
+
+    /// Whether what a collective is given is a leaf that is written out in numbers, to see its gradient: it is equal on all ranks for a trial.
+    pub fn is_trial(&self, kind: &FindingKind) -> bool {
+        let FindingKind::CollectiveSource { operand, .. } = kind else { return false };
+        let root = operand.state.origin.as_ref().map(Origin::root);
+        root.filter(|root| root.reason == Reason::Factory).is_some_and(|root| {
+            let text = self.files[root.place.file].slice(root.place.span);
+            text.contains('[') && text.contains("requires_grad")
+        })
     }
 
     fn says(&mut self, at: FuncRef) -> Says {
