@@ -166,6 +166,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
     of_collectives(part_mean::means).with(&[&[".mean("], &[".sum("], &["MAX"]]),
     of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
+    of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
