@@ -53,12 +53,14 @@ impl Words<'_> {
                 let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
                 draft.primary =
                     if waited.is_some() { "used here".to_string() } else { "its handle is dropped".to_string() };
-                if let Some(waited) = waited {
-                    label(&mut draft, *launched, "launched here".to_string());
-                    label(&mut draft, *waited, "waited for here".to_string());
-                }
-                if let Some(read) = read {
-                    label(&mut draft, *read, "used here".to_string());
+                match (waited, read) {
+                    (Some(waited), read) => {
+                        label(&mut draft, *launched, "launched here".to_string());
+                        let then = if read.is_some() { "its handle goes on from here" } else { "waited for here" };
+                        label(&mut draft, *waited, then.to_string());
+                    }
+                    (None, Some(read)) => label(&mut draft, *read, "used here".to_string()),
+                    (None, None) => {}
                 }
                 draft.help.push("call `wait()` on the handle before the buffer is used".to_string());
                 draft

@@ -135,7 +135,8 @@ pub enum Practice {
         differentiable: Name,
         other: Place,
     },
-    /// A buffer is read while a collective in the background may still write it.
+    /// A buffer is read while a collective in the background may still write it. `waited`: by the wait, or by what its handle is handed to, which is
+    /// `read` as well then.
     ReadInFlight {
         collective: Name,
         launched: Place,

@@ -10,7 +10,7 @@ use super::raw::{Sort, raw};
 use super::view::{Step, View};
 use crate::ir::{ClassId, CmpOp, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::rules::OpClass;
-use crate::source::Name;
+use crate::source::{Name, Place};
 
 /// Methods that look at no element, or give a view.
 const HARMLESS: &[&str] = &[
@@ -60,6 +60,9 @@ const HARMLESS: &[&str] = &[
     "values",
 ];
 
+/// Methods that give another order of the elements.
+const TURNS: &[&str] = &["transpose", "permute"];
+
 pub fn unwaited(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
@@ -76,7 +79,10 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             Waited::At(at) if at > i && view.steps[at].loops.starts_with(&step.loops) => Some(at),
             Waited::Elsewhere => match waited_with_others(view, i, *dst) {
                 Some(at) if synchronizing(view, i, *dst).all(|sync| sync >= at) => Some(at),
-                _ => continue,
+                _ => {
+                    out.extend(read_before_handed_on(view, (i, *dst), buffer, &call.name));
+                    continue;
+                }
             },
             _ => continue,
         };
@@ -155,6 +161,56 @@ pub fn written(view: &View<'_>, out: &mut Found) {
                 break;
             }
         }
+    }
+}
+
+/// A buffer that is read before anything has got hold of the handle: `output.transpose(0, 1).contiguous()`, `Pending(result, work)`.
+fn read_before_handed_on(
+    view: &View<'_>,
+    (launch, handle): (usize, LocalId),
+    buffer: LocalId,
+    collective: &Name,
+) -> Option<(Place, Practice)> {
+    let step = &view.steps[launch];
+    let mut may_wait = Vec::new();
+    for at in launch + 1..view.steps.len() {
+        let later = &view.steps[at];
+        if view.defs(buffer).contains(&at) || later.loops != step.loops || !under(step, later) {
+            return None;
+        }
+        if reads(view, at, buffer) {
+            let before = |other: &usize| *other < at && !excludes(&view.steps[*other], later);
+            let handed = view.readers(handle).iter().filter(|reader| **reader > launch).any(before);
+            let after = |reader: &&usize| **reader > at && under(later, &view.steps[**reader]);
+            let use_of = view.readers(handle).iter().find(after).filter(|_| !handed)?;
+            let goes_on = Some(view.place(view.steps[*use_of].id));
+            let practice = Practice::ReadInFlight {
+                collective: collective.clone(),
+                launched: view.place(step.id),
+                read: goes_on,
+                waited: goes_on,
+                buffer: view.local_name(buffer).clone(),
+            };
+            return (!may_wait.iter().any(before)).then(|| (view.place(later.id), practice));
+        }
+        if !never_waits(view, at) {
+            may_wait.push(at);
+        }
+    }
+    None
+}
+
+/// Whether a step surely neither waits nor runs code that may.
+fn never_waits(view: &View<'_>, step: usize) -> bool {
+    match view.value(step) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            view.callee(value).is_some_and(|path| match path.strip_prefix('.') {
+                Some(method) => HARMLESS.contains(&method) && method != "wait",
+                None => path.ends_with(".get_world_size") || path.ends_with(".get_rank"),
+            })
+        }
+        Some(_) => true,
+        None => matches!(view.steps[step].stmt, Stmt::If { .. } | Stmt::Return { .. }),
     }
 }
 
@@ -291,7 +347,15 @@ pub fn excludes(step: &Step<'_>, later: &Step<'_>) -> bool {
 
 /// Whether a step reads the elements of a variable.
 fn reads(view: &View<'_>, step: usize, buffer: LocalId) -> bool {
-    reads_what(view, step, &|o| root(view, o) == Some(buffer))
+    let is = |o: &Operand| root(view, o) == Some(buffer);
+    // What is turned is no longer in order, and put in order in a copy.
+    let turned = |of: &Operand| match view.source(of) {
+        Some((_, Rvalue::CallMethod { base, name, .. })) => TURNS.contains(&name.as_str()) && is(base),
+        _ => false,
+    };
+    let copies = matches!(view.value(step), Some(Rvalue::CallMethod { base, name, .. })
+        if name == "contiguous" && turned(base));
+    copies || reads_what(view, step, &is)
 }
 
 /// Whether a step reads the elements of what is asked for.
