@@ -18,14 +18,25 @@ use std::sync::Arc;
 const SIZES: &[&str] = &["len", "size", "split", "count", "num", "seqlen", "length"];
 
 impl Machine<'_> {
+    /// Gives a tensor the dims of another one.
+    fn shape_as(&mut self, value: &Value, other: &Value) {
+        let (Value::Tensor(id), Value::Tensor(other)) = (value, other) else { return };
+        let dims = self.w.heap.tensor(*other).map(|t| (t.shape.clone(), t.least));
+        if let (Some((shape, least)), Some(t)) = (dims, self.w.heap.tensor_mut(*id)) {
+            (t.shape, t.least) = (shape, least);
+        }
+    }
+
     /// `base[index]`
     pub fn item(&mut self, id: StmtId, base: &Value, index: &Value) -> Eval {
         if let (Value::Tuple(_) | Value::List(_), Some(axes)) = (base, differing(index)) {
             // Each rank takes another element.
             let any = self.element_of(base);
             if self.deriving.is_none() && matches!(any, Value::Tensor(_)) && self.is_uncounted(base) {
-                // Of the parts of one tensor: as if it were indexed.
-                return Eval::One(self.operator(id, "getitem", &[any, index.clone()]));
+                // Of the parts of one tensor: as if it were indexed, but that a part has as many dims as the others.
+                let own = self.operator(id, "getitem", &[any.clone(), index.clone()]);
+                self.shape_as(&own, &any);
+                return Eval::One(own);
             }
             let own = self.differing_by(&any, &axes);
             if self.deriving.is_some() {
