@@ -52,9 +52,12 @@ impl Machine<'_> {
     /// Whether what a collective is given is a leaf that is written out in numbers, to see its gradient: it is equal on all ranks for a trial.
     pub fn is_trial(&self, kind: &FindingKind) -> bool {
         let FindingKind::CollectiveSource { operand, .. } = kind else { return false };
-        let root = operand.state.origin.as_ref().map(Origin::root);
-        root.filter(|root| root.reason == Reason::Factory).is_some_and(|root| {
-            let text = self.files[root.place.file].slice(root.place.span);
+        let mut at = operand.state.origin.as_ref();
+        while let Some(Origin { reason: Reason::Computed, from: Some(from), .. }) = at.map(|origin| &**origin) {
+            at = Some(from);
+        }
+        at.filter(|leaf| leaf.reason == Reason::Factory).is_some_and(|leaf| {
+            let text = self.files[leaf.place.file].slice(leaf.place.span);
             text.contains('[') && text.contains("requires_grad")
         })
     }
