@@ -4,7 +4,7 @@
 
 use super::expr::CallArgs;
 use super::finding::{ArgumentProblem, FindingKind, OperandAt};
-use super::groups::{is_world, may_name};
+use super::groups::{is_all_ranks, is_world, may_name};
 use super::machine::Machine;
 use super::output::{Pass, Reason, Site};
 use super::value::{ObjId, Value};
@@ -305,7 +305,7 @@ impl Machine<'_> {
     fn over_all_ranks(&self, call: &Call<'_>, result: Side, local: &mut LocalType) {
         if call.axes.iter().any(Axis::is_variable) {
             for axis in LocalType::axes_of([&*local]) {
-                let all = is_world(&AxisSet::one(axis.clone())) && !call.axes.contains(&axis);
+                let all = is_all_ranks(&axis) && !call.axes.contains(&axis);
                 let differs = !local.get(&axis).set.leq(AxisType::EQUAL);
                 let named = !axis.is_variable() && call.axes.iter().any(|group| may_name(group, &axis));
                 if named || all && differs {

@@ -311,9 +311,7 @@ impl<'a, 'f> Walk<'a, 'f> {
                 Stmt::SetAttr { base, name, .. } => {
                     *self.file.assigned.entry(name).or_default() += 1;
                     self.gist.puts |= matches!(base, Operand::Local(l) if self.func.locals()[*l].name != "self");
-                    if let Some(class) = self.class_named(base) {
-                        self.file.resets.push(Reset::new(class, name, &self.func.name));
-                    }
+                    self.reset(base, name);
                 }
                 Stmt::SetItem { .. } => self.gist.puts = true,
                 Stmt::For { dst, .. } => self.assigned(*dst, true),
@@ -338,10 +336,15 @@ impl<'a, 'f> Walk<'a, 'f> {
 
     /// `setattr(Tp, "size", n)`
     fn set_by_name(&mut self, args: &'a [Arg]) {
-        if let [base, Arg { value: Operand::Const(Const::Str(name)), .. }, _] = args
-            && let Some(class) = self.class_named(&base.value)
-        {
-            self.file.resets.push(Reset::new(class, name, &self.func.name));
+        if let [base, Arg { value: Operand::Const(Const::Str(name)), .. }, _] = args {
+            self.reset(&base.value, name);
+        }
+    }
+
+    /// An attribute of something is set, which may be a class.
+    fn reset(&mut self, base: &'a Operand, attribute: &Name) {
+        if let Some(class) = self.class_named(base) {
+            self.file.resets.push(Reset::new(class, attribute, &self.func.name));
         }
     }
 

@@ -1,13 +1,13 @@
 //! Boolean expressions over flags, and what a world knows of them. In: atoms. Out: [`Formula`] (evaluated under [`Facts`] to true,
 //! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
 
-use super::groups::is_world;
+use super::groups::is_all_ranks;
 use super::limits::{MAX_RULE_ATOMS, MAX_WORLDS};
 use super::scale::value::EVERY;
 use super::settings::is_degree;
 use crate::ir::Const;
 use crate::source::Name;
-use crate::types::{Axis, AxisSet};
+use crate::types::Axis;
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl PartialEq for Facts {
 
 /// Whether an atom says that there is one rank only: `tp.size == 1`, and of all ranks also that nothing is parallel.
 fn is_of_one(atom: &Atom, value: bool, axis: &Axis) -> bool {
-    let of_all = is_world(&AxisSet::one(axis.clone()));
+    let of_all = is_all_ranks(axis);
     match atom {
         Atom::Equals(path, Const::Int(1)) if value => {
             let last = path.rsplit('.').next().unwrap_or(path);
@@ -67,7 +67,7 @@ fn is_of_one(atom: &Atom, value: bool, axis: &Axis) -> bool {
         }
         Atom::True(path) if !value && of_all => {
             let last = path.rsplit('.').next().unwrap_or(path);
-            ["distributed", "parallel", "tensor_parallel", "model_parallel"].iter().any(|end| last.ends_with(end))
+            ["distributed", "parallel"].iter().any(|end| last.ends_with(end))
                 && !["sequence_parallel", "context_parallel"].iter().any(|end| last.ends_with(end))
         }
         Atom::True(_) | Atom::IsNone(_) | Atom::Equals(..) => false,

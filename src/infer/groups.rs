@@ -26,9 +26,8 @@ const WORLD: &str = "world";
 /// as the group of all ranks may be any.
 pub fn may_differ(operands: &[Operand], states: &[AxisState], axis: &AxisRef) -> bool {
     let AxisRef::Named(axis) = axis else { return false };
-    let all = |axis: &Axis| is_world(&AxisSet::one(axis.clone()));
     let may_be = |group: &Axis| match axis.is_variable() {
-        true => group != axis && (all(group) || all(axis)),
+        true => group != axis && (is_all_ranks(group) || is_all_ranks(axis)),
         false => may_name(group, axis),
     };
     let differs = |(group, state): (&Axis, &AxisState)| {
@@ -51,7 +50,12 @@ pub fn may_name(group: &Axis, axis: &Axis) -> bool {
 
 /// Whether a group is that of all ranks without a mesh.
 pub fn is_world(axes: &AxisSet) -> bool {
-    axes.single().is_some_and(|a| a.is_variable() && a.name() == WORLD)
+    axes.single().is_some_and(is_all_ranks)
+}
+
+/// Whether an axis is that of all ranks without a mesh.
+pub fn is_all_ranks(axis: &Axis) -> bool {
+    axis.is_variable() && axis.name() == WORLD
 }
 
 /// Whether a value is a group of which nothing is known but its identity.
