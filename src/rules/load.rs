@@ -107,6 +107,9 @@ impl Loader {
         for norm in &file.gradient_norm {
             self.add_norms(norm);
         }
+        for scaler in &file.loss_scaler {
+            self.add_scaler(scaler);
+        }
         for alias in &file.alias {
             self.book.insert_alias(Name::from(alias.from.as_str()), Name::from(alias.to.as_str()));
         }

@@ -35,6 +35,8 @@ pub struct RuleFile {
     pub wrapper: Vec<Wrapper>,
     #[serde(default, rename = "gradient-norm")]
     pub gradient_norm: Vec<GradientNorm>,
+    #[serde(default, rename = "loss-scaler")]
+    pub loss_scaler: Vec<LossScaler>,
     /// Functions of the frameworks that need nothing but "what comes in goes out" or "nothing is known".
     #[serde(default)]
     pub typecheck: Option<Typecheck>,
@@ -304,6 +306,16 @@ pub struct GradientNorm {
     /// The first argument are tensors themselves.
     #[serde(default)]
     pub of_tensors: bool,
+}
+
+/// Scalers of losses that look for overflow in the gradients that a rank has, and wrappers that leave it a part of them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LossScaler {
+    pub names: Vec<String>,
+    pub parts: Vec<String>,
+    pub instead: String,
+    pub whole_where: Option<String>,
 }
 
 /// A way to split a module over the ranks, by the word that plans have for it.

@@ -41,6 +41,7 @@ pub struct Wrappers {
     /// The last parts of their names.
     ends: FxHashSet<Name>,
     norms: Vec<Norm>,
+    scalers: Vec<LossScaler>,
 }
 
 /// A function that takes a norm.
@@ -48,6 +49,17 @@ pub struct Wrappers {
 struct Norm {
     name: Name,
     of_tensors: bool,
+}
+
+/// Scalers of losses that take the gradients of a rank for whole, beside wrappers that leave it a part of them.
+#[derive(Clone, Debug)]
+pub struct LossScaler {
+    names: Vec<Name>,
+    parts: Vec<Name>,
+    /// The scaler that asks all ranks.
+    pub instead: Name,
+    /// The name of a choice under which gradients are whole after all.
+    pub whole_where: Option<Name>,
 }
 
 impl Wrappers {
@@ -69,6 +81,11 @@ impl Wrappers {
     /// Whether it takes the norm of the tensors that it is given.
     pub fn is_norm_of_tensors(&self, path: &str) -> bool {
         self.norms.iter().any(|norm| norm.name == path && norm.of_tensors)
+    }
+
+    /// What scalers with a qualified name take for whole: for each kind of wrapper one.
+    pub fn scalers<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a LossScaler> {
+        self.scalers.iter().filter(move |scaler| scaler.names.iter().any(|name| name == path))
     }
 
     /// Whether a method gives a context in which gradients are not summed.
@@ -138,6 +155,23 @@ impl Loader {
     pub(super) fn add_norms(&mut self, of: &schema::GradientNorm) {
         let norm = |name: &String| Norm { name: Name::from(name.as_str()), of_tensors: of.of_tensors };
         self.book.wrappers.norms.extend(of.names.iter().map(norm));
+    }
+
+    pub(super) fn add_scaler(&mut self, of: &schema::LossScaler) {
+        let names = |all: &[String]| all.iter().map(|name| Name::from(name.as_str())).collect();
+        self.book.wrappers.scalers.push(LossScaler {
+            names: names(&of.names),
+            parts: names(&of.parts),
+            instead: Name::from(of.instead.as_str()),
+            whole_where: of.whole_where.as_deref().map(Name::from),
+        });
+    }
+}
+
+impl LossScaler {
+    /// Whether the wrapper with a qualified name leaves a rank its part of the gradients.
+    pub fn meets_part(&self, path: &str) -> bool {
+        self.parts.iter().any(|part| part == path)
     }
 }
 

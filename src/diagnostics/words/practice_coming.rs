@@ -35,7 +35,7 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
-        Coming::ByOwnPart { scaler, wrapper, wrapped } => by_own_part(scaler, wrapper, *wrapped),
+        Coming::ByOwnPart { scaler, wrapper, wrapped, instead } => by_own_part(scaler, (wrapper, *wrapped), instead),
         Coming::ByOwnGradients { group, stored } => {
             let title = format!("each rank decides by its own gradients whether to step, and `{group}` is never used");
             let mut draft = Draft::new(&codes::SOME_RANKS, title);
@@ -159,12 +159,12 @@ fn shortened(text: &str) -> String {
 }
 
 /// A scaler of losses that looks at this rank's part of the gradients.
-fn by_own_part(scaler: &str, wrapper: &str, wrapped: Place) -> Draft {
+fn by_own_part(scaler: &str, (wrapper, wrapped): (&str, Place), instead: &str) -> Draft {
     let title =
         format!("`{scaler}` looks for overflow in this rank's part of the gradients: ranks disagree whether to step");
     let mut draft = Draft::new(&codes::SOME_RANKS, title);
     draft.primary = "a scaler for gradients that every rank has whole".to_string();
     draft.labels.push(spot(wrapped, format!("`{wrapper}` leaves each rank its own part of the gradients")));
-    draft.help.push("use `ShardedGradScaler`, which asks all ranks".to_string());
+    draft.help.push(format!("use `{instead}`, which asks all ranks"));
     draft
 }

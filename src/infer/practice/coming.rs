@@ -16,8 +16,8 @@ pub enum Coming {
     ByOwnLoss { collective: Name, loss: Name, call: Place },
     /// Each rank looks at its own gradients whether to step; the group that is kept and never read.
     ByOwnGradients { group: Name, stored: Place },
-    /// A scaler of losses looks at this rank's part of the gradients; the wrapper that splits them, and where.
-    ByOwnPart { scaler: Name, wrapper: Name, wrapped: Place },
+    /// A scaler of losses looks at this rank's part of the gradients; the wrapper that splits them, and where; the scaler that asks all ranks.
+    ByOwnPart { scaler: Name, wrapper: Name, wrapped: Place, instead: Name },
     /// A rank whose data has nothing to count has a constant for its loss; the backward pass, and the wrapper that sums in it.
     ConstantLoss { collective: Name, function: Name, tested: Name, call: Place },
     /// The ranks reach a sum that have put something into a list; where, and the ranks over which it is.

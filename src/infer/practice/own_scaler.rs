@@ -1,45 +1,56 @@
 //! Scalers of losses that look for overflow in this rank's part of the gradients alone. In: a function that makes one, and wraps its model so that a
 //! rank keeps a part of the gradients. Out: the scaler: one rank leaves the step out and another one makes it. Never: a wrapper under a condition,
 //! a scaler that a variable switches on, or a file that names the scaler for shards. Source: fairscale issue 180 and
-//! `torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler`. Next: `own_overflow.rs`.
+//! `torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler`; `[[loss-scaler]]` says which they are. Next: `own_overflow.rs`.
 
 use super::Found;
 use super::coming::Coming;
 use super::found::Practice;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
-use crate::source::{Name, Place};
+use crate::ir::{Arg, ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Name;
 
-/// Where the scaler for whole gradients is.
-const SCALERS: &[&str] = &["torch.cuda.amp.", "torch.amp."];
+/// What a file says that makes ranks equal by itself.
+const ASKS: &str = "found_inf";
 
-/// Wrappers that leave a rank its own part of the gradients, and where they are.
-const SPLIT: &[&str] = &["FullyShardedDataParallel", "ShardedDataParallel"];
-const FROM: &[&str] = &["torch.distributed.fsdp.", "fairscale.nn."];
-
-/// What a file says where the parts are not parts, or the scaler of parts is used somewhere.
-const WHOLE: &[&str] = &["NO_SHARD", "ShardedGradScaler", "found_inf"];
-
-pub fn scalers(view: &View<'_>, out: &mut Found) {
-    if let Some((scaler, made)) = scaler(view)
-        && let Some((wrapper, wrapped)) = wrapper(view)
-        && !WHOLE.iter().any(|word| view.files[made.file].whole().contains(word))
-    {
-        out.push((made, Practice::Coming(Coming::ByOwnPart { scaler, wrapper, wrapped })));
-    }
+/// A call, by its step, with the variable of its result and what it calls.
+struct Call<'a> {
+    step: usize,
+    result: LocalId,
+    args: &'a [Arg],
+    path: Name,
 }
 
-/// A scaler for whole gradients, by its variable, and where it is made.
-fn scaler(view: &View<'_>) -> Option<(Name, Place)> {
-    view.steps.iter().find_map(|step| {
+pub fn scalers(view: &View<'_>, out: &mut Found) {
+    let wrappers = view.rules.wrappers();
+    let is_scaler = |call: &Call<'_>| wrappers.scalers(&call.path).next().is_some() && !may_be_off(call.args);
+    let Some(made) = calls(view).find(is_scaler) else { return };
+    let mut always = calls(view).filter(|call| view.steps[call.step].guards.is_empty());
+    let met = always.find_map(|call| Some((wrappers.scalers(&made.path).find(|s| s.meets_part(&call.path))?, call)));
+    let Some((scaler, wrapper)) = met else { return };
+    let place = view.place(view.steps[made.step].id);
+    let text = view.files[place.file].whole();
+    let is_whole = scaler.whole_where.as_ref().is_some_and(|word| text.contains(word.as_str()));
+    if is_whole || text.contains(scaler.instead.as_str()) || text.contains(ASKS) {
+        return;
+    }
+    let mistake = Coming::ByOwnPart {
+        scaler: view.local_name(made.result).clone(),
+        wrapper: super::lost::last(&wrapper.path),
+        wrapped: view.place(view.steps[wrapper.step].id),
+        instead: scaler.instead.clone(),
+    };
+    out.push((place, Practice::Coming(mistake)));
+}
+
+fn calls<'v>(view: &'v View<'_>) -> impl Iterator<Item = Call<'v>> {
+    view.steps.iter().enumerate().filter_map(|(step, of)| {
         let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
-            step.stmt
+            of.stmt
         else {
             return None;
         };
-        let path = view.callee(value)?;
-        let plain = SCALERS.iter().any(|base| path.starts_with(base)) && path.ends_with(".GradScaler");
-        (plain && !may_be_off(args)).then(|| (view.func.locals()[*dst].name.clone(), view.place(step.id)))
+        Some(Call { step, result: *dst, args, path: view.callee(value)? })
     })
 }
 
@@ -51,17 +62,4 @@ fn may_be_off(args: &[Arg]) -> bool {
         ArgKind::Star | ArgKind::DoubleStar => false,
     };
     !args.iter().all(is_on)
-}
-
-/// What wraps a model in any case so that gradients are split, and where.
-fn wrapper(view: &View<'_>) -> Option<(Name, Place)> {
-    view.steps.iter().filter(|step| step.guards.is_empty()).find_map(|step| {
-        let Stmt::Assign { value: value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }), .. } = step.stmt else {
-            return None;
-        };
-        let path = view.callee(value)?;
-        let last = path.rsplit('.').next()?;
-        let splits = SPLIT.contains(&last) && FROM.iter().any(|base| path.starts_with(base));
-        splits.then(|| (Name::from(last), view.place(step.id)))
-    })
 }
