@@ -6,7 +6,7 @@ use super::text::{
     leading_expression, line_range, newline, whole_line, words_at,
 };
 use super::{Edits, Planned};
-use crate::infer::practice::found::{Placements, Practice, Scales};
+use crate::infer::practice::found::{Placements, Practice, Scales, Until};
 use crate::source::{Edit, File, Files, Place};
 
 /// What is to be done about a mistake of practice; nothing where that takes a decision.
@@ -15,7 +15,7 @@ pub fn practice(files: &Files, place: Place, mistake: &Practice) -> Option<Plann
     match mistake {
         Practice::LostCopy { method, original, .. } => at.keep_copy(method, *original).map(Planned::certain),
         Practice::UnusedResult { .. } => at.keep_result().map(Planned::certain),
-        Practice::ReadInFlight { waited: None, .. } => at.wait().map(Planned::certain),
+        Practice::ReadInFlight { until: Until::End { .. }, .. } => at.wait().map(Planned::certain),
         Practice::InvertedGuard { variable, .. } => at.invert(variable).map(Planned::certain),
         Practice::Placements(found) => at.placements(found),
         Practice::Scales(found) => at.scales(files, found),

@@ -3,7 +3,7 @@
 
 use super::super::codes;
 use super::{Draft, Words};
-use crate::infer::practice::found::{Late, Own, Practice};
+use crate::infer::practice::found::{Late, Own, Practice, Until};
 use crate::source::{Label, Place};
 
 impl Words<'_> {
@@ -43,25 +43,27 @@ impl Words<'_> {
                 draft.help.push("use a differentiable collective for both".to_string());
                 draft
             }
-            Practice::ReadInFlight { collective, launched, read, waited, buffer } => {
-                let title = match waited {
-                    Some(_) => format!("`{buffer}` is used before the wait: `{collective}` may still be writing it"),
-                    None => {
+            Practice::ReadInFlight { collective, launched, until, buffer } => {
+                let title = match until {
+                    Until::End { .. } => {
                         format!("nothing waits for `{collective}`: `{buffer}` is used while it may still be written")
+                    }
+                    Until::Wait(_) | Until::HandedOn(_) => {
+                        format!("`{buffer}` is used before the wait: `{collective}` may still be writing it")
                     }
                 };
                 let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
-                draft.primary =
-                    if waited.is_some() { "used here".to_string() } else { "its handle is dropped".to_string() };
-                match (waited, read) {
-                    (Some(waited), read) => {
-                        label(&mut draft, *launched, "launched here".to_string());
-                        let then = if read.is_some() { "its handle goes on from here" } else { "waited for here" };
-                        label(&mut draft, *waited, then.to_string());
+                let (primary, labels) = match until {
+                    Until::End { read } => {
+                        ("its handle is dropped", read.map(|at| (at, "used here")).into_iter().collect())
                     }
-                    (None, Some(read)) => label(&mut draft, *read, "used here".to_string()),
-                    (None, None) => {}
-                }
+                    Until::Wait(at) => ("used here", vec![(*launched, "launched here"), (*at, "waited for here")]),
+                    Until::HandedOn(at) => {
+                        ("used here", vec![(*launched, "launched here"), (*at, "its handle goes on from here")])
+                    }
+                };
+                draft.primary = primary.to_string();
+                labels.into_iter().for_each(|(at, text): (Place, &str)| label(&mut draft, at, text.to_string()));
                 draft.help.push("call `wait()` on the handle before the buffer is used".to_string());
                 draft
             }

@@ -135,13 +135,11 @@ pub enum Practice {
         differentiable: Name,
         other: Place,
     },
-    /// A buffer is read while a collective in the background may still write it. `waited`: by the wait, or by what its handle is handed to, which is
-    /// `read` as well then.
+    /// A buffer is read while a collective in the background may still write it.
     ReadInFlight {
         collective: Name,
         launched: Place,
-        read: Option<Place>,
-        waited: Option<Place>,
+        until: Until,
         buffer: Name,
     },
     /// A collective over all ranks that only some reach; `exit`: because the others have left.
@@ -188,6 +186,17 @@ impl Practice {
             _ => When::new(),
         }
     }
+}
+
+/// How long a collective in the background may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Nothing waits for it; where its buffer is read, if that is somewhere else.
+    End { read: Option<Place> },
+    /// The wait.
+    Wait(Place),
+    /// Whatever gets hold of its handle here.
+    HandedOn(Place),
 }
 
 /// Mistakes about placements of distributed tensors.

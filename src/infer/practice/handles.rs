@@ -3,7 +3,7 @@
 
 use super::Found;
 use super::expr::Expr;
-use super::found::Practice;
+use super::found::{Practice, Until};
 use super::gradient::root;
 use super::near;
 use super::raw::{Sort, raw};
@@ -107,8 +107,10 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
                 let practice = Practice::ReadInFlight {
                     collective: call.name.clone(),
                     launched: view.place(step.id),
-                    read: wait.is_none().then(|| view.place(later.id)),
-                    waited: wait.map(|w| view.place(view.steps[w].id)),
+                    until: match wait {
+                        Some(wait) => Until::Wait(view.place(view.steps[wait].id)),
+                        None => Until::End { read: Some(view.place(later.id)) },
+                    },
                     buffer: view.local_name(buffer).clone(),
                 };
                 out.push((if wait.is_some() { view.place(later.id) } else { view.place(step.id) }, practice));
@@ -150,8 +152,7 @@ pub fn written(view: &View<'_>, out: &mut Found) {
                 let practice = Practice::ReadInFlight {
                     collective: call.name.clone(),
                     launched: view.place(step.id),
-                    read: None,
-                    waited: None,
+                    until: Until::End { read: None },
                     buffer: Name::from(buffer.last_name().unwrap_or_default()),
                 };
                 out.push((view.place(later.id), practice));
@@ -183,12 +184,10 @@ fn read_before_handed_on(
             let handed = view.readers(handle).iter().filter(|reader| **reader > launch).any(before);
             let after = |reader: &&usize| **reader > at && under(later, &view.steps[**reader]);
             let use_of = view.readers(handle).iter().find(after).filter(|_| !handed)?;
-            let goes_on = Some(view.place(view.steps[*use_of].id));
             let practice = Practice::ReadInFlight {
                 collective: collective.clone(),
                 launched: view.place(step.id),
-                read: goes_on,
-                waited: goes_on,
+                until: Until::HandedOn(view.place(view.steps[*use_of].id)),
                 buffer: view.local_name(buffer).clone(),
             };
             return (!may_wait.iter().any(before)).then(|| (view.place(later.id), practice));

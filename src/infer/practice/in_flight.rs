@@ -3,7 +3,7 @@
 
 use super::Found;
 use super::expr::Expr;
-use super::found::Practice;
+use super::found::{Practice, Until};
 use super::near;
 use super::raw::{Sort, raw};
 use super::view::View;
@@ -35,8 +35,7 @@ pub fn changed(view: &View<'_>, out: &mut Found) {
                 let practice = Practice::ReadInFlight {
                     collective: call.name.clone(),
                     launched: view.place(step.id),
-                    read: None,
-                    waited: None,
+                    until: Until::End { read: None },
                     buffer: Name::from(name),
                 };
                 out.push((view.place(next.id), practice));

@@ -7,7 +7,7 @@ use super::Found;
 use super::called;
 use super::dropped_handle::{is_of, returns_handle};
 use super::expr::Expr;
-use super::found::Practice;
+use super::found::{Practice, Until};
 use super::handles::{excludes, reads_what};
 use super::near;
 use super::raw::{Sort, raw};
@@ -89,8 +89,8 @@ fn report(view: &View<'_>, (launch, collective): (usize, Name), (used, buffer): 
     let launched = view.place(view.steps[launch].id);
     let told = |p: &Practice| matches!(p, Practice::ReadInFlight { launched: at, .. } if *at == launched);
     if !out.iter().any(|(place, p)| told(p) || *place == launched) {
-        let read = Some(view.place(view.steps[used].id));
-        out.push((launched, Practice::ReadInFlight { collective, launched, read, waited: None, buffer }));
+        let until = Until::End { read: Some(view.place(view.steps[used].id)) };
+        out.push((launched, Practice::ReadInFlight { collective, launched, until, buffer }));
     }
 }
 
