@@ -278,7 +278,8 @@ impl Machine<'_> {
         if call.rule.op != "layer" {
             self.out.coverage.site(self.place(id), Site::Typed);
         }
-        let grad = if self.w.modes.grad { input.grad } else { Tri::No };
+        let counted = input.grad == Tri::Unknown && self.w.modes.typecheck.is_none() && self.is_counted(id, call.part);
+        let grad = if self.w.modes.grad && !counted { input.grad } else { Tri::No };
         let shape = self.moved_shape(call, &input, source, result);
         let stacks = source.set == AxisType::V || result.set == AxisType::V;
         let keeps_dims = !stacks || source.shard.is_some() || result.shard.is_some();

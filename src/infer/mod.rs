@@ -15,6 +15,7 @@ mod collective;
 mod containers;
 mod contract;
 mod conversion;
+mod counted;
 mod coverage;
 pub mod declared;
 mod declared_groups;

@@ -415,7 +415,14 @@ impl Machine<'_> {
             _ => "layer",
         };
         let rule = as_collective(&self.project.class(class).name, op, input, transition);
-        self.layer_transition(id, &Arc::new(rule), args, case.axes.clone())
+        let no_grad =
+            self.as_tensor(&arg.value).and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| t.grad == Tri::No);
+        let value = self.layer_transition(id, &Arc::new(rule), args, case.axes.clone());
+        // A function of one tensor has no parameters of its own.
+        if no_grad && let Some(result) = self.as_tensor(&value).and_then(|id| self.w.heap.tensor_mut(id)) {
+            result.grad = Tri::No;
+        }
+        value
     }
 
     /// A function of several tensors: the signatures that the arguments leave.

@@ -4,6 +4,7 @@
 
 use super::super::shared::Shared;
 use super::Run;
+use super::cut::cuts_in_place;
 use super::eval::{is_batch_name, tokens};
 use super::exec::Elements;
 use super::groups;
@@ -142,21 +143,22 @@ impl<'a> Run<'a> {
         out
     }
 
-    pub fn call(&mut self, id: StmtId, value: &'a Rvalue, state: State) -> Vec<(State, Val)> {
+    pub fn call(&mut self, id: StmtId, value: &'a Rvalue, mut state: State) -> Vec<(State, Val)> {
         let at = state.frames.last().map(|f| f.at);
         let is = at.map_or(Call::Other, |at| self.called(at, value));
+        if is == Call::Cut {
+            state.cut_in_place();
+        }
         if let Some(at) = at
             && is == Call::Collective
             && let Some(call) = self.view(at).collective(value)
         {
-            let mut state = state;
             let result = self.collective(id, &call, &mut state);
             return vec![(state, result)];
         }
         if let Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } = value
             && let Some(first) = args.first().filter(|_| is == Call::Receive)
         {
-            let mut state = state;
             self.receive(&first.value, &mut state);
             return vec![(state, Val::Const(Const::None))];
         }
@@ -194,6 +196,7 @@ impl<'a> Run<'a> {
                 {
                     Call::Receive
                 }
+                Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if cuts_in_place(args) => Call::Cut,
                 _ => Call::Other,
             }
         })

@@ -6,7 +6,7 @@ use super::Run;
 use super::eval::TOKENS;
 use super::value::{ClassId, State, Val};
 use crate::infer::practice::found::{Practice, Scales};
-use crate::ir::StmtId;
+use crate::ir::{Arg, ArgKind, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{AxisSet, Factor, Scale};
 
@@ -43,7 +43,20 @@ impl Run<'_> {
     }
 }
 
+/// Whether a call is given tensors and, for each, the dim of the sequence along which it cuts them in place:
+/// `context_parallel(mesh, buffers=.., buffer_seq_dims=..)` and what wraps it. Source: torch 2.9, torch.distributed.tensor.experimental.
+pub fn cuts_in_place(args: &[Arg]) -> bool {
+    let given = |end: &str| args.iter().any(|arg| matches!(&arg.kind, ArgKind::Keyword(name) if name.ends_with(end)));
+    given("buffers") && given("seq_dims")
+}
+
 impl State {
+    /// Tensors in hand are parts of ranks from here on: what was counted of them before was counted of the whole.
+    pub fn cut_in_place(&mut self) {
+        self.cut_after |= !self.counted.is_empty();
+        self.unsettled |= self.has_counted();
+    }
+
     /// Whether a number is one of tokens.
     fn has_counted(&self) -> bool {
         let tokens = Factor::Count(Name::from(TOKENS));

@@ -616,7 +616,7 @@ fn together(leaf: ClassId, before: &State, mut group: Vec<State>) -> State {
                 into.items.push(moved(item, leaf, no));
             }
         }
-        rename_new(&mut first, before, leaf, yes);
+        rename_new(&mut first, before, at, yes);
     }
     first
 }

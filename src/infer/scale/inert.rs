@@ -346,7 +346,7 @@ impl<'a> Run<'a> {
                     out.reduces |= !gathers;
                 }
                 Call::Receive => out.receives = true,
-                Call::Other => {}
+                Call::Cut | Call::Other => {}
             }
         }
     }

@@ -18,6 +18,8 @@ pub enum Call {
     /// A collective that is followed.
     Collective,
     Receive,
+    /// What cuts tensors in place over the ranks.
+    Cut,
     Other,
 }
 
