@@ -79,6 +79,7 @@ codes! {
     HOOKS_LOST = "SPMD341" "hooks-lost" Error,
     OVERWRITTEN = "SPMD342" "overwritten-gradients" Error,
     LABELS_OF_FIRST = "SPMD343" "labels-of-first-rank" Error,
+    SEED_OF_RANK = "SPMD344" "seed-of-rank" Error,
     COLLECTIVE_ORDER = "SPMD350" "collective-order" Error,
     MISPLACED_ARGUMENT = "SPMD351" "misplaced-argument" Error,
     LATE_HOOK = "SPMD360" "late-bound-hook" Error,

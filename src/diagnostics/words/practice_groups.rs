@@ -49,6 +49,18 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push("sum over the ranks that have other parts alone".to_string());
             draft
         }
+        Membership::ReplicasCounted { over, taken, group } => {
+            let over = axes(over);
+            let title = format!(
+                "a norm of parts is summed over {over} as well, where ranks have the same parts: it counts them once for each rank"
+            );
+            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+            draft.primary = format!("sums over {over}, among others");
+            draft.labels.push(spot(*taken, "of the part of each gradient that this rank has".to_string()));
+            draft.labels.extend(group.map(|place| spot(place, format!("the group has {over} in it"))));
+            draft.help.push("sum over the ranks that have other parts alone".to_string());
+            draft
+        }
         Membership::WholeCounted { over, taken } => {
             let over = axes(over);
             let title = format!(
@@ -212,6 +224,18 @@ fn of_values(mistake: &Membership) -> Draft {
             draft.primary = "counts this rank's rows from 0".to_string();
             draft.labels.push(spot(*gathered, "gathered here, one rank behind the other".to_string()));
             draft.help.push("add the rank times the number of rows of one rank".to_string());
+            draft
+        }
+        Membership::SeedOfRank { sampler, sliced } => {
+            let title = "each rank shuffles by a seed of its own, and takes its slice of another order: samples come twice or never";
+            let mut draft = Draft::new(&codes::SEED_OF_RANK, title.to_string());
+            draft.primary = "differs between the ranks".to_string();
+            draft
+                .labels
+                .push(spot(*sliced, format!("`{sampler}` shuffles, and takes each n-th sample from the rank on")));
+            draft
+                .help
+                .push("give one seed on all ranks; seed what each rank draws for itself apart from it".to_string());
             draft
         }
         other => of_factors(other),

@@ -127,6 +127,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
     of_words(&["distributedsampler("], sampler::replicas).with(&[&["distributedsampler("]]),
+    of_words(&["distributedsampler("], sampler_seed::seeds).with(&[&["distributedsampler("], &["seed"]]),
     of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
     of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
     of_names(&["get_rank"], mesh_rank::given_out).with(&[&["get_rank"], &["size"]]),

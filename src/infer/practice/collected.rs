@@ -24,6 +24,13 @@ pub fn taken(view: &View<'_>, step: usize) -> Option<(usize, usize)> {
     Some((at, parameter_loop(view, at).filter(|_| alone)?))
 }
 
+/// Whether a step puts the gradient of a parameter in hand into a list that a caller has given; the loop over parameters.
+pub fn put_for_caller(view: &View<'_>, step: usize) -> Option<usize> {
+    let lists = view.func.params.iter().map(|p| p.local).filter(|local| view.defs(*local).is_empty());
+    let value = lists.filter_map(|list| put(view, step, list)).next()?;
+    parameter_loop(view, step).filter(|_| holds_gradient(view, value))
+}
+
 /// Whether an operand is a gradient, or a variable that has one: `grad = param.main_grad`, `grad.data`.
 fn holds_gradient(view: &View<'_>, operand: &Operand) -> bool {
     view.through(operand).any(&mut |part| match part {

@@ -13,13 +13,16 @@ use super::named_axes::of_group;
 use super::near;
 use super::view::View;
 use crate::infer::scale::groups::WORLD;
-use crate::ir::{ArgKind, BinOp, CmpOp, LocalId, Rvalue};
+use crate::ir::{ArgKind, BinOp, CmpOp, LocalId, Rvalue, Stmt};
 use crate::rules::{Entry, Gives, GroupRule};
 use crate::source::{Name, Place};
 
 /// Arguments that are a rank of all ranks, and those that are one in the group.
 const ROOTS: &[&str] = &["src", "dst", "peer"];
 const IN_GROUP: &[&str] = &["group_src", "group_dst", "group_peer"];
+
+/// What gives the rank in a group that it is given.
+const RANK: &str = "torch.distributed.get_rank";
 
 /// How far a rank is followed.
 const MOST: usize = 6;
@@ -42,11 +45,12 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         }
         let root = ROOTS.iter().find_map(|name| Some((*name, given(name)?)));
         let (Some((argument, root)), Some(group)) = (root, given("group")) else { continue };
-        if !is_some_group(view, &view.expr(group)) || may_be_all(view) {
-            continue;
-        }
-        let root = view.expr(root);
-        let rank = within(view, &root, 0).or_else(|| compared(view, &root));
+        let (root, group) = (view.expr(root), view.expr(group));
+        let rank = if is_some_group(view, &group) && !may_be_all(view) {
+            within(view, &root, 0).or_else(|| compared(view, &root))
+        } else {
+            compared_in_context(view, &root, &group)
+        };
         if let Some(rank) = rank {
             let mistake = Coming::GroupRoot { collective: last(&path), argument: Name::from(argument), rank };
             out.push((view.place(view.steps[i].id), Practice::Coming(mistake)));
@@ -147,7 +151,7 @@ fn model_ranks(rule: &GroupRule, gives: Gives) -> bool {
 /// Whether a call gives the rank in a group.
 fn is_group_rank(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)]) -> bool {
     if let Some(path) = near::path(view, callee) {
-        if path == "torch.distributed.get_rank" {
+        if path == RANK {
             return is_given(view, args);
         }
         if let Some(Entry::Group(rule)) = view.rules.get(&path) {
@@ -179,6 +183,56 @@ fn compared(view: &View<'_>, root: &Expr) -> Option<Place> {
         Expr::Local(local) => compared_in(view, &|e| *e == Expr::Local(*local)),
         _ => None,
     }
+}
+
+/// Where an autograd function asks for the rank in the group that it is given, if it keeps it in the context and compares it with the root that
+/// it keeps there, in a file that says that roots are ranks among all.
+fn compared_in_context(view: &View<'_>, root: &Expr, group: &Expr) -> Option<Place> {
+    let (Expr::Local(root), Expr::Local(group)) = (root, group) else { return None };
+    if ![root, group].iter().all(|local| view.is_param(**local) && view.defs(**local).is_empty()) {
+        return None;
+    }
+    let class = near::class_of(view).filter(|_| near::autograd_class(view).is_some())?;
+    let text = view.files[view.project.file(view.at.module)].whole();
+    if !["global rank", "get_global_rank"].iter().any(|words| text.contains(words)) {
+        return None;
+    }
+    let context = |local: LocalId| view.func.params.first().is_some_and(|first| first.local == local);
+    let (mut roots, mut ranks): (Vec<&Name>, Vec<(&Name, Place)>) = (Vec::new(), Vec::new());
+    for step in &view.steps {
+        let Stmt::SetAttr { base, name, value } = step.stmt else { continue };
+        if !near::local(base).is_some_and(context) {
+            continue;
+        }
+        match near::deep(view, &view.expr(value)) {
+            Expr::Local(local) if local == *root => roots.push(name),
+            Expr::Call { callee, args, .. } if near::path(view, &callee).is_some_and(|p| p == RANK) => {
+                let own = matches!(args.as_slice(), [(_, Expr::Local(of))] if of == group);
+                ranks.extend(own.then(|| (name, view.place(step.id))));
+            }
+            _ => {}
+        }
+    }
+    let kept = |method: &View<'_>, expr: &Expr| match expr {
+        Expr::Attr(base, name) => match **base {
+            Expr::Local(local) => method.func.params.first().filter(|p| p.local == local).map(|_| name.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    near::methods(view, class).iter().find_map(|method| {
+        (0..method.steps.len()).find_map(|step| {
+            let Some(Rvalue::Compare { op: CmpOp::Eq | CmpOp::Ne, left, right }) = method.value(step) else {
+                return None;
+            };
+            let (left, right) = (kept(method, &method.expr(left))?, kept(method, &method.expr(right))?);
+            let asked = |root: &Name, rank: &Name| {
+                let rank = ranks.iter().find(|(name, _)| *name == rank);
+                rank.filter(|_| roots.contains(&root)).map(|(_, place)| *place)
+            };
+            asked(&left, &right).or_else(|| asked(&right, &left))
+        })
+    })
 }
 
 fn compared_in(view: &View<'_>, is: &dyn Fn(&Expr) -> bool) -> Option<Place> {

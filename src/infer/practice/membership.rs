@@ -14,6 +14,8 @@ pub enum Membership {
     CopiesSummed { over: Vec<Name>, copies: Place, added: Place },
     /// A norm of gradients that are equal on some ranks is summed over them; what has made them equal.
     CopiesCounted { over: Vec<Name>, equal: Place },
+    /// A norm of parts is summed over the ranks that have the same part too; where it is taken, and where the group is chosen.
+    ReplicasCounted { over: Vec<Name>, taken: Place, group: Option<Place> },
     /// A norm that a hook sums, and one made alike that it leaves out.
     SiblingNotHooked { module: Name, summed: Name, hooked: Place },
     /// Sums of gradients run where the sequence is whole, by a flag that says so.
@@ -42,6 +44,8 @@ pub enum Membership {
     SummedMean { mean: Name, made: Place, taken: Place },
     /// Labels of this rank's rows count from 0 among the columns of all ranks.
     LabelsOfFirst { columns: Option<Name>, gathered: Place },
+    /// A sampler shuffles with a seed of this rank, and slices by the rank.
+    SeedOfRank { sampler: Name, sliced: Place },
     /// A collective runs only where there is one rank.
     OneRank { collective: Name, reached: Place },
     /// A sum of squares is taken over ranks past autograd, and scales what a forward returns.

@@ -20,6 +20,11 @@ pub fn misnamed(lint: &Lint<'_>, out: &mut Found) {
         let place = reducer.guard.unwrap_or(reducer.place);
         out.push((place, Practice::MarkMisnamed { asked: mark.clone(), mark: other.clone(), set }));
     }
+    // So are those that a function collects for its caller.
+    for (mark, place) in lint.reducers().collecting.iter().filter(|(mark, _)| !marks.sets(mark)) {
+        let Some((other, set)) = given_as(lint, mark) else { continue };
+        out.push((*place, Practice::MarkMisnamed { asked: mark.clone(), mark: other.clone(), set }));
+    }
 }
 
 /// The one name like that of a mark under which marks are set and never read, and where.

@@ -135,6 +135,7 @@ mod rehearsed;
 mod replaced;
 mod round_hook;
 mod sampler;
+mod sampler_seed;
 mod scheduled;
 mod set_order;
 mod shard_dim;

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Words without which a function reduces no gradient.
 pub const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
 
+/// Words of functions that put marked gradients into a list.
+const COLLECTS: &[&str] = &["parameters()", "getattr(", ".append("];
+
 /// A condition on a parameter under which its gradient is summed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
@@ -54,9 +57,11 @@ pub struct Reducer {
 }
 
 /// All reducers of a project, in its order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reducers {
     pub all: Vec<Reducer>,
+    /// Where functions put gradients with a mark into a list for their callers.
+    pub collecting: Vec<(Name, Place)>,
 }
 
 /// Whether the gradient of a parameter is summed.
@@ -155,8 +160,9 @@ impl Reducers {
         let modules: Vec<_> = project.modules.ids().collect();
         let parts =
             kept_equals(memo, &modules, Task::Reducers, |module| of_module(project, rules, files, taken, module));
-        let joined = |parts: Vec<Arc<Vec<Reducer>>>| Reducers {
-            all: parts.iter().flat_map(|part| part.iter().cloned()).collect(),
+        let joined = |parts: Vec<Arc<Reducers>>| Reducers {
+            all: parts.iter().flat_map(|part| part.all.iter().cloned()).collect(),
+            collecting: parts.iter().flat_map(|part| part.collecting.iter().cloned()).collect(),
         };
         combined(memo, "reducers", parts, joined, |_, _| vec![Read::Reducers])
     }
@@ -234,27 +240,35 @@ impl Reducers {
     }
 }
 
-fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, module: ModuleId) -> Vec<Reducer> {
-    let mut all = Vec::new();
+fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, module: ModuleId) -> Reducers {
+    let mut out = Reducers::default();
     let m = &project.modules[module];
     let shown = taken.asked.shown(module, files[m.file].whole());
     if shown.gradients.is_empty() {
-        return all;
+        return out;
     }
     let digest = taken.digests.of(project, module);
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
     for ((func, f), gist) in m.ir.funcs.iter_enumerated().zip(&digest.funcs) {
-        if f.kind == FuncKind::ClassBody || !shown.gradients.inside(f.span) || !glancer.may_reduce(gist) {
+        if f.kind == FuncKind::ClassBody || !shown.gradients.inside(f.span) {
             continue;
         }
-        let view = View::new(project, rules, files, FuncRef { module, func });
-        let before = all.len();
-        of_function(&view, &mut all);
-        if all.len() == before {
-            all.extend(otherwise(&view));
+        let view = || View::new(project, rules, files, FuncRef { module, func });
+        if !glancer.may_reduce(gist) {
+            let text = files[m.file].slice(f.span);
+            if COLLECTS.iter().all(|word| text.contains(word)) {
+                out.collecting.extend(collecting(&view()));
+            }
+            continue;
+        }
+        let view = view();
+        let before = out.all.len();
+        of_function(&view, &mut out.all);
+        if out.all.len() == before {
+            out.all.extend(otherwise(&view));
         }
     }
-    all
+    out
 }
 
 fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
@@ -528,6 +542,23 @@ fn is_parameter(view: &View<'_>, operand: &Operand) -> bool {
 
 pub fn is_gradient(expr: &Expr) -> bool {
     expr.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"))
+}
+
+/// Where a function puts the gradients of parameters with a mark into a list for its caller, which may sum them.
+fn collecting(view: &View<'_>) -> Option<(Name, Place)> {
+    (0..view.steps.len()).find_map(|step| {
+        let head = collected::put_for_caller(view, step)?;
+        let outer = view.steps[head].guards.len().min(view.steps[step].guards.len());
+        view.steps[step].guards[outer..].iter().find_map(|guard| {
+            let all = tests(view, &view.through(guard.test), guard.holds);
+            let marks = |tests: &Vec<Test>| {
+                tests.iter().find_map(|t| if let Test::Mark(m) = t { Some(m.clone()) } else { None })
+            };
+            let mark = marks(all.first()?)?;
+            let always = all.iter().all(|tests| tests.contains(&Test::Mark(mark.clone())));
+            always.then(|| (mark, view.part(guard.at, 0)))
+        })
+    })
 }
 
 /// The alternatives of a condition as tests on the parameter; an empty alternative asks nothing of it.

@@ -196,7 +196,7 @@ impl State {
         };
         let is_mesh = match mesh {
             Val::Mesh(_) => true,
-            Val::Named(text) => last(text).to_lowercase().contains("mesh"),
+            Val::Named(text) | Val::Path(text) => last(text).to_lowercase().contains("mesh"),
             _ => false,
         };
         is_mesh

@@ -94,6 +94,9 @@ const SAME: &[&str] = &[
 /// Those that leave it alone.
 const READS: &[&str] = &["print", "isfinite", "isnan", "isinf", "any", "log", "info", "debug", "append", "type", "str"];
 
+/// The dim of a mesh along which parameters and reduced gradients are equal.
+const REPLICAS: &str = "dp_replicate";
+
 /// What a factor is called that is computed from a norm.
 const NAME: &str = "norm";
 
@@ -252,6 +255,15 @@ fn whole_counted(n: &Norm, share: &Share, class: &Class, state: &State) -> Optio
         .then(|| (sum, Practice::Membership(Membership::WholeCounted { over, taken })))
 }
 
+/// A norm over local parts of distributed gradients that is summed over the dim along which a mesh of hybrid sharding has replicas: after the
+/// backward pass gradients are equal on it. Source: torch 2.9, torch.distributed.fsdp.fully_shard: "If 2D, ... replicates on the 0th dim".
+fn replicas_counted(n: &Norm, share: &Share) -> Option<(Place, Vec<Name>, Place)> {
+    let over: Vec<Name> = share.over.iter().map(|a| Name::from(a.name())).filter(|a| a == REPLICAS).collect();
+    let sum = *n.summed.last()?.last()?;
+    let taken = n.summed.first().and_then(|c| c.first()).copied().unwrap_or(sum);
+    (!over.is_empty() && share.local && !n.sized).then_some((sum, over, taken))
+}
+
 /// The axes on which gradients are equal and over which their norm is summed.
 fn copies(equal: &AxisSet, over: &AxisSet) -> Option<AxisSet> {
     let world = Axis::new(WORLD);
@@ -391,6 +403,19 @@ impl<'a> Run<'a> {
         text.is_some_and(|text| ["replicat", "duplicat"].iter().any(|word| text.contains(word)))
     }
 
+    /// Where the group of a collective is chosen, if a variable holds it.
+    fn group_made(&mut self, collective: Place) -> Option<Place> {
+        let module = self.project.module_of(collective.file)?;
+        let view = self.view(self.project.func_around(module, collective.span)?);
+        let at =
+            (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == collective && view.value(*s).is_some())?;
+        let group = near::local(view.collective(view.value(at)?)?.group?)?;
+        match view.defs(group) {
+            [one] => Some(view.place(view.steps[*one].id)),
+            _ => None,
+        }
+    }
+
     /// Gradients are scaled with what was computed from a norm.
     pub fn norm_used(&mut self, n: &Norm, state: &State) {
         let by_rank = |(flag, _): (&Name, &bool)| flag.to_lowercase().contains("rank");
@@ -412,8 +437,14 @@ impl<'a> Run<'a> {
                 self.noted.push(found);
                 return;
             }
-            let Some((shards, equal, distributed, place)) = state.layout(class) else { continue };
-            let Some(wrapped) = place else { continue };
+            let layout =
+                state.layout(class).and_then(|(shards, equal, known, place)| Some((shards, equal, known, place?)));
+            let Some((shards, equal, distributed, wrapped)) = layout else {
+                let Some((sum, over, taken)) = replicas_counted(n, share).filter(|_| !one) else { continue };
+                let mistake = Membership::ReplicasCounted { over, taken, group: self.group_made(sum) };
+                self.noted.push((sum, Practice::Membership(mistake)));
+                return;
+            };
             if let Some(_lacks) = missing(&shards, &share.over).filter(|_| share.local || !distributed) {
                 let last = n.summed.last().and_then(|c| c.last()).copied();
                 let calls = n.summed.iter().flatten().copied().filter(|p| Some(*p) != last).collect();
@@ -542,7 +573,9 @@ pub fn is_told(finding: &Finding, told: &[Place]) -> bool {
             told.contains(wrapped) || told.contains(&finding.place)
         }
         FindingKind::Practice(
-            Practice::Membership(Membership::CopiesCounted { .. } | Membership::WholeCounted { .. })
+            Practice::Membership(
+                Membership::CopiesCounted { .. } | Membership::WholeCounted { .. } | Membership::ReplicasCounted { .. },
+            )
             | Practice::LateReduction { .. },
         ) => told.contains(&finding.place),
         _ => false,

@@ -1,0 +1,80 @@
+//! Samplers whose order is another on each rank. In: a function. Out: a sampler that shuffles with a seed into which this rank's number goes, and
+//! takes a slice of what it has shuffled. Never: a sampler that keeps the order, or one that is told that there is one replica: there each
+//! rank draws for itself. Source: torch 2.9, torch.utils.data.DistributedSampler: "seed: ... should be identical across all processes in the
+//! distributed group". Next: `sampler.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::lost::last;
+use super::membership::Membership;
+use super::near;
+use super::unfold::unfold;
+use super::view::View;
+use crate::ir::{Arg, Const, LocalKind, Operand, Rvalue};
+use crate::source::Place;
+
+/// The end of the name of what slices by the rank.
+const SAMPLER: &str = "DistributedSampler";
+
+/// Names of the number of this process.
+const RANKS: &[&str] = &["rank", "global_rank", "world_rank", "local_rank", "process_index", "local_process_index"];
+
+pub fn seeds(view: &View<'_>, out: &mut Found) {
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            continue;
+        };
+        let Some(sampler) = view.callee(value).map(|p| last(&p)).filter(|name| name.ends_with(SAMPLER)) else {
+            continue;
+        };
+        let Some(seed) = view.argument(args, 4, "seed") else { continue };
+        if is_ordered(view, args, i) || is_alone(view, args, i) {
+            continue;
+        }
+        let own = view.argument(args, 2, "rank").map(|rank| unfold(view, &view.expr(rank), i));
+        let same =
+            |e: &Expr| is_rank(view, e) || own.as_ref().is_some_and(|own| own == e && !matches!(e, Expr::Const(_)));
+        if !unfold(view, &view.expr(seed), i).any(&mut |e| same(e)) {
+            continue;
+        }
+        let made = made(view, seed).unwrap_or(view.place(step.id));
+        let mistake = Membership::SeedOfRank { sampler, sliced: view.place(step.id) };
+        out.push((made, Practice::Membership(mistake)));
+    }
+}
+
+/// Whether a sampler keeps the order, or may.
+fn is_ordered<'a>(view: &View<'a>, args: &'a [Arg], step: usize) -> bool {
+    let shuffle = view.argument(args, 3, "shuffle").map(|o| unfold(view, &view.expr(o), step));
+    shuffle.is_some_and(|s| s == Expr::Const(Const::Bool(false)))
+}
+
+/// Whether a sampler is told that it has no others beside it.
+fn is_alone<'a>(view: &View<'a>, args: &'a [Arg], step: usize) -> bool {
+    let replicas = view.argument(args, 1, "num_replicas").map(|o| unfold(view, &view.expr(o), step));
+    replicas.is_some_and(|n| n == Expr::Const(Const::Int(1)))
+}
+
+/// Whether an expression is the number of this process.
+fn is_rank(view: &View<'_>, expr: &Expr) -> bool {
+    match expr {
+        Expr::Call { callee, args, .. } => {
+            args.is_empty() && near::path(view, callee).is_some_and(|p| p == "torch.distributed.get_rank")
+        }
+        Expr::Local(local) => RANKS.contains(&view.local_name(*local).as_str()),
+        Expr::Attr(_, name) => RANKS.contains(&name.as_str()),
+        // `os.environ["RANK"]`
+        Expr::Item(_, key) => key.string().is_some_and(|key| matches!(key.as_str(), "RANK" | "LOCAL_RANK")),
+        _ => false,
+    }
+}
+
+/// Where a variable of the function gets the seed.
+fn made(view: &View<'_>, seed: &Operand) -> Option<Place> {
+    let local = near::local(seed).filter(|l| view.func.locals()[*l].kind != LocalKind::Temp)?;
+    match view.defs(local) {
+        [one] => Some(view.place(view.steps[*one].id)),
+        _ => None,
+    }
+}

@@ -1,0 +1,48 @@
+# NVIDIA-NeMo/Megatron-Bridge pull request 5900
+"""LoRA around a linear layer that is duplicated over tensor-parallel ranks."""
+import torch
+from torch import nn
+
+
+class DuplicatedLinear(nn.Module):
+    """Down projection of multi-latent attention: full weight, input is this rank's part of the sequence."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = nn.Parameter(torch.empty(out_features, in_features), requires_grad=False)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight)
+
+
+class ParallelLinearAdapter(nn.Module):
+    def __init__(self, base: DuplicatedLinear, dim, alpha):
+        super().__init__()
+        self.scale = alpha / dim
+        self.linear_in = nn.Linear(base.in_features, dim, bias=False)
+        self.linear_out = nn.Linear(dim, base.out_features, bias=False)
+        nn.init.zeros_(self.linear_out.weight)
+        for param in self.parameters():
+            setattr(param, "sequence_parallel", True)
+
+    def forward(self, x):
+        hidden = self.linear_in(x)
+        out = self.linear_out(hidden)
+        return out * self.scale
+
+
+class LoRALinear(nn.Module):
+    def __init__(self, base, dim, alpha):
+        super().__init__()
+        self.base, self.adapter = base, ParallelLinearAdapter(base, dim, alpha)
+
+    def forward(self, x):
+        # x: [s / tp, b, h] under sequence parallelism
+        return self.base(x) + self.adapter(x)
+
+
+def allreduce_sequence_parallel_grads(model, tp_group):
+    for param in model.parameters():
+        if param.requires_grad and getattr(param, "sequence_parallel", False):
+            torch.distributed.all_reduce(param.main_grad, group=tp_group)
