@@ -362,11 +362,10 @@ impl Machine<'_> {
         // So is the functional form on what has no gradient: a mask that is all ones where none was given is gathered like one that was.
         let detached = input.grad == Tri::No;
         let counts = detached && plain && matches!(call.rule.op.as_str(), "all_reduce" | "all_gather");
-        let raw_sum = !call.rule.differentiable && call.rule.op == "all_reduce";
         let again = was_communicated(state, self.place(id), detached && call.rule.op == "all_reduce");
         // Counting ranks, averaging and comparing by a raw collective of equal values is an idiom, not a mistake.
         (!call.rule.differentiable || counts) && (!again || averages(call, input))
-            || raw_sum && detached && plain && self.reads_number_of_ranks(&call.axes)
+            || call.rule.op == "all_reduce" && detached && plain && self.reads_number_of_ranks(&call.axes)
             // What is written down stands for whatever the ranks have: ones to count with, masks, blank inputs.
             || plain && is_constant(state)
             || call.rule.form == Form::InPlace && self.is_measured(id)

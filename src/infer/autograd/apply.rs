@@ -152,6 +152,11 @@ impl Machine<'_> {
     }
 
     fn report_function(&mut self, class: ClassRef, case: &Case, trouble: &Trouble) {
+        // A forward that says that its result has no gradient never sees its backward called.
+        let file = case.forward_at.file;
+        if self.files[file].slice(self.project.class(class).span).contains("mark_non_differentiable") {
+            return;
+        }
         let class = self.project.class(class).name.clone();
         let kind = match trouble {
             Trouble::NotAdjoint => FindingKind::NotAdjoint {

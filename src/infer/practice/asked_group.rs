@@ -134,7 +134,9 @@ pub fn ratios(view: &View<'_>, out: &mut Found) {
         let (Some(Operand::Local(local)), Form::InPlace) = (call.input, call.rule.form) else { continue };
         let known = (call.rule.op == "all_reduce").then_some(call.group).flatten();
         // Whatever else is done to it makes it another sum.
-        if sums.iter().any(|s| s.local == *local) {
+        let again = sums.iter().any(|s| s.local == *local) || view.defs(*local).iter().any(|def| def > i);
+        let other = |name: &str| matches!(name, "AVG" | "MAX" | "MIN" | "PRODUCT");
+        if again || call.args.iter().any(|a| view.expr(&a.value).last_name().is_some_and(other)) {
             return;
         }
         let Some(axes) = known.and_then(|g| of_group(view, &view.expr(g))) else { return };

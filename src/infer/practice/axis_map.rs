@@ -5,7 +5,7 @@
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::view::View;
-use super::{Class, Found, Lint, partition};
+use super::{Class, Found, Lint, near, partition};
 use crate::ir::{Arg, ArgKind, BuildKind, Const, Item, Operand, Rvalue, Stmt, UnOp};
 use crate::project::FuncRef;
 use crate::rules::Entry;
@@ -20,11 +20,15 @@ pub fn disagreeing<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         return;
     }
     let mut maps: Vec<(Vec<Split>, Place)> = Vec::new();
+    let mut said = String::new();
     for (_, func) in &lint.project.class(class.at).methods {
         let file = lint.project.file(class.at.module);
         let at = FuncRef { module: class.at.module, func: *func };
-        if lint.files[file].slice(lint.project.func(at).span).contains("state_dict") {
-            maps.extend(of_method(&lint.view(at)));
+        let text = lint.files[file].slice(lint.project.func(at).span);
+        if text.contains("state_dict") {
+            let found = of_method(&lint.view(at));
+            said.push_str(if found.is_some() { text } else { "" });
+            maps.extend(found);
         }
     }
     let [(map, whole)] = maps.as_slice() else { return };
@@ -43,7 +47,9 @@ pub fn disagreeing<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         }
     }
     for (name, dim, mark) in &marks {
-        if !map.iter().any(|(n, ..)| n == name) {
+        // Another entry, another map or the method of a base may have it.
+        let elsewhere = || near::has_word(&said, name) || said.contains("super()");
+        if !map.iter().any(|(n, ..)| n == name) && !elsewhere() {
             let found =
                 Scales::CheckpointAxis { parameter: name.clone(), mapped: None, marked: Some(*dim), mark: *mark };
             out.push((*whole, Practice::Scales(found)));
@@ -77,8 +83,8 @@ fn of_method(view: &View<'_>) -> Option<(Vec<Split>, Place)> {
     })
 }
 
-/// Whether something is done with a map but to give it on.
-fn is_changed(view: &View<'_>, map: &Operand) -> bool {
+/// Whether something is done with a map or a list but to give it on.
+pub fn is_changed(view: &View<'_>, map: &Operand) -> bool {
     let expr = view.expr(map);
     (0..view.steps.len()).any(|step| match (view.steps[step].stmt, view.value(step)) {
         (Stmt::SetItem { base, .. }, _) | (_, Some(Rvalue::CallMethod { base, .. })) => view.expr(base) == expr,

@@ -119,7 +119,9 @@ fn holds_both(view: &View<'_>, total: LocalId, a: LocalId, b: LocalId, before: u
         match view.value(i) {
             Some(Rvalue::Binary { op: BinOp::Add, left, right }) => {
                 let (x, y) = (view.expr(left), view.expr(right));
+                let chosen = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Choice(..)));
                 let both = (x.mentions(a) && y.mentions(b)) || (x.mentions(b) && y.mentions(a));
+                let both = both && !chosen(&x) && !chosen(&y);
                 joined |= both && flows(view, i, total);
             }
             Some(Rvalue::InPlace { op: BinOp::Add, left: Operand::Local(l), right }) => {
@@ -138,8 +140,23 @@ fn holds_both(view: &View<'_>, total: LocalId, a: LocalId, b: LocalId, before: u
             Some(Rvalue::Binary { op: BinOp::Div | BinOp::Mul, left, .. }) if view.expr(left).mentions(b) => {
                 return false;
             }
+            // What is split may be scaled so that one division is right for both.
+            Some(Rvalue::Binary { op: BinOp::Mul, left, .. }) if view.expr(left).mentions(a) => return false,
+            Some(Rvalue::CallMethod { base, name, .. }) if name == "zero_" && near::local(base) == Some(b) => {
+                return false;
+            }
             _ => {}
         }
+    }
+    // The copies that were too many may be taken off again.
+    let taken_off = (before..view.steps.len()).any(|i| match view.value(i) {
+        Some(Rvalue::Binary { op: BinOp::Sub, right, .. } | Rvalue::InPlace { op: BinOp::Sub, right, .. }) => {
+            view.expr(right).mentions(b)
+        }
+        _ => false,
+    });
+    if taken_off {
+        return false;
     }
     let alone = |l: LocalId| {
         view.collectives().iter().any(|(i, call)| *i < before && call.input.is_some_and(|o| near::local(o) == Some(l)))

@@ -176,6 +176,24 @@ pub enum Practice {
 }
 
 impl Practice {
+    /// Whether the mistake is one of gradients alone: without any nothing is wrong.
+    pub fn is_of_gradients(&self) -> bool {
+        matches!(
+            self,
+            Practice::GradientCut { .. }
+                | Practice::MixedGradient { .. }
+                | Practice::Placements(
+                    Placements::StyleInput { .. }
+                        | Placements::BareLocal { .. }
+                        | Placements::CutLocal { .. }
+                        | Placements::PartOut { .. }
+                        | Placements::RegionGradient { .. }
+                        | Placements::StyleGradient { .. },
+                )
+                | Practice::Lapse(super::lapses::Lapse::SumInLoss { .. })
+        )
+    }
+
     /// The flags under which the mistake is one; none: always.
     pub fn when(&self) -> When {
         match self {

@@ -5,6 +5,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
+use super::narrow::is_frozen;
 use super::near;
 use super::view::View;
 use crate::ir::{ArgKind, LocalId, Operand, Rvalue, Stmt};
@@ -33,7 +34,7 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
         let (Expr::Local(local), Some(used)) = (&*mesh, dim.string()) else { continue };
         let Some((dims, place)) = made(view, *local) else { continue };
         let Some(left) = left_out(view, &dims, used) else { continue };
-        if !only_sliced(view, *local, used) {
+        if !only_sliced(view, *local, used) || args.first().is_some_and(|model| is_frozen(view, &model.value)) {
             continue;
         }
         let wrapper = super::lost::last(&path);

@@ -83,6 +83,10 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
         if !matches!(name.as_str(), "to_local" | "full_tensor") || !args.is_empty() || is_apart(view, step) {
             continue;
         }
+        // A hook on what is gathered may sum its gradient.
+        if view.code().contains("register_hook(") {
+            continue;
+        }
         let receiver = match view.expr(base) {
             Expr::Local(local) => weight_behind(view, local, step),
             other => other,

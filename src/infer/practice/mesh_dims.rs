@@ -32,6 +32,9 @@ pub fn counts(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some((mesh, placements)) = arguments(view, &name, args) else { continue };
+        if super::axis_map::is_changed(view, placements) {
+            continue;
+        }
         let Some(given) = length(view, &near::deep(view, &view.expr(placements)), 0) else { continue };
         let Some((dims, why)) = dims(view, mesh) else { continue };
         if given != dims {

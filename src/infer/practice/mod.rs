@@ -163,6 +163,7 @@ mod uneven;
 mod unfold;
 mod unpaired;
 mod unread_group;
+mod unrecorded;
 mod unreduced_step;
 mod unused_group;
 mod unwrapped;
@@ -404,7 +405,10 @@ impl<'a> Practices<'a> {
         let again = |(place, practice): &(Place, Practice)| {
             matches!(practice, Practice::SiblingNotMarked { .. }) && unmarked(*place)
         };
-        let found = self.found.into_iter().filter(|found| !again(found)).map(|(place, practice)| {
+        let idle = |(place, practice): &(Place, Practice)| {
+            practice.is_of_gradients() && unrecorded::is_idle(&self.lint, *place)
+        };
+        let found = self.found.into_iter().filter(|found| !again(found) && !idle(found)).map(|(place, practice)| {
             let when = practice.when();
             restricted(Finding::everywhere(place, FindingKind::Practice(practice)), &when)
         });

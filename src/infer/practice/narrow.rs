@@ -32,6 +32,9 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
             _ => continue,
         };
         let Some((group, place)) = given(view, i, args, position) else { continue };
+        if args.first().is_some_and(|model| is_frozen(view, &model.value)) {
+            continue;
+        }
         // A mesh that holds both may be handed on under the name of the one.
         let text = view.files[view.project.file(view.at.module)].whole();
         let both = || ["shard_cp", "dp_cp", "dp_sp"].iter().any(|word| text.contains(word));
@@ -67,6 +70,18 @@ pub fn replicas(view: &View<'_>, out: &mut Found) {
     let Some((axis, made)) = made else { return };
     let also = found[1..].to_vec();
     out.push((first, Practice::Scales(Scales::NarrowWrapper { axis, sliced: made, made: None, also })));
+}
+
+/// Whether a function says of what it wraps that it is not trained.
+pub fn is_frozen(view: &View<'_>, model: &Operand) -> bool {
+    let Expr::Local(model) = view.expr(model) else { return false };
+    view.readers(model).iter().any(|step| match view.value(*step) {
+        Some(Rvalue::CallMethod { base, name, args }) => {
+            let off = |arg: &Arg| view.expr(&arg.value) == Expr::Const(Const::Bool(false));
+            name == "requires_grad_" && *base == Operand::Local(model) && args.first().is_some_and(off)
+        }
+        _ => false,
+    })
 }
 
 /// Of a step that shards something: the place of the mesh, if it is a dim of shards.

@@ -7,8 +7,9 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near;
-use super::view::View;
-use crate::ir::{ArgKind, CmpOp, Const, Rvalue, UnOp};
+use super::view::{Guard, View};
+use crate::infer::repeated::statement;
+use crate::ir::{ArgKind, Block, CmpOp, Const, Rvalue, Stmt, UnOp};
 use crate::rules::Entry;
 use crate::source::Name;
 
@@ -30,7 +31,7 @@ pub fn alone(view: &View<'_>, out: &mut Found) {
             let size = is_one(&view.through(guard.test), guard.holds);
             size.is_some_and(|size| counts(view, &size, group.as_ref()))
         });
-        let Some(guard) = asked else { continue };
+        let Some(guard) = asked.filter(|guard| !refuses(view, guard)) else { continue };
         let elsewhere = |j: usize| view.steps[j].guards.iter().any(|g| g.at == guard.at && g.holds != guard.holds);
         if all.iter().any(|(j, ..)| elsewhere(*j)) {
             continue;
@@ -38,6 +39,16 @@ pub fn alone(view: &View<'_>, out: &mut Found) {
         let (collective, reached) = (collective.clone(), view.place(view.steps[*i].id));
         out.push((view.part(guard.at, 0), Practice::Membership(Membership::OneRank { collective, reached })));
         return;
+    }
+}
+
+/// Whether more ranks are refused, and not left out: the other side raises.
+fn refuses(view: &View<'_>, guard: &Guard<'_>) -> bool {
+    let raises = |block: &Block| block.iter().any(|node| matches!(node.stmt, Stmt::Raise));
+    match statement(view.func.body(), guard.at) {
+        Some(Stmt::Assert { .. }) => true,
+        Some(Stmt::If { then, orelse, .. }) => raises(if guard.holds { orelse } else { then }),
+        _ => false,
     }
 }
 

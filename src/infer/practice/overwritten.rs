@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::view::{Guard, View};
-use crate::ir::Rvalue;
+use crate::ir::{Rvalue, Stmt};
 use crate::source::Name;
 
 /// A step that writes into a buffer of gradients.
@@ -60,7 +60,15 @@ fn other_side(view: &View<'_>, added: &Write, write: &Write, flag: &Guard<'_>) -
     let own = &view.steps[write.step].guards;
     let asked = view.through(flag.test);
     let apart = around[..around.len() - 1].iter().any(|g| own.iter().any(|o| o.at == g.at && o.holds != g.holds));
-    apart && !own.iter().any(|o| view.through(o.test).any(&mut |e| *e == asked))
+    // A side that refuses the flag asks it.
+    let refuses = || {
+        view.steps.iter().any(|step| match step.stmt {
+            Stmt::Raise => step.guards.iter().any(|g| view.through(g.test).any(&mut |e| *e == asked)),
+            Stmt::Assert { test } => view.through(test).any(&mut |e| *e == asked),
+            _ => false,
+        })
+    };
+    apart && !own.iter().any(|o| view.through(o.test).any(&mut |e| *e == asked)) && !refuses()
 }
 
 fn name(view: &View<'_>, expr: &Expr) -> Option<Name> {

@@ -6,7 +6,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
-use super::view::{CollectiveCall, View};
+use super::view::{CollectiveCall, Step, View};
 use crate::ir::{ArgKind, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
@@ -210,15 +210,24 @@ pub fn other_size(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether the file sums something else over just those ranks that the size leaves out: a loss is divided by what all of them count.
+/// Whether the file sums something else over just those ranks that the size leaves out, or asks for their number: a loss is divided by
+/// what all of them count, or by how many they are.
 fn is_undone(view: &View<'_>, by: &Axes, over: &Axes) -> bool {
     let left: Axes = over.iter().filter(|a| !by.contains(a)).cloned().collect();
     near::functions(view, view.at.module).into_iter().any(|at| {
         let other = near::other(view, at);
-        other.collectives().iter().any(|(_, call)| {
-            let group = call.group.and_then(|g| axes(&other, &other.expr(g), Gives::Group, 0));
-            group.is_some_and(|group| !group.is_empty() && group.iter().all(|a| left.contains(a)))
-        })
+        let leaves = |axes: Option<Axes>| axes.is_some_and(|a| !a.is_empty() && a.iter().all(|a| left.contains(a)));
+        let sums = other
+            .collectives()
+            .iter()
+            .any(|(_, call)| leaves(call.group.and_then(|g| axes(&other, &other.expr(g), Gives::Group, 0))));
+        let counts = |step: &Step<'_>| match step.stmt {
+            Stmt::Assign { dst, value: Rvalue::Call { .. } | Rvalue::CallMethod { .. } } => {
+                leaves(axes(&other, &other.expr(&Operand::Local(*dst)), Gives::Size, 0))
+            }
+            _ => false,
+        };
+        sums || other.steps.iter().any(counts)
     })
 }
 
@@ -230,6 +239,7 @@ fn scaled(view: &View<'_>, at: usize, value: &Operand) -> Option<(Expr, usize)> 
         let e = view.expr(o);
         e == target || text(&e).is_some() && text(&e) == text(&target)
     };
+    let mut all = Vec::new();
     for other in at.saturating_sub(8)..(at + 8).min(view.steps.len()) {
         if view.steps[other].loops != view.steps[at].loops {
             continue;
@@ -243,11 +253,10 @@ fn scaled(view: &View<'_>, at: usize, value: &Operand) -> Option<(Expr, usize)> 
             }
             _ => None,
         };
-        if let Some(found) = found {
-            return Some((found, other));
-        }
+        all.extend(found.map(|found| (found, other)));
     }
-    None
+    // With several, each may be of a part of the ranks.
+    if all.len() == 1 { all.pop() } else { None }
 }
 
 /// The group whose size a factor is, or its inverse: directly, through a variable or through an attribute of the class.

@@ -7,7 +7,8 @@ use super::found::Practice;
 use super::marking::{mark_set, own_names};
 use super::view::View;
 use super::{Class, Found, Lint, near};
-use crate::ir::{ArgKind, BinOp, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, Const, Operand, Rvalue, Stmt};
+use crate::project::ClassRef;
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
 use crate::types::AxisType;
@@ -40,6 +41,9 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             _ => None,
         });
         let Some(mark) = mark.filter(|_| !touched.contains(&name)) else { continue };
+        if is_seen_to_below(lint, init, class.at, &name) {
+            continue;
+        }
         let asked = || asked(init, &mark);
         let Some((other, is_asked)) = marked.map(|at| (at, false)).or_else(|| Some((asked()?, true))) else { continue };
         let practice = Practice::PartitionNotMarked { parameter: name, mark, axes, other, is_asked };
@@ -86,7 +90,11 @@ fn made(init: &View<'_>, stmt: &Stmt) -> Option<(Name, Vec<(ArgKind, Expr)>)> {
     }
     match init.expr(value) {
         Expr::Call { callee, args, .. } if callee.path().is_some_and(|p| p.ends_with(".Parameter")) => {
-            Some((name.clone(), args))
+            // One that is not trained has no gradient, and no norm of it.
+            let frozen = |(kind, value): &(ArgKind, Expr)| {
+                matches!(kind, ArgKind::Keyword(k) if k == "requires_grad") && *value == Expr::Const(Const::Bool(false))
+            };
+            (!args.iter().any(frozen)).then(|| (name.clone(), args))
         }
         _ => None,
     }
@@ -150,6 +158,9 @@ fn touched(init: &View<'_>) -> Option<Vec<Name>> {
             continue;
         };
         let harmless = init.callee(value).is_some_and(|path| {
+            if path == "setattr" {
+                out.extend(named_by_value(init, args).unwrap_or_default());
+            }
             path.starts_with("torch.")
                 || ["print", "len", "isinstance", "super", "setattr", "hasattr"].contains(&path.as_str())
         });
@@ -164,6 +175,26 @@ fn touched(init: &View<'_>) -> Option<Vec<Name>> {
         }
     }
     Some(out)
+}
+
+/// Attributes on which a mark may be set whose name is a value: `setattr(self.bias, mark, True)`.
+fn named_by_value<'a>(init: &View<'a>, args: &'a [Arg]) -> Option<Vec<Name>> {
+    let [target, name, ..] = args else { return None };
+    let name = near::deep(init, &init.expr(&name.value));
+    let marks = name.string().is_none_or(|name| init.rules.mark(name).is_some_and(|r| r.set == AxisType::V));
+    marks.then(|| own_names(init, &init.expr(&target.value)))?
+}
+
+/// Whether a class of the file that is derived from that of a constructor speaks of an attribute: it may mark it.
+fn is_seen_to_below(lint: &Lint<'_>, init: &View<'_>, class: ClassRef, name: &str) -> bool {
+    let own = &lint.project.class(class).name;
+    let attribute = format!("self.{name}");
+    lint.project.modules[class.module].ir.classes.ids().filter(|id| *id != class.class).any(|other| {
+        let span = lint.project.class(ClassRef { module: class.module, class: other }).span;
+        let text = init.text(init.spot(span));
+        let head = text.lines().next().unwrap_or_default();
+        near::has_word(head, own) && text.contains(&attribute)
+    })
 }
 
 /// Where a constructor makes a parameter that is not a part by its size, and that nothing it calls may mark.
@@ -187,6 +218,7 @@ pub fn marks_part(view: &View<'_>, index: usize) -> Option<(Expr, Place)> {
     let Some(Entry::Intrinsic(rule)) = view.rules.get(&path) else { return None };
     let Rvalue::Call { args, .. } = value else { return None };
     let tensor: Option<&Operand> = view.argument(args, 0, "tensor");
-    (rule.does == "mark-partitioned").then_some(())?;
+    let told = view.argument(args, 1, "is_parallel").is_none_or(|o| view.through(o) == Expr::Const(Const::Bool(true)));
+    (rule.does == "mark-partitioned" && told).then_some(())?;
     Some((view.expr(tensor?), place))
 }

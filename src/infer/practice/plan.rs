@@ -10,7 +10,7 @@ use super::{Found, Lint};
 use crate::ir::{ArgKind, BuildKind, Const, FuncKind, Item, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::rules::PlanStyleRule;
-use crate::source::{Name, Place};
+use crate::source::{FileId, Name, Place};
 
 /// Methods that keep what a value is on each rank.
 const VIEWS: &[&str] =
@@ -188,6 +188,9 @@ fn compared(lint: &Lint<'_>, class: ClassRef, attributes: &Attributes, plan: &[&
                 _ => false,
             };
             let Some(place) = place.filter(|_| wrong) else { continue };
+            if entry.is_none() && is_spoken_of(lint, [place.file, view.place(view.steps[step].id).file], name) {
+                continue;
+            }
             let mistake = Scales::PlanMisfit {
                 module: name.clone(),
                 source: source.clone(),
@@ -204,6 +207,18 @@ fn compared(lint: &Lint<'_>, class: ClassRef, attributes: &Attributes, plan: &[&
             }
         }
     }
+}
+
+/// Whether one of some files speaks of a module that a plan leaves out in another way: in a string, as an entry that comes later or by whose
+/// name gradients are summed, or as one that is not trained.
+fn is_spoken_of(lint: &Lint<'_>, files: [FileId; 2], module: &Name) -> bool {
+    files.into_iter().any(|file| {
+        let text = lint.files[file].whole();
+        let quoted = |quote: char| text.contains(&format!("{module}{quote}"));
+        let frozen = || text.contains(&format!("{module}.requires_grad_(False)"));
+        let hooked = || text.contains(&format!("{module}.weight.register_hook("));
+        ['"', '\''].into_iter().any(quoted) || frozen() || hooked()
+    })
 }
 
 /// The submodules whose results an expression is made of; `None` if there is more to it.

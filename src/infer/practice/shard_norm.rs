@@ -3,6 +3,7 @@
 //! Next: `wrapped.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::training::Training;
@@ -22,6 +23,9 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
         let Some((function, args)) = norm(view, i) else { continue };
         let Some(given) = view.argument(args, 0, "parameters") else { continue };
         let Some(model) = parameters_of(view, given) else { continue };
+        if only_measures(view, args) || is_whole_here(view, i) {
+            continue;
+        }
         let found = wrappers(view, &model, i);
         let Some(wrapped) = found.iter().find(|w| w.rule.keeps == Keeps::Shards && shards(w)) else { continue };
         let Some(method) = &wrapped.rule.clip else { continue };
@@ -32,6 +36,23 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
         let mistake = Training::ShardNorm { function, model: shown, method: method.clone(), wrapped: wrapped.place() };
         out.push((view.place(step.id), Practice::Training(mistake)));
     }
+}
+
+/// Whether nothing is clipped: the norm of this rank's part is asked for, to be summed.
+fn only_measures<'a>(view: &View<'a>, args: &'a [Arg]) -> bool {
+    view.argument(args, 1, "max_norm").map(|most| near::deep(view, &view.expr(most))).is_some_and(|most| match &most {
+        Expr::Path(path) => near::is_infinity(path),
+        Expr::Const(number) => near::is_boundless(number),
+        call => call.call_of("float").and_then(|args| args.first()?.1.string().cloned()).is_some_and(|s| s == "inf"),
+    })
+}
+
+/// Whether a step stands where parameters and gradients are whole for a while.
+fn is_whole_here(view: &View<'_>, step: usize) -> bool {
+    view.steps[step].contexts.iter().any(|c| match view.expr(c) {
+        Expr::Call { callee, .. } => callee.last_name() == Some("summon_full_params"),
+        _ => false,
+    })
 }
 
 /// A call of a function that takes the norm of gradients, with its name.

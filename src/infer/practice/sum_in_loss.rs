@@ -15,7 +15,8 @@ use super::mixed_mean::averages;
 use super::near;
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
 use rustc_hash::FxHashSet;
 
 /// Words in names of what computes no loss that is trained on.
@@ -71,6 +72,9 @@ pub fn sums<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         };
         let reaches = walk.firsts().iter().any(|made| made & through(k) != 0 && made & direct(k) == 0);
         let Some(bends) = bent(view, *step, *summed).filter(|_| reaches && cut.input & PARAMS != 0) else { continue };
+        if is_made_up_for(lint, view) {
+            return;
+        }
         let value = view.local_name(*summed).clone();
         let mistake = Lapse::SumInLoss { collective: cut.name.clone(), value, bends: view.place(view.steps[bends].id) };
         out.push((cut.place, Practice::Lapse(mistake)));
@@ -83,6 +87,23 @@ fn scales(lint: &Lint<'_>, view: &View<'_>) -> bool {
     let mut text = near::code(view, span);
     text.retain(|c| !c.is_whitespace());
     SCALES.iter().any(|word| text.contains(word))
+}
+
+/// Whether the file reduces gradients in a way of its own, or multiplies by the number of ranks somewhere: the mean may not come.
+fn is_made_up_for(lint: &Lint<'_>, view: &View<'_>) -> bool {
+    let file = lint.files[lint.project.file(view.at.module)].whole();
+    let otherwise = ["set_gradient_divide_factor", "register_comm_hook", "vector_to_parameters"];
+    let plain = |at: &FuncRef| {
+        let func = lint.project.func(*at);
+        func.class.is_none() && func.kind == FuncKind::Function
+    };
+    let scales = |at| {
+        let mut text = near::code(view, lint.project.func(at).span);
+        text.retain(|c| !c.is_whitespace());
+        SCALES.iter().any(|word| text.contains(word))
+    };
+    otherwise.iter().any(|word| file.contains(word))
+        || near::functions(view, view.at.module).into_iter().filter(plain).any(scales)
 }
 
 /// Where something that is made of a sum by operations of tensors is bent, or multiplied by itself.

@@ -39,11 +39,20 @@ pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         if !near::is_self(init, base) || !is_expert_group(name) || is_read(lint, class, name) {
             continue;
         }
+        if is_kept_otherwise(init, step.stmt) {
+            continue;
+        }
         let Some((told, reduced)) = told_apart(lint, class) else { continue };
         let found = Membership::UnusedGroup { group: name.clone(), stored: init.place(step.id), reduced };
         out.push((told, Practice::Membership(found)));
         return;
     }
+}
+
+/// Whether the parameter that an attribute is set from goes elsewhere as well: `self.groups = {True: expert_group}`.
+fn is_kept_otherwise(init: &View<'_>, set: &Stmt) -> bool {
+    let Stmt::SetAttr { value, .. } = set else { return false };
+    near::local(value).is_some_and(|local| init.is_param(local) && init.readers(local).len() > 1)
 }
 
 /// Whether anything may read an attribute: its name stands anywhere but where it is set once.

@@ -378,6 +378,11 @@ impl<'a> Run<'a> {
                 }
                 Some(new)
             }
+            Val::Norm(n) if matches!(name, "zero_" | "fill_") => {
+                let lost = Val::Norm(super::norms::Norm { lost: true, ..n.clone() });
+                replace(state, on, &lost);
+                Some(lost)
+            }
             Val::Norm(_) => self.norm_call(id, name, on, args.plain.first().or_else(|| args.keyword("p")), state),
             Val::Group(axes) => match name {
                 "size" => Some(state.num(Scale::size(axes))),
@@ -570,6 +575,8 @@ impl<'a> Run<'a> {
                 "numel" => None,
                 _ => Some(Val::Grad(g.clone())),
             },
+            // The own part, as indexing takes it.
+            "narrow" if g.by == Scale::one() => Some(Val::Named(self.text(state, id))),
             _ if SAME.contains(&name) => Some(Val::Grad(g.clone())),
             _ => {
                 self.method_in_place(g, name, state);

@@ -622,9 +622,24 @@ pub fn metric(tensor: &Tensor, state: &State, place: Place) -> Option<Mistake> {
     if !explicit || !plain {
         return None;
     }
+    // The sizes of several axes may be those of all that there are.
+    let sizes = value.powers().filter(|(f, power)| matches!(f, Factor::Size(_)) && *power < 0).count();
+    if over.single().is_some_and(|a| a.name() == super::groups::WORLD) && sizes > 1 {
+        return None;
+    }
     let mut layouts = Layouts::of(state, &[], &value, &over, &over);
     layouts.may_count(&[&Scale::Known(ratio.clone())]);
     let factor = layouts.settled(&ratio, false)?;
+    // A mean over ranks that have the same changes nothing.
+    let summed = |e: &Event| match &e.what {
+        What::Summed(axes) => axes.iter().filter(|a| kind(a) == Kind::Model).cloned().collect(),
+        _ => Vec::new(),
+    };
+    let model: AxisSet = part.events.iter().flat_map(summed).collect();
+    let of_same = part.value.times(&tokens).times(&Scale::size(&over)).times(&Scale::size(&model));
+    if !model.is_empty() && of_same.known().is_some_and(|ratio| layouts.settled(ratio, false).is_none()) {
+        return None;
+    }
     let last = part.events.last().map_or(place, |e| e.place);
     let (who, events) = (part.label.clone(), part.events.clone());
     let summed = tensor.over.clone();

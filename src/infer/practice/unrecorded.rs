@@ -1,0 +1,138 @@
+//! Functions that only run without gradients. In: a finding about a gradient, and the function that it stands in. Out: whether all that is seen to
+//! call the function records nothing, or the process does not. Never: a module that is handed on, or a function that nothing calls: others
+//! may call it with gradients. Next: `mod.rs`, which asks of what the checks have found.
+
+use super::Lint;
+use super::called::callers;
+use super::expr::Expr;
+use super::near;
+use super::view::View;
+use crate::ir::{Arg, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::project::ClassRef;
+use crate::source::Place;
+use std::rc::Rc;
+
+/// How far callers are followed.
+const MOST: usize = 2;
+
+/// Methods of a module that give it back, and others that train nothing.
+const SAME: &[&str] = &["eval", "cuda", "cpu", "to", "half", "bfloat16", "float", "requires_grad_"];
+const READS: &[&str] = &["load_state_dict", "state_dict", "buffers", "modules", "named_modules"];
+
+/// Whether the function around a place only runs without gradients.
+pub fn is_idle(lint: &Lint<'_>, place: Place) -> bool {
+    let around = lint.project.module_of(place.file).and_then(|module| lint.project.func_around(module, place.span));
+    let Some(view) = around.map(|at| lint.view(at)) else { return false };
+    let class = near::class_of(&view).map(|class| &lint.project.modules[view.at.module].ir.classes[class].name);
+    let name = class.unwrap_or(&view.func.name);
+    // Another file may call it otherwise.
+    is_only_unrecorded(&view) && lint.files.saying(name).all(|file| file == place.file)
+}
+
+/// Whether nothing that is seen calls a function so that its gradients are recorded.
+fn is_only_unrecorded(view: &View<'_>) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    let off = || text.contains("set_grad_enabled(False)") && !text.contains(".backward(");
+    // That the function itself records nothing may be the mistake.
+    off() || only(view, 0)
+}
+
+fn only(view: &View<'_>, depth: usize) -> bool {
+    let sites = match near::class_of(view) {
+        Some(class) if view.func.name == "forward" => sites(view, ClassRef { module: view.at.module, class }),
+        Some(_) => None,
+        None => Some(callers(view)),
+    };
+    let unrecorded = |(site, step): &(Rc<View<'_>>, usize)| {
+        site.without_gradient(*step)
+            || is_frozen(site, *step)
+            || near::is_unrecorded(site)
+            || depth < MOST && only(site, depth + 1)
+    };
+    sites.is_some_and(|sites| !sites.is_empty() && sites.iter().all(unrecorded))
+}
+
+/// Whether a call is given what belongs to a model that the function freezes.
+fn is_frozen(view: &View<'_>, call: usize) -> bool {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(call) else { return false };
+    (0..call).any(|step| match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, args: off }) if name == "requires_grad_" => {
+            let model = near::local(base)
+                .filter(|_| off.first().is_some_and(|o| view.expr(&o.value) == Expr::Const(Const::Bool(false))));
+            model.is_some_and(|model| args.iter().any(|arg| near::roots(view, &arg.value).contains(&model)))
+        }
+        _ => false,
+    })
+}
+
+/// The calls of the objects of a class of modules, if all are seen that the file makes.
+fn sites<'a>(view: &View<'a>, class: ClassRef) -> Option<Vec<(Rc<View<'a>>, usize)>> {
+    let path = view.project.qualified_class(class);
+    let mut out = Vec::new();
+    for at in near::functions(view, view.at.module) {
+        let maker = near::shared(view, at);
+        for step in 0..maker.steps.len() {
+            let makes = maker.value(step).is_some_and(|value| match value {
+                Rvalue::Call { .. } => maker.callee(value).is_some_and(|callee| callee == path),
+                _ => false,
+            });
+            if let (true, Stmt::Assign { dst, .. }) = (makes, maker.steps[step].stmt) {
+                uses(&maker, *dst, &mut out)?;
+            }
+        }
+    }
+    Some(out)
+}
+
+/// The calls of the module that a variable holds; nothing if it goes where it is not followed.
+fn uses<'a>(view: &Rc<View<'a>>, module: LocalId, out: &mut Vec<(Rc<View<'a>>, usize)>) -> Option<()> {
+    let is = |operand: &Operand| *operand == Operand::Local(module);
+    let given = |args: &[Arg]| args.iter().any(|arg| is(&arg.value));
+    for step in view.readers(module).iter().copied() {
+        match view.steps[step].stmt {
+            Stmt::Assign { dst, value } => match value {
+                Rvalue::Call { callee, args } if is(callee) && !given(args) => out.push((view.clone(), step)),
+                Rvalue::CallMethod { base, name, args } if is(base) && !given(args) => match name.as_str() {
+                    "forward" => out.push((view.clone(), step)),
+                    name if SAME.contains(&name) && *dst != module => uses(view, *dst, out)?,
+                    name if SAME.contains(&name) || READS.contains(&name) => {}
+                    _ => return None,
+                },
+                Rvalue::Use(_) if *dst != module => uses(view, *dst, out)?,
+                _ => return None,
+            },
+            Stmt::SetAttr { base, name, value } if is(value) && near::is_self(view, base) => {
+                of_attribute(view, name, out)?;
+            }
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+/// The calls of the module that an attribute of the own class holds.
+fn of_attribute<'a>(view: &View<'a>, name: &str, out: &mut Vec<(Rc<View<'a>>, usize)>) -> Option<()> {
+    for method in near::methods(view, near::class_of(view)?) {
+        for step in 0..method.steps.len() {
+            match method.value(step) {
+                Some(Rvalue::CallMethod { base, name: called, args })
+                    if called == name && near::is_self(&method, base) =>
+                {
+                    let again = |arg: &Arg| {
+                        method.expr(&arg.value).any(&mut |e| near::own_attribute(&method, e).is_some_and(|n| n == name))
+                    };
+                    if args.iter().any(again) {
+                        return None;
+                    }
+                    out.push((method.clone(), step));
+                }
+                Some(Rvalue::Attr { base, name: read }) if read == name && near::is_self(&method, base) => {
+                    let Stmt::Assign { dst, .. } = method.steps[step].stmt else { return None };
+                    uses(&method, *dst, out)?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Some(())
+}

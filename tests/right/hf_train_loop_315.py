@@ -1,0 +1,28 @@
+"""the trainer sums the gradients of the norms over tp."""
+import torch.distributed as dist
+import torch.nn as nn
+
+
+class ToyConfig:
+    base_model_tp_plan = {
+        "layers.*.self_attn.q_proj": "colwise",
+        "layers.*.self_attn.o_proj": "rowwise",
+    }
+
+
+class ToyAttention(nn.Module):
+    def __init__(self, config: ToyConfig):
+        super().__init__()
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.q_norm = nn.RMSNorm(config.head_dim)
+
+    def forward(self, x):
+        query = self.q_norm(self.q_proj(x).view(*x.shape[:-1], -1, 128))
+        return self.o_proj(attend(query))
+
+
+def finish(model, tp_group):
+    for name, p in model.named_parameters():
+        if "q_norm" in name and p.grad is not None:
+            dist.all_reduce(p.grad, group=tp_group)

@@ -1,0 +1,15 @@
+"""the side that copies asserts that nothing is accumulated."""
+import torch.distributed as dist
+
+
+class Shard:
+    def reduce_gradients(self, accumulate: bool):
+        if self.size > 1:
+            dist.reduce_scatter_tensor(self.scratch, self.grad_buffer, group=self.group)
+            if accumulate:
+                self.grad_shard.add_(self.scratch)
+            else:
+                self.grad_shard.copy_(self.scratch)
+        else:
+            assert not accumulate
+            self.grad_shard.copy_(self.grad_buffer)
