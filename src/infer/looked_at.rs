@@ -80,7 +80,9 @@ impl Machine<'_> {
         let (mut uses, mut values) = (Uses::default(), Vec::new());
         uses.collect(self.rules, func, func.body(), *local);
         bound(func.body(), *local, &mut values);
-        uses.looks > 0 && uses.others == 0 && values.len() == 1
+        // The two sides of a conditional expression bind one temporary.
+        let sides = if func.locals()[*local].kind == LocalKind::Temp { 2 } else { 1 };
+        uses.looks > 0 && uses.others == 0 && values.len() <= sides
     }
 }
 

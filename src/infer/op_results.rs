@@ -347,7 +347,10 @@ impl Machine<'_> {
             let fits = now.set.leq(AxisType::EQUAL) || old.divided.is_some() && now.set != AxisType::P;
             let begins =
                 (old.grad == Tri::Yes || whole) && was.set == AxisType::V && fits && self.w.modes.typecheck.is_none();
-            if begins {
+            // A copy replaces all that an own part had, also by what may be the same on all ranks.
+            let may_be_equal = !now.set.meet(AxisType::EQUAL).is_empty() && call.rule.name.ends_with("copy_");
+            let replaced = old.grad != Tri::Yes && was.set == AxisType::V && may_be_equal;
+            if begins || replaced && self.w.modes.typecheck.is_none() {
                 continue;
             }
             if was.set.meet(now.set).is_empty()

@@ -148,7 +148,8 @@ impl<'a> At<'a> {
             Placements::RegionGradient { conditional: false }
             | Placements::Count { .. }
             | Placements::OnOtherMesh { .. }
-            | Placements::CutLocal { .. } => None,
+            | Placements::CutLocal { .. }
+            | Placements::OwnRows { .. } => None,
         }
     }
 

@@ -6,6 +6,15 @@ use super::{Draft, Words};
 use crate::infer::practice::found::Placements;
 use crate::source::{Label, Place};
 
+fn own_rows(function: &str, value: &str, wrapped: Place) -> Draft {
+    let title = format!("`{function}` mixes the rows of a matrix, and is given those of `{value}` that this rank has");
+    let mut draft = Draft::new(&codes::FALSE_PLACEMENT, title);
+    draft.primary = "of the part of this rank alone".to_string();
+    draft.labels.push(Label { place: wrapped, message: "taken for a part of what it makes of the whole".to_string() });
+    draft.help.push(format!("give it `{value}.full_tensor()`, and distribute what comes out"));
+    draft
+}
+
 impl Words<'_> {
     pub fn placements(&self, mistake: &Placements) -> Draft {
         match mistake {
@@ -20,6 +29,7 @@ impl Words<'_> {
                 }
                 draft
             }
+            Placements::OwnRows { function, value, wrapped } => own_rows(function, value, *wrapped),
             Placements::CutLocal { weight, how, made, meets } => {
                 let title = format!("no gradient reaches `{weight}`: `{how}` leaves autograd behind");
                 let mut draft = Draft::new(&codes::GRADIENT_CUT, title);

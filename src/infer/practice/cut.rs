@@ -11,7 +11,7 @@ use super::view::View;
 use super::{Found, Lint};
 use crate::ir::{Block, FuncId, FuncKind, Operand, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
-use crate::source::{Idx, Name};
+use crate::source::{FileId, Idx, Name};
 use rustc_hash::FxHashSet;
 
 /// Words in names of code that is never trained.
@@ -33,9 +33,11 @@ const TRAINS: &[&str] = &[
     "Loss",
     " loss",
     "_loss",
-    "requires_grad",
     "autograd.Function",
 ];
+
+/// What asks for the gradient of something, or turns it off.
+const GRADIENT: &str = "requires_grad";
 
 /// Cuts of the gradient in one function.
 pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
@@ -54,7 +56,11 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         report_mixed(view, &walk.cuts, returned, out);
     }
     let any = |words: &[&str]| words.iter().any(|word| lint.files.any_says(word));
-    if !out.is_empty() && any(WITHOUT) && !any(TRAINS) {
+    if !out.is_empty()
+        && any(WITHOUT)
+        && !any(TRAINS)
+        && !lint.files.saying(GRADIENT).any(|file| asks_gradient(lint, file))
+    {
         out.clear();
     }
     let mut seen = Vec::new();
@@ -64,6 +70,12 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         seen.push(*place);
         !again
     });
+}
+
+/// Whether a file asks for gradients anywhere: that it turns them off says the opposite.
+fn asks_gradient(lint: &Lint<'_>, file: FileId) -> bool {
+    let off = |rest: &str| ["_(False)", " = False", "=False"].iter().any(|off| rest.starts_with(off));
+    lint.files[file].whole().split(GRADIENT).skip(1).any(|rest| !off(rest))
 }
 
 /// Output buffers between a submodule and the result.

@@ -228,6 +228,8 @@ pub enum Placements {
     CutLocal { weight: Name, how: Name, made: Place, meets: Place },
     /// The same of a value that is whole, and from which something is made that is wrapped as a part of a sum.
     PartOut { method: Name, value: Name, out: Place },
+    /// A function of whole matrices is given a rank's part, and what it makes is wrapped as the part of a result.
+    OwnRows { function: Name, value: Name, wrapped: Place },
     /// `local_map` whose input gradients are partial, without gradient placements, always or under a condition.
     RegionGradient { conditional: bool },
     /// A style that returns local tensors, used for a router without gradient placements.

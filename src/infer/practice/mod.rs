@@ -111,6 +111,7 @@ mod own_largest;
 mod own_list;
 mod own_overflow;
 mod own_part;
+mod own_rows;
 mod own_scaler;
 mod own_size;
 mod own_statistic;

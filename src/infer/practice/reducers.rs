@@ -556,9 +556,20 @@ fn collecting(view: &View<'_>) -> Option<(Name, Place)> {
             };
             let mark = marks(all.first()?)?;
             let always = all.iter().all(|tests| tests.contains(&Test::Mark(mark.clone())));
-            always.then(|| (mark, view.part(guard.at, 0)))
+            let place = (head..step).find(|s| asks_for(view, *s, &mark)).map(|s| view.place(view.steps[s].id));
+            always.then(|| (mark, place.unwrap_or(view.part(guard.at, 0))))
         })
     })
+}
+
+/// Whether a step asks something for a mark: `getattr(p, "mark", False)`.
+fn asks_for(view: &View<'_>, step: usize, mark: &Name) -> bool {
+    match view.value(step) {
+        Some(Rvalue::Call { callee: Operand::Global(name), args }) if name == "getattr" => {
+            args.get(1).is_some_and(|arg| view.through(&arg.value).string() == Some(mark))
+        }
+        _ => false,
+    }
 }
 
 /// The alternatives of a condition as tests on the parameter; an empty alternative asks nothing of it.
