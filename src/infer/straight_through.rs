@@ -9,7 +9,7 @@ use super::repeated::statement;
 use super::whole::readers_of;
 use crate::ir::{BinOp, Block, Func, LocalId, Operand, Rvalue, Stmt, StmtId};
 use crate::source::Span;
-use crate::types::Axis;
+use crate::types::{Axis, Tri};
 
 /// How a value is taken out of the gradient.
 const DETACHED: &str = ".detach()";
@@ -120,17 +120,17 @@ impl Machine<'_> {
         let own = inner.strip_suffix(DETACHED).unwrap_or(inner);
         let detached = difference.len() < said(other).len() || own.len() < inner.len() || !self.w.modes.grad;
         detached && own.strip_suffix(said(added)).is_some_and(|rest| rest.trim_end().ends_with('-'))
-            || self.was_taken_away(id)
+            || self.was_taken_away(id, other.grad == Tri::No)
     }
 
     /// The same where the difference has a variable of its own: `rest = (total - x).detach()`, `x + rest`.
-    fn was_taken_away(&self, id: StmtId) -> bool {
+    fn was_taken_away(&self, id: StmtId, no_grad: bool) -> bool {
         let func = self.func();
         let Some(Stmt::Assign { value: Rvalue::Binary { left: added, right, .. }, .. }) = statement(func.body(), id)
         else {
             return false;
         };
-        let (mut at, mut detached) = (right, !self.w.modes.grad);
+        let (mut at, mut detached) = (right, no_grad || !self.w.modes.grad);
         for _ in 0..MAX_ORIGIN_STEPS {
             let Operand::Local(local) = at else { return false };
             match assigning(func.body(), *local).as_slice() {

@@ -335,6 +335,8 @@ impl<'a> Run<'a> {
         let adds = matches!(op, BinOp::Add | BinOp::Sub);
         match (a, b) {
             (Val::Grad(_), Val::Norm(n)) | (Val::Norm(n), Val::Grad(_)) => {
+                // What is divided by its own norm has the same length, whatever factor it came with.
+                state.unsettled |= op == BinOp::Div && matches!(a, Val::Grad(_)) && n.root == Some(true);
                 self.norm_used(n, state);
                 None
             }
