@@ -14,16 +14,13 @@ const SETTINGS: &[&str] = &["self", "config", "cfg", "args", "cls", "conf", "par
 /// Reducers that ask for a mark by a name that nobody gave.
 pub fn misnamed(lint: &Lint<'_>, out: &mut Found) {
     let marks = lint.marks();
-    for reducer in &lint.reducers().all {
-        let Some(mark) = asked(reducer).filter(|mark| !marks.sets(mark)) else { continue };
+    let reducers = lint.reducers();
+    let summed = reducers.all.iter().filter_map(|r| Some((asked(r)?, r.guard.unwrap_or(r.place))));
+    // Marks by which a function collects for its caller are asked for as well.
+    let collected = reducers.collecting.iter().map(|(mark, place)| (mark, *place));
+    for (mark, place) in summed.chain(collected).filter(|(mark, _)| !marks.sets(mark)) {
         let Some((other, set)) = given_as(lint, mark) else { continue };
-        let place = reducer.guard.unwrap_or(reducer.place);
         out.push((place, Practice::MarkMisnamed { asked: mark.clone(), mark: other.clone(), set }));
-    }
-    // So are those that a function collects for its caller.
-    for (mark, place) in lint.reducers().collecting.iter().filter(|(mark, _)| !marks.sets(mark)) {
-        let Some((other, set)) = given_as(lint, mark) else { continue };
-        out.push((*place, Practice::MarkMisnamed { asked: mark.clone(), mark: other.clone(), set }));
     }
 }
 

@@ -75,13 +75,7 @@ pub fn replicas(view: &View<'_>, out: &mut Found) {
 /// Whether a function says of what it wraps that it is not trained.
 pub fn is_frozen(view: &View<'_>, model: &Operand) -> bool {
     let Expr::Local(model) = view.expr(model) else { return false };
-    view.readers(model).iter().any(|step| match view.value(*step) {
-        Some(Rvalue::CallMethod { base, name, args }) => {
-            let off = |arg: &Arg| view.expr(&arg.value) == Expr::Const(Const::Bool(false));
-            name == "requires_grad_" && *base == Operand::Local(model) && args.first().is_some_and(off)
-        }
-        _ => false,
-    })
+    view.readers(model).iter().any(|step| near::frozen(view, *step) == Some(model))
 }
 
 /// Of a step that shards something: the place of the mesh, if it is a dim of shards.

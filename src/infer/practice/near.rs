@@ -355,6 +355,13 @@ pub fn is_unrecorded(view: &View<'_>) -> bool {
         .any(|line| line.contains("no_grad") || line.contains("inference_mode"))
 }
 
+/// The variable whose parameters a step takes out of training: `model.requires_grad_(False)`.
+pub fn frozen(view: &View<'_>, step: usize) -> Option<LocalId> {
+    let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { return None };
+    let off = args.first().is_some_and(|arg| view.expr(&arg.value) == Expr::Const(Const::Bool(false)));
+    local(base).filter(|_| name == "requires_grad_" && off)
+}
+
 /// The methods of a class.
 pub fn methods<'a>(view: &View<'a>, class: ClassId) -> Vec<Rc<View<'a>>> {
     let module = view.at.module;

@@ -11,7 +11,7 @@ use super::membership::Membership;
 use super::near;
 use super::unfold::unfold;
 use super::view::View;
-use crate::ir::{Arg, Const, LocalKind, Operand, Rvalue};
+use crate::ir::{Const, LocalKind, Operand, Rvalue};
 use crate::source::Place;
 
 /// The end of the name of what slices by the rank.
@@ -29,10 +29,13 @@ pub fn seeds(view: &View<'_>, out: &mut Found) {
             continue;
         };
         let Some(seed) = view.argument(args, 4, "seed") else { continue };
-        if is_ordered(view, args, i) || is_alone(view, args, i) {
+        let told = |at, name| view.argument(args, at, name).map(|o| unfold(view, &view.expr(o), i));
+        let is_ordered = told(3, "shuffle") == Some(Expr::Const(Const::Bool(false)));
+        let is_alone = told(1, "num_replicas") == Some(Expr::Const(Const::Int(1)));
+        if is_ordered || is_alone {
             continue;
         }
-        let own = view.argument(args, 2, "rank").map(|rank| unfold(view, &view.expr(rank), i));
+        let own = told(2, "rank");
         let same =
             |e: &Expr| is_rank(view, e) || own.as_ref().is_some_and(|own| own == e && !matches!(e, Expr::Const(_)));
         if !unfold(view, &view.expr(seed), i).any(&mut |e| same(e)) {
@@ -42,18 +45,6 @@ pub fn seeds(view: &View<'_>, out: &mut Found) {
         let mistake = Membership::SeedOfRank { sampler, sliced: view.place(step.id) };
         out.push((made, Practice::Membership(mistake)));
     }
-}
-
-/// Whether a sampler keeps the order, or may.
-fn is_ordered<'a>(view: &View<'a>, args: &'a [Arg], step: usize) -> bool {
-    let shuffle = view.argument(args, 3, "shuffle").map(|o| unfold(view, &view.expr(o), step));
-    shuffle.is_some_and(|s| s == Expr::Const(Const::Bool(false)))
-}
-
-/// Whether a sampler is told that it has no others beside it.
-fn is_alone<'a>(view: &View<'a>, args: &'a [Arg], step: usize) -> bool {
-    let replicas = view.argument(args, 1, "num_replicas").map(|o| unfold(view, &view.expr(o), step));
-    replicas.is_some_and(|n| n == Expr::Const(Const::Int(1)))
 }
 
 /// Whether an expression is the number of this process.

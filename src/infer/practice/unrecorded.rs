@@ -4,10 +4,9 @@
 
 use super::Lint;
 use super::called::callers;
-use super::expr::Expr;
 use super::near;
 use super::view::View;
-use crate::ir::{Arg, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, LocalId, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
 use crate::source::Place;
 use std::rc::Rc;
@@ -55,14 +54,9 @@ fn only(view: &View<'_>, depth: usize) -> bool {
 /// Whether a call is given what belongs to a model that the function freezes.
 fn is_frozen(view: &View<'_>, call: usize) -> bool {
     let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(call) else { return false };
-    (0..call).any(|step| match view.value(step) {
-        Some(Rvalue::CallMethod { base, name, args: off }) if name == "requires_grad_" => {
-            let model = near::local(base)
-                .filter(|_| off.first().is_some_and(|o| view.expr(&o.value) == Expr::Const(Const::Bool(false))));
-            model.is_some_and(|model| args.iter().any(|arg| near::roots(view, &arg.value).contains(&model)))
-        }
-        _ => false,
-    })
+    (0..call)
+        .filter_map(|step| near::frozen(view, step))
+        .any(|model| args.iter().any(|arg| near::roots(view, &arg.value).contains(&model)))
 }
 
 /// The calls of the objects of a class of modules, if all are seen that the file makes.

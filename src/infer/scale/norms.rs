@@ -57,6 +57,18 @@ pub struct Norm {
     pub each: bool,
 }
 
+impl Norm {
+    /// Where it is summed over ranks last.
+    fn sum(&self) -> Option<Place> {
+        self.summed.last().and_then(|calls| calls.last()).copied()
+    }
+
+    /// Where it is taken, or else the sum.
+    fn taken(&self) -> Option<Place> {
+        self.summed.first().and_then(|calls| calls.first()).copied().or(self.sum())
+    }
+}
+
 /// Functions that take norms.
 const NORMS: &[&str] = &["norm", "vector_norm", "get_total_norm", "_foreach_norm"];
 /// Functions and methods of a norm that give one again.
@@ -249,8 +261,7 @@ fn whole_counted(n: &Norm, share: &Share, class: &Class, state: &State) -> Optio
     let module = state.modules.get(class.module?)?;
     // Whoever passes a list may have left out what is whole.
     let all = !is_parameters(&module.name) && !module.name.contains('[') && !class.is_expert();
-    let sum = *n.summed.last()?.last()?;
-    let taken = n.summed.first().and_then(|c| c.first()).copied().unwrap_or(sum);
+    let (sum, taken) = (n.sum()?, n.taken()?);
     (!over.is_empty() && all && share.local)
         .then(|| (sum, Practice::Membership(Membership::WholeCounted { over, taken })))
 }
@@ -259,8 +270,7 @@ fn whole_counted(n: &Norm, share: &Share, class: &Class, state: &State) -> Optio
 /// backward pass gradients are equal on it. Source: torch 2.9, torch.distributed.fsdp.fully_shard: "If 2D, ... replicates on the 0th dim".
 fn replicas_counted(n: &Norm, share: &Share) -> Option<(Place, Vec<Name>, Place)> {
     let over: Vec<Name> = share.over.iter().map(|a| Name::from(a.name())).filter(|a| a == REPLICAS).collect();
-    let sum = *n.summed.last()?.last()?;
-    let taken = n.summed.first().and_then(|c| c.first()).copied().unwrap_or(sum);
+    let (sum, taken) = (n.sum()?, n.taken()?);
     (!over.is_empty() && share.local && !n.sized).then_some((sum, over, taken))
 }
 
@@ -448,7 +458,7 @@ impl<'a> Run<'a> {
                 return;
             };
             if let Some(_lacks) = missing(&shards, &share.over).filter(|_| share.local || !distributed) {
-                let last = n.summed.last().and_then(|c| c.last()).copied();
+                let last = n.sum();
                 let calls = n.summed.iter().flatten().copied().filter(|p| Some(*p) != last).collect();
                 let why = Training::LocalNorm { wrapped, summed: calls };
                 self.noted.push((last.unwrap_or(n.made), Practice::Training(why)));
@@ -457,7 +467,7 @@ impl<'a> Run<'a> {
             // One rank alone may count what all have.
             let each = (share.local || !distributed) && !one;
             let Some(over) = copies(&equal, &share.over).filter(|_| each) else { continue };
-            let Some(sum) = n.summed.last().and_then(|c| c.last()).copied() else { continue };
+            let Some(sum) = n.sum() else { continue };
             let over = over.iter().map(|a| Name::from(a.name())).collect();
             self.noted.push((sum, Practice::Membership(Membership::CopiesCounted { over, equal: wrapped })));
             return;
