@@ -259,7 +259,7 @@ impl Machine<'_> {
         true
     }
 
-    fn forget_types(&mut self, tensor: ObjId) {
+    pub(super) fn forget_types(&mut self, tensor: ObjId) {
         if let Some(t) = self.w.heap.tensor(tensor).cloned() {
             self.retype(tensor, TensorType { local: crate::types::LocalType::unknown(), untracked: true, ..t });
         }

@@ -229,6 +229,7 @@ impl Machine<'_> {
         let place = self.place_of(func.name_span);
         self.record_at(place, &Name::from("return"), value);
         self.mode_result(id, value);
+        self.layer_returned(id, value);
         let Some(Contract { result: Some(result), .. }) = contract(func) else { return };
         let module = self.activation().module;
         // What such a forward is depends on its backward as well; the derivation compares both.

@@ -291,6 +291,8 @@ pub enum Declared {
     /// A parameter of a function with a declared signature.
     Argument,
     Return,
+    /// The contract of the layer whose forward returns.
+    Layer,
 }
 
 #[derive(Clone, Debug, PartialEq)]

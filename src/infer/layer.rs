@@ -121,7 +121,7 @@ impl Machine<'_> {
     }
 
     /// The truth of a condition over named values: an argument, or an attribute of one.
-    fn layer_condition(&mut self, cond: &Cond, values: &[(Name, Value)]) -> Formula {
+    pub(super) fn layer_condition(&mut self, cond: &Cond, values: &[(Name, Value)]) -> Formula {
         match cond {
             Cond::Const(b) => Formula::Const(*b),
             Cond::Not(c) => self.layer_condition(c, values).negate(),

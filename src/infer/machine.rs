@@ -97,6 +97,10 @@ pub struct Machine<'a> {
     pub sizes_of: Option<(ObjId, Value)>,
     /// The unknown attribute of an object that was read or compared last.
     pub kept: super::kept_tests::Kept,
+    /// The layer whose own forward is the root, with the arguments of the root.
+    pub layer: Option<std::sync::Arc<super::layer_source::OpenLayer>>,
+    /// The application of an autograd function whose forward is executed with the arguments that it is given there.
+    pub applied: Option<std::sync::Arc<super::autograd::Written>>,
 }
 
 impl<'a> Machine<'a> {
@@ -136,6 +140,8 @@ impl<'a> Machine<'a> {
             found_whole: false,
             sizes_of: None,
             kept: None,
+            layer: None,
+            applied: None,
         }
     }
 

@@ -39,6 +39,7 @@ mod join;
 mod kept;
 mod kept_tests;
 mod layer;
+mod layer_source;
 pub mod layout;
 pub mod limits;
 mod looked_at;

@@ -547,6 +547,9 @@ impl Machine<'_> {
 
     fn violated(&mut self, id: StmtId, violation: Violation, axis: &Axis, op: &Name, operands: &[Operand]) {
         let lacks_gradient = violation == Violation::InvariantMixed && self.w.modes.typecheck.is_none();
+        if lacks_gradient && self.mixed_where_applied(axis) {
+            return;
+        }
         if self.is_straight_through(id, axis, op, operands)
             || self.is_statistic(id, violation, op)
             || lacks_gradient && (self.is_only_looked_at(id) || self.gives_detached() || self.is_own_forward())

@@ -461,7 +461,13 @@ impl Machine<'_> {
         let mut left = self.settings.allowance(root.module);
         self.vain_after = self.vain_allowance(root, shared);
         let mut needed = Needs::default();
-        let mut waiting = self.assumed_worlds(root.module, worlds).into_iter();
+        let source = self.layer_source(func, class);
+        worlds = self.assumed_worlds(root.module, worlds);
+        if let Some(source) = &source {
+            worlds = self.layer_worlds(source, root, receiver.as_ref(), worlds);
+            left *= worlds.len() as u64;
+        }
+        let mut waiting = worlds.into_iter();
         while let Some(world) = waiting.next() {
             self.w = world;
             self.begin(root, func.locals().len(), left / (waiting.len() as u64 + 1));
@@ -475,11 +481,14 @@ impl Machine<'_> {
             self.entered(root);
             let place = self.place_of(func.name_span);
             let mut paths = Vec::new();
+            self.layer = source.clone().map(|source| Arc::new((source, named.clone())));
             for world in self.decided_worlds(func) {
                 self.w = world;
                 self.entered_root(root);
+                self.layer_input();
                 paths.extend(self.block(func.body()));
             }
+            self.layer = None;
             for path in paths {
                 self.w = path.world;
                 for (param, value) in func.params.iter().zip(&given) {
@@ -507,7 +516,7 @@ impl Machine<'_> {
     }
 
     /// Binds every parameter of a function whose caller is not known: the first one to the receiver, if there is one.
-    fn give_unknown(&mut self, func: &Func, receiver: Option<&Value>) -> Vec<Value> {
+    pub(super) fn give_unknown(&mut self, func: &Func, receiver: Option<&Value>) -> Vec<Value> {
         let mut given = Vec::with_capacity(func.params.len());
         for (i, param) in func.params.iter().enumerate() {
             let value = receiver.filter(|_| i == 0).cloned().unwrap_or_else(|| self.unknown_param(param));
@@ -573,7 +582,7 @@ impl Machine<'_> {
     }
 
     /// Starts a root that may take so many steps beyond its own statements.
-    fn begin(&mut self, func: FuncRef, n_locals: usize, steps: u64) {
+    pub(super) fn begin(&mut self, func: FuncRef, n_locals: usize, steps: u64) {
         self.stack = vec![Activation::new(self.project, func, None)];
         self.w.frames = vec![Frame::new(func, n_locals)];
         self.w.modes.mesh = self.settings.mesh_of(func.module);
@@ -605,7 +614,7 @@ impl Machine<'_> {
         if let Some(closure) = closure {
             own = Some(closure.func).filter(|_| self.is_plain(class, &closure));
             self.quiet = own.is_none();
-            worlds = self.run_init(&closure, &object);
+            worlds = self.run_init(class, &closure, &object);
         }
         if worlds.is_empty() {
             worlds.push(before);
@@ -640,13 +649,18 @@ impl Machine<'_> {
             && !self.settings.assumptions.iter().any(|(module, _)| *module == class.module)
     }
 
-    fn run_init(&mut self, closure: &Arc<Closure>, object: &Value) -> Vec<World> {
+    fn run_init(&mut self, class: ClassRef, closure: &Arc<Closure>, object: &Value) -> Vec<World> {
         let func = self.project.func(closure.func);
         self.begin(closure.func, func.locals().len(), MAX_STEPS);
         let given = self.give_unknown(func, Some(object));
         let place = self.place_of(func.name_span);
         let mut worlds: Vec<World> = Vec::new();
-        for path in self.block(func.body()) {
+        let mut paths = Vec::new();
+        for world in self.layer_groups(class, func) {
+            self.w = world;
+            paths.extend(self.block(func.body()));
+        }
+        for path in paths {
             self.w = path.world;
             for (param, value) in func.params.iter().zip(&given) {
                 self.record_at(place, &param.name, value);

@@ -2,9 +2,10 @@
 //! Next: `mod.rs`.
 
 use super::super::codes;
-use super::{Draft, Words, label, state_words};
+use super::{Draft, Words, label, reason, state_words};
 use crate::infer::finding::{AnnotationName, AnnotationProblem, ArgumentProblem, Declared, Finding, FindingKind};
 use crate::source::Label;
+use crate::types::{AxisState, Reason};
 
 impl Words<'_> {
     pub fn contract(&self, finding: &Finding) -> Draft {
@@ -28,12 +29,21 @@ impl Words<'_> {
                         &codes::RETURN_MISMATCH,
                         format!("{name} is {is} on `{axis}`, but the function is declared to return {said}"),
                     ),
+                    Declared::Layer => (
+                        &codes::RETURN_MISMATCH,
+                        format!(
+                            "`{}` returns a value that is {is} on `{axis}`, where this layer gives {said}",
+                            layer(declared)
+                        ),
+                    ),
                 };
                 let mut draft = Draft::new(code, title);
                 if *declared_at != finding.place {
-                    draft
-                        .labels
-                        .push(Label { place: *declared_at, message: format!("{said} on `{axis}` is declared here") });
+                    let message = match &declared.origin {
+                        Some(origin) => reason(axis.name(), origin),
+                        None => format!("{said} on `{axis}` is declared here"),
+                    };
+                    draft.labels.push(Label { place: *declared_at, message });
                 }
                 if found.place != Some(finding.place) {
                     draft.labels.extend(label(found.place, format!("{is} on `{axis}`")));
@@ -73,6 +83,14 @@ impl Words<'_> {
             }
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
+    }
+}
+
+/// The layer whose contract decided a type.
+fn layer(declared: &AxisState) -> &str {
+    match declared.origin.as_ref().map(|origin| &origin.reason) {
+        Some(Reason::Contract(name)) => name,
+        _ => "forward",
     }
 }
 

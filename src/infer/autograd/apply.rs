@@ -248,6 +248,13 @@ impl Machine<'_> {
                         continue;
                     }
                     self.w = world;
+                    if truth.is_some()
+                        && super::written::is_local(case)
+                        && let Some(followed) = self.as_written(id, class, args)
+                    {
+                        outcomes.extend(followed);
+                        continue;
+                    }
                     let value = match truth {
                         Some(_) => self.typed_result(id, class, case, args),
                         None => self.untyped_result(case),
@@ -449,8 +456,13 @@ impl Machine<'_> {
             let operands: Vec<Arg> = (0..inputs.len())
                 .map(|k| Arg { set: state(k, &axis).set, grad: Tri::Unknown, role: Role::Term })
                 .collect();
-            let set = apply(Kind::Multilinear, &operands).map_or(AxisType::ALL, |a| a.result);
-            local.set(&axis, AxisState::new(set));
+            let made = apply(Kind::Multilinear, &operands);
+            if matches!(made, Err(crate::rules::operator::Violation::InvariantMixed))
+                && !case.axes.iter().any(|a| *a == axis)
+            {
+                self.mixed_by(id, class, args, &axis);
+            }
+            local.set(&axis, AxisState::new(made.map_or(AxisType::ALL, |a| a.result)));
         }
         for axis in case.axes.iter() {
             let fits_as = |s: &Signature, lenient: bool| {

@@ -358,7 +358,7 @@ impl Machine<'_> {
         }
     }
 
-    fn context(&mut self, arguments: usize) -> Value {
+    pub fn context(&mut self, arguments: usize) -> Value {
         let mut cell = ObjectCell {
             class: ObjectClass::External(Name::from(CONTEXT)),
             path: Name::from("ctx"),
@@ -469,8 +469,13 @@ impl Machine<'_> {
 
     /// Executes a method with these arguments; the worlds it leaves, with what it returns.
     pub fn body(&mut self, at: FuncRef, given: &[Value]) -> Vec<(World, Value)> {
-        let func = self.project.func(at);
         let call = self.stack.last().and_then(|a| a.call);
+        self.body_called(at, given, call)
+    }
+
+    /// The same, from a place of its own.
+    pub fn body_called(&mut self, at: FuncRef, given: &[Value], call: Option<Place>) -> Vec<(World, Value)> {
+        let func = self.project.func(at);
         self.stack.push(Activation::new(self.project, at, call));
         self.w.frames.push(Frame::new(at, func.locals().len()));
         let mut next = 0;

@@ -4,7 +4,7 @@
 //! `symbols.rs` names what nothing resolves; `terms.rs` follows tensors as terms while the bodies run; `blind.rs` knows bodies that no
 //! term leads through; `numeric.rs` decides by the definition which signatures a chain of collectives has; `meaning.rs` does so for
 //! bodies with local mathematics, `outputs.rs` where there are several results; `derive.rs` puts them together; `apply.rs` uses the result; `wrapper.rs` derives functions that apply a
-//! class. `order.rs` and `layout.rs` look at products beside exchanges, `fixed.rs` at parts; `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with
+//! class, `written.rs` follows those without collectives. `order.rs` and `layout.rs` look at products beside exchanges, `fixed.rs` at parts; `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with
 //! what code says of it.
 
 mod apply;
@@ -27,6 +27,7 @@ mod symbols;
 mod terms;
 mod twice;
 mod wrapper;
+mod written;
 
 pub use apply::{Asked, Remembered, shown_dim};
 pub use claims::claims;
@@ -36,3 +37,4 @@ pub use derive::{CONTEXT, Case, Decided, Derived, Signature, Trouble};
 pub use symbols::UNNAMED;
 pub use terms::{Deriving, Gap};
 pub use wrapper::Application;
+pub use written::Written;

@@ -1,0 +1,294 @@
+//! The source of a layer that a rule types by its name, if the project has it: what its forward takes is given the type of the rule, and
+//! what it returns is compared with the rule. In: a class, its `[[layer]]` rule, and the object that its constructor leaves. Out: the types
+//! of inputs, and findings. Never: configurations whose case is not decided, a group of another axis, a layer whose collectives are
+//! switched off. Source: `rules/README.md`, the module's docstring of the layer. Next: `layer.rs`, calls of layers without a source.
+
+use super::exec::is_opaque;
+use super::finding::{Declared, FindingKind, OperandAt};
+use super::formula::{Atom, Formula, Outcome};
+use super::join::Joiner;
+use super::machine::Machine;
+use super::output::Pass;
+use super::value::Value;
+use super::world::World;
+use crate::ir::{Func, StmtId};
+use crate::project::{ClassRef, FuncRef};
+use crate::rules::collective::{DimRef, Transition};
+use crate::rules::{Entry, LayerRule, Pattern};
+use crate::source::{Name, Place};
+use crate::types::{Axis, AxisSet, AxisState, Origin, Reason};
+use std::sync::Arc;
+
+/// A layer whose own forward runs as a root, with the arguments of the root.
+pub type OpenLayer = (LayerSource, Vec<(Name, Value)>);
+
+/// A layer, and where its class stands.
+#[derive(Clone, Debug)]
+pub struct LayerSource {
+    rule: Arc<LayerRule>,
+    /// The name of the class.
+    at: Place,
+}
+
+/// Which of its parameters a layer has, and what is known of that which decides its case.
+type Kind = (Vec<bool>, Vec<Option<bool>>);
+
+fn shard_of(pattern: &Pattern) -> Option<i8> {
+    match pattern.shard {
+        Some(DimRef::At(dim)) => i8::try_from(dim).ok(),
+        Some(DimRef::Argument(_)) | None => None,
+    }
+}
+
+fn argument(given: &[(Name, Value)], name: &Name) -> Value {
+    given.iter().find(|(n, _)| n == name).map_or(Value::Unknown, |(_, value)| value.clone())
+}
+
+impl Machine<'_> {
+    fn rule_of_class(&self, class: ClassRef) -> Option<Arc<LayerRule>> {
+        let name = &self.project.class(class).name;
+        if !self.rules.may_name(name) {
+            return None;
+        }
+        match self.rules.get(&self.project.qualified_class(class)) {
+            Some(Entry::Layer(rule)) => Some(rule.clone()),
+            _ => None,
+        }
+    }
+
+    /// At the start of the constructor of a layer: the worlds in which its group is decided, with the axes that the rule gives it.
+    pub fn layer_groups(&mut self, class: ClassRef, func: &Func) -> Vec<World> {
+        let world = std::mem::take(&mut self.w);
+        let Some((rule, at)) = self.rule_of_class(class).and_then(|rule| Some((rule.clone(), rule.group?))) else {
+            return vec![world];
+        };
+        let named = |name: &Name| func.params.iter().find(|p| p.name == *name);
+        let Some(group) = named(&rule.args.params[at].name) else { return vec![world] };
+        let mut worlds = vec![world];
+        let given = |m: &Self| -> Vec<(Name, Value)> {
+            func.params.iter().map(|p| (p.name.clone(), m.local(p.local))).collect()
+        };
+        for (cond, _) in &rule.groups {
+            for world in std::mem::take(&mut worlds) {
+                self.w = world;
+                let values = given(self);
+                let formula = self.layer_condition(cond, &values);
+                worlds.extend(self.parted(&formula));
+            }
+        }
+        for world in &mut worlds {
+            std::mem::swap(&mut self.w, world);
+            let values = given(self);
+            let mut axes = Some(self.default_layer_axes(&rule));
+            for (cond, others) in &rule.groups {
+                let formula = self.layer_condition(cond, &values);
+                match self.outcome(&formula) {
+                    Outcome::Decided(true) => axes = Some(others.iter().map(|a| self.settings.canonical(a)).collect()),
+                    Outcome::Decided(false) => {}
+                    Outcome::Open(_) => axes = None,
+                }
+            }
+            if let (Some(axes), Value::Sym(_)) = (axes, self.local(group.local)) {
+                self.set_local(group.local, Value::Group(axes));
+            }
+            std::mem::swap(&mut self.w, world);
+        }
+        worlds
+    }
+
+    fn default_layer_axes(&self, rule: &LayerRule) -> AxisSet {
+        rule.default_group.iter().map(|a| self.settings.canonical(a)).collect()
+    }
+
+    /// The present world on both sides of a condition; as it is, if nothing can decide that.
+    fn parted(&mut self, formula: &Formula) -> Vec<World> {
+        let world = std::mem::take(&mut self.w);
+        let mut out = Vec::new();
+        match is_opaque(formula) {
+            true => out.push(world),
+            false => self.split(formula, world, &mut |_, world, _| out.push(world)),
+        }
+        out
+    }
+
+    /// The rule of a class whose forward is about to run as a root.
+    pub fn layer_source(&mut self, func: &Func, class: Option<ClassRef>) -> Option<LayerSource> {
+        let class = class.filter(|_| func.name == "forward")?;
+        let rule = self.rule_of_class(class).filter(|rule| !rule.default_group.is_empty())?;
+        let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };
+        Some(LayerSource { rule, at })
+    }
+
+    /// What the conditions of a layer are about: the arguments of its forward, and what its constructor kept of its own.
+    fn layer_values(&mut self, source: &LayerSource, given: &[(Name, Value)]) -> Vec<(Name, Value)> {
+        let mut values = given.to_vec();
+        let Some((_, object)) = given.first().cloned() else { return values };
+        for param in &source.rule.args.params {
+            values.push((param.name.clone(), self.attr_quietly(&object, &param.name)));
+        }
+        values
+    }
+
+    /// These worlds by the case of the layer that holds in them. How its constructor came to them is forgotten: only which parameters it has
+    /// and what decides the case tell them apart, and each of those that are left may spend as much as a root.
+    pub(super) fn layer_worlds(
+        &mut self,
+        source: &LayerSource,
+        root: FuncRef,
+        receiver: Option<&Value>,
+        worlds: Vec<World>,
+    ) -> Vec<World> {
+        let func = self.project.func(root);
+        let groups = source.rule.groups.iter().map(|(cond, _)| cond);
+        let mut left = worlds;
+        let mut parts: Vec<Vec<World>> = Vec::new();
+        let mut asked: Vec<Atom> = Vec::new();
+        // Of a group of another axis nothing is said here, and the first case that holds is the one that counts.
+        for cond in groups.chain(source.rule.cases.iter().filter_map(|(cond, _)| cond.as_ref())) {
+            let mut held = Vec::new();
+            for world in std::mem::take(&mut left) {
+                self.w = world;
+                self.begin(root, func.locals().len(), 0);
+                let given = self.give_unknown(func, receiver);
+                let named: Vec<(Name, Value)> = func.params.iter().map(|p| p.name.clone()).zip(given).collect();
+                let values = self.layer_values(source, &named);
+                let formula = self.layer_condition(cond, &values);
+                asked.extend(formula.atoms().into_iter().filter(|atom| !asked.contains(atom)).collect::<Vec<_>>());
+                let mut world = std::mem::take(&mut self.w);
+                world.frames.clear();
+                match is_opaque(&formula) {
+                    true => held.push(world),
+                    false => self.split(&formula, world, &mut |_, world, truth| match truth {
+                        Some(false) => left.push(world),
+                        Some(true) | None => held.push(world),
+                    }),
+                }
+            }
+            parts.push(held);
+        }
+        parts.push(left);
+        let mut out = Vec::new();
+        for part in parts {
+            let mut kinds: Vec<(Kind, World)> = Vec::new();
+            for world in part {
+                let known = asked.iter().map(|atom| world.facts.get(atom)).collect();
+                self.w = world;
+                let kind = (self.layer_kind(source, receiver), known);
+                let world = std::mem::take(&mut self.w);
+                match kinds.iter_mut().find(|(k, _)| *k == kind) {
+                    Some((_, known)) => {
+                        *known = Joiner::new(&mut self.next_id, None).worlds(std::mem::take(known), &world);
+                    }
+                    None => kinds.push((kind, world)),
+                }
+            }
+            out.extend(kinds.into_iter().map(|(_, world)| world));
+        }
+        self.stack.clear();
+        out
+    }
+
+    /// Which of its parameters a layer has.
+    fn layer_kind(&mut self, source: &LayerSource, receiver: Option<&Value>) -> Vec<bool> {
+        let Some(object) = receiver else { return Vec::new() };
+        let has = |m: &mut Self, name: &Name| matches!(m.attr_quietly(object, name), Value::Tensor(_));
+        source.rule.params.iter().map(|(name, _)| has(self, name)).collect()
+    }
+
+    /// The case of a layer that the world decides, on the axis of its own group.
+    fn layer_case(&mut self, source: &LayerSource, given: &[(Name, Value)]) -> Option<(Axis, Transition)> {
+        let values = self.layer_values(source, given);
+        let (_, object) = given.first()?;
+        for name in &source.rule.switches {
+            let value = self.attr_quietly(object, name);
+            let is_off = matches!(value, Value::Unset) || self.decided_now(&value) == Outcome::Decided(false);
+            if !is_off && self.has_attribute(object, name) {
+                return None;
+            }
+        }
+        for (cond, _) in &source.rule.groups {
+            let formula = self.layer_condition(cond, &values);
+            if self.outcome(&formula) != Outcome::Decided(false) {
+                return None;
+            }
+        }
+        let axis = self.default_layer_axes(&source.rule).single().cloned()?;
+        for (cond, collective) in &source.rule.cases {
+            let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, &values));
+            match self.outcome(&formula) {
+                Outcome::Decided(true) => return Some((axis, collective.transitions.first()?.1.clone())),
+                Outcome::Decided(false) => {}
+                Outcome::Open(_) => return None,
+            }
+        }
+        None
+    }
+
+    fn has_attribute(&self, object: &Value, name: &str) -> bool {
+        matches!(object, Value::Object(id) if self.w.heap.object(*id).is_some_and(|cell| cell.get(name).is_some()))
+    }
+
+    /// At the start of the forward of a layer: its input has the type that callers are held to, its parameters have those of the rule.
+    pub fn layer_input(&mut self) {
+        let Some(open) = self.layer.clone() else { return };
+        let (source, given) = (&open.0, &open.1);
+        let Some((axis, transition)) = self.layer_case(source, given) else { return };
+        let Some((_, collective)) = source.rule.cases.first() else { return };
+        let Some(name) = collective.args.params.get(collective.input).map(|p| p.name.clone()) else { return };
+        self.layer_typed(source, &axis, &transition.source, &argument(given, &name));
+        for (name, pattern) in &source.rule.params {
+            let attribute = given.first().map(|(_, object)| self.attr_quietly(object, name));
+            self.layer_typed(source, &axis, pattern, &attribute.unwrap_or(Value::Unknown));
+            self.layer_typed(source, &axis, pattern, &argument(given, name));
+        }
+    }
+
+    /// Gives a tensor of a layer the type of its rule, where nothing else is known.
+    fn layer_typed(&mut self, source: &LayerSource, axis: &Axis, pattern: &Pattern, value: &Value) {
+        if !matches!(value, Value::Tensor(_) | Value::Sym(_)) {
+            return;
+        }
+        let Some(tensor) = self.as_tensor(value) else { return };
+        let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return };
+        if !t.local.get(axis).set.is_unknown() {
+            return;
+        }
+        let origin = Origin::new(source.at, Reason::Contract(self.layer_name(source)), pattern.set.known());
+        t.local.set(axis, AxisState { set: pattern.set, shard: shard_of(pattern), nest: 0, origin: Some(origin) });
+        self.retype(tensor, t);
+    }
+
+    fn layer_name(&self, source: &LayerSource) -> Name {
+        Name::from(source.rule.name.rsplit('.').next().unwrap_or_default())
+    }
+
+    /// At a return of the forward of a layer: the result has the type that callers take it for.
+    pub fn layer_returned(&mut self, id: StmtId, value: &Value) {
+        let Some(open) = self.layer.clone().filter(|_| self.stack.len() == 1) else { return };
+        let (source, given) = (&open.0, &open.1);
+        let Some((axis, transition)) = self.layer_case(source, given) else { return };
+        let first = match value {
+            Value::Tuple(items) if source.rule.gives_bias => items.first().cloned().unwrap_or(Value::Unknown),
+            other => other.clone(),
+        };
+        let at = self.part(id, 0);
+        let known = match first {
+            Value::Tensor(tensor) => self.w.heap.tensor(tensor).map(|t| (tensor, t.local.get(&axis).clone())),
+            _ => None,
+        };
+        let wanted = transition.result.set;
+        let Some((tensor, found)) = known.filter(|(_, state)| !state.set.is_unknown()) else {
+            return self.passed(at, Pass::Unknown);
+        };
+        if !found.set.meet(wanted).is_empty() || self.is_restricted(&axis) {
+            return self.passed(at, Pass::Right);
+        }
+        let by = Origin::new(source.at, Reason::Contract(self.layer_name(source)), wanted.known());
+        let declared = AxisState { set: wanted, shard: shard_of(&transition.result), nest: 0, origin: Some(by) };
+        let found = OperandAt { place: Some(at), state: found, is_number: false, is_divisor: false };
+        let declared_at = source.at;
+        let kind = FindingKind::DeclaredMismatch { axis, what: Declared::Layer, declared, found, declared_at };
+        self.report(at, kind);
+        self.forget_types(tensor);
+    }
+}
