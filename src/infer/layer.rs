@@ -35,7 +35,7 @@ fn is_switched(rule: &LayerRule, cell: &ObjectCell) -> bool {
 }
 
 /// A default as written, as a value.
-fn written(default: Option<&Name>) -> Value {
+pub(super) fn written(default: Option<&Name>) -> Value {
     match default.map(Name::as_str) {
         Some("None") => Value::NONE,
         Some("True") => Value::TRUE,
@@ -44,7 +44,7 @@ fn written(default: Option<&Name>) -> Value {
             Ok(n) => Value::int(n),
             Err(_) => match text.strip_prefix(['"', '\'']).and_then(|t| t.strip_suffix(['"', '\''])) {
                 Some(s) => Value::str(s),
-                None => Value::Unknown,
+                None => text.parse::<f64>().map_or(Value::Unknown, |x| Value::Const(Const::Float(x.to_bits()))),
             },
         },
         None => Value::Unknown,

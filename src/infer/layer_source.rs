@@ -30,8 +30,8 @@ pub struct LayerSource {
     at: Place,
 }
 
-/// Which of its parameters a layer has, and what is known of that which decides its case.
-type Kind = (Vec<bool>, Vec<Option<bool>>);
+/// Which tensors a layer has, and what is known of that which decides its case.
+type Kind = (Vec<Name>, Vec<Option<bool>>);
 
 fn shard_of(pattern: &Pattern) -> Option<i8> {
     match pattern.shard {
@@ -45,7 +45,8 @@ fn argument(given: &[(Name, Value)], name: &Name) -> Value {
 }
 
 impl Machine<'_> {
-    fn rule_of_class(&self, class: ClassRef) -> Option<Arc<LayerRule>> {
+    /// The rule that types a layer of the project by its name.
+    pub(super) fn rule_of_class(&self, class: ClassRef) -> Option<Arc<LayerRule>> {
         let name = &self.project.class(class).name;
         if !self.rules.may_name(name) {
             return None;
@@ -124,7 +125,13 @@ impl Machine<'_> {
         let mut values = given.to_vec();
         let Some((_, object)) = given.first().cloned() else { return values };
         for param in &source.rule.args.params {
-            values.push((param.name.clone(), self.attr_quietly(&object, &param.name)));
+            // A configuration that is not kept has the same flags; of another argument that is not kept nothing is known.
+            let value = match (self.has_attribute(&object, &param.name), param.name.as_str()) {
+                (true, _) => self.attr_quietly(&object, &param.name),
+                (false, "config") => Value::Sym(param.name.clone()),
+                (false, _) => Value::Unknown,
+            };
+            values.push((param.name.clone(), value));
         }
         values
     }
@@ -173,7 +180,7 @@ impl Machine<'_> {
             for world in part {
                 let known = asked.iter().map(|atom| world.facts.get(atom)).collect();
                 self.w = world;
-                let kind = (self.layer_kind(source, receiver), known);
+                let kind = (self.layer_kind(receiver), known);
                 let world = std::mem::take(&mut self.w);
                 match kinds.iter_mut().find(|(k, _)| *k == kind) {
                     Some((_, known)) => {
@@ -188,11 +195,11 @@ impl Machine<'_> {
         out
     }
 
-    /// Which of its parameters a layer has.
-    fn layer_kind(&mut self, source: &LayerSource, receiver: Option<&Value>) -> Vec<bool> {
-        let Some(object) = receiver else { return Vec::new() };
-        let has = |m: &mut Self, name: &Name| matches!(m.attr_quietly(object, name), Value::Tensor(_));
-        source.rule.params.iter().map(|(name, _)| has(self, name)).collect()
+    /// Which tensors a layer has.
+    fn layer_kind(&self, receiver: Option<&Value>) -> Vec<Name> {
+        let Some(Value::Object(object)) = receiver else { return Vec::new() };
+        let Some(cell) = self.w.heap.object(*object) else { return Vec::new() };
+        cell.attrs.iter().filter(|(_, value)| matches!(value, Value::Tensor(_))).map(|(name, _)| name.clone()).collect()
     }
 
     /// The case of a layer that the world decides, on the axis of its own group.

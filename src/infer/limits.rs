@@ -72,7 +72,7 @@ pub const DERIVATION_STEPS: u64 = 3_000;
 pub const UNSEEN_STEPS: u64 = 1500;
 /// Depth to which the constructors of such objects are given other ones.
 pub const MAX_UNSEEN: usize = 2;
-/// Times that one autograd function is derived in vain in a root; after these what it returns is unknown.
+/// Times that one autograd function is derived in vain of the same kinds of arguments in a root; after these what it returns is unknown.
 pub const MAX_VAIN_DERIVATIONS: usize = 2;
 /// Depth to which an expression is read back from its statements; deeper parts stay variables.
 pub const MAX_EXPR_DEPTH: usize = 24;

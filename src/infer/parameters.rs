@@ -6,7 +6,7 @@ use super::formula::{Formula, Outcome};
 use super::heap::{Cell, ObjectClass};
 use super::machine::Machine;
 use super::practice::hints::{Hint, hints};
-use super::practice::reducers::Covered;
+use super::practice::reducers::{Covered, Reducer};
 use super::practice::sizes::{Size, made_of, says_part};
 use super::practice::view::View;
 use super::value::{ObjId, Value};
@@ -37,6 +37,7 @@ impl Machine<'_> {
     pub fn settle(&mut self, class: ClassRef, object: &Value, worlds: &mut [World]) {
         let Value::Object(receiver) = object else { return };
         let notes = self.constructor_hints(class);
+        let layer = self.rule_of_class(class);
         for world in worlds {
             self.noted(*receiver, &notes, world);
             let all = parameters(world, *receiver);
@@ -53,13 +54,19 @@ impl Machine<'_> {
                     all.iter()
                         .any(|(n, _, h)| n != name && text(*h) == text(home) && reducers.takes_by_name(n, &rule.axes))
                 };
-                let covered = || self.settings.reducers().covers(name, &rule.axes, &marks) != Covered::No;
+                // What the framework itself sums over groups that it is given, the protocol says.
+                let told = |r: &Reducer| r.axes.is_none() && rule.has(self.project.name(r.func.module));
+                let covered = || reducers.covers(name, &rule.axes, &marks, &told) != Covered::No;
+                // Of a layer that a rule types the parameters that are split are known.
+                let whole_of_layer =
+                    layer.as_ref().is_some_and(|l| !l.params.is_empty() && l.params.iter().all(|(n, _)| n != name));
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
-                let marked = || self.settings.marking.may_mark(class, name, &derives);
+                let marked = || self.settings.marking.may_mark(class, name, &derives, whole_of_layer);
                 let by_name = self.settings.reducers().only_when(name, &rule.axes, &marks).map(conjunction);
                 // Not summed here: the one reducer that takes it does not run in this configuration.
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
-                if !off && (summed || covered()) || marked() || !(self.is_whole(module, name, home) || alike()) {
+                let whole = || whole_of_layer || self.is_whole(module, name, home) || alike();
+                if !off && (summed || covered()) || marked() || !whole() {
                     continue;
                 }
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };

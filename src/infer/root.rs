@@ -20,6 +20,7 @@ use super::whole::{Needed, Needs, is_used_before};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
+use crate::rules::collective::Transition;
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
@@ -134,11 +135,25 @@ fn ruled(run: &Run<'_>) -> Vec<Finding> {
     let compared = found.par_iter().with_max_len(1).map(|(at, rule)| {
         kept(run.memo, Task::Ruled(*at), || {
             let tensor = &rule.args.params[rule.input].name;
-            let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, &[])).unwrap_or_default();
             let f = run.project.func(*at);
             let place = Place { file: run.project.file(at.module), span: f.name_span };
-            let input = f.params.iter().position(|p| p.name == *tensor);
-            super::autograd::against_rule(place, &f.name, rule, input?, &cases)
+            let input = f.params.iter().position(|p| p.name == *tensor)?;
+            let compared = |given: &[(Name, Const)], says: &[Transition]| {
+                let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, given)).unwrap_or_default();
+                super::autograd::against_rule(place, &f.name, says, input, &cases)
+            };
+            let all: Vec<Transition> = rule.transitions.iter().map(|(_, t)| t.clone()).collect();
+            compared(&[], &all).or_else(|| {
+                // Where an argument decides, the source is held to what the rule says of that value alone.
+                rule.transitions.iter().find_map(|(condition, transition)| {
+                    let (param, text) = condition.as_ref()?;
+                    let Value::Const(value) = super::layer::written(Some(text)) else { return None };
+                    let name = rule.args.params[*param].name.clone();
+                    // Older and newer versions have other arguments.
+                    f.params.iter().find(|p| p.name == name)?;
+                    compared(&[(name, value)], std::slice::from_ref(transition))
+                })
+            })
         })
     });
     compared.collect::<Vec<_>>().into_iter().filter_map(super::memo::taken).collect()

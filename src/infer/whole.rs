@@ -54,7 +54,7 @@ impl Machine<'_> {
             let open: Vec<Axis> = axes.iter().filter(|a| t.local.get(a).set.is_unknown()).cloned().collect();
             let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
             if open.is_empty()
-                || self.settings.marking.may_mark(class, name, &derives)
+                || self.settings.marking.may_mark(class, name, &derives, false)
                 || !self.project.module_of(home.file).is_some_and(|m| self.has_whole_sizes(m, name, home))
             {
                 continue;
@@ -126,7 +126,7 @@ impl Machine<'_> {
     fn nobody_sums(&self, name: &str, axis: &Axis, home: Place) -> bool {
         let marks = |mark: &str| self.rules.mark(mark).is_some();
         let over = [Name::from(axis.name())];
-        if self.settings.reducers().covers(name, &over, &marks) != Covered::No {
+        if self.settings.reducers().covers(name, &over, &marks, &|_| false) != Covered::No {
             return false;
         }
         let Some(module) = self.project.module_of(home.file) else { return false };

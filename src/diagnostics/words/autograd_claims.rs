@@ -46,9 +46,14 @@ impl Words<'_> {
                 backward_at,
             } => {
                 let declared = if *by_rules { "the rules say of a function of this name" } else { "is declared here" };
-                let title = format!(
-                    "forward and backward of `{class}` together are {derived} on `{axes}`, which is not what {declared}"
-                );
+                let title = match axes.is_empty() {
+                    true => format!(
+                        "neither forward nor backward of `{class}` exchanges anything between ranks, which is not what {declared}"
+                    ),
+                    false => format!(
+                        "forward and backward of `{class}` together are {derived} on `{axes}`, which is not what {declared}"
+                    ),
+                };
                 let mut draft = Draft::new(&codes::DECLARED_OTHER, title);
                 draft.labels.push(Label { place: *forward_at, message: format!("forward: {}", chain(forward)) });
                 draft.labels.push(Label { place: *backward_at, message: format!("backward: {}", chain(backward)) });

@@ -88,6 +88,15 @@ impl Asked {
     }
 }
 
+/// Whether an argument is a tensor (1), a value of which nothing is known (2) or something else.
+fn kind(value: &Value) -> u8 {
+    match value {
+        Value::Unset => 1,
+        Value::Unknown | Value::Sym(_) => 2,
+        _ => 0,
+    }
+}
+
 /// Whether a value says all by itself, without the heap.
 fn is_plain(value: &Value) -> bool {
     match value {
@@ -299,7 +308,13 @@ impl Machine<'_> {
             self.derivations.push(Remembered { class, arguments, facts, reach: None, derived: derived.clone() });
             return derived;
         }
-        if self.derivations.iter().filter(|r| r.class == class && r.is_vain()).count() >= MAX_VAIN_DERIVATIONS {
+        // What is derived in vain of unknown values tells nothing of tensors.
+        let alike = |known: &[(Option<Name>, Value)]| {
+            let kinds = |of: &[(Option<Name>, Value)]| -> Vec<_> { of.iter().map(|(_, v)| kind(v)).collect() };
+            kinds(known) == kinds(&arguments)
+        };
+        let vain = self.derivations.iter().filter(|r| r.class == class && r.is_vain() && alike(&r.arguments));
+        if vain.count() >= MAX_VAIN_DERIVATIONS {
             self.lose(Lost::Budget, "derivations");
             return None;
         }

@@ -9,7 +9,7 @@ use super::super::value::Value;
 use super::super::world::Frame;
 use super::derive::{Case, Derived, Signature};
 use crate::ir::annotation::{Atom, Result_, Target};
-use crate::rules::CollectiveRule;
+use crate::rules::collective::Transition;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Spmd};
 
@@ -83,20 +83,17 @@ impl Machine<'_> {
 
 /// What a function that applies a class is, where a rule says that it is something else: of each configuration some signature has to be
 /// one of the rule's.
-pub fn against_rule(at: Place, name: &Name, rule: &CollectiveRule, input: usize, cases: &[Case]) -> Option<Finding> {
-    let decided = |c: &Case| {
-        c.trouble.is_none() && !c.legal.is_empty() && !c.ambiguous && c.further.is_empty() && c.communicates()
-    };
-    if cases.is_empty() || !cases.iter().all(decided) || rule.transitions.is_empty() {
+pub fn against_rule(at: Place, name: &Name, says: &[Transition], input: usize, cases: &[Case]) -> Option<Finding> {
+    let decided = |c: &Case| c.trouble.is_none() && !c.legal.is_empty() && !c.ambiguous && c.further.is_empty();
+    if cases.is_empty() || !cases.iter().all(decided) || says.is_empty() {
         return None;
     }
     let fits = |case: &Case| {
         let input = case.inputs.iter().position(|i| *i == input);
         case.legal.iter().any(|s| {
             let source = input.and_then(|k| s.sources.get(k)).map(|(t, _)| *t);
-            rule.transitions.iter().any(|(_, t)| {
-                source.is_none_or(|source| t.source.set.contains(source)) && t.result.set.contains(s.result.0)
-            })
+            says.iter()
+                .any(|t| source.is_none_or(|source| t.source.set.contains(source)) && t.result.set.contains(s.result.0))
         })
     };
     let case = cases.iter().find(|c| !fits(c))?;

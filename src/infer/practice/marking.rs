@@ -22,14 +22,21 @@ const WALKS: &[&str] =
 /// Receivers whose attributes are no marks of parameters.
 const NO_PARAMETERS: &[&str] = &["self", "config", "cfg", "args", "ctx", "cls", "conf"];
 
+/// How names of modules end; what is set on one is an attribute of its own.
+const MODULES: &[&str] = &["module", "layer", "model"];
+
 /// A statement that marks parameters.
 #[derive(Clone, Debug, PartialEq)]
 struct Site {
     /// Attributes on the way to what it marks; none: anything.
     names: Vec<Name>,
+    /// The attribute that carries the mark, where it is no walk over parameters.
+    exact: Option<Name>,
     /// The class of the method, and whether it is a parameter or module of its own object in the constructor, which execution follows.
     class: Option<ClassRef>,
     followed: bool,
+    /// What it marks are parameters of its own object alone.
+    own: bool,
 }
 
 /// All of them.
@@ -108,9 +115,17 @@ impl Marking {
                 }
                 self.classes.extend(class);
                 marks_given |= matches!(&target, Expr::Local(local) if view.is_param(*local));
-                if rule.set == AxisType::R {
+                if rule.set == AxisType::R && !is_off(view, step.stmt) {
                     let followed = view.func.name == "__init__" && is_own(view, &target);
-                    self.sites.push(Site { names: names(view, &target, 0).unwrap_or_default(), class, followed });
+                    let exact = match &target {
+                        Expr::Attr(_, name) => Some(name.clone()),
+                        _ => None,
+                    };
+                    let itself = matches!(&target, Expr::Attr(base, _) if matches!(&**base, Expr::Local(l) if view.local_name(*l) == "self"));
+                    let walk = || walks_itself(view, &target) && class.is_some_and(|class| !holds_modules(view, class));
+                    let own = itself || walk();
+                    let names = names(view, &target, 0).unwrap_or_default();
+                    self.sites.push(Site { names, exact, class, followed, own });
                 }
             }
             let marks = view.value(index).and_then(|v| view.callee(v)).is_some_and(|path| {
@@ -162,18 +177,73 @@ impl Marking {
     }
 
     /// Whether a site that execution does not follow may mark a parameter of objects of a class, by the way to it from there.
-    /// `derives`: whether a class is derived from that class.
-    pub fn may_mark(&self, class: ClassRef, path: &str, derives: &dyn Fn(ClassRef) -> bool) -> bool {
+    /// `derives`: whether a class is derived from that class; `apart`: no other class marks what its objects hold.
+    pub fn may_mark(&self, class: ClassRef, path: &str, derives: &dyn Fn(ClassRef) -> bool, apart: bool) -> bool {
         note(|| Read::Marking);
         let parts: Vec<&str> = path.split('.').collect();
         self.sites.iter().any(|site| {
             if site.followed {
                 return site.class.is_some_and(|c| c != class && derives(c));
             }
+            if site.own || apart && site.class.is_some() {
+                return site.class.is_some_and(|c| c == class || derives(c));
+            }
+            if site.exact.as_deref().is_some_and(|name| parts.last() != Some(&name)) {
+                return false;
+            }
             // Of a parameter without a way the object may be what the site names.
             site.names.is_empty() || parts.len() == 1 || site.names.iter().any(|n| parts.contains(&n.as_str()))
         })
     }
+}
+
+/// Whether a target is an element of `self.parameters()` or `self.named_parameters()`.
+fn walks_itself(view: &View<'_>, target: &Expr) -> bool {
+    let Expr::Local(local) = target else { return false };
+    let mut defs = view.defs(*local).iter().peekable();
+    let walks = |def: &usize| {
+        let source = match view.steps[*def].stmt {
+            Stmt::For { iter, .. } => view.through(iter),
+            Stmt::Unpack { value, .. } => view.through(value),
+            _ => return false,
+        };
+        source.any(&mut |e| match e {
+            Expr::Call { callee, .. } => match &**callee {
+                Expr::Attr(base, name) => {
+                    matches!(name.as_str(), "parameters" | "named_parameters")
+                        && matches!(&**base, Expr::Local(l) if view.local_name(*l) == "self")
+                }
+                _ => false,
+            },
+            _ => false,
+        })
+    };
+    defs.peek().is_some() && defs.all(walks)
+}
+
+/// Whether a call may make a module: of a class, or of a function that builds.
+fn may_make(callee: &Expr) -> bool {
+    let name = callee.last_name().unwrap_or("Unknown");
+    let is_class = name.chars().next().is_some_and(char::is_uppercase) && name != "Parameter";
+    is_class || ["build", "make", "module", "layer"].iter().any(|word| name.contains(word))
+}
+
+/// Whether a class keeps something that it makes or is given to make, and that may be a module with parameters of its own.
+fn holds_modules(view: &View<'_>, class: ClassRef) -> bool {
+    let methods = &view.project.class(class).methods;
+    methods.iter().any(|(_, func)| {
+        let own = View::new(view.project, view.rules, view.files, FuncRef { module: class.module, func: *func });
+        (0..own.steps.len()).any(|step| match own.steps[step].stmt {
+            Stmt::SetAttr { base, value, .. } => {
+                let receiver = matches!(own.expr(base), Expr::Local(l) if own.local_name(l) == "self");
+                receiver && own.through(value).any(&mut |e| matches!(e, Expr::Call { callee, .. } if may_make(callee)))
+            }
+            Stmt::Assign { value: Rvalue::CallMethod { name, .. }, .. } => {
+                matches!(name.as_str(), "add_module" | "register_module")
+            }
+            _ => false,
+        })
+    })
 }
 
 /// The target and the name of a mark that a statement sets.
@@ -204,9 +274,10 @@ pub fn is_off(view: &View<'_>, stmt: &Stmt) -> bool {
 }
 
 fn is_no_parameter(view: &View<'_>, target: &Expr) -> bool {
+    let is_other = |name: &str| NO_PARAMETERS.contains(&name) || MODULES.iter().any(|word| name.ends_with(word));
     match target {
-        Expr::Local(local) => NO_PARAMETERS.contains(&view.local_name(*local).as_str()),
-        Expr::Attr(_, name) => NO_PARAMETERS.contains(&name.as_str()),
+        Expr::Local(local) => is_other(view.local_name(*local)),
+        Expr::Attr(_, name) => is_other(name),
         _ => false,
     }
 }

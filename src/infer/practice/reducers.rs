@@ -226,10 +226,16 @@ impl Reducers {
             .filter(|flags| !flags.is_empty() && flags.iter().all(|(flag, _, _)| splits_tokens(flag)))
     }
 
-    /// Whether some reducer over one of these axes covers a parameter, by the end of its name.
-    pub fn covers(&self, name: &str, axes: &[Name], known_mark: &dyn Fn(&str) -> bool) -> Covered {
+    /// Whether some reducer over one of these axes covers a parameter, by the end of its name; `told` decides those that need not be asked.
+    pub fn covers(
+        &self,
+        name: &str,
+        axes: &[Name],
+        known_mark: &dyn Fn(&str) -> bool,
+        told: &dyn Fn(&Reducer) -> bool,
+    ) -> Covered {
         let mut best = Covered::No;
-        for reducer in self.over(axes) {
+        for reducer in self.over(axes).filter(|r| !told(r)) {
             match reducer.covers(name, known_mark) {
                 Covered::Yes => return Covered::Yes,
                 Covered::Perhaps => best = Covered::Perhaps,
