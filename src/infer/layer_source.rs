@@ -5,7 +5,7 @@
 
 use super::exec::is_opaque;
 use super::finding::{Declared, FindingKind, OperandAt};
-use super::formula::{Atom, Formula, Outcome};
+use super::formula::{Atom, Facts, Formula, Outcome};
 use super::join::Joiner;
 use super::machine::Machine;
 use super::output::Pass;
@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 /// A layer whose own forward runs as a root, with the arguments of the root.
 pub type OpenLayer = (LayerSource, Vec<(Name, Value)>);
+
+/// A return of such a layer: the case of the rule, and where and in which world it does not hold.
+pub type Returned = (usize, Option<(Place, Facts)>);
 
 /// A layer, and where its class stands.
 #[derive(Clone, Debug)]
@@ -203,7 +206,7 @@ impl Machine<'_> {
     }
 
     /// The case of a layer that the world decides, on the axis of its own group.
-    fn layer_case(&mut self, source: &LayerSource, given: &[(Name, Value)]) -> Option<(Axis, Transition)> {
+    fn layer_case(&mut self, source: &LayerSource, given: &[(Name, Value)]) -> Option<(usize, Axis, Transition)> {
         let values = self.layer_values(source, given);
         let (_, object) = given.first()?;
         for name in &source.rule.switches {
@@ -220,10 +223,10 @@ impl Machine<'_> {
             }
         }
         let axis = self.default_layer_axes(&source.rule).single().cloned()?;
-        for (cond, collective) in &source.rule.cases {
+        for (case, (cond, collective)) in source.rule.cases.iter().enumerate() {
             let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, &values));
             match self.outcome(&formula) {
-                Outcome::Decided(true) => return Some((axis, collective.transitions.first()?.1.clone())),
+                Outcome::Decided(true) => return Some((case, axis, collective.transitions.first()?.1.clone())),
                 Outcome::Decided(false) => {}
                 Outcome::Open(_) => return None,
             }
@@ -239,7 +242,7 @@ impl Machine<'_> {
     pub fn layer_input(&mut self) {
         let Some(open) = self.layer.clone() else { return };
         let (source, given) = (&open.0, &open.1);
-        let Some((axis, transition)) = self.layer_case(source, given) else { return };
+        let Some((_, axis, transition)) = self.layer_case(source, given) else { return };
         let Some((_, collective)) = source.rule.cases.first() else { return };
         let Some(name) = collective.args.params.get(collective.input).map(|p| p.name.clone()) else { return };
         self.layer_typed(source, &axis, &transition.source, &argument(given, &name));
@@ -273,7 +276,7 @@ impl Machine<'_> {
     pub fn layer_returned(&mut self, id: StmtId, value: &Value) {
         let Some(open) = self.layer.clone().filter(|_| self.stack.len() == 1) else { return };
         let (source, given) = (&open.0, &open.1);
-        let Some((axis, transition)) = self.layer_case(source, given) else { return };
+        let Some((case, axis, transition)) = self.layer_case(source, given) else { return };
         let first = match value {
             Value::Tuple(items) if source.rule.gives_bias => items.first().cloned().unwrap_or(Value::Unknown),
             other => other.clone(),
@@ -288,6 +291,7 @@ impl Machine<'_> {
             return self.passed(at, Pass::Unknown);
         };
         if !found.set.meet(wanted).is_empty() || self.is_restricted(&axis) {
+            self.layer_outcomes.push((case, None));
             return self.passed(at, Pass::Right);
         }
         let by = Origin::new(source.at, Reason::Contract(self.layer_name(source)), wanted.known());
@@ -296,6 +300,21 @@ impl Machine<'_> {
         let declared_at = source.at;
         let kind = FindingKind::DeclaredMismatch { axis, what: Declared::Layer, declared, found, declared_at };
         self.report(at, kind);
+        self.layer_outcomes.push((case, Some((at, self.w.facts.clone()))));
         self.forget_types(tensor);
+    }
+
+    /// At the end of the root: a case of the rule that holds on some ways and not on others is one of a source that has more switches than
+    /// the rule knows. Of those ways nothing is said.
+    pub fn layer_done(&mut self) {
+        let outcomes = std::mem::take(&mut self.layer_outcomes);
+        for (case, wrong) in &outcomes {
+            let Some((at, facts)) = wrong else { continue };
+            if outcomes.iter().any(|(other, wrong)| other == case && wrong.is_none()) {
+                self.out.take_back(*at, facts, &|kind| {
+                    matches!(kind, FindingKind::DeclaredMismatch { what: Declared::Layer, .. })
+                });
+            }
+        }
     }
 }

@@ -99,6 +99,8 @@ pub struct Machine<'a> {
     pub kept: super::kept_tests::Kept,
     /// The layer whose own forward is the root, with the arguments of the root.
     pub layer: Option<std::sync::Arc<super::layer_source::OpenLayer>>,
+    /// Its returns so far: the case of the rule, and where and in which world it does not hold.
+    pub layer_outcomes: Vec<super::layer_source::Returned>,
     /// The application of an autograd function whose forward is executed with the arguments that it is given there.
     pub applied: Option<std::sync::Arc<super::autograd::Written>>,
 }
@@ -141,6 +143,7 @@ impl<'a> Machine<'a> {
             sizes_of: None,
             kept: None,
             layer: None,
+            layer_outcomes: Vec::new(),
             applied: None,
         }
     }

@@ -165,6 +165,13 @@ impl Output {
         }
     }
 
+    /// Takes a finding at a place back for one world.
+    pub fn take_back(&mut self, place: Place, facts: &Facts, is: &dyn Fn(&FindingKind) -> bool) {
+        for finding in self.findings.iter_mut().filter(|f| f.place == place && is(&f.kind)) {
+            finding.worlds.retain(|world| world != facts);
+        }
+    }
+
     /// Notes that a world passed a place where a finding was possible.
     pub fn pass(&mut self, place: Place, facts: &Facts, pass: Pass) {
         let list = self.passed.entry(place).or_default();
