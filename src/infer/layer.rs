@@ -11,7 +11,6 @@ use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::annotation::Cond;
 use crate::ir::{Const, StmtId};
-use crate::rules::collective::DimRef;
 use crate::rules::{Entry, IntrinsicRule, LayerRule, MarkRule, Pattern, Signature};
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason, TensorType, Tri};
@@ -77,7 +76,8 @@ impl Machine<'_> {
         for (name, value) in &arguments {
             cell.set(&slot(name), value.clone());
         }
-        let mut axes = self.layer_axes(rule, &arguments).filter(|_| self.decided_case(rule, &arguments).is_some());
+        // What the parameters are does not depend on how the activations travel.
+        let mut axes = self.layer_axes(rule, &arguments).filter(|_| self.first_case(rule, &arguments).is_some());
         if rule.params.is_empty() {
             axes = None;
         }
@@ -111,11 +111,7 @@ impl Machine<'_> {
         (t.grad, t.untracked) = (Tri::Yes, true);
         for axis in axes.iter().flat_map(|a| a.iter()) {
             let origin = Origin::new(self.place(id), Reason::Parameter, pattern.set.known());
-            let shard = match &pattern.shard {
-                Some(DimRef::At(n)) => i8::try_from(*n).ok(),
-                Some(DimRef::Argument(_)) | None => None,
-            };
-            t.local.set(axis, AxisState { set: pattern.set, shard, nest: 0, origin: Some(origin) });
+            t.local.set(axis, AxisState { set: pattern.set, shard: pattern.dim(), nest: 0, origin: Some(origin) });
         }
         t
     }
@@ -155,7 +151,7 @@ impl Machine<'_> {
         }
     }
 
-    fn layer_value(&mut self, path: &str, values: &[(Name, Value)]) -> Value {
+    pub(super) fn layer_value(&mut self, path: &str, values: &[(Name, Value)]) -> Value {
         let mut parts = path.split('.');
         let first = parts.next().unwrap_or_default();
         let mut value = values.iter().find(|(n, _)| n == first).map_or(Value::Unknown, |(_, v)| v.clone());
@@ -169,9 +165,13 @@ impl Machine<'_> {
     fn layer_axes(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<AxisSet> {
         let given = rule.group.map(|at| values[at].1.clone());
         match given {
-            None | Some(Value::Const(Const::None) | Value::Unknown) => {}
-            Some(group) => return self.axes_of_value(&group),
+            None | Some(Value::Const(Const::None) | Value::Unknown) => self.axes_of_layer(rule, values),
+            Some(group) => self.axes_of_value(&group),
         }
+    }
+
+    /// The axes of the group of a layer that is given none.
+    pub(super) fn axes_of_layer(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<AxisSet> {
         for (cond, axes) in &rule.groups {
             let formula = self.layer_condition(cond, values);
             match self.outcome(&formula) {
@@ -183,18 +183,13 @@ impl Machine<'_> {
         self.default_axes(&rule.default_group)
     }
 
-    /// The case that holds in this world, if the world decides.
-    fn decided_case(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<usize> {
-        for (i, (cond, _)) in rule.cases.iter().enumerate() {
+    /// The first case that may hold in this world, and whether it does.
+    pub(super) fn first_case(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<(usize, Outcome)> {
+        rule.cases.iter().enumerate().find_map(|(i, (cond, _))| {
             let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, values));
-            match self.outcome(&formula) {
-                Outcome::Decided(true) => return Some(i),
-                Outcome::Decided(false) => {}
-                // What the parameters are does not depend on how the activations travel.
-                Outcome::Open(_) => return Some(i),
-            }
-        }
-        None
+            let outcome = self.outcome(&formula);
+            (outcome != Outcome::Decided(false)).then_some((i, outcome))
+        })
     }
 
     /// A call of an instance: each world takes the case that holds in it.
@@ -290,18 +285,26 @@ impl Machine<'_> {
         }
     }
 
-    fn split_worlds(&mut self, cond: &Cond, values: &[(Name, Value)], worlds: Vec<World>) -> Vec<World> {
+    /// Worlds on both sides of a condition.
+    pub(super) fn split_worlds(&mut self, cond: &Cond, values: &[(Name, Value)], worlds: Vec<World>) -> Vec<World> {
         let mut out = Vec::new();
         for world in worlds {
             self.w = world;
             let formula = self.layer_condition(cond, values);
-            let world = std::mem::take(&mut self.w);
-            match is_opaque(&formula) {
-                true => out.push(world),
-                false => self.split(&formula, world, &mut |_, world, _| out.push(world)),
-            }
+            out.extend(self.sides_of(&formula).into_iter().map(|(world, _)| world));
         }
         out
+    }
+
+    /// The present world on both sides of a condition, with its truth there; as it is, if nothing can decide that.
+    pub(super) fn sides_of(&mut self, formula: &Formula) -> Vec<(World, Option<bool>)> {
+        let world = std::mem::take(&mut self.w);
+        if is_opaque(formula) {
+            return vec![(world, None)];
+        }
+        let mut sides = Vec::new();
+        self.split(formula, world, &mut |_, world, truth| sides.push((world, truth)));
+        sides
     }
 
     fn layer_result(

@@ -3,9 +3,8 @@
 //! of inputs, and findings. Never: configurations whose case is not decided, a group of another axis, a layer whose collectives are
 //! switched off. Source: `rules/README.md`, the module's docstring of the layer. Next: `layer.rs`, calls of layers without a source.
 
-use super::exec::is_opaque;
 use super::finding::{Declared, FindingKind, OperandAt};
-use super::formula::{Atom, Facts, Formula, Outcome};
+use super::formula::{Atom, Facts, Outcome};
 use super::join::Joiner;
 use super::machine::Machine;
 use super::output::Pass;
@@ -13,8 +12,8 @@ use super::value::Value;
 use super::world::World;
 use crate::ir::{Func, StmtId};
 use crate::project::{ClassRef, FuncRef};
-use crate::rules::collective::{DimRef, Transition};
-use crate::rules::{Entry, LayerRule, Pattern};
+use crate::rules::collective::Transition;
+use crate::rules::{LayerRule, Pattern};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, AxisState, Origin, Reason};
 use std::sync::Arc;
@@ -25,27 +24,16 @@ pub type OpenLayer = (LayerSource, Vec<(Name, Value)>);
 /// A return of such a layer: the case of the rule, and where and in which world it does not hold.
 pub type Returned = (usize, Option<(Place, Facts)>);
 
-/// A layer, and where its class stands.
+/// A layer, its name, and where that stands.
 #[derive(Clone, Debug)]
 pub struct LayerSource {
     rule: Arc<LayerRule>,
-    /// The name of the class.
+    name: Name,
     at: Place,
 }
 
 /// Which tensors a layer has, and what is known of that which decides its case.
 type Kind = (Vec<Name>, Vec<Option<bool>>);
-
-fn shard_of(pattern: &Pattern) -> Option<i8> {
-    match pattern.shard {
-        Some(DimRef::At(dim)) => i8::try_from(dim).ok(),
-        Some(DimRef::Argument(_)) | None => None,
-    }
-}
-
-fn argument(given: &[(Name, Value)], name: &Name) -> Value {
-    given.iter().find(|(n, _)| n == name).map_or(Value::Unknown, |(_, value)| value.clone())
-}
 
 impl Machine<'_> {
     /// The rule that types a layer of the project by its name.
@@ -54,10 +42,7 @@ impl Machine<'_> {
         if !self.rules.may_name(name) {
             return None;
         }
-        match self.rules.get(&self.project.qualified_class(class)) {
-            Some(Entry::Layer(rule)) => Some(rule.clone()),
-            _ => None,
-        }
+        self.rules.layer(&self.project.qualified_class(class)).cloned()
     }
 
     /// At the start of the constructor of a layer: the worlds in which its group is decided, with the axes that the rule gives it.
@@ -66,33 +51,16 @@ impl Machine<'_> {
         let Some((rule, at)) = self.rule_of_class(class).and_then(|rule| Some((rule.clone(), rule.group?))) else {
             return vec![world];
         };
-        let named = |name: &Name| func.params.iter().find(|p| p.name == *name);
-        let Some(group) = named(&rule.args.params[at].name) else { return vec![world] };
-        let mut worlds = vec![world];
-        let given = |m: &Self| -> Vec<(Name, Value)> {
-            func.params.iter().map(|p| (p.name.clone(), m.local(p.local))).collect()
-        };
+        let Some(group) = func.params.iter().find(|p| p.name == rule.args.params[at].name) else { return vec![world] };
+        self.w = world;
+        let values: Vec<(Name, Value)> = func.params.iter().map(|p| (p.name.clone(), self.local(p.local))).collect();
+        let mut worlds = vec![std::mem::take(&mut self.w)];
         for (cond, _) in &rule.groups {
-            for world in std::mem::take(&mut worlds) {
-                self.w = world;
-                let values = given(self);
-                let formula = self.layer_condition(cond, &values);
-                worlds.extend(self.parted(&formula));
-            }
+            worlds = self.split_worlds(cond, &values, worlds);
         }
         for world in &mut worlds {
             std::mem::swap(&mut self.w, world);
-            let values = given(self);
-            let mut axes = Some(self.default_layer_axes(&rule));
-            for (cond, others) in &rule.groups {
-                let formula = self.layer_condition(cond, &values);
-                match self.outcome(&formula) {
-                    Outcome::Decided(true) => axes = Some(others.iter().map(|a| self.settings.canonical(a)).collect()),
-                    Outcome::Decided(false) => {}
-                    Outcome::Open(_) => axes = None,
-                }
-            }
-            if let (Some(axes), Value::Sym(_)) = (axes, self.local(group.local)) {
+            if let (Some(axes), Value::Sym(_)) = (self.axes_of_layer(&rule, &values), self.local(group.local)) {
                 self.set_local(group.local, Value::Group(axes));
             }
             std::mem::swap(&mut self.w, world);
@@ -100,27 +68,12 @@ impl Machine<'_> {
         worlds
     }
 
-    fn default_layer_axes(&self, rule: &LayerRule) -> AxisSet {
-        rule.default_group.iter().map(|a| self.settings.canonical(a)).collect()
-    }
-
-    /// The present world on both sides of a condition; as it is, if nothing can decide that.
-    fn parted(&mut self, formula: &Formula) -> Vec<World> {
-        let world = std::mem::take(&mut self.w);
-        let mut out = Vec::new();
-        match is_opaque(formula) {
-            true => out.push(world),
-            false => self.split(formula, world, &mut |_, world, _| out.push(world)),
-        }
-        out
-    }
-
     /// The rule of a class whose forward is about to run as a root.
     pub fn layer_source(&mut self, func: &Func, class: Option<ClassRef>) -> Option<LayerSource> {
         let class = class.filter(|_| func.name == "forward")?;
         let rule = self.rule_of_class(class).filter(|rule| !rule.default_group.is_empty())?;
         let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };
-        Some(LayerSource { rule, at })
+        Some(LayerSource { rule, name: self.project.class(class).name.clone(), at })
     }
 
     /// What the conditions of a layer are about: the arguments of its forward, and what its constructor kept of its own.
@@ -164,14 +117,12 @@ impl Machine<'_> {
                 let values = self.layer_values(source, &named);
                 let formula = self.layer_condition(cond, &values);
                 asked.extend(formula.atoms().into_iter().filter(|atom| !asked.contains(atom)).collect::<Vec<_>>());
-                let mut world = std::mem::take(&mut self.w);
-                world.frames.clear();
-                match is_opaque(&formula) {
-                    true => held.push(world),
-                    false => self.split(&formula, world, &mut |_, world, truth| match truth {
+                self.w.frames.clear();
+                for (world, truth) in self.sides_of(&formula) {
+                    match truth {
                         Some(false) => left.push(world),
                         Some(true) | None => held.push(world),
-                    }),
+                    }
                 }
             }
             parts.push(held);
@@ -222,16 +173,11 @@ impl Machine<'_> {
                 return None;
             }
         }
-        let axis = self.default_layer_axes(&source.rule).single().cloned()?;
-        for (case, (cond, collective)) in source.rule.cases.iter().enumerate() {
-            let formula = cond.as_ref().map_or(Formula::Const(true), |c| self.layer_condition(c, &values));
-            match self.outcome(&formula) {
-                Outcome::Decided(true) => return Some((case, axis, collective.transitions.first()?.1.clone())),
-                Outcome::Decided(false) => {}
-                Outcome::Open(_) => return None,
-            }
-        }
-        None
+        let axes: AxisSet = source.rule.default_group.iter().map(|a| self.settings.canonical(a)).collect();
+        let (case, _) =
+            self.first_case(&source.rule, &values).filter(|(_, outcome)| *outcome == Outcome::Decided(true))?;
+        let (_, transition) = source.rule.cases[case].1.transitions.first()?;
+        Some((case, axes.single().cloned()?, transition.clone()))
     }
 
     fn has_attribute(&self, object: &Value, name: &str) -> bool {
@@ -245,11 +191,13 @@ impl Machine<'_> {
         let Some((_, axis, transition)) = self.layer_case(source, given) else { return };
         let Some((_, collective)) = source.rule.cases.first() else { return };
         let Some(name) = collective.args.params.get(collective.input).map(|p| p.name.clone()) else { return };
-        self.layer_typed(source, &axis, &transition.source, &argument(given, &name));
+        let input = self.layer_value(&name, given);
+        self.layer_typed(source, &axis, &transition.source, &input);
         for (name, pattern) in &source.rule.params {
             let attribute = given.first().map(|(_, object)| self.attr_quietly(object, name));
             self.layer_typed(source, &axis, pattern, &attribute.unwrap_or(Value::Unknown));
-            self.layer_typed(source, &axis, pattern, &argument(given, name));
+            let argument = self.layer_value(name, given);
+            self.layer_typed(source, &axis, pattern, &argument);
         }
     }
 
@@ -263,13 +211,9 @@ impl Machine<'_> {
         if !t.local.get(axis).set.is_unknown() {
             return;
         }
-        let origin = Origin::new(source.at, Reason::Contract(self.layer_name(source)), pattern.set.known());
-        t.local.set(axis, AxisState { set: pattern.set, shard: shard_of(pattern), nest: 0, origin: Some(origin) });
+        let origin = Origin::new(source.at, Reason::Contract(source.name.clone()), pattern.set.known());
+        t.local.set(axis, AxisState { set: pattern.set, shard: pattern.dim(), nest: 0, origin: Some(origin) });
         self.retype(tensor, t);
-    }
-
-    fn layer_name(&self, source: &LayerSource) -> Name {
-        Name::from(source.rule.name.rsplit('.').next().unwrap_or_default())
     }
 
     /// At a return of the forward of a layer: the result has the type that callers take it for.
@@ -294,8 +238,8 @@ impl Machine<'_> {
             self.layer_outcomes.push((case, None));
             return self.passed(at, Pass::Right);
         }
-        let by = Origin::new(source.at, Reason::Contract(self.layer_name(source)), wanted.known());
-        let declared = AxisState { set: wanted, shard: shard_of(&transition.result), nest: 0, origin: Some(by) };
+        let by = Origin::new(source.at, Reason::Contract(source.name.clone()), wanted.known());
+        let declared = AxisState { set: wanted, shard: transition.result.dim(), nest: 0, origin: Some(by) };
         let found = OperandAt { place: Some(at), state: found, is_number: false, is_divisor: false };
         let declared_at = source.at;
         let kind = FindingKind::DeclaredMismatch { axis, what: Declared::Layer, declared, found, declared_at };

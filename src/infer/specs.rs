@@ -69,14 +69,11 @@ impl Specs {
             return Some(first.clone());
         }
         let layer = |value: &Value| match value {
-            Value::Path(path) => match rules.get(path) {
-                Some(Entry::Layer(rule)) => Some(rule.clone()),
-                _ => None,
-            },
+            Value::Path(path) => rules.layer(path),
             _ => None,
         };
         let rule = layer(first)?;
-        let alike = candidates.iter().all(|c| layer(c).is_some_and(|r| r.types_alike(&rule)));
+        let alike = candidates.iter().all(|c| layer(c).is_some_and(|r| r.types_alike(rule)));
         alike.then(|| first.clone())
     }
 

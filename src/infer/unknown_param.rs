@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::value::Value;
 use crate::ir::{Param, ParamKind};
 use crate::project::ModuleId;
-use crate::rules::{Entry, LayerRule};
+use crate::rules::LayerRule;
 use std::sync::Arc;
 
 /// Python annotations of parameters that are no tensors.
@@ -69,9 +69,6 @@ impl Machine<'_> {
     fn hinted_layer(&self, hint: &str) -> Option<Arc<LayerRule>> {
         let module = self.stack.last()?.func.module;
         let path = super::practice::expr::path_of_hint(self.project, module, hint)?;
-        match self.rules.get(&path) {
-            Some(Entry::Layer(rule)) => Some(rule.clone()),
-            _ => None,
-        }
+        self.rules.layer(&path).cloned()
     }
 }

@@ -380,6 +380,13 @@ impl RuleBook {
         self.communicating.iter()
     }
 
+    /// The layer with a contract of a path.
+    pub fn layer(&self, path: &str) -> Option<&Arc<LayerRule>> {
+        match self.get(path) {
+            Some(Entry::Layer(rule)) => Some(rule),
+            _ => None,
+        }
+    }
     pub fn op(&self, path: &str) -> Option<&Arc<OpRule>> {
         match self.by_name.get(path) {
             Some(Entry::Op(rule)) => Some(rule),

@@ -32,6 +32,14 @@ pub struct Transition {
 }
 
 impl Pattern {
+    /// The dim that the notation names by a number.
+    pub fn dim(&self) -> Option<i8> {
+        match self.shard {
+            Some(DimRef::At(dim)) => i8::try_from(dim).ok(),
+            Some(DimRef::Argument(_)) | None => None,
+        }
+    }
+
     /// Parses `R`, `P|V`, `S(0)`, `S(dim)`, `S`.
     ///
     /// # Errors

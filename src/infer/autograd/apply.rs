@@ -19,7 +19,9 @@ use crate::ir::StmtId;
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::collective::DimRef;
 use crate::rules::signature::Parameter;
-use crate::rules::{Arg, CollectiveRule, Form, Kind, Pattern, Role, Signature as Parameters, Transition, apply};
+use crate::rules::{
+    Arg, CollectiveRule, Form, Kind, Pattern, Role, Signature as Parameters, Transition, Violation, apply,
+};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Term, Tri};
 use std::sync::Arc;
@@ -88,13 +90,10 @@ impl Asked {
     }
 }
 
-/// Whether an argument is a tensor (1), a value of which nothing is known (2) or something else.
-fn kind(value: &Value) -> u8 {
-    match value {
-        Value::Unset => 1,
-        Value::Unknown | Value::Sym(_) => 2,
-        _ => 0,
-    }
+/// Whether two arguments are both tensors, both values of which nothing is known, or both something else.
+fn alike(a: &Value, b: &Value) -> bool {
+    let is_unknown = |v: &Value| matches!(v, Value::Unknown | Value::Sym(_));
+    matches!(a, Value::Unset) == matches!(b, Value::Unset) && is_unknown(a) == is_unknown(b)
 }
 
 /// Whether a value says all by itself, without the heap.
@@ -309,11 +308,10 @@ impl Machine<'_> {
             return derived;
         }
         // What is derived in vain of unknown values tells nothing of tensors.
-        let alike = |known: &[(Option<Name>, Value)]| {
-            let kinds = |of: &[(Option<Name>, Value)]| -> Vec<_> { of.iter().map(|(_, v)| kind(v)).collect() };
-            kinds(known) == kinds(&arguments)
+        let same_kinds = |known: &[(Option<Name>, Value)]| {
+            known.len() == arguments.len() && known.iter().zip(&arguments).all(|((_, a), (_, b))| alike(a, b))
         };
-        let vain = self.derivations.iter().filter(|r| r.class == class && r.is_vain() && alike(&r.arguments));
+        let vain = self.derivations.iter().filter(|r| r.class == class && r.is_vain() && same_kinds(&r.arguments));
         if vain.count() >= MAX_VAIN_DERIVATIONS {
             self.lose(Lost::Budget, "derivations");
             return None;
@@ -472,9 +470,7 @@ impl Machine<'_> {
                 .map(|k| Arg { set: state(k, &axis).set, grad: Tri::Unknown, role: Role::Term })
                 .collect();
             let made = apply(Kind::Multilinear, &operands);
-            if matches!(made, Err(crate::rules::operator::Violation::InvariantMixed))
-                && !case.axes.iter().any(|a| *a == axis)
-            {
+            if matches!(made, Err(Violation::InvariantMixed)) && !case.axes.iter().any(|a| *a == axis) {
                 self.mixed_by(id, class, args, &axis);
             }
             local.set(&axis, AxisState::new(made.map_or(AxisType::ALL, |a| a.result)));

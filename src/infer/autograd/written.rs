@@ -61,13 +61,13 @@ impl Machine<'_> {
     fn applied_to(&self, id: StmtId, class: ClassRef, args: &CallArgs) -> Written {
         let at = self.place(id);
         let mut tensors = Vec::new();
-        let parameters = self.methods_of(class).map(|methods| {
+        // Of arguments that come in one list the parameters of the forward say which is which.
+        let parameter = |i: usize| {
+            let methods = self.methods_of(class)?;
             let own = usize::from(methods.setup.is_none());
-            let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };
-            let forward = self.project.func(methods.forward);
-            let span = |i: usize| forward.params.get(own + i).map(|p| Place { span: p.span, ..at });
-            (0..args.args.len()).map(span).collect::<Vec<_>>()
-        });
+            let param = self.project.func(methods.forward).params.get(own + i)?;
+            Some(Place { file: self.project.file(methods.forward.module), span: param.span })
+        };
         for (i, arg) in args.args.iter().enumerate() {
             let tensor = match &arg.value {
                 Value::Tensor(id) => Some(*id),
@@ -75,10 +75,9 @@ impl Machine<'_> {
                 _ => None,
             };
             if let Some(t) = tensor.and_then(|id| self.w.heap.tensor(id)) {
-                // Of arguments that come in one list the parameters of the forward say which is which.
-                let apart = args.args.iter().filter(|other| other.part == arg.part).count() == 1;
-                let parameter = parameters.as_ref().and_then(|all| *all.get(i)?).filter(|_| !apart);
-                tensors.push((parameter.unwrap_or_else(|| self.part(id, arg.part)), t.clone()));
+                let in_list = args.args.iter().filter(|other| other.part == arg.part).count() > 1;
+                let place = if in_list { parameter(i) } else { None };
+                tensors.push((place.unwrap_or_else(|| self.part(id, arg.part)), t.clone()));
             }
         }
         Written { name: self.project.class(class).name.clone(), at, tensors }

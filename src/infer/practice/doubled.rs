@@ -248,7 +248,7 @@ fn layer_over(view: &View<'_>, axes: &[Name]) -> Option<Place> {
         let other = near::shared(view, at);
         (0..other.steps.len()).find_map(|step| {
             let value = other.value(step)?;
-            let Some(crate::rules::Entry::Layer(rule)) = other.rules.get(&other.callee(value)?) else { return None };
+            let rule = other.rules.layer(&other.callee(value)?)?;
             let plain = rule.group.is_none_or(|group| match value {
                 Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
                     other.argument(args, group, "").is_none()

@@ -4,6 +4,7 @@
 
 use super::asked::Asked;
 use super::expr::Expr;
+use super::near;
 use super::view::View;
 use crate::infer::memo::{Memo, Task, combined, kept_equals};
 use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
@@ -121,9 +122,8 @@ impl Marking {
                         Expr::Attr(_, name) => Some(name.clone()),
                         _ => None,
                     };
-                    let itself = matches!(&target, Expr::Attr(base, _) if matches!(&**base, Expr::Local(l) if view.local_name(*l) == "self"));
                     let walk = || walks_itself(view, &target) && class.is_some_and(|class| !holds_modules(view, class));
-                    let own = itself || walk();
+                    let own = near::own_attribute(view, &target).is_some() || walk();
                     let names = names(view, &target, 0).unwrap_or_default();
                     self.sites.push(Site { names, exact, class, followed, own });
                 }
@@ -200,43 +200,31 @@ impl Marking {
 /// Whether a target is an element of `self.parameters()` or `self.named_parameters()`.
 fn walks_itself(view: &View<'_>, target: &Expr) -> bool {
     let Expr::Local(local) = target else { return false };
-    let mut defs = view.defs(*local).iter().peekable();
-    let walks = |def: &usize| {
-        let source = match view.steps[*def].stmt {
-            Stmt::For { iter, .. } => view.through(iter),
-            Stmt::Unpack { value, .. } => view.through(value),
-            _ => return false,
-        };
-        source.any(&mut |e| match e {
-            Expr::Call { callee, .. } => match &**callee {
-                Expr::Attr(base, name) => {
-                    matches!(name.as_str(), "parameters" | "named_parameters")
-                        && matches!(&**base, Expr::Local(l) if view.local_name(*l) == "self")
-                }
-                _ => false,
-            },
-            _ => false,
-        })
+    let of_itself = |e: &Expr| match e {
+        Expr::Call { callee, .. } => {
+            near::own_attribute(view, callee).is_some_and(|name| name == "parameters" || name == "named_parameters")
+        }
+        _ => false,
     };
-    defs.peek().is_some() && defs.all(walks)
+    let defs = view.defs(*local);
+    let walks = |def: &usize| visited(view, *def).is_some_and(|source| source.any(&mut |e| of_itself(e)));
+    !defs.is_empty() && defs.iter().all(walks)
 }
 
 /// Whether a call may make a module: of a class, or of a function that builds.
 fn may_make(callee: &Expr) -> bool {
     let name = callee.last_name().unwrap_or("Unknown");
-    let is_class = name.chars().next().is_some_and(char::is_uppercase) && name != "Parameter";
+    let is_class = name.starts_with(char::is_uppercase) && name != "Parameter";
     is_class || ["build", "make", "module", "layer"].iter().any(|word| name.contains(word))
 }
 
 /// Whether a class keeps something that it makes or is given to make, and that may be a module with parameters of its own.
 fn holds_modules(view: &View<'_>, class: ClassRef) -> bool {
-    let methods = &view.project.class(class).methods;
-    methods.iter().any(|(_, func)| {
-        let own = View::new(view.project, view.rules, view.files, FuncRef { module: class.module, func: *func });
-        (0..own.steps.len()).any(|step| match own.steps[step].stmt {
+    near::methods(view, class.class).iter().any(|own| {
+        own.steps.iter().any(|step| match step.stmt {
             Stmt::SetAttr { base, value, .. } => {
-                let receiver = matches!(own.expr(base), Expr::Local(l) if own.local_name(l) == "self");
-                receiver && own.through(value).any(&mut |e| matches!(e, Expr::Call { callee, .. } if may_make(callee)))
+                near::is_self(own, base)
+                    && own.through(value).any(&mut |e| matches!(e, Expr::Call { callee, .. } if may_make(callee)))
             }
             Stmt::Assign { value: Rvalue::CallMethod { name, .. }, .. } => {
                 matches!(name.as_str(), "add_module" | "register_module")
@@ -282,13 +270,19 @@ fn is_no_parameter(view: &View<'_>, target: &Expr) -> bool {
     }
 }
 
+/// What a loop or an unpacking takes its variables from.
+fn visited(view: &View<'_>, def: usize) -> Option<Expr> {
+    match view.steps[def].stmt {
+        Stmt::For { iter, .. } => Some(view.through(iter)),
+        Stmt::Unpack { value, .. } => Some(view.through(value)),
+        _ => None,
+    }
+}
+
 /// `self.a` or `self.a.b`.
 fn is_own(view: &View<'_>, target: &Expr) -> bool {
-    let receiver = |e: &Expr| matches!(e, Expr::Local(l) if view.local_name(*l) == "self");
-    match target {
-        Expr::Attr(base, _) => receiver(base) || matches!(&**base, Expr::Attr(inner, _) if receiver(inner)),
-        _ => false,
-    }
+    let own = |e: &Expr| near::own_attribute(view, e).is_some();
+    own(target) || matches!(target, Expr::Attr(base, _) if own(base))
 }
 
 /// The attributes of its own object that an expression is, or visits; `None` if it may be anything.
@@ -335,13 +329,11 @@ fn of_local(view: &View<'_>, local: LocalId, depth: usize) -> Option<Vec<Name>> 
     let mut out = Vec::new();
     for def in view.defs(local) {
         let source = match view.steps[*def].stmt {
-            Stmt::For { iter, .. } => view.through(iter),
-            Stmt::Unpack { value, .. } => view.through(value),
             Stmt::Assign { .. } => match view.through(&Operand::Local(local)) {
                 Expr::Local(_) => return None,
                 other => other,
             },
-            _ => return None,
+            _ => visited(view, *def)?,
         };
         out.extend(names(view, &source, depth + 1)?);
     }
