@@ -499,14 +499,11 @@ impl Machine<'_> {
         let mut values = values.iter();
         let Some(mut value) = values.next() else { return Value::Unknown };
         for next in values {
-            let truth = match self.formula(value) {
-                Formula::Const(b) => b,
-                _ => return Value::Unknown,
-            };
-            if truth != and {
-                return value.clone();
+            match self.settled(value) {
+                Some(truth) if truth != and => return value.clone(),
+                Some(_) => value = next,
+                None => return Value::Unknown,
             }
-            value = next;
         }
         value.clone()
     }

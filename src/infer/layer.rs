@@ -152,6 +152,9 @@ impl Machine<'_> {
     }
 
     pub(super) fn layer_value(&mut self, path: &str, values: &[(Name, Value)]) -> Value {
+        if let Some((_, value)) = values.iter().find(|(name, _)| name == path) {
+            return value.clone();
+        }
         let mut parts = path.split('.');
         let first = parts.next().unwrap_or_default();
         let mut value = values.iter().find(|(n, _)| n == first).map_or(Value::Unknown, |(_, v)| v.clone());

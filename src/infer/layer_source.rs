@@ -28,6 +28,7 @@ pub type Returned = (usize, Option<(Place, Facts)>);
 #[derive(Clone, Debug)]
 pub struct LayerSource {
     rule: Arc<LayerRule>,
+    class: ClassRef,
     name: Name,
     at: Place,
 }
@@ -73,23 +74,59 @@ impl Machine<'_> {
         let class = class.filter(|_| func.name == "forward")?;
         let rule = self.rule_of_class(class).filter(|rule| !rule.default_group.is_empty())?;
         let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };
-        Some(LayerSource { rule, name: self.project.class(class).name.clone(), at })
+        Some(LayerSource { rule, class, name: self.project.class(class).name.clone(), at })
     }
 
     /// What the conditions of a layer are about: the arguments of its forward, and what its constructor kept of its own.
     fn layer_values(&mut self, source: &LayerSource, given: &[(Name, Value)]) -> Vec<(Name, Value)> {
         let mut values = given.to_vec();
         let Some((_, object)) = given.first().cloned() else { return values };
+        let init = self.constructor_of(source.class);
+        let takes = |name: &Name| init.is_some_and(|at| self.project.func(at).params.iter().any(|p| p.name == *name));
         for param in &source.rule.args.params {
-            // A configuration that is not kept has the same flags; of another argument that is not kept nothing is known.
+            // A configuration that is not kept has the same flags. Of another argument that is not kept nothing is known, and a version
+            // that does not have it does what it does by default.
             let value = match (self.has_attribute(&object, &param.name), param.name.as_str()) {
                 (true, _) => self.attr_quietly(&object, &param.name),
                 (false, "config") => Value::Sym(param.name.clone()),
-                (false, _) => Value::Unknown,
+                (false, _) if takes(&param.name) => Value::Unknown,
+                (false, _) => super::layer::written(param.default.as_ref()),
             };
             values.push((param.name.clone(), value));
         }
+        for (path, other) in &source.rule.kept_as {
+            let of = path.split('.').next().unwrap_or(path);
+            if self.has_attribute(&object, of) || takes(&Name::from(of)) {
+                continue;
+            }
+            let kept = other.iter().find(|name| self.has_attribute(&object, name));
+            let value = kept.map_or(Value::FALSE, |name| self.attr_quietly(&object, name));
+            values.push((path.clone(), value));
+        }
         values
+    }
+
+    fn constructor_of(&self, class: ClassRef) -> Option<FuncRef> {
+        let order = self.settings.statics.linearized(class);
+        order.iter().find_map(|class| {
+            let methods = &self.project.class(*class).methods;
+            let (_, func) = methods.iter().find(|(name, _)| name == "__init__")?;
+            Some(FuncRef { module: class.module, func: *func })
+        })
+    }
+
+    /// Switches of the constructor of a class that its rule does not have, each with what it is by default.
+    fn further_switches(&self, source: &LayerSource) -> Vec<(Name, bool)> {
+        let Some(at) = self.constructor_of(source.class) else { return Vec::new() };
+        let params = &self.project.func(at).params;
+        let defaults = self.settings.statics.defaults(at, &[]);
+        let switches = defaults.into_iter().filter_map(|(i, value)| {
+            let name = &params.get(i as usize)?.name;
+            let known = source.rule.args.params.iter().any(|p| p.name == *name);
+            let by_default = value.as_bool().filter(|_| !known)?;
+            Some((name.clone(), by_default))
+        });
+        switches.collect()
     }
 
     /// These worlds by the case of the layer that holds in them. How its constructor came to them is forgotten: only which parameters it has
@@ -248,9 +285,9 @@ impl Machine<'_> {
         self.forget_types(tensor);
     }
 
-    /// At the end of the root: a case of the rule that holds on some ways and not on others is one of a source that has more switches than
+    /// At the end of the root of a layer: a case of the rule that holds on some ways and not on others is one of a source that has more switches than
     /// the rule knows. Of those ways nothing is said.
-    pub fn layer_done(&mut self) {
+    pub(super) fn layer_done(&mut self, source: Option<&LayerSource>) {
         let outcomes = std::mem::take(&mut self.layer_outcomes);
         for (case, wrong) in &outcomes {
             let Some((at, facts)) = wrong else { continue };
@@ -259,6 +296,16 @@ impl Machine<'_> {
                     matches!(kind, FindingKind::DeclaredMismatch { what: Declared::Layer, .. })
                 });
             }
+        }
+        // What is found only where such a switch is not as it is by default is beyond the contract.
+        let Some(source) = source else { return };
+        for (name, by_default) in self.further_switches(source) {
+            let atom = Atom::True(self.flag_name(&name));
+            self.out.findings.iter_mut().for_each(|finding| {
+                if finding.worlds.iter().all(|facts| facts.get(&atom) == Some(!by_default)) {
+                    finding.worlds.clear();
+                }
+            });
         }
     }
 }

@@ -345,6 +345,22 @@ impl<'a> Machine<'a> {
         self.outcome(&formula)
     }
 
+    /// The truth of a value, if the present world knows it or excludes the other side.
+    pub fn settled(&mut self, value: &Value) -> Option<bool> {
+        match self.decided_now(value) {
+            Outcome::Decided(truth) => Some(truth),
+            Outcome::Open(atom) => {
+                let sides = [true, false].map(|side| self.w.facts.with(atom.clone(), side));
+                let mut left = sides.iter().filter(|facts| facts.possible());
+                let (only, None) = (left.next()?, left.next()) else { return None };
+                match self.formula(value).eval(only) {
+                    Outcome::Decided(truth) => Some(truth),
+                    Outcome::Open(_) => None,
+                }
+            }
+        }
+    }
+
     /// Notes what a derivation depends on.
     pub fn ask(&self, formula: &Formula) {
         if self.deriving.is_some() {

@@ -526,7 +526,7 @@ impl Machine<'_> {
             left = left.saturating_sub(self.budget.spent());
             self.vain_after = self.vain_after.map(|end| end.saturating_sub(self.budget.spent()));
         }
-        self.layer_done();
+        self.layer_done(source.as_ref());
         self.out.finish();
         (std::mem::take(&mut self.out), needed.of_all())
     }

@@ -42,6 +42,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/models/nanotron_layers.toml", include_str!("../../rules/models/nanotron_layers.toml")),
     ("rules/models/neox.toml", include_str!("../../rules/models/neox.toml")),
     ("rules/models/picotron.toml", include_str!("../../rules/models/picotron.toml")),
+    ("rules/models/picotron_layers.toml", include_str!("../../rules/models/picotron_layers.toml")),
     ("rules/models/torch_xla.toml", include_str!("../../rules/models/torch_xla.toml")),
     ("rules/models/torchtitan.toml", include_str!("../../rules/models/torchtitan.toml")),
     ("rules/models/transformers.toml", include_str!("../../rules/models/transformers.toml")),

@@ -34,6 +34,8 @@ pub struct LayerRule {
     pub params: Vec<(Name, Pattern)>,
     /// Attributes with which somebody turns the collectives off after the construction.
     pub switches: Vec<Name>,
+    /// What a condition names, and the attributes that a source without it keeps instead.
+    pub kept_as: Vec<(Name, Vec<Name>)>,
     pub source: Name,
 }
 
@@ -154,6 +156,7 @@ impl Loader {
                 gives_bias,
                 params: params.clone(),
                 switches: names(&l.switches),
+                kept_as: l.kept_as.iter().map(|(path, other)| (Name::from(path.as_str()), names(other))).collect(),
                 source: source.clone(),
             };
             self.insert(path, Entry::Layer(Arc::new(rule)));

@@ -212,6 +212,9 @@ pub struct Layer {
     /// Attributes that turn the collectives off, whatever they are set to.
     #[serde(default)]
     pub switches: Vec<String>,
+    /// What sources of other versions keep instead of something that a condition names; without any of them it is false there.
+    #[serde(default)]
+    pub kept_as: BTreeMap<String, Vec<String>>,
     pub source: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use super::autograd::chain;
 use super::{Draft, Words};
 use crate::infer::finding::{Finding, FindingKind};
 use crate::source::Label;
+use crate::types::AxisSet;
 
 impl Words<'_> {
     pub fn autograd_claims(&self, finding: &Finding) -> Draft {
@@ -45,15 +46,8 @@ impl Words<'_> {
                 forward_at,
                 backward_at,
             } => {
-                let declared = if *by_rules { "the rules say of a function of this name" } else { "is declared here" };
-                let title = match axes.is_empty() {
-                    true => format!(
-                        "neither forward nor backward of `{class}` exchanges anything between ranks, which is not what {declared}"
-                    ),
-                    false => format!(
-                        "forward and backward of `{class}` together are {derived} on `{axes}`, which is not what {declared}"
-                    ),
-                };
+                let exchanges = forward.communicates() || backward.communicates();
+                let title = declared_other(class, (axes, derived), *by_rules, exchanges);
                 let mut draft = Draft::new(&codes::DECLARED_OTHER, title);
                 draft.labels.push(Label { place: *forward_at, message: format!("forward: {}", chain(forward)) });
                 draft.labels.push(Label { place: *backward_at, message: format!("backward: {}", chain(backward)) });
@@ -86,6 +80,21 @@ impl Words<'_> {
                 draft
             }
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
+        }
+    }
+}
+
+/// What forward and backward are together, where something else is declared. `exchanges`: one of them communicates.
+fn declared_other(class: &str, (axes, derived): (&AxisSet, &str), by_rules: bool, exchanges: bool) -> String {
+    let declared = if by_rules { "the rules say of a function of this name" } else { "is declared here" };
+    match axes.is_empty() || by_rules && !exchanges {
+        true => format!(
+            "neither forward nor backward of `{class}` exchanges anything between ranks, which is not what {declared}"
+        ),
+        false => {
+            format!(
+                "forward and backward of `{class}` together are {derived} on `{axes}`, which is not what {declared}"
+            )
         }
     }
 }

@@ -131,6 +131,9 @@ impl Machine<'_> {
         self.compare_declared(&derived);
         self.differentiated_twice(&derived);
         let place = self.place_of(self.project.func(at).name_span);
+        if let Some(kind) = self.against_ruled(&derived) {
+            self.report(place, kind);
+        }
         self.tell(&derived, place, false);
         self.out.finish();
         self.out
@@ -233,7 +236,8 @@ impl Machine<'_> {
             alike
         });
         let args = alike.as_ref().unwrap_or(args);
-        let Some(derived) = self.remembered(class, args) else {
+        let known = self.remembered(class, args);
+        let Some(derived) = known.filter(|derived| self.against_ruled(derived).is_none()) else {
             self.unresolved(args, "apply");
             return Eval::One(Value::Unknown);
         };

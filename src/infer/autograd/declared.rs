@@ -9,6 +9,8 @@ use super::super::value::Value;
 use super::super::world::Frame;
 use super::derive::{Case, Derived, Signature};
 use crate::ir::annotation::{Atom, Result_, Target};
+use crate::project::ClassRef;
+use crate::rules::Entry;
 use crate::rules::collective::Transition;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Spmd};
@@ -78,6 +80,29 @@ impl Machine<'_> {
             }
         }
         self.w = known;
+    }
+
+    /// Where the cases of a class are not what the rule says that types its `apply` by its name.
+    pub(super) fn against_ruled(&self, derived: &Derived) -> Option<FindingKind> {
+        let class = self.project.class(derived.class);
+        let path = format!("{}.apply", self.project.qualified_class(derived.class));
+        let Entry::Collective(rule) = self.rules.get(&path)? else { return None };
+        let says: Vec<Transition> = rule.transitions.iter().map(|(_, t)| t.clone()).collect();
+        let kind = against_rule(self.place_of(class.name_span), &class.name, &says, rule.input, &derived.cases)?.kind;
+        // One that communicates, and yet exchanges nothing, does so on a copy that may be no copy: `all_reduce(x.contiguous())`.
+        let exchanges = matches!(&kind, FindingKind::DeclaredOther { forward, backward, .. }
+            if forward.communicates() || backward.communicates());
+        (exchanges || !self.may_exchange(derived.class)).then_some(kind)
+    }
+
+    /// Whether the text of forward or backward names something that communicates.
+    fn may_exchange(&self, class: ClassRef) -> bool {
+        let Some(methods) = self.methods_of(class) else { return false };
+        [methods.forward, methods.backward].into_iter().any(|at| {
+            let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
+            let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+            words.any(|word| self.rules.may_communicate(word))
+        })
     }
 }
 
