@@ -156,6 +156,9 @@ pub enum Entry {
     Mark(Arc<MarkRule>),
 }
 
+/// What an intrinsic does that tells whether this is the first rank.
+pub const FIRST_RANK: &str = "first-rank";
+
 /// What the intrinsics do that communicate.
 const COMMUNICATING: &[&str] = &["rooted-collective", "object-collective", "barrier"];
 
@@ -411,6 +414,17 @@ impl RuleBook {
         }
         match self.by_name.get(format!(".{name}").as_str()) {
             Some(Entry::Mark(rule)) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// What an attribute, or a method without arguments, of any object says of the first rank: `.is_main_process`.
+    pub fn first_rank(&self, name: &str) -> Option<&IntrinsicRule> {
+        if !self.attributes.contains(name) {
+            return None;
+        }
+        match self.by_name.get(format!(".{name}").as_str()) {
+            Some(Entry::Intrinsic(rule)) if rule.does == FIRST_RANK => Some(rule),
             _ => None,
         }
     }

@@ -17,7 +17,9 @@ pub mod shards;
 pub mod signature;
 mod wrapper;
 
-pub use book::{Entry, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck};
+pub use book::{
+    Entry, FIRST_RANK, Gives, GroupRule, IntrinsicRule, ModuleRule, OpClass, OpRule, ResultForm, RuleBook, Typecheck,
+};
 pub use builtin::{FILES, builtin, without_mappings};
 pub use collective::{CollectiveRule, Form, Pattern, Transition};
 pub use layer::{LayerRule, MarkRule, PlanStyleRule, ProtocolRule};

@@ -50,13 +50,18 @@ pub fn coming(mistake: &Coming) -> Draft {
         Coming::OwnList { collective, list, over, put, condition } => {
             own_list(collective, list, over, (*put, *condition))
         }
-        Coming::SetOrder { collective, call } => {
+        Coming::SetOrder { collective, call, sorted } => {
             let title =
                 format!("ranks call `{collective}` in the order of a set, which is another one in each process");
             let mut draft = Draft::new(&codes::COLLECTIVE_ORDER, title);
             draft.primary = "in the order of hashes".to_string();
             draft.labels.push(spot(*call, "meets the call for another element on other ranks".to_string()));
-            draft.help.push("go through `sorted(...)` of it, or keep a list".to_string());
+            let few = "the key tells few of the elements apart: the others stay in the order of the set";
+            draft.labels.extend(sorted.map(|at| spot(at, few.to_string())));
+            draft.help.push(match sorted {
+                Some(_) => "sort by the elements themselves as well".to_string(),
+                None => "go through `sorted(...)` of it, or keep a list".to_string(),
+            });
             draft
         }
         Coming::OtherOrder { collective, other: (other, call), condition } => {

@@ -10,6 +10,7 @@ pub fn slips(mistake: &Slip) -> Draft {
         Slip::GroupForgotten { .. }
         | Slip::AskedNotGiven { .. }
         | Slip::GroupOfOne { .. }
+        | Slip::OtherAxes { .. }
         | Slip::FirstOfOther { .. } => groups(mistake),
         Slip::RankForSize { name, given, rank_given, other } => {
             let (is, wanted) =
@@ -86,6 +87,16 @@ fn groups(mistake: &Slip) -> Draft {
             draft.primary = "a group of this rank".to_string();
             draft.labels.push(spot(*made, "the only rank in it".to_string()));
             draft.help.push(format!("leave `{parameter}` as None, which stands for all ranks"));
+            draft
+        }
+        Slip::OtherAxes { parameter, named, given, asked } => {
+            let (named, given) = (axes(named), axes(given));
+            let title =
+                format!("`{parameter}` gets the group of {given}: what is meant for {named} runs over other ranks");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("the group of {given}");
+            draft.labels.extend(asked.map(|at| spot(at, format!("is taken for that of {named}"))));
+            draft.help.push(format!("pass the group of {named}"));
             draft
         }
         Slip::FirstOfOther { named, size, asked } => {

@@ -5,6 +5,7 @@
 
 use super::Found;
 use super::all_ranks::may_be_all;
+use super::called::callers;
 use super::coming::Coming;
 use super::expr::Expr;
 use super::found::Practice;
@@ -13,9 +14,10 @@ use super::named_axes::of_group;
 use super::near;
 use super::view::View;
 use crate::infer::scale::groups::WORLD;
-use crate::ir::{ArgKind, BinOp, CmpOp, LocalId, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, CmpOp, Const, LocalId, Rvalue, Stmt};
 use crate::rules::{Entry, Gives, GroupRule};
 use crate::source::{Name, Place};
+use std::rc::Rc;
 
 /// Arguments that are a rank of all ranks, and those that are one in the group.
 const ROOTS: &[&str] = &["src", "dst", "peer"];
@@ -60,9 +62,33 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
 
 /// Whether a group is surely not that of all ranks.
 fn is_some_group(view: &View<'_>, group: &Expr) -> bool {
-    let data = |axis: &Name| axis.contains("dp") || axis.contains("data") || axis == WORLD;
-    let named = || of_group(view, group).is_some_and(|axes| !axes.iter().any(data));
-    asks(&near::deep(view, group), "get_group") || named()
+    let named = || of_group(view, group).is_some_and(|axes| !axes.iter().any(may_be_world));
+    asks(&near::deep(view, group), "get_group") || named() || is_given_some(view, group)
+}
+
+/// Whether an axis may have all ranks: in many programs that of the data does.
+fn may_be_world(axis: &Name) -> bool {
+    axis.contains("dp") || axis.contains("data") || axis == WORLD
+}
+
+/// Whether a group is one that every call in the file gives, and surely not that of all ranks there.
+fn is_given_some(view: &View<'_>, group: &Expr) -> bool {
+    let Expr::Local(local) = group else { return false };
+    let Some(at) = view.func.params.iter().position(|p| p.local == *local).filter(|_| view.defs(*local).is_empty())
+    else {
+        return false;
+    };
+    let some = |(caller, step): &(Rc<View<'_>>, usize)| {
+        let args = match caller.value(*step) {
+            Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => args,
+            _ => return false,
+        };
+        let given = caller.argument(args, at, &view.func.params[at].name).map(|o| caller.expr(o));
+        let axes = given.and_then(|group| of_group(caller, &group));
+        axes.is_some_and(|axes| !axes.iter().any(may_be_world)) && !may_be_all(caller)
+    };
+    let callers = callers(view);
+    view.func.class.is_none() && !callers.is_empty() && callers.iter().all(some)
 }
 
 /// Whether something is asked of a getter by the name of what it is for: `context.get_group(mode)`, `mesh.get_local_rank("tp")`.
@@ -84,7 +110,7 @@ fn within(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Place> {
         Expr::Binary(BinOp::Mod, a, _) => within(view, a, depth + 1),
         Expr::Binary(BinOp::Add | BinOp::Sub, a, b) => {
             let one = |x: &Expr, y: &Expr| within(view, x, depth + 1).filter(|_| is_number(y));
-            one(a, b).or_else(|| one(b, a))
+            one(a, b).or_else(|| one(b, a)).or_else(|| last_of_group(view, expr))
         }
         Expr::Choice(_, a, b) => {
             let (x, y) = (within(view, a, depth + 1), within(view, b, depth + 1));
@@ -126,9 +152,22 @@ fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Const(_))
 }
 
+/// Where the size of a group is asked for, of a rank that is one less: `size - 1`.
+fn last_of_group(view: &View<'_>, rank: &Expr) -> Option<Place> {
+    match rank {
+        Expr::Binary(BinOp::Sub, size, one) if **one == Expr::Const(Const::Int(1)) => size_asked(view, size),
+        _ => None,
+    }
+}
+
 /// Where the size of a group is asked for that numbers go up to.
 fn counted(view: &View<'_>, over: &Expr) -> Option<Place> {
     let [(ArgKind::Positional, size)] = over.call_of("range")? else { return None };
+    size_asked(view, size)
+}
+
+/// Where a number is asked for that is the size of a group.
+fn size_asked(view: &View<'_>, size: &Expr) -> Option<Place> {
     let Expr::Call { callee, args, step } = near::deep(view, size) else { return None };
     let path = near::path(view, &callee)?;
     let asks = path == "torch.distributed.get_world_size" && is_given(view, &args);

@@ -100,6 +100,7 @@ mod one_rank;
 mod only_some;
 mod operators;
 mod order;
+mod other_axes;
 mod other_order;
 mod other_part;
 mod outside;

@@ -36,6 +36,9 @@ const WHOLE: &[&str] = &[
 /// Parts of names of what makes a model that has its state in parts.
 const SHARD: &[&str] = &["shard", "fsdp", "parallelize", "wrap", "distribute"];
 
+/// Words of tests of the rank.
+pub const FIRST: &[&str] = &["rank", "main", "master", "global_zero", "process_zero"];
+
 const ALONE: &[&str] = &["no_dist", "process_group", "use_collectives"];
 
 /// How many calls lie between a test and what communicates.

@@ -8,7 +8,7 @@ use super::view::{Guard, View};
 use super::wrapped;
 use crate::ir::{Arg, ArgKind, CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::{ClassRef, FuncRef};
-use crate::rules::{Entry, Gives};
+use crate::rules::{Entry, FIRST_RANK, Gives, IntrinsicRule};
 use crate::source::Name;
 use std::rc::Rc;
 
@@ -105,14 +105,38 @@ fn told(view: &View<'_>, test: &Expr, holds: bool, depth: usize) -> Option<Test>
             }
         }
         Expr::Path(_) => elsewhere(view, test, holds, depth),
-        Expr::Attr(..) => attribute(view, test, &|view, e| told(view, e, holds, depth), &mut |view, values| {
+        Expr::Attr(_, name) => attribute(view, test, &|view, e| told(view, e, holds, depth), &mut |view, values| {
             of_values(view, values, holds, depth)
-        }),
-        Expr::Call { callee, args, .. } if args.is_empty() => {
-            inner(view, callee).and_then(|inner| returned_test(&inner, holds, depth))
-        }
+        })
+        .or_else(|| first(view.rules.first_rank(name)?, holds).filter(|_| is_foreign(view, test))),
+        Expr::Call { callee, args, .. } if args.is_empty() => match inner(view, callee) {
+            Some(inner) => returned_test(&inner, holds, depth),
+            None => {
+                let known = match &**callee {
+                    Expr::Attr(_, name) => view.rules.first_rank(name).filter(|_| is_foreign(view, callee)),
+                    callee => near::path(view, callee).and_then(|path| match view.rules.get(&path) {
+                        Some(Entry::Intrinsic(rule)) if rule.does == FIRST_RANK => Some(rule.as_ref()),
+                        _ => None,
+                    }),
+                };
+                first(known?, holds)
+            }
+        },
         _ => None,
     }
+}
+
+/// The test that an object of a library has made: whether this is the first rank of all, or the first one of a node.
+fn first(rule: &IntrinsicRule, holds: bool) -> Option<Test> {
+    let of_nodes = rule.role("of").is_some_and(|of| of == "node");
+    Some(Test { of_all: true, one: holds && !of_nodes })
+}
+
+/// Whether the project does not say what an attribute is.
+fn is_foreign(view: &View<'_>, e: &Expr) -> bool {
+    let Some((name, class)) = near::own_attribute(view, e).zip(near::class_of(view)) else { return true };
+    let at = ClassRef { module: view.at.module, class };
+    view.project.own_method(at, name).is_none() && near::assigned(view, class, name).is_empty()
 }
 
 /// What a variable is bound to; one that is bound often is not followed.

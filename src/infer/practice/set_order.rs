@@ -54,7 +54,8 @@ pub fn loops(view: &View<'_>, out: &mut Found) {
             is_about(view, *i, element) || depends(view, *i, element) && holds_strings(view, at, element)
         });
         if let Some((i, collective)) = found {
-            let mistake = Coming::SetOrder { collective, call: view.place(view.steps[i].id) };
+            let sorted = sorted_by_few(view, iter).map(|def| view.place(view.steps[def].id));
+            let mistake = Coming::SetOrder { collective, call: view.place(view.steps[i].id), sorted };
             out.push((view.part(step.id, 0), Practice::Coming(mistake)));
         }
     }
@@ -105,6 +106,13 @@ fn gives_set<'a>(view: &View<'a>, value: &'a Rvalue, own: LocalId, depth: usize)
         }
         _ => false,
     }
+}
+
+/// Where what a loop goes through is sorted, by a key that leaves much as it was.
+fn sorted_by_few(view: &View<'_>, iter: &Operand) -> Option<usize> {
+    let Operand::Local(local) = iter else { return None };
+    let sorts = |def: &usize| view.bound(*def, *local).call_of("sorted").is_some();
+    view.defs(*local).iter().rev().copied().find(sorts)
 }
 
 /// Whether a key of a sort gives one of a few constants: elements of the same key stay in their order.

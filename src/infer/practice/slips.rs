@@ -22,6 +22,8 @@ pub enum Slip {
     LengthDivided { loader: Name, sampler: Place },
     /// Ranks take parts that begin at multiples of the whole length.
     EmptyPart { part: Name, share: Name },
+    /// An argument that is named after the group of some axes, and the group of other ones in its place.
+    OtherAxes { parameter: Name, named: Vec<Name>, given: Vec<Name>, asked: Option<Place> },
     /// The first rank of a group, computed with the size of another one.
     FirstOfOther { named: Vec<Name>, size: Vec<Name>, asked: Place },
 }

@@ -134,7 +134,10 @@ pub fn swapped(view: &View<'_>, out: &mut Found) {
         let Some((mark, of_experts)) = asks_expert(view, &near::deep(view, &view.through(guard.test)), true) else {
             continue;
         };
-        let named = |g: &str| g.contains("expert") || near::has_part(g, "edp") || near::has_part(g, "moe");
+        // `dp_expert_group`: all ranks of both, over which what is not of experts is summed.
+        let of_both = |g: &str| g.find("expert").is_some_and(|at| ["dp", "data"].iter().any(|d| g[..at].contains(d)));
+        let named =
+            |g: &str| g.contains("expert") && !of_both(g) || near::has_part(g, "edp") || near::has_part(g, "moe");
         let wrong = if of_experts { named(other) && !named(group) } else { named(group) && !named(other) };
         if wrong {
             let found = Membership::Swapped { mark, group: Name::from(group.as_str()), test: view.part(*at, 0) };

@@ -1,13 +1,15 @@
 //! Factors that something outside may make right. In: a module. Out: whether a mistake is about parameters of a library that is not known,
-//! which may scale their gradients itself, about sizes that the file compares with the number of all ranks, or
+//! which may scale their gradients itself, as an autograd function of the file does, about sizes that the file compares with the number of all ranks, or
 //! about a sum that a step may divide. Next: `verdict.rs`.
 
 use super::elsewhere;
 use super::groups::WORLD;
-use super::verdict::Mistake;
+use super::value::What;
+use super::verdict::{Mistake, Wrong};
+use crate::infer::practice::expr::Expr;
 use crate::infer::practice::near;
 use crate::infer::practice::view::View;
-use crate::ir::{FuncId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, FuncId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::{Files, Name};
@@ -31,6 +33,7 @@ impl<'a> Unsure<'a> {
         let all = mistake.factor.powers().any(|(f, _)| matches!(f, Factor::Size(a) if a.name() == WORLD));
         all && self.compares(mistake)
             || self.of_library(mistake)
+            || matches!(mistake.wrong, Wrong::Than(_)) && !is_followed(mistake) && self.scales_backwards()
             || elsewhere::may_divide(self.project, self.rules, self.files, self.module, mistake)
     }
 
@@ -76,6 +79,30 @@ impl<'a> Unsure<'a> {
         })
     }
 
+    /// Whether an autograd function of the file multiplies the gradient that it passes on, of whatever it is applied to: `grad * ctx.scale`.
+    fn scales_backwards(&self) -> bool {
+        let funcs = self.project.modules[self.module].ir.funcs.ids();
+        funcs.into_iter().any(|func: FuncId| {
+            let ir = &self.project.modules[self.module].ir.funcs[func];
+            let Some(grad) = ir.params.get(1).filter(|_| ir.class.is_some() && ir.name == "backward") else {
+                return false;
+            };
+            let view = View::new(self.project, self.rules, self.files, FuncRef { module: self.module, func });
+            let is_gradient = |o: &Operand| view.through(o) == Expr::Local(grad.local);
+            (0..view.steps.len()).any(|i| match view.value(i) {
+                Some(
+                    Rvalue::Binary { op: BinOp::Mul | BinOp::Div, left, right }
+                    | Rvalue::InPlace { op: BinOp::Mul | BinOp::Div, left, right },
+                ) => is_gradient(left) || is_gradient(right),
+                Some(Rvalue::CallMethod { base, name, .. }) => {
+                    super::written::operation(name).is_some_and(|op| matches!(op, BinOp::Mul | BinOp::Div))
+                        && is_gradient(base)
+                }
+                _ => false,
+            })
+        })
+    }
+
     /// Whether a value is made by something outside the project that no rule tells of.
     fn is_unknown(&self, view: &View<'a>, value: &Operand) -> bool {
         let Some((_, Rvalue::Call { callee, .. })) = view.source(value) else { return false };
@@ -83,6 +110,11 @@ impl<'a> Unsure<'a> {
         let outside = matches!(self.project.path(&path), Resolved::External(_));
         outside && !path.starts_with("torch.") && self.rules.get(&path).is_none()
     }
+}
+
+/// Whether something that multiplies a gradient is among what the mistake is made of.
+fn is_followed(mistake: &Mistake) -> bool {
+    mistake.events.iter().any(|e| matches!(e.what, What::Times(_)))
 }
 
 /// The names in a text, between underscores.
