@@ -129,6 +129,7 @@ impl Machine<'_> {
     ) -> Option<Value> {
         Some(match does {
             // What an autograd function does on one rank alone says nothing of its types.
+            "grad-enabled" => Value::Const(crate::ir::Const::Bool(self.w.modes.grad)),
             "several-ranks" if self.deriving.is_some() => Value::TRUE,
             "several-ranks" => Value::Unknown,
             "init-device-mesh" => self.device_mesh(id, arg("mesh_shape"), arg("mesh_dim_names")),

@@ -2,12 +2,14 @@
 //! the side of the branch that counts. Never: the values of flags. Next: `gradient/mod.rs`.
 
 use super::expr::Expr;
+use super::near;
 use super::view::View;
 use crate::ir::{CmpOp, Operand, UnOp};
 
 /// Whether a condition asks about training or gradients.
 pub fn asks_training(view: &View<'_>, test: &Operand) -> bool {
-    view.expr(test).any(&mut |e| {
+    // One that is kept in a variable asks for the same.
+    near::deep(view, &view.expr(test)).any(&mut |e| {
         let name = match e {
             Expr::Local(l) => Some(view.local_name(*l).as_str()),
             other => other.last_name(),

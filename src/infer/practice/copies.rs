@@ -18,13 +18,16 @@ pub const SPLIT: &[&str] =
 /// Those that ask for more than that.
 const OTHERWISE: &[&str] = &["rank", "duplicate", "shared", "replic", "==", "expert"];
 
+/// Words of code in which one rank alone may add its copies.
+const FIRST: &[&str] = &["rank", "is_first", "is_main"];
+
 /// `total = split + copied; all_reduce(total, group=tp)`
 pub fn summed(view: &View<'_>, out: &mut Found) {
     if !view.collectives().iter().any(|(_, call)| call.rule.op == "all_reduce") {
         return;
     }
     let code = view.code();
-    if !code.contains("grad") || !SPLIT.iter().any(|w| code.contains(w)) {
+    if !code.contains("grad") || !SPLIT.iter().any(|w| code.contains(w)) || near::has_any(code, FIRST) {
         return;
     }
     let Some((split, copied, added)) = sums(view) else { return };

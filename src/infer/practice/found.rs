@@ -3,6 +3,8 @@
 
 use super::super::rehearsal::Rehearsed;
 use super::concerned::{Concerned, When};
+use super::membership::Membership;
+use super::training::Training;
 use crate::source::{Name, Place};
 
 /// One mistake of practice. The place of the finding is where it happens; the places here say why.
@@ -176,6 +178,17 @@ pub enum Practice {
 }
 
 impl Practice {
+    /// Where the numbers stand that would be right if something had summed them that is not seen; nothing if that would not help.
+    pub fn unsummed(&self, place: Place) -> Option<Vec<Place>> {
+        match self {
+            Practice::LocalCount { .. } => Some(vec![place]),
+            Practice::Membership(Membership::PartMean { .. }) => Some(vec![place]),
+            Practice::Training(Training::LocalNorm { .. } | Training::MarkedNorm { .. }) => Some(vec![place]),
+            Practice::Membership(Membership::OtherCount { count, divided, .. }) => Some(vec![place, *count, *divided]),
+            _ => None,
+        }
+    }
+
     /// Whether the mistake is one of gradients alone: without any nothing is wrong.
     pub fn is_of_gradients(&self) -> bool {
         matches!(

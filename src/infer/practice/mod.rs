@@ -60,6 +60,7 @@ mod group_ranks_called;
 mod group_root;
 mod handed_on;
 mod handles;
+pub mod hidden_sum;
 pub mod hints;
 mod in_flight;
 pub mod lapses;
@@ -466,9 +467,15 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
         if shown.set_by_name && seen.set_by_name {
             sums.marks.add_named(&view);
         }
+        let before = found.len();
         for (_, check) in due {
             (check.of)(&view, &mut found);
         }
+        let new = found.split_off(before);
+        let hidden = |(place, practice): &(Place, Practice)| {
+            practice.unsummed(*place).is_some_and(|places| hidden_sum::may_be(&view, &places, false))
+        };
+        found.extend(new.into_iter().filter(|f| !hidden(f)));
     }
     OfModule { found, sums: Arc::new(sums) }
 }

@@ -51,13 +51,27 @@ fn is_added_up(view: &View<'_>, step: usize, input: &Operand) -> bool {
         (_, Operand::Local(local)) => *local,
         (_, Operand::Const(_) | Operand::Global(_)) => return false,
     };
+    are_added(view, step, given, 0)
+}
+
+/// Whether all that is done with a variable after a step is to add up its elements, or those of products with it.
+fn are_added(view: &View<'_>, step: usize, given: LocalId, depth: usize) -> bool {
     let mut later = view.readers(given).iter().filter(|r| **r > step && !looks_only(view, **r)).peekable();
+    let product = |at: usize| match view.steps[at].stmt {
+        Stmt::Assign { dst, .. } => depth < DEPTH && are_added(view, at, *dst, depth + 1),
+        _ => false,
+    };
     let adds = |step: &usize| match view.value(*step) {
-        Some(Rvalue::CallMethod { base, name, args }) => {
-            name == "sum" && *base == Operand::Local(given) && is_of_first(view.argument(args, 0, "dim"))
+        Some(Rvalue::CallMethod { base, name, args }) if name == "sum" && *base == Operand::Local(given) => {
+            is_of_first(view.argument(args, 0, "dim"))
         }
-        Some(value @ Rvalue::Call { args, .. }) => {
-            view.callee(value).is_some_and(|path| path == "torch.sum") && is_of_first(view.argument(args, 1, "dim"))
+        Some(Rvalue::Binary { op: BinOp::Mul | BinOp::MatMul, .. }) => product(*step),
+        Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+            match view.callee(value).as_deref().map(|path| path.rsplit_once('.').unwrap_or(("", path))) {
+                Some(("torch", "sum")) => is_of_first(view.argument(args, 1, "dim")),
+                Some(("torch", "matmul" | "mul" | "bmm")) => product(*step),
+                _ => false,
+            }
         }
         _ => false,
     };

@@ -303,7 +303,7 @@ impl<'a> View<'a> {
             Operand::Local(local) => *local,
         };
         if !self.is_temp(local) && !self.is_short_lived(local) || depth > super::super::limits::MAX_EXPR_DEPTH {
-            return self.only_imported(local).unwrap_or(Expr::Local(local));
+            return self.only_imported(local).or_else(|| self.only_named(local)).unwrap_or(Expr::Local(local));
         }
         match self.defs(local) {
             [one] => self.bound_by(*one, local, depth),
@@ -400,6 +400,21 @@ impl<'a> View<'a> {
         }
         let path = self.imported(*first);
         others.iter().all(|other| self.imported(*other) == path).then_some(path)
+    }
+
+    /// What a variable is that is a name of `torch.distributed`, or of something in it, and nothing else.
+    fn only_named(&self, local: LocalId) -> Option<Expr> {
+        let [one] = self.defs(local) else { return None };
+        let base = match self.value(*one).filter(|_| !self.is_param(local))? {
+            Rvalue::Use(base @ Operand::Global(_)) | Rvalue::Attr { base: base @ Operand::Global(_), .. } => base,
+            _ => return None,
+        };
+        let named = self.expand(base, 0);
+        let path = match self.value(*one)? {
+            Rvalue::Attr { name, .. } => Expr::Path(Name::from(format!("{}.{name}", named.path()?))),
+            _ => named,
+        };
+        path.path()?.starts_with("torch.distributed").then_some(path)
     }
 
     fn imported(&self, step: usize) -> Expr {

@@ -302,7 +302,7 @@ impl<'a> Run<'a> {
     pub fn unknown(&mut self, name: &str, args: &Args, state: &mut State) {
         self.norms_lost(name, args, state);
         let concerned = |v: &Val| match v {
-            Val::Named(_) => !state.modules.is_empty(),
+            Val::Named(text) => !state.modules.is_empty() || super::written::is_model(text),
             Val::Params(_) | Val::Param(_) | Val::Grad(_) | Val::Module(_) | Val::List(_) => true,
             _ => false,
         };
@@ -320,7 +320,11 @@ impl<'a> Run<'a> {
         for value in args.all() {
             match value {
                 Val::Module(_) if !touches => {}
-                Val::Named(text) if touches && state.modules.iter().any(|m| m.name == *text) => {
+                Val::Named(text)
+                    if touches
+                        && (state.modules.iter().any(|m| m.name == *text)
+                            || super::written::changes_gradients(last(name)) && super::written::is_model(text)) =>
+                {
                     let module = Val::Module(state.module(text));
                     state.lose(&module);
                 }

@@ -391,6 +391,11 @@ impl<'a> Run<'a> {
         for leaf in states[0].leaves(class) {
             let mut out: Vec<State> = Vec::new();
             for mut s in states {
+                // On another path it is two classes already.
+                if s.classes.get(leaf).is_some_and(|c| c.split.is_some()) {
+                    out.extend(self.of_class(leaf, named, dst, body, s));
+                    continue;
+                }
                 let before = s.clone();
                 s.param = Some(leaf);
                 let param = Val::Param(leaf);
@@ -588,7 +593,11 @@ pub fn alike_but_lists(a: &State, b: &State) -> bool {
 fn together(leaf: ClassId, before: &State, mut group: Vec<State>) -> State {
     let mut first = group.remove(0);
     for other in group {
-        let Some(own) = other.classes.get(leaf).cloned() else { continue };
+        let Some(mut own) = other.classes.get(leaf).cloned() else { continue };
+        if own.split.take().is_some() {
+            // The body has made two of it: what each of them has is known on that path alone.
+            own.after = Scale::Unknown;
+        }
         let mut at = leaf;
         while let Some((_, rest)) = first.classes.get(at).and_then(|c| c.split) {
             at = rest;

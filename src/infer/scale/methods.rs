@@ -536,7 +536,8 @@ impl<'a> Run<'a> {
                 Some(new)
             }
             "sum" => Some(on.clone()),
-            _ if COPIES.contains(&name) => Some(match on {
+            // A count is an integer, of which this is a copy.
+            _ if COPIES.contains(&name) || matches!((name, on), ("float" | "double", Val::Num(_))) => Some(match on {
                 Val::Num(n) => state.num(n.scale.clone()),
                 _ => Val::Zero(state.fresh()),
             }),
@@ -619,7 +620,10 @@ impl<'a> Run<'a> {
                 self.engine(id, args, state);
                 None
             }
-            _ => None,
+            _ => {
+                Self::method_changes(&Val::Module(m), name, state);
+                None
+            }
         }
     }
 
@@ -709,7 +713,11 @@ impl<'a> Run<'a> {
                 Some(if name == "size" { state.num(Scale::size(&axes)) } else { Val::Group(axes) })
             }
             _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Named(text.clone())),
-            _ => None,
+            _ => {
+                let whole = if is_optimizer { Val::named("optimizer") } else { Val::Named(text.clone()) };
+                Self::method_changes(&whole, name, state);
+                None
+            }
         }
     }
 

@@ -362,8 +362,12 @@ fn of_module<'a>(
     }
     found.dedup();
     let mut findings: Vec<Finding> = found.iter().map(finding).collect();
-    findings.extend(run.findings_noted());
     let unsure = Unsure::of(project, rules, files, module);
+    let hides = |f: &Finding| match &f.kind {
+        FindingKind::Practice(practice) => practice.unsummed(f.place).is_some_and(|places| unsure.hides(&places)),
+        _ => false,
+    };
+    findings.extend(run.findings_noted().into_iter().filter(|f| !hides(f)));
     run.out.iter_mut().for_each(|o| o.mistake = o.mistake.take().filter(|m| !unsure.is_about(m)));
     findings.extend(self::findings(run.out, &run.by_rank));
     Factors { findings, told: run.told }

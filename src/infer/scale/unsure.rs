@@ -7,12 +7,12 @@ use super::groups::WORLD;
 use super::value::What;
 use super::verdict::{Mistake, Wrong};
 use crate::infer::practice::expr::Expr;
-use crate::infer::practice::near;
 use crate::infer::practice::view::View;
+use crate::infer::practice::{hidden_sum, near};
 use crate::ir::{BinOp, FuncId, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
-use crate::source::{Files, Name};
+use crate::source::{Files, Name, Place};
 use crate::types::Factor;
 
 /// What a module leaves open.
@@ -34,6 +34,7 @@ impl<'a> Unsure<'a> {
         all && self.compares(mistake)
             || self.of_library(mistake)
             || matches!(mistake.wrong, Wrong::Than(_)) && !is_followed(mistake) && self.scales_backwards()
+            || self.sums_unseen(mistake)
             || elsewhere::may_divide(self.project, self.rules, self.files, self.module, mistake)
     }
 
@@ -76,6 +77,30 @@ impl<'a> Unsure<'a> {
                 }
                 _ => false,
             })
+        })
+    }
+
+    /// Whether something that a factor is made of goes, under another name, where it may be summed.
+    fn sums_unseen(&self, mistake: &Mistake) -> bool {
+        // A factor of rounds and stages is none of ranks.
+        if matches!(mistake.wrong, Wrong::Divided | Wrong::EachStage) {
+            return false;
+        }
+        let all = mistake.events.iter().map(|e| e.place).chain(std::iter::once(mistake.place));
+        self.hides(&all.collect::<Vec<_>>())
+    }
+
+    /// Whether a number at one of these places may be a sum over ranks that is not seen.
+    pub fn hides(&self, places: &[Place]) -> bool {
+        let file = self.project.file(self.module);
+        let here: Vec<Place> = places.iter().copied().filter(|p| p.file == file).collect();
+        let funcs = self.project.modules[self.module].ir.funcs.ids();
+        funcs.into_iter().any(|func: FuncId| {
+            let span = self.project.modules[self.module].ir.funcs[func].span;
+            let within = |p: &Place| span.start <= p.span.start && p.span.end <= span.end;
+            let at = FuncRef { module: self.module, func };
+            here.iter().any(within)
+                && hidden_sum::may_be(&View::new(self.project, self.rules, self.files, at), &here, true)
         })
     }
 

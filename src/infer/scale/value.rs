@@ -449,12 +449,19 @@ impl Val {
         }
     }
 
-    /// Whether it has a number of its own, or may hold what has one.
+    /// Whether it has a number of its own, or may hold what has one, or is a copy of gradients, which others may be put in the place of.
     pub fn is_numbered(&self) -> bool {
-        matches!(
-            self,
-            Val::Zero(_) | Val::Num(_) | Val::Tensor(_) | Val::Norm(_) | Val::Pack(_) | Val::Tuple(_) | Val::Dict(_)
-        )
+        match self {
+            Val::Zero(_)
+            | Val::Num(_)
+            | Val::Tensor(_)
+            | Val::Norm(_)
+            | Val::Pack(_)
+            | Val::Tuple(_)
+            | Val::Dict(_) => true,
+            Val::Grad(g) => g.by != Scale::one(),
+            _ => false,
+        }
     }
 
     pub fn is_none(&self) -> bool {

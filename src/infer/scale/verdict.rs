@@ -554,9 +554,12 @@ fn of_sets(state: &State, term: &Term, own: &AxisSet, declared: Declared, made: 
     let counts = term.part.grad.known().is_some_and(|g| g.power(&Factor::Count(Name::from(TOKENS))) < 0);
     if own.iter().all(known) && counts {
         for (axes, place) in state.counted.iter() {
+            // A loss that is multiplied with the size of an axis, which the count has in it, makes up for a mean that a wrapper takes which is not in sight.
+            let made_up = |a: &Axis| term.part.grad.known().is_some_and(|g| g.power(&Factor::Size(a.clone())) >= 0);
             let missing: AxisSet =
                 axes.iter().filter(|a| kind(a) == Kind::Data && known(a) && !own.contains(a)).cloned().collect();
-            if !missing.is_empty() {
+            let wrapped = made.events.iter().any(|e| matches!(e.what, What::Wrapped(_)));
+            if !missing.is_empty() && (wrapped || !missing.iter().any(made_up)) {
                 let mut made = made;
                 let reduces = |w: &What| matches!(w, What::Summed(_) | What::Averaged(_) | What::Wrapped(_));
                 let last = made.events.iter().rev().find(|e| reduces(&e.what)).map(|e| e.place);

@@ -24,6 +24,22 @@ const ANYTHING: &[&str] = &[
     "synced",
 ];
 
+/// Whether the name of a method of a model, or of an optimizer, says that it changes gradients: `reduce_gradients`, `finalize`.
+pub fn changes_gradients(method: &str) -> bool {
+    let lower = method.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|w| lower.contains(w));
+    // What says when a wrapper sums changes nothing itself.
+    if lower.starts_with("set_") || says(&["require", "no_sync"]) {
+        return false;
+    }
+    says(&["reduc", "averag", "finali"]) || says(&["grad"]) && says(&["scale", "sync", "divi", "normali", "mul"])
+}
+
+/// Whether something is called a model.
+pub fn is_model(text: &str) -> bool {
+    matches!(last(text), "model" | "net" | "module")
+}
+
 impl<'a> Run<'a> {
     /// `p.grad[...] = value`: all entries, or some, which leaves the others as they were.
     pub fn put_entries(&mut self, grad: &Grad, index: &Val, value: &Val, state: &mut State) {
@@ -96,9 +112,40 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A method that is not known, of a model or of an optimizer: if its name says that it changes gradients, or it calls something for each
+    /// part after the backward pass, nothing is known of them.
+    pub fn method_changes(on: &Val, name: &str, state: &mut State) {
+        let after = || name == "apply" && !state.terms.is_empty();
+        if !changes_gradients(name) && !after() {
+            return;
+        }
+        match on {
+            Val::Named(text) if *text == "optimizer" => {
+                (0..state.modules.len()).for_each(|m| state.lose(&Val::Module(m)));
+                // Of a model that has not been seen yet it says the same.
+                state.unsettled = true;
+            }
+            Val::Named(text) if state.modules.iter().any(|m| m.name == *text) || is_model(text) => {
+                let module = Val::Module(state.module(text));
+                state.lose(&module);
+            }
+            Val::Module(_) => state.lose(on),
+            _ => {}
+        }
+    }
+
     /// Something that is not followed, but called gradients, is multiplied with the size of a group: gradients that are followed may be meant.
     pub fn scaled_by_name(&self, name: &Val, by: &Val, state: &mut State) {
-        let (Val::Named(text), Val::Num(n)) = (name, by) else { return };
+        let n = match (name, by) {
+            (Val::Named(_), Val::Num(n)) => n,
+            // By what is not known it may be multiplied as well.
+            (Val::Named(text), Val::Named(_)) if text.ends_with(".grad") => {
+                state.unsettled = true;
+                return;
+            }
+            _ => return,
+        };
+        let Val::Named(text) = name else { return };
         let word = last(text);
         let grads =
             text.contains("grad") && !word.contains("norm") && !word.contains("accum") || ANYTHING.contains(&word);

@@ -3,15 +3,16 @@
 //! `mod.rs`, which walks; `../made.rs`, the domain.
 
 use super::super::asked_tests::{asks_training, several_ranks};
-use super::super::cut::decorators;
+use super::super::cut::{class_of, decorators};
 use super::super::expr::Expr;
 use super::super::made::{
     ASTRAY, Communicates, Cut, GRADIENT, MODULE, Made, PARAMS, State, add, direct, get, made_from, set, through,
 };
 use super::super::named_axes::of_group;
+use super::super::near;
 use super::super::view::{CollectiveCall, View};
 use super::{TALKS, Walk, Walked, firsts, root, talks, target};
-use crate::ir::{ArgKind, LocalId, Operand, Rvalue, StmtId};
+use crate::ir::{ArgKind, LocalId, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, Resolved};
 use crate::rules::{Form, Pattern, Transition};
 use crate::source::Name;
@@ -91,6 +92,34 @@ impl<'w, 'a> Walk<'w, 'a> {
             add(s, local, direct(k));
         }
         Some(0)
+    }
+
+    /// A function of the project that writes entries of a list that it is given puts its other arguments there.
+    pub fn put_back(&self, value: &'a Rvalue, s: &mut State) {
+        let view = self.view;
+        let (at, args, own) = match value {
+            Rvalue::Call { callee, args } => (near::function(view, callee), args, 0),
+            Rvalue::CallMethod { base, name, args } if near::is_self(view, base) => {
+                (class_of(view).and_then(|class| self.lint.project.own_method(class, name)), args, 1)
+            }
+            _ => return,
+        };
+        let Some(at) = at else { return };
+        let inner = near::shared(view, at);
+        for (i, arg) in args.iter().enumerate() {
+            let Some(param) = inner.func.params.get(i + own).map(|p| Operand::Local(p.local)) else { continue };
+            let Some(list) = root(view, &arg.value).filter(|_| arg.kind == ArgKind::Positional) else { continue };
+            let writes = |i: usize| match (inner.steps[i].stmt, inner.value(i)) {
+                (Stmt::SetItem { base, .. }, _) => *base == param,
+                (_, Some(Rvalue::CallMethod { base, name, .. })) => *base == param && name == "insert",
+                _ => false,
+            };
+            if (0..inner.steps.len()).any(writes) {
+                let others = args.iter().enumerate().filter(|(j, _)| *j != i);
+                let made = others.map(|(_, a)| get(s, &a.value)).fold(0, |a, b| a | b);
+                add(s, list, made);
+            }
+        }
     }
 
     fn cut(&self, id: StmtId, name: Name, how: Communicates, input: Made, computed: bool) -> Cut {

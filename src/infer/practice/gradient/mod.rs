@@ -221,6 +221,12 @@ impl<'w, 'a> Walk<'w, 'a> {
                 let made = get(s, value);
                 if let Some(root) = root(self.view, base) {
                     add(s, root, made);
+                    // Another name of the same list.
+                    if let [one] = self.view.defs(root)
+                        && let Some(Rvalue::Use(Operand::Local(list))) = self.view.value(*one)
+                    {
+                        add(s, *list, made);
+                    }
                 }
             }
             Stmt::Append { collection, value, .. } => {
@@ -352,6 +358,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         {
             return all;
         }
+        self.put_back(value, s);
         if let Some(made) = self.inside(id, value, s) {
             return made;
         }

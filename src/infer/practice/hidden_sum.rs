@@ -1,0 +1,368 @@
+//! Sums that are not seen as such. In: a function, and places of numbers that would be right if they had been summed over the ranks. Out:
+//! whether one of them goes, under another name, in a container or to a function, where something communicates in its place. Never: that
+//! it is summed for certain, or a collective that is given the variable itself, which the checks see. Source: torch, views share their
+//! elements. Next: `mod.rs`, which asks before it reports.
+
+use super::expr::Expr;
+use super::near;
+use super::view::View;
+use crate::ir::{Arg, ArgKind, FuncId, Item, LocalId, Operand, ParamKind, Rvalue, Stmt};
+use crate::project::{FuncRef, Resolved};
+use crate::source::{Name, Place};
+use rustc_hash::FxHashSet;
+
+/// Methods that give a tensor with the same elements, a copy that may be written back, or what a container holds.
+const KEEPS: &[&str] = &[
+    "view",
+    "view_as",
+    "reshape",
+    "flatten",
+    "squeeze",
+    "unsqueeze",
+    "detach",
+    "contiguous",
+    "clone",
+    "cpu",
+    "cuda",
+    "double",
+    "float",
+    "long",
+    "int",
+    "to",
+    "type_as",
+    "t",
+    "transpose",
+    "expand",
+    "unbind",
+    "items",
+    "values",
+    "pop",
+    "popleft",
+    "get",
+    "copy",
+    "ravel",
+    "narrow",
+];
+
+/// Functions that give what they are given, one by one or together.
+const PASSES: &[&str] =
+    &["enumerate", "zip", "list", "tuple", "reversed", "iter", "next", "dict", "set", "sorted", "deque", "chain"];
+
+/// Parts of names of functions of nobody knows whom that may sum.
+const SUMS: &[&str] = &["sum", "reduc", "sync", "gather", "avg", "average", "mean", "comm", "dist", "collect"];
+
+/// How far calls are followed.
+const MOST: usize = 3;
+
+/// Whether a number at one of these places may be a sum over ranks after all. `follows`: what asks has followed calls of functions of the
+/// project, as long as it is plain which argument is which.
+pub fn may_be(view: &View<'_>, places: &[Place], follows: bool) -> bool {
+    let text = view.code();
+    if !["reduce", "gather", "broadcast", "sum", "sync", "dist", "partial(", "map("].iter().any(|w| text.contains(w)) {
+        return false;
+    }
+    let own = roots(view, places);
+    let known = aliases(view, own);
+    (0..view.steps.len()).any(|i| hands_over(view, i, &known, follows))
+}
+
+/// Names of some variables.
+struct Known {
+    /// They themselves, and what a loop over a list of them gives.
+    own: FxHashSet<LocalId>,
+    /// Containers with one of them.
+    lists: FxHashSet<LocalId>,
+    /// What comes out of containers in other ways: `for i, t in enumerate([x])`.
+    held: FxHashSet<LocalId>,
+    /// Views and copies.
+    copies: FxHashSet<LocalId>,
+}
+
+/// The variables that what stands at some places is made of, without groups.
+fn roots(view: &View<'_>, places: &[Place]) -> FxHashSet<LocalId> {
+    let mut out = FxHashSet::default();
+    for step in &view.steps {
+        let at = view.place(step.id);
+        let here = |p: &Place| p.file == at.file && p.span.start <= at.span.end && at.span.start <= p.span.end;
+        let Stmt::Assign { dst, value } = step.stmt else { continue };
+        if places.iter().any(here) {
+            out.insert(*dst);
+            for operand in operands(value) {
+                out.extend(near::roots(view, operand));
+                out.extend(near::local(operand));
+            }
+        }
+    }
+    let is_group = |l: &LocalId| {
+        let name = view.local_name(*l);
+        name.contains("group") || name.contains("mesh") || name.ends_with("pg")
+    };
+    out.retain(|l| !is_group(l) && !view.is_param(*l) && !view.is_temp(*l));
+    out
+}
+
+fn operands(value: &Rvalue) -> Vec<&Operand> {
+    match value {
+        Rvalue::Use(o) | Rvalue::Attr { base: o, .. } | Rvalue::Unary { operand: o, .. } => vec![o],
+        Rvalue::Item { base, index } => vec![base, index],
+        Rvalue::Binary { left, right, .. }
+        | Rvalue::InPlace { left, right, .. }
+        | Rvalue::Compare { left, right, .. } => {
+            vec![left, right]
+        }
+        Rvalue::Call { args, .. } => args.iter().map(|a| &a.value).collect(),
+        Rvalue::CallMethod { base, args, .. } => std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect(),
+        Rvalue::Build { items, .. } => items
+            .iter()
+            .map(|item| match item {
+                Item::One(o) | Item::Star(o) => o,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether an operand is the gradient of a parameter.
+fn is_gradient(view: &View<'_>, operand: &Operand) -> bool {
+    matches!(view.expr(operand), Expr::Attr(_, name) if name == "grad" || name == "main_grad")
+}
+
+/// Other names of these variables and of gradients, and what holds them.
+fn aliases(view: &View<'_>, own: FxHashSet<LocalId>) -> Known {
+    let mut known =
+        Known { own, lists: FxHashSet::default(), held: FxHashSet::default(), copies: FxHashSet::default() };
+    // What a loop puts into a container early is taken from it late.
+    for _ in 0..2 {
+        for step in &view.steps {
+            match step.stmt {
+                Stmt::Assign { dst, value } => known.assign(view, *dst, value),
+                Stmt::For { dst, iter, .. } => match near::local(iter) {
+                    Some(list) if known.lists.contains(&list) => known.add(*dst, |k| &mut k.own),
+                    Some(list) if known.held.contains(&list) => known.add(*dst, |k| &mut k.held),
+                    _ => {}
+                },
+                Stmt::Unpack { value, before, after, .. }
+                    if near::local(value).is_some_and(|l| known.held.contains(&l)) =>
+                {
+                    before.iter().chain(after.iter()).for_each(|l| known.add(*l, |k| &mut k.held));
+                }
+                _ => {}
+            }
+        }
+    }
+    known
+}
+
+impl Known {
+    /// One that is known already stays what it is.
+    fn add(&mut self, local: LocalId, set: fn(&mut Known) -> &mut FxHashSet<LocalId>) {
+        if ![&self.own, &self.lists, &self.held, &self.copies].iter().any(|known| known.contains(&local)) {
+            set(self).insert(local);
+        }
+    }
+
+    fn is_own(&self, view: &View<'_>, operand: &Operand) -> bool {
+        near::local(operand).is_some_and(|l| self.own.contains(&l)) || is_gradient(view, operand)
+    }
+
+    fn is_any(&self, view: &View<'_>, operand: &Operand) -> bool {
+        let any = |l: LocalId| [&self.lists, &self.held, &self.copies].iter().any(|set| set.contains(&l));
+        self.is_own(view, operand) || near::local(operand).is_some_and(any)
+    }
+
+    fn assign(&mut self, view: &View<'_>, dst: LocalId, value: &Rvalue) {
+        let of = |set: &FxHashSet<LocalId>, o: &Operand| near::local(o).is_some_and(|l| set.contains(&l));
+        match value {
+            Rvalue::Build { .. } if operands(value).into_iter().any(|o| self.is_any(view, o)) => {
+                self.lists.insert(dst);
+            }
+            Rvalue::Item { base, .. } if of(&self.lists, base) || of(&self.held, base) => {
+                self.add(dst, |k| &mut k.held)
+            }
+            Rvalue::Item { base, .. } if self.is_own(view, base) || of(&self.copies, base) => {
+                self.add(dst, |k| &mut k.copies);
+            }
+            Rvalue::Attr { base, name } if name == "data" && of(&self.own, base) => self.add(dst, |k| &mut k.copies),
+            Rvalue::Use(o) if of(&self.held, o) => self.add(dst, |k| &mut k.held),
+            Rvalue::CallMethod { base, name, .. } if KEEPS.contains(&name.as_str()) => {
+                if of(&self.lists, base) || of(&self.held, base) {
+                    self.add(dst, |k| &mut k.held);
+                } else if of(&self.own, base) || of(&self.copies, base) {
+                    self.add(dst, |k| &mut k.copies);
+                }
+            }
+            Rvalue::Call { args, .. } => {
+                let passes = |p: Name| PASSES.contains(&super::lost::last(&p).as_str());
+                if args.iter().any(|a| of(&self.lists, &a.value) || of(&self.held, &a.value))
+                    && callee_of(view, value).is_some_and(passes)
+                {
+                    self.add(dst, |k| &mut k.held);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a step writes a copy back: `x.copy_(c)`.
+    fn writes_back(&self, view: &View<'_>, step: usize, copy: LocalId) -> bool {
+        match view.value(step) {
+            Some(Rvalue::CallMethod { base, name, args }) => {
+                let from = |a: &Arg| near::roots(view, &a.value).contains(&copy) || a.value == Operand::Local(copy);
+                name == "copy_" && self.is_own(view, base) && args.first().is_some_and(from)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn callee_of(view: &View<'_>, value: &Rvalue) -> Option<Name> {
+    let Rvalue::Call { callee, .. } = value else { return None };
+    match view.through(callee) {
+        Expr::Path(path) => Some(path),
+        _ => None,
+    }
+}
+
+/// Whether a step gives a variable, or what is another name for it, to something that may sum it in place.
+fn hands_over(view: &View<'_>, step: usize, known: &Known, follows: bool) -> bool {
+    let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
+        return false;
+    };
+    if !args.iter().any(|a| known.is_any(view, &a.value)) {
+        return false;
+    }
+    let spread = |a: &Arg| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar);
+    if view.may_communicate(value) && view.ruled(value).is_some_and(|(_, rule)| rule.is_some()) {
+        return args.iter().any(spread) || is_unseen(view, value, known);
+    }
+    let held = |a: &Arg| near::function(view, &a.value).is_some_and(|at| communicates(view, at, MOST));
+    if args.iter().any(held) {
+        return true;
+    }
+    // What nothing is known of sums in place only where its result is left alone.
+    let left = matches!(view.steps[step].stmt, Stmt::Assign { dst, .. } if view.readers(*dst).is_empty());
+    let of_project = |at: FuncRef| {
+        let packed = |a: &Arg| near::local(&a.value).is_some_and(|l| known.lists.contains(&l));
+        let plain = follows && !args.iter().any(|a| spread(a) || packed(a)) && takes_plainly(view, at);
+        !plain && communicates(view, at, MOST)
+    };
+    match value {
+        Rvalue::Call { callee, .. } => match near::function(view, callee) {
+            Some(at) => of_project(at),
+            None => match view.through(callee) {
+                Expr::Path(path) => match view.project.path(&path) {
+                    Resolved::Func(at) => {
+                        of_project(at) || follows && path.matches('.').count() > 1 && is_method(view, at)
+                    }
+                    Resolved::Class(_) => false,
+                    _ if path.starts_with("torch.") || path.starts_with("builtins.") => false,
+                    _ => left && says(&path) && view.rules.get(&path).is_none(),
+                },
+                // A variable that holds a function: `partial(dist.all_reduce, group=group)`.
+                Expr::Call { args, .. } => args.iter().any(|(_, e)| names_collective(e)),
+                other => {
+                    names_collective(&other) || left && matches!(other, Expr::Local(l) if says(view.local_name(l)))
+                }
+            },
+        },
+        Rvalue::CallMethod { base, name, .. } => match view.through(base) {
+            Expr::Path(path) => {
+                let path = Name::from(format!("{path}.{name}"));
+                match view.project.path(&path) {
+                    Resolved::Func(at) => communicates(view, at, MOST),
+                    Resolved::Class(_) => false,
+                    _ if path.starts_with("torch.") || path.starts_with("builtins.") => false,
+                    _ => left && says(&path) && view.rules.get(&path).is_none(),
+                }
+            }
+            _ => {
+                let methods = view.project.methods_named(name);
+                let funcs = methods.iter().map(|(class, func)| FuncRef { module: class.module, func: *func });
+                if methods.is_empty() {
+                    left && says(name) && !known.is_any(view, base)
+                } else {
+                    funcs.into_iter().any(of_project)
+                }
+            }
+        },
+        _ => false,
+    }
+}
+
+/// Whether a collective is given another name of a variable, or several at once.
+fn is_unseen<'a>(view: &View<'a>, value: &'a Rvalue, known: &Known) -> bool {
+    let Some(call) = view.collective(value) else {
+        // A reduction to one rank, before it is sent to all.
+        return view
+            .callee(value)
+            .is_some_and(|p| matches!(super::lost::last(&p).as_str(), "reduce" | "all_reduce_coalesced"));
+    };
+    let Some(input) = call.input else { return false };
+    if super::lost::last(&call.rule.name).contains("coalesced") || call.rule.op == "reduce" {
+        return true;
+    }
+    let Operand::Local(local) = input else { return false };
+    if known.held.contains(local) {
+        return true;
+    }
+    let back = |step: usize| known.writes_back(view, step, *local);
+    known.copies.contains(local) && (view.is_temp(*local) || (0..view.steps.len()).any(back))
+}
+
+/// Whether it is plain which argument of a function is which, and it does not call itself.
+fn takes_plainly(view: &View<'_>, at: FuncRef) -> bool {
+    let func = view.project.func(at);
+    let several = |p: &crate::ir::Param| matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs);
+    let inner = near::shared(view, at);
+    let code = inner.code();
+    let calls_itself = code.matches(&format!("{}(", func.name)).count() > 1;
+    !func.params.iter().any(several)
+        && !calls_itself
+        && ![".values()", ".items()", "enumerate(", "zip("].iter().any(|w| code.contains(w))
+}
+
+/// Whether a function is a method, which is called by its path: a static one.
+fn is_method(view: &View<'_>, at: FuncRef) -> bool {
+    view.project.func(at).class.is_some() && communicates(view, at, MOST)
+}
+
+fn says(name: &str) -> bool {
+    let name = name.rsplit('.').next().unwrap_or(name).to_lowercase();
+    SUMS.iter().any(|w| name.contains(w))
+}
+
+/// Whether an expression names a collective.
+fn names_collective(e: &Expr) -> bool {
+    e.last_name().is_some_and(|n| n.contains("reduce") || n.contains("gather"))
+}
+
+/// Whether a function of the project, or what it calls, communicates.
+fn communicates(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    let inner = near::shared(view, at);
+    let funcs = &view.project.modules[at.module].ir.funcs;
+    let nested = |f: &FuncId| funcs[*f].parent == Some(at.func);
+    (0..inner.steps.len()).any(|i| {
+        let Some(value) = inner.value(i) else { return false };
+        inner.may_communicate(value)
+            || match value {
+                Rvalue::Call { callee, .. } => match near::function(&inner, callee) {
+                    Some(next) => next != at && communicates(&inner, next, depth),
+                    None => match inner.through(callee) {
+                        Expr::Path(path) => match inner.project.path(&path) {
+                            Resolved::Func(next) => next != at && communicates(&inner, next, depth),
+                            _ => false,
+                        },
+                        _ => false,
+                    },
+                },
+                Rvalue::CallMethod { name, .. } => {
+                    let methods = inner.project.methods_named(name);
+                    let few = methods.len() <= crate::infer::limits::MAX_NAMESAKES;
+                    let each = methods.iter().map(|(class, func)| FuncRef { module: class.module, func: *func });
+                    few && each.into_iter().any(|next| next != at && communicates(&inner, next, depth))
+                }
+                _ => false,
+            }
+    }) || funcs.ids().filter(nested).any(|func| communicates(view, FuncRef { module: at.module, func }, depth))
+}
