@@ -50,6 +50,8 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
             draft
         }
+        Training::NormOperation { largest, operation, test } => norm_operation(*largest, operation, *test),
+        Training::NormOneSide { largest, group, reduced } => norm_one_side(*largest, group.as_deref(), *reduced),
         Training::RootsSummed { used } => {
             let title = "norms are summed over the ranks, and not their squares: the sum is not the norm of the model";
             let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
@@ -175,5 +177,34 @@ fn attached(module: &str, wrapper: &str, wrapped: Place, put: Place, optimizer: 
     draft.labels.push(spot(put, format!("a new `{module}`")));
     draft.labels.push(spot(optimizer, "trains them".to_string()));
     draft.help.push(format!("put `{module}` into the model before `{wrapper}`"));
+    draft
+}
+
+/// A norm that is reduced as the other kind is.
+fn norm_operation(largest: bool, operation: &str, test: Place) -> Draft {
+    let title = match (largest, operation) {
+        (true, "AVG") => "the largest entry of the gradients is averaged over the ranks: it is not that of any of them",
+        (true, _) => "the largest entries of the ranks are summed: the norm is too large",
+        (false, "AVG") => "sums of powers of the gradients are averaged over the ranks: the norm is too small",
+        (false, _) => "of the ranks' sums of powers the largest is taken: the others do not count in the norm",
+    };
+    let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+    draft.primary = format!("reduced by `{operation}`");
+    let asks =
+        if largest { "the norm is that of the largest entry here" } else { "the norm is a root of a sum otherwise" };
+    draft.labels.push(spot(test, asks.to_string()));
+    draft.help.push(format!("`op=dist.ReduceOp.{}`", if largest { "MAX" } else { "SUM" }));
+    draft
+}
+
+/// A norm that is reduced in one branch alone.
+fn norm_one_side(largest: bool, group: Option<&str>, reduced: Place) -> Draft {
+    let kind = if largest { "the norm of the largest entry" } else { "the norm of a sum" };
+    let over = group.map_or("over all ranks".to_string(), |group| format!("over `{group}`"));
+    let title = format!("{kind} is that of this rank alone: only the other branch reduces {over}");
+    let mut draft = Draft::new(&codes::SHARD_NORM, title);
+    draft.primary = "decides which norm is taken".to_string();
+    draft.labels.push(spot(reduced, "has no counterpart in the other branch".to_string()));
+    draft.help.push("reduce in both branches, by the largest or by a sum".to_string());
     draft
 }

@@ -245,6 +245,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),
     of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),
     of_words(&["_group=", "_pg="], other_axes::given).with(&[&["_group=", "_pg="]]),
+    of_collectives(norm_sides::of_norms).with(&[&["inf"], &["norm"], &["all_reduce"]]),
     of_collectives(group_root::roots).with(&[&["group", "pg"]]),
     of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
     of_collectives(other_order::branches).with(&[&["if "], &["else"]]),

@@ -366,3 +366,29 @@ fn communicates(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
             }
     }) || funcs.ids().filter(nested).any(|func| communicates(view, FuncRef { module: at.module, func }, depth))
 }
+
+/// Whether a call may exchange something between ranks that is no collective of its own.
+pub fn may_exchange(view: &View<'_>, value: &Rvalue) -> bool {
+    match value {
+        Rvalue::Call { callee, .. } => match near::function(view, callee) {
+            Some(at) => communicates(view, at, MOST),
+            None => match view.through(callee) {
+                Expr::Path(path) => match view.project.path(&path) {
+                    Resolved::Func(at) => communicates(view, at, MOST),
+                    _ if path.starts_with("torch.") || path.starts_with("builtins.") => {
+                        names_collective(&Expr::Path(path))
+                    }
+                    // A name without a module is built in.
+                    _ => path.contains('.') && says(&path),
+                },
+                other => other.last_name().is_some_and(says),
+            },
+        },
+        Rvalue::CallMethod { name, .. } => {
+            let methods = view.project.methods_named(name);
+            let mut funcs = methods.iter().map(|(class, func)| FuncRef { module: class.module, func: *func });
+            name.contains("reduce") || name.contains("gather") || funcs.any(|at| communicates(view, at, MOST))
+        }
+        _ => false,
+    }
+}

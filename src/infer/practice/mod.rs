@@ -95,6 +95,7 @@ mod new_groups;
 mod no_result;
 mod no_sync;
 mod nones;
+mod norm_sides;
 mod old_parameters;
 mod one_buffer;
 mod one_rank;

@@ -15,6 +15,11 @@ pub enum Training {
     LocalNorm { wrapped: Place, summed: Vec<Place> },
     /// Gradients are scaled by a norm in which split parameters count by their parts of one rank. `asked`: where the mark is asked for.
     MarkedNorm { mark: Name, asked: Place },
+    /// A norm is reduced by an operation that belongs to the other branch of a test: the largest is summed, or sums are compared.
+    NormOperation { largest: bool, operation: Name, test: Place },
+    /// A branch of a test whether the norm is that of the largest reduces over ranks over which the other one does not. `largest`: the
+    /// other one is that of the largest.
+    NormOneSide { largest: bool, group: Option<Name>, reduced: Place },
     /// Norms of what ranks have are summed, and not their squares; the last step that makes the factor.
     RootsSummed { used: Place },
     /// The local value of a norm that is a distributed tensor: of a wrapped model, or the code asks whether it is one; where.
