@@ -103,7 +103,7 @@ fn covers(view: &View<'_>, side: &Side<'_, '_>, of: &CollectiveCall<'_>) -> bool
 fn spelled(view: &View<'_>, e: &Expr) -> Option<String> {
     Some(match e {
         Expr::Local(local) => view.local_name(*local).to_string(),
-        Expr::Path(path) => path.to_string(),
+        Expr::Path(path) => super::lost::last(path).to_string(),
         Expr::Attr(base, name) => format!("{}.{name}", spelled(view, base)?),
         Expr::Const(c) => format!("{c:?}"),
         Expr::Call { callee, args, .. } => {
