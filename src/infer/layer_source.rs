@@ -108,11 +108,7 @@ impl Machine<'_> {
 
     fn constructor_of(&self, class: ClassRef) -> Option<FuncRef> {
         let order = self.settings.statics.linearized(class);
-        order.iter().find_map(|class| {
-            let methods = &self.project.class(*class).methods;
-            let (_, func) = methods.iter().find(|(name, _)| name == "__init__")?;
-            Some(FuncRef { module: class.module, func: *func })
-        })
+        order.iter().find_map(|class| self.project.own_method(*class, "__init__"))
     }
 
     /// Switches of the constructor of a class that its rule does not have, each with what it is by default.

@@ -6,7 +6,7 @@
 use super::expr::Expr;
 use super::near;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, FuncId, Item, LocalId, Operand, ParamKind, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, FuncId, LocalId, Operand, ParamKind, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
@@ -87,7 +87,7 @@ fn roots(view: &View<'_>, places: &[Place]) -> FxHashSet<LocalId> {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
         if places.iter().any(here) {
             out.insert(*dst);
-            for operand in operands(value) {
+            for operand in value.operands() {
                 out.extend(near::roots(view, operand));
                 out.extend(near::local(operand));
             }
@@ -99,27 +99,6 @@ fn roots(view: &View<'_>, places: &[Place]) -> FxHashSet<LocalId> {
     };
     out.retain(|l| !is_group(l) && !view.is_param(*l) && !view.is_temp(*l));
     out
-}
-
-fn operands(value: &Rvalue) -> Vec<&Operand> {
-    match value {
-        Rvalue::Use(o) | Rvalue::Attr { base: o, .. } | Rvalue::Unary { operand: o, .. } => vec![o],
-        Rvalue::Item { base, index } => vec![base, index],
-        Rvalue::Binary { left, right, .. }
-        | Rvalue::InPlace { left, right, .. }
-        | Rvalue::Compare { left, right, .. } => {
-            vec![left, right]
-        }
-        Rvalue::Call { args, .. } => args.iter().map(|a| &a.value).collect(),
-        Rvalue::CallMethod { base, args, .. } => std::iter::once(base).chain(args.iter().map(|a| &a.value)).collect(),
-        Rvalue::Build { items, .. } => items
-            .iter()
-            .map(|item| match item {
-                Item::One(o) | Item::Star(o) => o,
-            })
-            .collect(),
-        _ => Vec::new(),
-    }
 }
 
 /// Whether an operand is the gradient of a parameter.
@@ -173,7 +152,7 @@ impl Known {
     fn assign(&mut self, view: &View<'_>, dst: LocalId, value: &Rvalue) {
         let of = |set: &FxHashSet<LocalId>, o: &Operand| near::local(o).is_some_and(|l| set.contains(&l));
         match value {
-            Rvalue::Build { .. } if operands(value).into_iter().any(|o| self.is_any(view, o)) => {
+            Rvalue::Build { .. } if value.operands().into_iter().any(|o| self.is_any(view, o)) => {
                 self.lists.insert(dst);
             }
             Rvalue::Item { base, .. } if of(&self.lists, base) || of(&self.held, base) => {
@@ -246,18 +225,16 @@ fn hands_over(view: &View<'_>, step: usize, known: &Known, follows: bool) -> boo
         let plain = follows && !args.iter().any(|a| spread(a) || packed(a)) && takes_plainly(view, at);
         !plain && communicates(view, at, MOST)
     };
+    let by_path = |path: &Name, of_function: &dyn Fn(FuncRef) -> bool| match view.project.path(path) {
+        Resolved::Func(at) => of_function(at),
+        Resolved::Class(_) => false,
+        _ => !is_of_library(path) && left && says(path) && view.rules.get(path).is_none(),
+    };
     match value {
         Rvalue::Call { callee, .. } => match near::function(view, callee) {
             Some(at) => of_project(at),
             None => match view.through(callee) {
-                Expr::Path(path) => match view.project.path(&path) {
-                    Resolved::Func(at) => {
-                        of_project(at) || follows && path.matches('.').count() > 1 && is_method(view, at)
-                    }
-                    Resolved::Class(_) => false,
-                    _ if path.starts_with("torch.") || path.starts_with("builtins.") => false,
-                    _ => left && says(&path) && view.rules.get(&path).is_none(),
-                },
+                Expr::Path(path) => by_path(&path, &of_project),
                 // A variable that holds a function: `partial(dist.all_reduce, group=group)`.
                 Expr::Call { args, .. } => args.iter().any(|(_, e)| names_collective(e)),
                 other => {
@@ -266,24 +243,12 @@ fn hands_over(view: &View<'_>, step: usize, known: &Known, follows: bool) -> boo
             },
         },
         Rvalue::CallMethod { base, name, .. } => match view.through(base) {
-            Expr::Path(path) => {
-                let path = Name::from(format!("{path}.{name}"));
-                match view.project.path(&path) {
-                    Resolved::Func(at) => communicates(view, at, MOST),
-                    Resolved::Class(_) => false,
-                    _ if path.starts_with("torch.") || path.starts_with("builtins.") => false,
-                    _ => left && says(&path) && view.rules.get(&path).is_none(),
-                }
-            }
-            _ => {
-                let methods = view.project.methods_named(name);
-                let funcs = methods.iter().map(|(class, func)| FuncRef { module: class.module, func: *func });
-                if methods.is_empty() {
-                    left && says(name) && !known.is_any(view, base)
-                } else {
-                    funcs.into_iter().any(of_project)
-                }
-            }
+            // A static method, or a function of a module.
+            Expr::Path(path) => by_path(&Name::from(format!("{path}.{name}")), &|at| communicates(view, at, MOST)),
+            _ => match namesakes(view, name).as_slice() {
+                [] => left && says(name) && !known.is_any(view, base),
+                methods => methods.iter().any(|at| of_project(*at)),
+            },
         },
         _ => false,
     }
@@ -321,9 +286,15 @@ fn takes_plainly(view: &View<'_>, at: FuncRef) -> bool {
         && ![".values()", ".items()", "enumerate(", "zip("].iter().any(|w| code.contains(w))
 }
 
-/// Whether a function is a method, which is called by its path: a static one.
-fn is_method(view: &View<'_>, at: FuncRef) -> bool {
-    view.project.func(at).class.is_some() && communicates(view, at, MOST)
+/// The methods of the project that have a name.
+fn namesakes(view: &View<'_>, name: &Name) -> Vec<FuncRef> {
+    let methods = view.project.methods_named(name);
+    methods.iter().map(|(class, func)| FuncRef { module: class.module, func: *func }).collect()
+}
+
+/// Whether a path is one of torch or of Python itself.
+fn is_of_library(path: &str) -> bool {
+    path.starts_with("torch.") || path.starts_with("builtins.")
 }
 
 fn says(name: &str) -> bool {
@@ -357,10 +328,9 @@ fn communicates(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
                     },
                 },
                 Rvalue::CallMethod { name, .. } => {
-                    let methods = inner.project.methods_named(name);
-                    let few = methods.len() <= crate::infer::limits::MAX_NAMESAKES;
-                    let each = methods.iter().map(|(class, func)| FuncRef { module: class.module, func: *func });
-                    few && each.into_iter().any(|next| next != at && communicates(&inner, next, depth))
+                    let methods = namesakes(&inner, name);
+                    methods.len() <= crate::infer::limits::MAX_NAMESAKES
+                        && methods.into_iter().any(|next| next != at && communicates(&inner, next, depth))
                 }
                 _ => false,
             }
@@ -375,9 +345,7 @@ pub fn may_exchange(view: &View<'_>, value: &Rvalue) -> bool {
             None => match view.through(callee) {
                 Expr::Path(path) => match view.project.path(&path) {
                     Resolved::Func(at) => communicates(view, at, MOST),
-                    _ if path.starts_with("torch.") || path.starts_with("builtins.") => {
-                        names_collective(&Expr::Path(path))
-                    }
+                    _ if is_of_library(&path) => names_collective(&Expr::Path(path)),
                     // A name without a module is built in.
                     _ => path.contains('.') && says(&path),
                 },
@@ -385,9 +353,8 @@ pub fn may_exchange(view: &View<'_>, value: &Rvalue) -> bool {
             },
         },
         Rvalue::CallMethod { name, .. } => {
-            let methods = view.project.methods_named(name);
-            let mut funcs = methods.iter().map(|(class, func)| FuncRef { module: class.module, func: *func });
-            name.contains("reduce") || name.contains("gather") || funcs.any(|at| communicates(view, at, MOST))
+            let mut methods = namesakes(view, name).into_iter();
+            name.contains("reduce") || name.contains("gather") || methods.any(|at| communicates(view, at, MOST))
         }
         _ => false,
     }

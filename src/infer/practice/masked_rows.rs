@@ -48,11 +48,7 @@ fn looked_up(view: &View<'_>, step: usize) -> Option<(LocalId, LocalId)> {
 /// Whether a step sums a value over ranks, itself or through what it calls.
 fn sums(view: &View<'_>, step: usize, value: LocalId, depth: usize) -> bool {
     if let Some((_, call)) = view.collectives().iter().find(|(at, _)| *at == step) {
-        let given = call.rule.reduce_op.and_then(|at| {
-            let param = call.rule.args.params.get(at)?;
-            view.argument(call.args, at, &param.name)
-        });
-        let whole = given.is_none_or(|op| view.expr(op).last_name() == Some("SUM"));
+        let whole = view.operator(call).is_none_or(|op| view.expr(op).last_name() == Some("SUM"));
         let input = call.input.and_then(near::local);
         return whole && input == Some(value) && matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter");
     }

@@ -52,8 +52,8 @@ fn is_gradient(view: &View<'_>, operand: &Operand) -> bool {
 
 /// Whether a reduction takes the mean; `None`: neither that nor a sum, or not known.
 pub fn averages<'a>(view: &View<'a>, call: &CollectiveCall<'a>) -> Option<bool> {
-    let at = call.rule.reduce_op?;
-    let Some(given) = view.argument(call.args, at, &call.rule.args.params.get(at)?.name) else { return Some(false) };
+    call.rule.reduce_op?;
+    let Some(given) = view.operator(call) else { return Some(false) };
     match view.expr(given).last_name()? {
         "AVG" => Some(true),
         "SUM" => Some(false),

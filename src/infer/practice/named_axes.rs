@@ -57,7 +57,8 @@ fn resolve(view: &View<'_>, expr: &Expr, gives: Gives, depth: usize) -> Option<V
     }
 }
 
-fn by_name(name: &str, gives: Gives) -> Option<Vec<Name>> {
+/// The axes that a name says, of a group, its size or a rank in it.
+pub fn by_name(name: &str, gives: Gives) -> Option<Vec<Name>> {
     names(&match gives {
         Gives::Group => groups::of_group_name(name)?,
         Gives::Size => groups::of_size_name(name).filter(|_| !name.ends_with("world_size") || name.len() > 10)?,

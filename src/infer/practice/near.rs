@@ -318,6 +318,18 @@ pub fn is_boundless(number: &Const) -> bool {
     }
 }
 
+/// Whether an expression is infinity, or a number that no norm of gradients reaches.
+pub fn is_without_bound(view: &View<'_>, most: &Expr) -> bool {
+    match deep(view, most) {
+        Expr::Path(path) => is_infinity(&path),
+        Expr::Const(number) => is_boundless(&number),
+        made => made.call_of("float").and_then(|args| args.first()).is_some_and(|(_, of)| match of {
+            Expr::Const(number) => is_boundless(number),
+            _ => false,
+        }),
+    }
+}
+
 pub fn local(operand: &Operand) -> Option<LocalId> {
     match operand {
         Operand::Local(local) => Some(*local),

@@ -62,11 +62,7 @@ fn asks_largest(view: &View<'_>, stmt: &Stmt) -> Option<bool> {
         Expr::Compare(op @ (CmpOp::Eq | CmpOp::Ne), a, b) => (op, [*a, *b]),
         _ => return None,
     };
-    let infinite = |e: &Expr| match near::deep(view, e) {
-        Expr::Path(path) => near::is_infinity(&path),
-        e => e.call_of("float").and_then(|args| args.first()?.1.string().cloned()).is_some_and(|s| s == "inf"),
-    };
-    other.iter().any(infinite).then_some(op == CmpOp::Eq)
+    other.iter().any(|e| near::is_without_bound(view, e)).then_some(op == CmpOp::Eq)
 }
 
 fn side<'v, 'a>(view: &'v View<'a>, test: StmtId, holds: bool) -> Side<'v, 'a> {
@@ -116,16 +112,12 @@ fn spelled(view: &View<'_>, e: &Expr) -> Option<String> {
 }
 
 /// The operation of a reduction, as its argument says; a sum where none is given.
-fn operation(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<Name> {
-    let at = call.rule.reduce_op?;
-    let named = |a: &&crate::ir::Arg| matches!(&a.kind, ArgKind::Keyword(k) if *k == call.rule.args.params[at].name);
-    if call.args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) {
-        return None;
-    }
-    let given = call.args.iter().find(named).or_else(|| call.args.get(at).filter(|a| a.kind == ArgKind::Positional));
-    match given {
+fn operation<'a>(view: &View<'a>, call: &CollectiveCall<'a>) -> Option<Name> {
+    let open = call.args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar));
+    call.rule.reduce_op.filter(|_| !open)?;
+    match view.operator(call) {
         None => Some(Name::from("SUM")),
-        Some(arg) => view.through(&arg.value).last_name().map(Name::from),
+        Some(given) => view.through(given).last_name().map(Name::from),
     }
 }
 

@@ -243,7 +243,7 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
         && (path.ends_with(".clip_grad_norm_") || path.ends_with(".clip_grad_value_"))
     {
         let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-        if view.argument(args, 1, "max_norm").is_some_and(|most| is_without_bound(view, most)) {
+        if view.argument(args, 1, "max_norm").is_some_and(|most| near::is_without_bound(view, &view.expr(most))) {
             return None;
         }
         return Some(What::Clip(args.first().and_then(|a| whose::of_parameters(view, &a.value))));
@@ -265,18 +265,6 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
         "zero_grad" if named(&of) => Some(What::Clear(of)),
         _ if !matches!(of, Expr::Path(_)) => moves(lint, name).map(|place| What::Move(name.clone(), place)),
         _ => None,
-    }
-}
-
-/// Whether gradients are never cut to a norm, and only measured.
-fn is_without_bound(view: &View<'_>, most: &Operand) -> bool {
-    match near::deep(view, &view.expr(most)) {
-        Expr::Path(path) => near::is_infinity(&path),
-        Expr::Const(number) => near::is_boundless(&number),
-        made => made.call_of("float").and_then(|args| args.first()).is_some_and(|(_, of)| match of {
-            Expr::Const(number) => near::is_boundless(number),
-            _ => false,
-        }),
     }
 }
 

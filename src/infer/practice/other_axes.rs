@@ -6,15 +6,13 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::lost::last;
-use super::named_axes::of_group;
+use super::named_axes::{by_name, of_group};
 use super::near;
 use super::slips::Slip;
 use super::view::View;
-use crate::infer::scale::groups::of_group_name;
 use crate::ir::{ArgKind, Operand, Rvalue};
 use crate::rules::{Entry, Gives};
 use crate::source::{Name, Place};
-use crate::types::AxisSet;
 
 /// `Init(data_parallel_group=mpu.get_sequence_parallel_group())`
 pub fn given(view: &View<'_>, out: &mut Found) {
@@ -22,8 +20,7 @@ pub fn given(view: &View<'_>, out: &mut Found) {
         let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(i) else { continue };
         for (n, arg) in args.iter().enumerate() {
             let ArgKind::Keyword(name) = &arg.kind else { continue };
-            let Some(named) = of_group_name(name) else { continue };
-            let named = names(&named);
+            let Some(named) = by_name(name, Gives::Group) else { continue };
             let got = getters(view, i, &arg.value).into_iter().find(|(_, axes)| apart(&named, axes));
             if let Some((at, given)) = got {
                 let asked = view.part(view.steps[i].id, n + 1);
@@ -32,10 +29,6 @@ pub fn given(view: &View<'_>, out: &mut Found) {
             }
         }
     }
-}
-
-fn names(axes: &AxisSet) -> Vec<Name> {
-    axes.iter().map(|a| Name::from(a.name())).collect()
 }
 
 /// The getters that a value comes from, with their axes.
@@ -48,7 +41,7 @@ fn getters(view: &View<'_>, step: usize, value: &Operand) -> Vec<(Option<Place>,
             Some(_) => None,
             None => {
                 let name = last(&path);
-                Some(names(&of_group_name(&name).filter(|_| name.contains("get_"))?))
+                by_name(&name, Gives::Group).filter(|_| name.contains("get_"))
             }
         }
     };

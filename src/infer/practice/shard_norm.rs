@@ -40,11 +40,7 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
 
 /// Whether nothing is clipped: the norm of this rank's part is asked for, to be summed.
 fn only_measures<'a>(view: &View<'a>, args: &'a [Arg]) -> bool {
-    view.argument(args, 1, "max_norm").map(|most| near::deep(view, &view.expr(most))).is_some_and(|most| match &most {
-        Expr::Path(path) => near::is_infinity(path),
-        Expr::Const(number) => near::is_boundless(number),
-        call => call.call_of("float").and_then(|args| args.first()?.1.string().cloned()).is_some_and(|s| s == "inf"),
-    })
+    view.argument(args, 1, "max_norm").is_some_and(|most| near::is_without_bound(view, &view.expr(most)))
 }
 
 /// Whether a step stands where parameters and gradients are whole for a while.

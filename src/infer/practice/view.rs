@@ -402,19 +402,21 @@ impl<'a> View<'a> {
         others.iter().all(|other| self.imported(*other) == path).then_some(path)
     }
 
+    /// The operator that a reduction is given.
+    pub fn operator(&self, call: &CollectiveCall<'a>) -> Option<&'a Operand> {
+        let at = call.rule.reduce_op?;
+        self.argument(call.args, at, &call.rule.args.params.get(at)?.name)
+    }
+
     /// What a variable is that is a name of `torch.distributed`, or of something in it, and nothing else.
     fn only_named(&self, local: LocalId) -> Option<Expr> {
         let [one] = self.defs(local) else { return None };
-        let base = match self.value(*one).filter(|_| !self.is_param(local))? {
-            Rvalue::Use(base @ Operand::Global(_)) | Rvalue::Attr { base: base @ Operand::Global(_), .. } => base,
+        let path = match self.value(*one).filter(|_| !self.is_param(local))? {
+            Rvalue::Use(Operand::Global(name)) => self.global(name),
+            Rvalue::Attr { base: Operand::Global(base), name } => Name::from(format!("{}.{name}", self.global(base))),
             _ => return None,
         };
-        let named = self.expand(base, 0);
-        let path = match self.value(*one)? {
-            Rvalue::Attr { name, .. } => Expr::Path(Name::from(format!("{}.{name}", named.path()?))),
-            _ => named,
-        };
-        path.path()?.starts_with("torch.distributed").then_some(path)
+        path.starts_with("torch.distributed").then_some(Expr::Path(path))
     }
 
     fn imported(&self, step: usize) -> Expr {

@@ -621,7 +621,7 @@ impl<'a> Run<'a> {
                 None
             }
             _ => {
-                Self::method_changes(&Val::Module(m), name, state);
+                Self::method_changes(Some(&Val::Module(m)), name, state);
                 None
             }
         }
@@ -714,8 +714,8 @@ impl<'a> Run<'a> {
             }
             _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Named(text.clone())),
             _ => {
-                let whole = if is_optimizer { Val::named("optimizer") } else { Val::Named(text.clone()) };
-                Self::method_changes(&whole, name, state);
+                let named = Val::Named(text.clone());
+                Self::method_changes(Some(&named).filter(|_| !is_optimizer), name, state);
                 None
             }
         }

@@ -112,25 +112,25 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A method that is not known, of a model or of an optimizer: if its name says that it changes gradients, or it calls something for each
+    /// A method that is not known, of a model or (`None`) of an optimizer: if its name says that it changes gradients, or it calls something for each
     /// part after the backward pass, nothing is known of them.
-    pub fn method_changes(on: &Val, name: &str, state: &mut State) {
+    pub fn method_changes(on: Option<&Val>, name: &str, state: &mut State) {
         let after = || name == "apply" && !state.terms.is_empty();
         if !changes_gradients(name) && !after() {
             return;
         }
         match on {
-            Val::Named(text) if *text == "optimizer" => {
+            None => {
                 (0..state.modules.len()).for_each(|m| state.lose(&Val::Module(m)));
                 // Of a model that has not been seen yet it says the same.
                 state.unsettled = true;
             }
-            Val::Named(text) if state.modules.iter().any(|m| m.name == *text) || is_model(text) => {
+            Some(Val::Named(text)) if state.modules.iter().any(|m| m.name == *text) || is_model(text) => {
                 let module = Val::Module(state.module(text));
                 state.lose(&module);
             }
-            Val::Module(_) => state.lose(on),
-            _ => {}
+            Some(module @ Val::Module(_)) => state.lose(module),
+            Some(_) => {}
         }
     }
 
