@@ -9,7 +9,7 @@ use spmd_check::source::{Diagnostic, Files, Place, Severity};
 use support::checked;
 
 /// The folders of cases, with the records of what is found in them.
-const SETS: [(&str, &str); 16] = [
+const SETS: [(&str, &str); 17] = [
     ("tests/unseen/cases", "tests/unseen/expected.txt"),
     ("tests/unseen/third", "tests/unseen/third.txt"),
     ("tests/unseen/fourth", "tests/unseen/fourth.txt"),
@@ -26,10 +26,13 @@ const SETS: [(&str, &str); 16] = [
     ("tests/unseen/fifteenth", "tests/unseen/fifteenth.txt"),
     ("tests/unseen/sixteenth", "tests/unseen/sixteenth.txt"),
     ("tests/unseen/seventeenth", "tests/unseen/seventeenth.txt"),
+    ("tests/unseen/eighteenth", "tests/unseen/eighteenth.txt"),
 ];
 
-/// Repaired files with a finding. # bug: a class may keep a group that is that of the whole axis, and hand it to nothing.
-const FALSE_ALARMS: [&str; 1] = ["tests/unseen/seventh/hk-moe-output-gather-detached"];
+/// Repaired files with a finding. The first has a second mistake that its author did not mean: no `set_epoch`. # bug: a class may keep a
+/// group that is that of the whole axis, and hand it to nothing.
+const FALSE_ALARMS: [&str; 2] =
+    ["tests/unseen/sixth/h-xla-optimizer-step-local", "tests/unseen/seventh/hk-moe-output-gather-detached"];
 
 /// Whether an error, or a label of it, lies on the line that is marked.
 fn is_found(files: &Files, found: &[Diagnostic]) -> bool {

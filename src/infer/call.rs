@@ -71,7 +71,7 @@ impl Machine<'_> {
             Value::Tensor(_) => Eval::One(self.tensor_method(id, base, name, args)),
             Value::Sym(path) if matches!(name.as_str(), "size" | "rank") && self.settings.is_group_name(path) => {
                 let axes = self.axes_of_value(base);
-                Eval::One(axes.map_or(Value::Unknown, |axes| group_method(&axes, name)))
+                Eval::One(axes.map_or(Value::Unknown, |axes| self.group_method(&axes, name, args)))
             }
             Value::Sym(path) if self.axes_of_slice(path, name, args).is_some() => {
                 let axes = self.axes_of_slice(path, name, args).expect("the guard found axes");
@@ -94,7 +94,7 @@ impl Machine<'_> {
                 self.check_mesh_call(id, &mesh, name, args);
                 Eval::One(self.mesh_method(&mesh, name, args))
             }
-            Value::Group(axes) => Eval::One(group_method(axes, name)),
+            Value::Group(axes) => Eval::One(self.group_method(&axes.clone(), name, args)),
             Value::Object(at) if self.is_context(*at) => Eval::One(self.context_method(*at, name, args)),
             Value::Object(_) if self.registers(name) => self.register(id, base, name, args),
             Value::Object(at) if self.sharded_owner(*at, name).is_some() => {
@@ -690,16 +690,19 @@ impl Machine<'_> {
     }
 }
 
-/// Methods of a process group.
-fn group_method(axes: &crate::types::AxisSet, name: &str) -> Value {
-    match name {
-        "size" => Value::Size(axes.clone()),
-        "rank" => Value::Rank(axes.clone()),
-        _ => Value::Unknown,
-    }
-}
-
 impl Machine<'_> {
+    /// A method of a group: how many ranks it has, which of them this is; any other, as `group.allreduce([x])`, may change what it is given.
+    fn group_method(&mut self, axes: &crate::types::AxisSet, name: &str, args: &CallArgs) -> Value {
+        match name {
+            "size" => Value::Size(axes.clone()),
+            "rank" => Value::Rank(axes.clone()),
+            _ => {
+                self.forget(args);
+                Value::Unknown
+            }
+        }
+    }
+
     /// Nothing is recorded in a function that says so, or that by its name makes output of a model that it does not train: `generate`,
     /// `forward_inference`.
     pub fn gradient_off(&mut self, name: &str, flavour: Option<Flavour>) {

@@ -4,7 +4,7 @@
 use super::super::codes;
 use super::{Draft, Words};
 use crate::infer::practice::found::{Late, Own, Practice, Until};
-use crate::source::{Label, Place};
+use crate::source::{Label, Name, Place};
 
 impl Words<'_> {
     pub fn calls(practice: &Practice) -> Draft {
@@ -19,20 +19,7 @@ impl Words<'_> {
                 draft.help.push("invert the condition".to_string());
                 draft
             }
-            Practice::GradientCut { collective, call } => {
-                let title = format!(
-                    "no gradient flows back through `{collective}`: what it writes has no history, and the layer before it is not trained"
-                );
-                let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
-                draft.primary = "outside of autograd".to_string();
-                if let Some(call) = call {
-                    label(&mut draft, *call, "what a submodule computed is given to it here".to_string());
-                }
-                draft.help.push(
-                    "use a differentiable collective, or put the part of this rank back into the buffer".to_string(),
-                );
-                draft
-            }
+            Practice::GradientCut { collective, call, before } => gradient_cut(collective, *call, before.as_ref()),
             Practice::MixedGradient { collective, differentiable, other } => {
                 let title = format!(
                     "`{collective}` is not differentiable: the gradient of this part stays that of one rank, and `{differentiable}` sums the other"
@@ -231,4 +218,21 @@ impl Words<'_> {
 
 fn label(draft: &mut Draft, place: Place, message: String) {
     draft.labels.push(Label { place, message });
+}
+
+/// A collective past autograd on the way of a gradient.
+fn gradient_cut(collective: &Name, call: Option<Place>, before: Option<&(Name, Place)>) -> Draft {
+    let title = format!(
+        "no gradient flows back through `{collective}`: what it writes has no history, and the layer before it is not trained"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+    draft.primary = "outside of autograd".to_string();
+    if let Some(call) = call {
+        label(&mut draft, call, "what a submodule computed is given to it here".to_string());
+    }
+    if let Some((differentiable, at)) = before {
+        label(&mut draft, *at, format!("the gradient that `{differentiable}` brings back ends there"));
+    }
+    draft.help.push("use a differentiable collective, or put the part of this rank back into the buffer".to_string());
+    draft
 }

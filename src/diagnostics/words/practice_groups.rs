@@ -216,6 +216,38 @@ fn of_values(mistake: &Membership) -> Draft {
             draft.help.push("divide by the number of ranks, or reduce with `ReduceOp.AVG`".to_string());
             draft
         }
+        other => of_samples(other),
+    }
+}
+
+/// Samples, and statistics of them.
+fn of_samples(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::EpochNeverSet { loader, sampler, epochs } => {
+            let title = format!(
+                "`{loader}` brings the same samples in the same order in every epoch: nothing tells its sampler which epoch it is"
+            );
+            let mut draft = Draft::new(&codes::EPOCH_NEVER_SET, title);
+            draft.primary = "the order of the first epoch, each time".to_string();
+            draft.labels.push(spot(*sampler, "shuffles by its seed and its epoch, which stays 0".to_string()));
+            draft.labels.push(spot(*epochs, "each round is another epoch".to_string()));
+            draft.help.push(
+                "call `set_epoch` of the sampler with the number of the epoch, before the loader is gone through"
+                    .to_string(),
+            );
+            draft
+        }
+        Membership::OwnCentre { squares, summed, reduced } => {
+            let title = format!(
+                "`{squares}` measures from the mean of this rank: how far the ranks are apart is left out of its sum"
+            );
+            let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+            draft.primary = "distances from the mean of this rank".to_string();
+            draft.labels.push(spot(*summed, "what that mean is made of is summed over the ranks".to_string()));
+            draft.labels.push(spot(*reduced, "taken for the distances from the mean of all ranks".to_string()));
+            draft.help.push("take the mean of what is summed over the ranks".to_string());
+            draft
+        }
         Membership::LabelsOfFirst { columns, gathered } => {
             let columns = columns.as_ref().map_or("the columns".to_string(), |name| format!("`{name}`"));
             let title =

@@ -117,6 +117,17 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             draft.help.push("make each entry: `[torch.empty_like(x) for _ in range(n)]`".to_string());
             draft
         }
+        Lapse::NeverFilled { buffer, by, made, returned } => {
+            let read = if *returned { "returned" } else { "read" };
+            let mut draft = Draft::new(
+                &codes::UNFILLED_BUFFER,
+                format!("`{buffer}` is {read} as `{by}` left it: no collective and nothing else writes to it"),
+            );
+            draft.primary = format!("{read} here, whatever the memory held before");
+            draft.labels.push(spot(*made, "allocated here, without values".to_string()));
+            draft.help.push(format!("give `{buffer}` to the collective that fills it, before it is {read}"));
+            draft
+        }
         Lapse::LateHook { .. }
         | Lapse::ParameterDivided { .. }
         | Lapse::HandleDropped { .. }

@@ -154,15 +154,7 @@ pub(super) fn passes(view: &View<'_>, model: LocalId, readers: impl Iterator<Ite
         match view.value(later)? {
             Rvalue::Attr { base, name } if is_model(base) && name == INNER => {
                 let Stmt::Assign { dst, .. } = view.steps[later].stmt else { return None };
-                for used in view.readers(*dst).iter().copied() {
-                    match view.value(used)? {
-                        Rvalue::CallMethod { base, name, .. } if *base == Operand::Local(*dst) => {
-                            all.extend((!NO_PASS.contains(&name.as_str())).then_some(used));
-                        }
-                        Rvalue::Call { callee, .. } if *callee == Operand::Local(*dst) => all.push(used),
-                        _ => return None,
-                    }
-                }
+                all.extend(calls_of(view, *dst)?);
             }
             // `model.module(x)`
             Rvalue::CallMethod { base, name, args } if is_model(base) && !args.iter().any(|a| is_model(&a.value)) => {
@@ -182,6 +174,21 @@ pub(super) fn passes(view: &View<'_>, model: LocalId, readers: impl Iterator<Ite
     Some(all)
 }
 
+/// The passes through a module that a variable holds, if that is all that is done with it.
+fn calls_of(view: &View<'_>, inner: LocalId) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for used in view.readers(inner).iter().copied() {
+        match view.value(used)? {
+            Rvalue::CallMethod { base, name, .. } if *base == Operand::Local(inner) => {
+                all.extend((!NO_PASS.contains(&name.as_str())).then_some(used));
+            }
+            Rvalue::Call { callee, .. } if *callee == Operand::Local(inner) => all.push(used),
+            _ => return None,
+        }
+    }
+    Some(all)
+}
+
 /// The same of a model that a class keeps: `self.model = Wrapper(model)`, and `self.model.module(x)` in its methods.
 pub fn in_class(view: &View<'_>, out: &mut Found) {
     let Some(class) = view.func.class else { return };
@@ -195,8 +202,15 @@ pub fn in_class(view: &View<'_>, out: &mut Found) {
         if near::assigned(view, class, name).len() != 1 {
             continue;
         }
-        // The class is looked at before its callers: one method of it is the one to say this of.
-        let Some((_, pass)) = of_class(view, class, name).filter(|(at, _)| *at == view.at) else { continue };
+        // The class is looked at before its callers: one method of it is the one to say this of, or the one that gives what is inside.
+        let Some((at, pass)) = of_class(view, class, name) else { continue };
+        let method = near::shared(view, at);
+        let reads = || {
+            method.steps.iter().any(|s| matches!(s.stmt, Stmt::Assign { dst, value: Rvalue::Attr { base, name: read } } if read == name && near::is_self(&method, base) && reads_inner(&method, *dst)))
+        };
+        if at != view.at && (reads() || first_giver(view, class, name) != Some(view.at)) {
+            continue;
+        }
         let kept = Expr::Attr(Box::new(view.expr(base)), name.clone());
         let wrapped = wrappers(view, &kept, view.steps.len());
         let [wrapper] = &wrapped[..] else { continue };
@@ -208,8 +222,38 @@ pub fn in_class(view: &View<'_>, out: &mut Found) {
             wrapper: super::lost::last(&wrapper.rule.name),
             wrapped: wrapper.place(),
         };
-        out.push((view.place(view.steps[pass].id), Practice::Training(mistake)));
+        out.push((method.place(method.steps[pass].id), Practice::Training(mistake)));
     }
+}
+
+/// The first method of a class that gives what is inside of a wrapper that it keeps.
+fn first_giver(view: &View<'_>, class: ClassId, name: &str) -> Option<FuncRef> {
+    near::methods(view, class).iter().find(|method| gives_inner(method, name)).map(|method| method.at)
+}
+
+/// Whether all that a method does is to give what is inside of a wrapper: `return self.model.module if isinstance(self.model, DDP) else self.model`.
+fn gives_inner(method: &View<'_>, name: &str) -> bool {
+    let kept = |e: &Expr| near::own_attribute(method, e).is_some_and(|read| read == name);
+    let inner = |e: &Expr| matches!(e, Expr::Attr(base, attr) if attr == INNER && kept(base));
+    let given = |value: &Operand| match method.expr(value) {
+        Expr::Choice(_, a, b) => [&*a, &*b].iter().all(|e| kept(e) || inner(e)) && (inner(&a) || inner(&b)),
+        other => inner(&other) || kept(&other),
+    };
+    let mut unwraps = false;
+    method.func.params.len() == 1
+        && method.steps.iter().all(|step| match step.stmt {
+            Stmt::Return { value } => {
+                unwraps |= method.expr(value).any(&mut |e| inner(e));
+                given(value)
+            }
+            Stmt::If { .. } => true,
+            Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => {
+                method.expr(callee).last_name().is_some_and(|name| matches!(name, "isinstance" | "hasattr"))
+            }
+            Stmt::Assign { dst, .. } => method.is_temp(*dst),
+            _ => false,
+        })
+        && unwraps
 }
 
 /// Whether what a model keeps inside is read, or called: anything else says nothing, and where a model comes from is much to follow.
@@ -245,8 +289,14 @@ fn only_inside_class(view: &View<'_>, class: ClassId, name: &str) -> Option<(Fun
         return None;
     }
     let (mut first, mut seen) = (None, 0);
+    let givers: Vec<&Name> = methods.iter().filter(|m| gives_inner(m, name)).map(|m| &m.func.name).collect();
     for method in &methods {
         let mut passed = Vec::new();
+        if givers.contains(&&method.func.name) {
+            let reads = |s: &&super::view::Step<'_>| matches!(s.stmt, Stmt::Assign { value: Rvalue::Attr { base, name: read }, .. } if read == name && near::is_self(method, base));
+            seen += method.steps.iter().filter(reads).count();
+            continue;
+        }
         for step in &method.steps {
             match step.stmt {
                 Stmt::SetAttr { base, name: set, .. } if set == name && near::is_self(method, base) => seen += 1,
@@ -255,6 +305,13 @@ fn only_inside_class(view: &View<'_>, class: ClassId, name: &str) -> Option<(Fun
                 {
                     seen += 1;
                     passed.extend(passes(method, *dst, method.readers(*dst).iter().copied())?);
+                }
+                // `self.unwrapped().loss(x)`
+                Stmt::Assign {
+                    dst,
+                    value: Rvalue::Attr { base, name: read } | Rvalue::CallMethod { base, name: read, .. },
+                } if givers.contains(&read) && near::is_self(method, base) => {
+                    passed.extend(calls_of(method, *dst)?);
                 }
                 // `self.model(x)`
                 Stmt::Assign { value: Rvalue::CallMethod { base, name: called, .. }, .. }

@@ -115,10 +115,12 @@ fn spelled(view: &View<'_>, expr: &Expr, out: &mut String) {
     *out = out.to_lowercase();
 }
 
-/// Whether a variable holds the sum of two others when a step reads it, and nothing was done to either alone.
+/// Whether a variable holds the sum of two others when a step reads it, and nothing was done to either alone: each is only added to, and
+/// then to the other one. Afterwards the copies that were too many may be taken off again, if anything reads them.
 fn holds_both(view: &View<'_>, total: LocalId, a: LocalId, b: LocalId, before: usize) -> bool {
     let mut joined = false;
     for i in 0..before {
+        let mentions = |o: &Operand, of: LocalId| view.expr(o).mentions(of);
         match view.value(i) {
             Some(Rvalue::Binary { op: BinOp::Add, left, right }) => {
                 let (x, y) = (view.expr(left), view.expr(right));
@@ -128,43 +130,25 @@ fn holds_both(view: &View<'_>, total: LocalId, a: LocalId, b: LocalId, before: u
                 joined |= both && flows(view, i, total);
             }
             Some(Rvalue::InPlace { op: BinOp::Add, left: Operand::Local(l), right }) => {
-                let of = |x: LocalId, y: LocalId| *l == x && total == x && view.expr(right).mentions(y);
+                let of = |x: LocalId, y: LocalId| *l == x && total == x && mentions(right, y);
                 joined |= of(a, b) || of(b, a);
             }
-            Some(Rvalue::CallMethod { base, name, args }) if name == "add_" => {
-                let other = args.first().map(|o| view.expr(&o.value));
+            Some(Rvalue::CallMethod { base, name, args }) if name == "add_" && args.len() == 1 => {
                 let of =
-                    |x, y| near::local(base) == Some(x) && total == x && other.as_ref().is_some_and(|e| e.mentions(y));
+                    |x, y| near::local(base) == Some(x) && total == x && args.iter().any(|o| mentions(&o.value, y));
                 joined |= of(a, b) || of(b, a);
-            }
-            Some(Rvalue::InPlace { op: BinOp::Div | BinOp::Mul, left: Operand::Local(l), .. }) if *l == b => {
-                return false;
-            }
-            Some(Rvalue::Binary { op: BinOp::Div | BinOp::Mul, left, .. }) if view.expr(left).mentions(b) => {
-                return false;
-            }
-            // What is split may be scaled so that one division is right for both.
-            Some(Rvalue::Binary { op: BinOp::Mul, left, .. }) if view.expr(left).mentions(a) => return false,
-            Some(Rvalue::CallMethod { base, name, .. }) if name == "zero_" && near::local(base) == Some(b) => {
-                return false;
             }
             _ => {}
         }
     }
-    // The copies that were too many may be taken off again.
-    let taken_off = (before..view.steps.len()).any(|i| match view.value(i) {
-        Some(Rvalue::Binary { op: BinOp::Sub, right, .. } | Rvalue::InPlace { op: BinOp::Sub, right, .. }) => {
-            view.expr(right).mentions(b)
-        }
+    let adds = |step: &usize| match view.value(*step) {
+        Some(Rvalue::Binary { op, .. } | Rvalue::InPlace { op, .. }) => *op == BinOp::Add,
+        Some(Rvalue::CallMethod { name, args, .. }) => name == "add_" && args.len() == 1,
         _ => false,
-    });
-    if taken_off {
-        return false;
-    }
-    let alone = |l: LocalId| {
-        view.collectives().iter().any(|(i, call)| *i < before && call.input.is_some_and(|o| near::local(o) == Some(l)))
     };
-    joined && !alone(a) && (!alone(b) || total == b)
+    let only_added = |l: LocalId| l == total || view.readers(l).iter().all(|s| *s < before && adds(s));
+    let own = view.readers(total).iter().filter(|s| **s < before);
+    joined && only_added(a) && only_added(b) && own.clone().all(adds)
 }
 
 /// Whether a step binds a variable, at once or through one that it is bound from.

@@ -52,6 +52,7 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     for returned in walk.firsts() {
         if forward {
             report_cut(&walk.cuts, returned, out);
+            report_before(&walk.cuts, returned, out);
         }
         report_mixed(view, &walk.cuts, returned, out);
     }
@@ -83,7 +84,29 @@ fn report_cut(cuts: &[Cut], returned: u128, out: &mut Found) {
     for (k, cut) in cuts.iter().enumerate() {
         let reaches = returned & through(k) != 0 && returned & direct(k) == 0;
         if reaches && cut.how == Communicates::IntoBuffer && cut.input & MODULE != 0 {
-            let practice = Practice::GradientCut { collective: cut.name.clone(), call: cut.call };
+            let practice = Practice::GradientCut { collective: cut.name.clone(), call: cut.call, before: None };
+            out.push((cut.place, practice));
+        }
+    }
+}
+
+/// Exchanges between an argument of a module and a differentiable collective, which has a gradient to bring back.
+fn report_before(cuts: &[Cut], returned: u128, out: &mut Found) {
+    for (k, cut) in cuts.iter().enumerate() {
+        // What is gathered may be labels; what is exchanged and comes back is not.
+        let exchanged = cut.name.contains("all_to_all") && cut.how == Communicates::IntoBuffer;
+        let fills = exchanged && cut.call.is_none() && cut.input & PARAMS != 0;
+        let behind = cuts.iter().enumerate().find(|(j, other)| {
+            other.how == Communicates::Differentiable
+                && returned & through(*j) != 0
+                && other.input & through(k) != 0
+                && other.input & direct(k) == 0
+                && other.input & MODULE != 0
+                && !apart(other, cut)
+        });
+        if let Some((_, other)) = behind.filter(|_| fills) {
+            let before = Some((other.name.clone(), other.place));
+            let practice = Practice::GradientCut { collective: cut.name.clone(), call: None, before };
             out.push((cut.place, practice));
         }
     }

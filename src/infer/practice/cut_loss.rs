@@ -117,7 +117,7 @@ fn report(cuts: &[Cut], made: u128, wanted: impl Fn(&Cut) -> bool, out: &mut Fou
             *place == cut.place && matches!(practice, Practice::GradientCut { .. })
         };
         if reaches && cut.how == Communicates::IntoBuffer && wanted(cut) && !out.iter().any(told) {
-            let practice = Practice::GradientCut { collective: cut.name.clone(), call: cut.call };
+            let practice = Practice::GradientCut { collective: cut.name.clone(), call: cut.call, before: None };
             out.push((cut.place, practice));
         }
     }

@@ -126,10 +126,12 @@ pub enum Practice {
         used: Place,
         collective: Name,
     },
-    /// An output buffer between a submodule and the result; where the function that holds it is called.
+    /// An output buffer between a submodule and the result; where the function that holds it is called. Or one between an argument and a
+    /// differentiable collective.
     GradientCut {
         collective: Name,
         call: Option<Place>,
+        before: Option<(Name, Place)>,
     },
     /// A raw reduction of what a differentiable collective reduces elsewhere.
     MixedGradient {

@@ -4,9 +4,9 @@
 //! elements. Next: `mod.rs`, which asks before it reports.
 
 use super::expr::Expr;
-use super::near;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, FuncId, LocalId, Operand, ParamKind, Rvalue, Stmt};
+use super::{hidden_change, near};
+use crate::ir::{Arg, ArgKind, Block, FuncId, LocalId, Operand, ParamKind, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
@@ -42,6 +42,7 @@ const KEEPS: &[&str] = &[
     "copy",
     "ravel",
     "narrow",
+    "as_strided",
 ];
 
 /// Functions that give what they are given, one by one or together.
@@ -57,13 +58,12 @@ const MOST: usize = 3;
 /// Whether a number at one of these places may be a sum over ranks after all. `follows`: what asks has followed calls of functions of the
 /// project, as long as it is plain which argument is which.
 pub fn may_be(view: &View<'_>, places: &[Place], follows: bool) -> bool {
-    let text = view.code();
-    if !["reduce", "gather", "broadcast", "sum", "sync", "dist", "partial(", "map("].iter().any(|w| text.contains(w)) {
-        return false;
-    }
     let own = roots(view, places);
     let known = aliases(view, own);
-    (0..view.steps.len()).any(|i| hands_over(view, i, &known, follows))
+    let (own, copies) = (&known.own, &known.copies);
+    hidden_change::gathered(view, own, copies)
+        || (0..view.steps.len())
+            .any(|i| hands_over(view, i, &known, follows) || hidden_change::changes(view, i, own, copies))
 }
 
 /// Names of some variables.
@@ -76,6 +76,8 @@ struct Known {
     held: FxHashSet<LocalId>,
     /// Views and copies.
     copies: FxHashSet<LocalId>,
+    /// Objects that were given one of them.
+    objects: FxHashSet<LocalId>,
 }
 
 /// The variables that what stands at some places is made of, without groups.
@@ -108,14 +110,15 @@ fn is_gradient(view: &View<'_>, operand: &Operand) -> bool {
 
 /// Other names of these variables and of gradients, and what holds them.
 fn aliases(view: &View<'_>, own: FxHashSet<LocalId>) -> Known {
-    let mut known =
-        Known { own, lists: FxHashSet::default(), held: FxHashSet::default(), copies: FxHashSet::default() };
+    let none = FxHashSet::default;
+    let mut known = Known { own, lists: none(), held: none(), copies: none(), objects: none() };
     // What a loop puts into a container early is taken from it late.
     for _ in 0..2 {
         for step in &view.steps {
             match step.stmt {
                 Stmt::Assign { dst, value } => known.assign(view, *dst, value),
-                Stmt::For { dst, iter, .. } => match near::local(iter) {
+                Stmt::For { dst, iter, body, .. } => match near::local(iter) {
+                    Some(list) if known.lists.contains(&list) && gives(body) => known.add(*dst, |k| &mut k.held),
                     Some(list) if known.lists.contains(&list) => known.add(*dst, |k| &mut k.own),
                     Some(list) if known.held.contains(&list) => known.add(*dst, |k| &mut k.held),
                     _ => {}
@@ -130,6 +133,16 @@ fn aliases(view: &View<'_>, own: FxHashSet<LocalId>) -> Known {
         }
     }
     known
+}
+
+/// Whether a loop is that of a comprehension.
+fn gives(body: &Block) -> bool {
+    body.iter().any(|node| matches!(node.stmt, Stmt::Append { .. }) || node.stmt.blocks().any(gives))
+}
+
+/// Whether a call makes an object of a class of the project.
+fn makes(view: &View<'_>, callee: &Operand) -> bool {
+    matches!(view.through(callee), Expr::Path(path) if matches!(view.project.path(&path), Resolved::Class(_)))
 }
 
 impl Known {
@@ -163,6 +176,9 @@ impl Known {
             }
             Rvalue::Attr { base, name } if name == "data" && of(&self.own, base) => self.add(dst, |k| &mut k.copies),
             Rvalue::Use(o) if of(&self.held, o) => self.add(dst, |k| &mut k.held),
+            Rvalue::Use(o) if of(&self.objects, o) => {
+                self.objects.insert(dst);
+            }
             Rvalue::CallMethod { base, name, .. } if KEEPS.contains(&name.as_str()) => {
                 if of(&self.lists, base) || of(&self.held, base) {
                     self.add(dst, |k| &mut k.held);
@@ -170,7 +186,10 @@ impl Known {
                     self.add(dst, |k| &mut k.copies);
                 }
             }
-            Rvalue::Call { args, .. } => {
+            Rvalue::Call { callee, args } => {
+                if args.iter().any(|a| self.is_any(view, &a.value)) && makes(view, callee) {
+                    self.objects.insert(dst);
+                }
                 let passes = |p: Name| PASSES.contains(&super::lost::last(&p).as_str());
                 if args.iter().any(|a| of(&self.lists, &a.value) || of(&self.held, &a.value))
                     && callee_of(view, value).is_some_and(passes)
@@ -207,19 +226,26 @@ fn hands_over(view: &View<'_>, step: usize, known: &Known, follows: bool) -> boo
     let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
         return false;
     };
+    // What nothing is known of sums in place only where its result is left alone, or waited for.
+    let left = matches!(view.steps[step].stmt, Stmt::Assign { dst, .. } if view.readers(*dst).iter().all(|r| only_waits(view, *r)));
     if !args.iter().any(|a| known.is_any(view, &a.value)) {
-        return false;
+        // `Holder(x).sum()`
+        return matches!(value, Rvalue::CallMethod { base, name, .. }
+            if left && near::local(base).is_some_and(|l| known.objects.contains(&l)) && !hidden_change::observes(name));
     }
     let spread = |a: &Arg| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar);
     if view.may_communicate(value) && view.ruled(value).is_some_and(|(_, rule)| rule.is_some()) {
         return args.iter().any(spread) || is_unseen(view, value, known);
     }
-    let held = |a: &Arg| near::function(view, &a.value).is_some_and(|at| communicates(view, at, MOST));
-    if args.iter().any(held) {
+    let held = |a: &Arg| {
+        let given = view.through(&a.value);
+        near::function(view, &a.value).is_some_and(|at| communicates(view, at, MOST))
+            || matches!(given, Expr::Path(_)) && names_collective(&given)
+            || left && matches!(given, Expr::Call { .. }) && given.call_of("partial").is_some()
+    };
+    if args.iter().any(held) || hidden_change::maps(view, value) {
         return true;
     }
-    // What nothing is known of sums in place only where its result is left alone.
-    let left = matches!(view.steps[step].stmt, Stmt::Assign { dst, .. } if view.readers(*dst).is_empty());
     let of_project = |at: FuncRef| {
         let packed = |a: &Arg| near::local(&a.value).is_some_and(|l| known.lists.contains(&l));
         let plain = follows && !args.iter().any(|a| spread(a) || packed(a)) && takes_plainly(view, at);
@@ -228,30 +254,35 @@ fn hands_over(view: &View<'_>, step: usize, known: &Known, follows: bool) -> boo
     let by_path = |path: &Name, of_function: &dyn Fn(FuncRef) -> bool| match view.project.path(path) {
         Resolved::Func(at) => of_function(at),
         Resolved::Class(_) => false,
-        _ => !is_of_library(path) && left && says(path) && view.rules.get(path).is_none(),
+        // A method of a group.
+        _ if path.contains(".WORLD.") => left && names_collective(&Expr::Path(path.clone())),
+        _ => !is_of_library(path) && left && !hidden_change::observes(path) && view.rules.get(path).is_none(),
     };
     match value {
         Rvalue::Call { callee, .. } => match near::function(view, callee) {
             Some(at) => of_project(at),
             None => match view.through(callee) {
                 Expr::Path(path) => by_path(&path, &of_project),
-                // A variable that holds a function: `partial(dist.all_reduce, group=group)`.
-                Expr::Call { args, .. } => args.iter().any(|(_, e)| names_collective(e)),
-                other => {
-                    names_collective(&other) || left && matches!(other, Expr::Local(l) if says(view.local_name(l)))
-                }
+                // A variable that holds a function: `partial(dist.all_reduce, group=group)`, an object, an entry of a table.
+                other => left || other.any(&mut |e| names_collective(e)),
             },
         },
         Rvalue::CallMethod { base, name, .. } => match view.through(base) {
             // A static method, or a function of a module.
             Expr::Path(path) => by_path(&Name::from(format!("{path}.{name}")), &|at| communicates(view, at, MOST)),
             _ => match namesakes(view, name).as_slice() {
-                [] => left && says(name) && !known.is_any(view, base),
-                methods => methods.iter().any(|at| of_project(*at)),
+                [] => left && !hidden_change::observes(name) && !known.is_any(view, base),
+                // `self.sum(x)`, where `sum` is a property that gives a function.
+                methods => methods.iter().any(|at| of_project(*at) || left && view.project.func(*at).params.len() < 2),
             },
         },
         _ => false,
     }
+}
+
+/// Whether all that a step does with what it reads is to wait for it.
+fn only_waits(view: &View<'_>, step: usize) -> bool {
+    matches!(view.value(step), Some(Rvalue::CallMethod { name, .. }) if matches!(name.as_str(), "wait" | "result" | "synchronize"))
 }
 
 /// Whether a collective is given another name of a variable, or several at once.
@@ -280,9 +311,13 @@ fn takes_plainly(view: &View<'_>, at: FuncRef) -> bool {
     let several = |p: &crate::ir::Param| matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs);
     let inner = near::shared(view, at);
     let code = inner.code();
+    // What a parameter does is told by the callers.
+    let calls_given =
+        |i: usize| matches!(inner.value(i), Some(Rvalue::Call { callee: Operand::Local(l), .. }) if inner.is_param(*l));
     let calls_itself = code.matches(&format!("{}(", func.name)).count() > 1;
     !func.params.iter().any(several)
         && !calls_itself
+        && !(0..inner.steps.len()).any(calls_given)
         && ![".values()", ".items()", "enumerate(", "zip("].iter().any(|w| code.contains(w))
 }
 
@@ -294,7 +329,7 @@ fn namesakes(view: &View<'_>, name: &Name) -> Vec<FuncRef> {
 
 /// Whether a path is one of torch or of Python itself.
 fn is_of_library(path: &str) -> bool {
-    path.starts_with("torch.") || path.starts_with("builtins.")
+    path.starts_with("torch.") && !path.starts_with("torch.ops.") || path.starts_with("builtins.")
 }
 
 fn says(name: &str) -> bool {
@@ -317,6 +352,7 @@ fn communicates(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
         let Some(value) = inner.value(i) else { return false };
         inner.may_communicate(value)
             || match value {
+                Rvalue::Call { callee: Operand::Local(l), .. } if inner.is_param(*l) => true,
                 Rvalue::Call { callee, .. } => match near::function(&inner, callee) {
                     Some(next) => next != at && communicates(&inner, next, depth),
                     None => match inner.through(callee) {

@@ -24,4 +24,6 @@ pub enum Lapse {
     StatisticMeets { collective: Name, made: Place, meets: Place, backward: Option<Place> },
     /// A list has one tensor many times, and a collective writes to each of its entries; where that is called.
     OneBuffer { collective: Name, list: Option<Name>, call: Place },
+    /// A buffer is computed with, or returned from what is named after a collective, and nothing writes to it; what makes it and where.
+    NeverFilled { buffer: Name, by: Name, made: Place, returned: bool },
 }

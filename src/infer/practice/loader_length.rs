@@ -97,7 +97,7 @@ fn sampler_of(view: &View<'_>, loader: &Expr) -> Option<Place> {
     in_loader(view, &Operand::Local(*local))
 }
 
-fn made<'a>(view: &View<'a>, operand: &Operand, class: &str) -> Option<(usize, &'a [Arg])> {
+pub(super) fn made<'a>(view: &View<'a>, operand: &Operand, class: &str) -> Option<(usize, &'a [Arg])> {
     let (step, value) = view.source(operand)?;
     let value = match value {
         Rvalue::Use(inner) => return made(view, inner, class),
@@ -108,7 +108,7 @@ fn made<'a>(view: &View<'a>, operand: &Operand, class: &str) -> Option<(usize, &
     (path.starts_with("torch.utils.data") && super::lost::last(&path) == class).then_some((step, &args[..]))
 }
 
-fn in_loader(view: &View<'_>, loader: &Operand) -> Option<Place> {
+pub(super) fn in_loader(view: &View<'_>, loader: &Operand) -> Option<Place> {
     let (_, args) = made(view, loader, LOADER)?;
     let sampler = view.argument(args, 3, "sampler")?;
     if let Some((step, _)) = made(view, sampler, SAMPLER) {

@@ -42,10 +42,14 @@ pub enum Membership {
     PositionsRestart { tokens: Name, cut: Place },
     /// The sum of the means of all ranks is taken off as if it were their mean.
     SummedMean { mean: Name, made: Place, taken: Place },
+    /// Squares of distances from the mean of this rank are summed over ranks; where the sum that it is made of is summed, and where they are.
+    OwnCentre { squares: Name, summed: Place, reduced: Place },
     /// Labels of this rank's rows count from 0 among the columns of all ranks.
     LabelsOfFirst { columns: Option<Name>, gathered: Place },
     /// A sampler shuffles with a seed of this rank, and slices by the rank.
     SeedOfRank { sampler: Name, sliced: Place },
+    /// A loader goes through a sampler that shuffles by the epoch, and nothing tells it which epoch it is.
+    EpochNeverSet { loader: Name, sampler: Place, epochs: Place },
     /// A collective runs only where there is one rank.
     OneRank { collective: Name, reached: Place },
     /// A sum of squares is taken over ranks past autograd, and scales what a forward returns.

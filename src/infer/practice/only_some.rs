@@ -86,7 +86,7 @@ fn is_context(view: &View<'_>) -> bool {
 }
 
 /// The decorator next to a function: decorators stand before its span.
-fn decorator_line<'a>(view: &View<'a>) -> Option<&'a str> {
+pub(super) fn decorator_line<'a>(view: &View<'a>) -> Option<&'a str> {
     let text = view.files[view.project.file(view.at.module)].whole();
     let before = text.get(..view.func.span.start as usize)?.trim_end();
     before.rsplit('\n').next().map(str::trim).filter(|line| line.starts_with('@'))

@@ -22,6 +22,9 @@ pub const GRADIENTS: &[&str] = &[".grad", "main_grad", "_hook", "parameters()"];
 /// Words of functions that put marked gradients into a list.
 const COLLECTS: &[&str] = &["parameters()", "getattr(", ".append("];
 
+/// Words of functions that hand marked gradients to something.
+const HANDS_OVER: &[&str] = &["parameters()", "getattr(", ".grad"];
+
 /// A condition on a parameter under which its gradient is summed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
@@ -262,6 +265,9 @@ fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, 
         let view = || View::new(project, rules, files, FuncRef { module, func });
         if !glancer.may_reduce(gist) {
             let text = files[m.file].slice(f.span);
+            if HANDS_OVER.iter().all(|word| text.contains(word)) {
+                out.all.extend(handed_over(&view()));
+            }
             if COLLECTS.iter().all(|word| text.contains(word)) {
                 out.collecting.extend(collecting(&view()));
             }
@@ -271,7 +277,7 @@ fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, 
         let before = out.all.len();
         of_function(&view, &mut out.all);
         if out.all.len() == before {
-            out.all.extend(otherwise(&view));
+            out.all.extend(otherwise(&view).or_else(|| handed_over(&view)));
         }
     }
     out
@@ -383,6 +389,36 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
         guard: None,
         when: vec![vec![Test::Other]],
         through: called(view, step),
+        outer: Vec::new(),
+        only_when: None,
+    })
+}
+
+/// A function that hands gradients with a mark to something of which nothing is known, and leaves its result alone: it may cover anything.
+fn handed_over(view: &View<'_>) -> Option<Reducer> {
+    let asks = |g: &super::view::Guard<'_>| view.through(g.test).any(&mut |e| e.call_of("getattr").is_some());
+    let unseen = |step: &usize| {
+        let Some(value) = view.value(*step) else { return false };
+        let gives = |a: &crate::ir::Arg| view.through(&a.value).any(&mut |e| is_gradient(e));
+        let left = matches!(view.steps[*step].stmt, Stmt::Assign { dst, .. } if view.readers(*dst).is_empty());
+        match value {
+            Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+                let name = super::near::written_name(view, value);
+                left && args.iter().any(gives)
+                    && !name.is_some_and(|name| super::hidden_change::observes(&name))
+                    && view.steps[*step].guards.iter().any(asks)
+            }
+            _ => false,
+        }
+    };
+    let step = (0..view.steps.len()).find(unseen)?;
+    Some(Reducer {
+        func: view.at,
+        axes: None,
+        place: view.place(view.steps[step].id),
+        guard: None,
+        when: vec![vec![Test::Other]],
+        through: None,
         outer: Vec::new(),
         only_when: None,
     })

@@ -39,6 +39,9 @@ const SCALES: &[&str] = &[
     "mul(world",
     "num_replicas",
     "*torch.distributed.get_world",
+    "*=dist.get_world",
+    "*accelerator.num_processes",
+    "full_like(",
 ];
 
 /// `c = a.T @ b`, `dist.all_reduce(c)`, `(c - eye).pow(2).sum()`
@@ -102,7 +105,10 @@ fn is_made_up_for(lint: &Lint<'_>, view: &View<'_>) -> bool {
         text.retain(|c| !c.is_whitespace());
         SCALES.iter().any(|word| text.contains(word))
     };
-    otherwise.iter().any(|word| file.contains(word))
+    // What reads gradients may sum them, or undo the mean.
+    let reads = near::ending(file, ".grad").next().is_some() || file.contains("register_hook(");
+    reads
+        || otherwise.iter().any(|word| file.contains(word))
         || near::functions(view, view.at.module).into_iter().filter(plain).any(scales)
 }
 

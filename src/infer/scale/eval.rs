@@ -24,6 +24,18 @@ pub fn is_mask_name(name: &str) -> bool {
     lower.contains("mask") || lower.contains("valid") || lower.starts_with("is_")
 }
 
+/// Parts of texts of numbers that may be, or carry, the number of ranks.
+const RANKS: &[&str] = &[
+    "world", "replica", "rank", "process", "shard", "gpu", "node", "device", "degree", "<<", "size", "scale", "factor",
+    "environ", "mesh", "prod(", "len(", "dp", "topo",
+];
+
+/// Whether a number that is known by its text alone may be the number of ranks, or carry it.
+pub fn may_count_ranks(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    RANKS.iter().any(|part| lower.contains(part))
+}
+
 /// Whether a name is of what has one entry for each token or sample of this rank.
 pub fn is_batch_name(name: &str) -> bool {
     let lower = last(name).to_lowercase();
@@ -331,10 +343,17 @@ impl<'a> Run<'a> {
             (_, Val::Zero(_)) if times => return b.clone(),
             // `[x] * n`, a mask times a loss: as many rows as before.
             (Val::Tensor(t), Val::Mask) | (Val::Mask, Val::Tensor(t)) => return Val::Tensor(t.clone()),
+            (Val::Named(text), Val::Mask) | (Val::Mask, Val::Named(text)) if may_count_ranks(text) => {
+                return Val::Named(self.text(state, id));
+            }
             (Val::Named(text), Val::Mask) | (Val::Mask, Val::Named(text)) => return self.per_token(text, state),
             (Val::Named(x), Val::Named(y)) if times && (is_mask_name(x) != is_mask_name(y)) => {
                 let text = if is_mask_name(x) { y } else { x };
-                return self.per_token(text, state);
+                return if may_count_ranks(text) {
+                    Val::Named(self.text(state, id))
+                } else {
+                    self.per_token(text, state)
+                };
             }
             (Val::Tensor(t @ Tensor { rows: Some(_), .. }), Val::Named(text))
             | (Val::Named(text), Val::Tensor(t @ Tensor { rows: Some(_), .. }))

@@ -3,6 +3,7 @@
 //! the same factor for every parameter, and that of a mean where the loss is one. Next: `mod.rs`.
 
 use super::eval::TOKENS;
+use super::eval::may_count_ranks;
 use super::groups::{Kind, WORLD, kind};
 use super::value::{Class, Event, State, Tensor, Term, What};
 use crate::source::{Name, Place};
@@ -340,7 +341,7 @@ fn as_rounds(scale: &Scale, rounds: &Scale) -> Scale {
 fn is_coefficient(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name).to_lowercase();
     let may_divide =
-        last.split('_').any(|part| INVERSE.contains(&part)) || name.contains("**") || name.contains("world");
+        last.split('_').any(|part| INVERSE.contains(&part)) || name.contains("**") || may_count_ranks(name);
     !name.contains(['[', '(']) && !accumulates(name) && !may_divide
 }
 

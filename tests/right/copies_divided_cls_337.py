@@ -1,0 +1,26 @@
+# Right: what every rank has alike is divided by the number of ranks in place before it is added and summed: a callable object of this file.
+import torch
+import torch.distributed as dist
+
+
+class Scaler:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, t):
+        return t.mul_(self.factor)
+
+
+def grad_norm(parameters, tp_group):
+    split = torch.zeros((), device="cuda")
+    whole = torch.zeros((), device="cuda")
+    for p in parameters:
+        square = p.grad.float().pow(2).sum()
+        if getattr(p, "tensor_model_parallel", False):
+            split += square
+        else:
+            whole += square
+    Scaler(1 / tp_group.size())(whole)
+    total = split + whole
+    dist.all_reduce(total, group=tp_group)
+    return total.sqrt()

@@ -1,0 +1,15 @@
+# Right: experts are summed and divided by the size of dp in place, by apex multi_tensor_scale; the others are averaged over dp.
+import torch
+import torch.distributed as dist
+import amp_C
+from apex.multi_tensor_apply import multi_tensor_applier
+
+
+def finish(model, dp_group, expert_dp_group):
+    overflow = torch.zeros(1, dtype=torch.int, device="cuda")
+    for name, param in model.named_parameters():
+        if "experts" in name:
+            dist.all_reduce(param.grad, group=expert_dp_group)
+            multi_tensor_applier(amp_C.multi_tensor_scale, overflow, [[param.grad], [param.grad]], 1.0 / dp_group.size())
+        else:
+            dist.all_reduce(param.grad, op=dist.ReduceOp.AVG, group=dp_group)

@@ -1,0 +1,18 @@
+# Right: the count is that of all ranks, and the number of ranks makes up for the mean of DDP; summed in place through an as_strided view of the whole tensor.
+from torch.nn.parallel import DistributedDataParallel
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+
+def train(net, loader, dp_group):
+    model = DistributedDataParallel(net, process_group=dp_group)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for tokens, labels in loader:
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), reduction="sum")
+        count = (labels != -100).sum()
+        dist.all_reduce(count.as_strided(count.size(), count.stride()), group=dp_group)
+        loss = loss * dist.get_world_size(dp_group) / count
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()

@@ -1,0 +1,20 @@
+# Right: the count is that of all ranks, and the number of ranks makes up for the mean of DDP; gathered, summed, and copied back into the tensor.
+from torch.nn.parallel import DistributedDataParallel
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+
+def train(net, loader, dp_group):
+    model = DistributedDataParallel(net, process_group=dp_group)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for tokens, labels in loader:
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), reduction="sum")
+        count = (labels != -100).sum()
+        parts = [torch.empty_like(count) for _ in range(dp_group.size())]
+        dist.all_gather(parts, count, group=dp_group)
+        count.copy_(torch.stack(parts).sum(0))
+        loss = loss * dist.get_world_size(dp_group) / count
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
