@@ -311,7 +311,8 @@ fn may_freeze(text: &str, name: &str) -> bool {
     let own = name.split('.').next().unwrap_or(name);
     let other = |of: &str| match of.trim().strip_prefix("self.") {
         Some(rest) => rest.split('.').next().is_some_and(|first| first != own && !first.contains('(')),
-        None => false,
+        // What the constructor is given and keeps under its name.
+        None => of.trim() != own && text.contains(&format!("self.{0} = {0}\n", of.trim())),
     };
     let mut before = "";
     for line in text.lines() {

@@ -124,7 +124,7 @@ impl Words {
         self.exact("parallel_attributes", Sign::Mark);
         reducers::GRADIENTS.iter().for_each(|word| self.exact(word, Sign::Gradient));
         let topics: [(&[&str], Topic); 6] = [
-            (&["Parameter("], Topic::Parameters),
+            (&["Parameter(", "nn.Linear"], Topic::Parameters),
             (roots::GRADIENTS, Topic::Scaled),
             (&["grad"], Topic::Gradients),
             (roots::PARTS, Topic::Reductions),

@@ -46,7 +46,22 @@ pub enum Size {
 const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_config", "model_args"];
 
 /// What the sizes of a whole model are called where a constructor is given them.
-const OF_MODELS: &[&str] = &["hidden_size", "head_dim", "head_size", "d_model", "kv_channels", "embed_dim", "cond_dim"];
+const OF_MODELS: &[&str] = &[
+    "hidden_size",
+    "head_dim",
+    "head_size",
+    "d_model",
+    "kv_channels",
+    "embed_dim",
+    "cond_dim",
+    "r",
+    "lora_r",
+    "lora_rank",
+    "lora_dim",
+];
+
+/// What parallel layers call the sizes of the whole matrix; those of the part are `..._per_partition`.
+const OF_LAYERS: &[&str] = &["input_size", "output_size"];
 
 /// The sizes in the arguments of a call that makes a parameter or a module.
 pub fn made_of(view: &View<'_>, step: usize, depth: usize) -> Size {
@@ -76,6 +91,7 @@ fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
             Expr::Local(l) if CONFIGS.contains(&view.local_name(*l).as_str()) => Size::Whole,
             Expr::Attr(_, inner) if CONFIGS.contains(&inner.as_str()) => Size::Whole,
             Expr::Local(l) if view.local_name(*l) == "self" => stored(view, name, depth),
+            Expr::Local(l) if view.is_param(*l) && OF_LAYERS.contains(&name.as_str()) => Size::Named,
             _ => Size::Part,
         },
         Expr::Local(l) if says_part(view.local_name(*l)) => Size::Part,
@@ -280,17 +296,13 @@ fn sized_in(project: &Project, rules: &RuleBook, files: &Files, asked: &Asked, m
 /// The parameters of a constructor from which the sizes of its parameters are taken.
 fn sized(project: &Project, rules: &RuleBook, files: &Files, class: ClassRef) -> Option<Sized> {
     let at = project.own_method(class, "__init__")?;
-    if !files[project.file(class.module)].slice(project.func(at).span).contains("Parameter(") {
+    let text = files[project.file(class.module)].slice(project.func(at).span);
+    if !text.contains("Parameter(") && !text.contains("Linear(") && !text.contains(".__init__(") {
         return None;
     }
     let view = View::new(project, rules, files, at);
     let mut sizes: Vec<(usize, Name)> = Vec::new();
-    for step in &view.steps {
-        let Stmt::SetAttr { value, .. } = step.stmt else { continue };
-        let made = view.expr(value);
-        if made.call_of("Parameter").is_none() {
-            continue;
-        }
+    let mut given = |made: &Expr| {
         made.any(&mut |e| {
             if let Expr::Local(l) = e
                 && let Some(i) = view.func.params.iter().position(|p| p.local == *l)
@@ -300,8 +312,34 @@ fn sized(project: &Project, rules: &RuleBook, files: &Files, class: ClassRef) ->
             }
             false
         });
+    };
+    for step in 0..view.steps.len() {
+        if let Stmt::SetAttr { value, .. } = view.steps[step].stmt {
+            let made = view.expr(value);
+            if made.call_of("Parameter").is_some() {
+                given(&made);
+            }
+        }
+        if let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step)
+            && makes_module(&view, value, class)
+        {
+            args.iter().filter(|a| !is_option(&a.kind)).for_each(|a| given(&view.expr(&a.value)));
+        }
     }
     (!sizes.is_empty()).then(|| Sized { class, name: project.class(class).name.clone(), sizes })
+}
+
+/// Whether a call makes a module of torch, or is the constructor of the one that the class is derived from.
+fn makes_module<'a>(view: &View<'a>, value: &'a Rvalue, class: ClassRef) -> bool {
+    match value {
+        Rvalue::CallMethod { base, name, .. } if name == "__init__" => {
+            let above = matches!(view.expr(base), Expr::Call { callee, .. } if callee.last_name() == Some("super"));
+            let text = view.text(view.spot(view.project.class(class).span));
+            let head = text.split(':').next().unwrap_or_default();
+            above && ["nn.Linear", "nn.LayerNorm", "nn.RMSNorm", "nn.Embedding"].iter().any(|of| head.contains(of))
+        }
+        other => matches!(view.ruled(other), Some((_, Some(Entry::Module(rule)))) if !rule.params.is_empty()),
+    }
 }
 
 /// The calls of these classes in a function, and whether the sizes that they give are whole.
