@@ -327,7 +327,7 @@ impl Machine<'_> {
                 ClauseKind::Named(targets) => {
                     for typed in targets {
                         if let Some(value) = self.named_target(typed) {
-                            self.claim_value(id, &value, &typed.ty);
+                            self.claim_named(id, claim, &value, typed);
                         }
                     }
                 }
@@ -476,13 +476,30 @@ impl Machine<'_> {
         super::settings::nearest(name, candidates)
     }
 
+    /// Checks or declares the type of what a comment names: where the line assigns it, or where the comment stands.
+    fn claim_named(&mut self, id: StmtId, claim: &Claim, value: &Value, typed: &TypedTarget) {
+        let at = if claim.targets.is_empty() && !claim.trailing {
+            let name = crate::source::Span::new(typed.span.start, typed.ty.span.start);
+            let text = self.files[self.place_of(name).file].slice(name);
+            let end = typed.span.start + text.trim_end_matches([' ', ':']).len() as u32;
+            self.place_of(crate::source::Span::new(typed.span.start, end))
+        } else {
+            self.place(id)
+        };
+        self.claim_at(id, value, &typed.ty, at);
+    }
+
     /// Checks or declares a value's type by a comment.
     pub fn claim_value(&mut self, id: StmtId, value: &Value, ty: &TypeExpr) {
+        let at = self.place(id);
+        self.claim_at(id, value, ty, at);
+    }
+
+    fn claim_at(&mut self, id: StmtId, value: &Value, ty: &TypeExpr, at: crate::source::Place) {
         let Some(tensor) = self.as_tensor(value) else { return };
         let rank = self.w.heap.tensor(tensor).and_then(TensorType::rank);
         let Some(declared) = self.resolve_type(ty, rank) else { return };
         let by = self.place_of(ty.span);
-        let at = self.place(id);
         self.declare(id, tensor, &declared, Declared::Comment, by, at);
         self.changed.push(tensor);
     }

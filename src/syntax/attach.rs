@@ -32,6 +32,8 @@ pub(super) struct Placed {
     pub found: Option<(FuncId, StmtId)>,
     pub signature_of: Option<FuncId>,
     pub targets: Vec<ClaimTarget>,
+    /// A statement that does nothing before that which is found: what is said of variables that it does not assign holds there.
+    pub before: Option<StmtId>,
 }
 
 /// When a comment is attached: with the statement on its line, or once that and its blocks are complete.
@@ -109,6 +111,20 @@ impl Claims {
         (same && placed.physical.start <= at).then_some(line)
     }
 
+    /// Whether a comment on a line of its own waits for the statement that starts at `at`.
+    pub fn is_above(&self, at: u32) -> bool {
+        self.due(at, Moment::OnLine).any(|i| self.placed[i].position == Position::Above)
+    }
+
+    /// Tells such comments which statement stands before theirs.
+    pub fn put_before(&mut self, at: u32, stmt: StmtId) {
+        let due: Vec<usize> = self.due(at, Moment::OnLine).collect();
+        for index in due {
+            let placed = &mut self.placed[index];
+            placed.before = Some(stmt).filter(|_| placed.position == Position::Above);
+        }
+    }
+
     /// Attaches what is due at `at` to a statement. A later statement of the same line takes over.
     pub fn attach(&mut self, at: u32, moment: Moment, kind: StmtKind, func: FuncId, stmt: StmtId) {
         let mut due: Vec<usize> = self.due(at, moment).collect();
@@ -160,7 +176,17 @@ impl Claims {
         problems.extend(self.problems);
         let mut signatures: BTreeMap<FuncId, Vec<Annotation>> = BTreeMap::new();
         let mut claims: BTreeMap<FuncId, Vec<Claim>> = BTreeMap::new();
-        for placed in self.placed {
+        for mut placed in self.placed {
+            if let (Some(before), Some((func, _))) = (placed.before, placed.found) {
+                let earlier = split_earlier(&mut placed, &funcs[func]);
+                if !earlier.clauses.is_empty() {
+                    let claim = Claim { stmt: before, annotation: earlier, trailing: false, targets: Vec::new() };
+                    claims.entry(func).or_default().push(claim);
+                    if placed.annotation.clauses.is_empty() {
+                        continue;
+                    }
+                }
+            }
             let has_clauses = !placed.annotation.clauses.is_empty();
             match (placed.signature_of, placed.found) {
                 (Some(func), _) if has_clauses => signatures.entry(func).or_default().push(placed.annotation),
@@ -186,6 +212,35 @@ impl Claims {
             funcs[func].claims = claims.into();
         }
     }
+}
+
+/// Takes what a comment says of variables and attributes that its statement does not assign.
+fn split_earlier(placed: &mut Placed, func: &Func) -> Annotation {
+    let mut earlier = Annotation { clauses: Vec::new(), ..placed.annotation.clone() };
+    let assigned = |typed: &TypedTarget| {
+        placed.targets.iter().any(|target| match (target, &typed.target) {
+            (ClaimTarget::Local(local), Target::Name(name) | Target::Index(name, _) | Target::Key(name, _)) => {
+                func.locals()[*local].name == *name
+            }
+            (ClaimTarget::Attr(_, attr), Target::Attr(_, path)) => path.last() == Some(attr),
+            _ => false,
+        })
+    };
+    let mut kept = Vec::new();
+    for Clause { span, kind } in placed.annotation.clauses.drain(..) {
+        let ClauseKind::Named(targets) = kind else {
+            kept.push(Clause { span, kind });
+            continue;
+        };
+        let (own, others): (Vec<_>, Vec<_>) = targets.into_iter().partition(assigned);
+        for (targets, clauses) in [(own, &mut kept), (others, &mut earlier.clauses)] {
+            if !targets.is_empty() {
+                clauses.push(Clause { span, kind: ClauseKind::Named(targets) });
+            }
+        }
+    }
+    placed.annotation.clauses = kept;
+    earlier
 }
 
 /// Why a clause cannot stand on a statement, if it cannot.

@@ -124,6 +124,7 @@ impl Collector<'_> {
                         found: None,
                         signature_of: None,
                         targets: Vec::new(),
+                        before: None,
                     });
                 }
             }

@@ -9,6 +9,7 @@ pub fn slips(mistake: &Slip) -> Draft {
     match mistake {
         Slip::GroupForgotten { .. }
         | Slip::AskedNotGiven { .. }
+        | Slip::MeshLeftOut { .. }
         | Slip::GroupOfOne { .. }
         | Slip::OtherAxes { .. }
         | Slip::FirstOfOther { .. } => groups(mistake),
@@ -106,6 +107,16 @@ fn groups(mistake: &Slip) -> Draft {
             draft.primary = format!("the first rank of {size}");
             draft.labels.push(spot(*asked, format!("how many ranks {size} has")));
             draft.help.push(format!("`dist.get_global_rank(group, 0)` with the group of {named}"));
+            draft
+        }
+        Slip::MeshLeftOut { function, group, reduced } => {
+            let title = format!(
+                "`{function}` leaves out `{group}` for a distributed tensor: `full_tensor` reduces over the mesh of the tensor alone"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = format!("returned without the reduction over `{group}`");
+            draft.labels.push(spot(*reduced, format!("any other tensor is reduced over `{group}` here")));
+            draft.help.push("take the full tensor, and go on to the reduction".to_string());
             draft
         }
         Slip::EmptyPart { .. }

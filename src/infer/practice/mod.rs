@@ -114,6 +114,7 @@ mod own_group;
 mod own_labels;
 mod own_largest;
 mod own_list;
+mod own_mesh;
 mod own_overflow;
 mod own_part;
 mod own_rows;

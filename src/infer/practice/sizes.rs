@@ -356,8 +356,8 @@ fn makes(view: &View<'_>, classes: &FxHashMap<ClassRef, &Sized>, out: &mut Vec<(
                 given.is_none_or(|o| {
                     let expr = view.through(o);
                     match size_of(view, &expr, false, 0) {
-                        Size::Whole => true,
-                        Size::Named | Size::Given => names_model(view, &expr),
+                        Size::Whole | Size::Named => true,
+                        Size::Given => names_model(view, &expr),
                         Size::Part => false,
                     }
                 })

@@ -26,4 +26,6 @@ pub enum Slip {
     OtherAxes { parameter: Name, named: Vec<Name>, given: Vec<Name>, asked: Option<Place> },
     /// The first rank of a group, computed with the size of another one.
     FirstOfOther { named: Vec<Name>, size: Vec<Name>, asked: Place },
+    /// A branch for distributed tensors leaves out the reduction over a group that the function is given.
+    MeshLeftOut { function: Name, group: Name, reduced: Place },
 }

@@ -246,6 +246,62 @@ pub fn in_helper(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// `inner = model.module if isinstance(model, DDP) else model`, and a trained pass through `inner` in a function that never calls the model:
+/// where it is wrapped, nothing sums its gradients.
+pub fn chosen(view: &View<'_>, out: &mut Found) {
+    if !steps_as_is(view) || view.code().contains("no_sync") {
+        return;
+    }
+    for param in &view.func.params {
+        let model = param.local;
+        if !view.defs(model).is_empty() || is_frozen(view, model) || trains_others(view, None, Some(model)) {
+            continue;
+        }
+        let inner = view.readers(model).iter().find_map(|at| taken_off(view, *at, model));
+        let Some((inner, wrapper, place)) = inner else { continue };
+        let calls = view.readers(model).iter().any(|at| match view.value(*at) {
+            Some(Rvalue::Call { callee, args }) => {
+                let looks = near::name_of_call(view, *at).is_some_and(|name| LOOKS.contains(&name.as_str()));
+                *callee == Operand::Local(model) || !looks && args.iter().any(|a| a.value == Operand::Local(model))
+            }
+            Some(Rvalue::CallMethod { base, name, args }) => {
+                *base == Operand::Local(model) && !NO_PASS.contains(&name.as_str())
+                    || args.iter().any(|a| a.value == Operand::Local(model))
+            }
+            _ => false,
+        });
+        if calls || sums_itself(view) {
+            continue;
+        }
+        let Some(pass) = called(view, inner).into_iter().find(|pass| is_trained(view, *pass)) else { continue };
+        let mistake = Training::Bypassed { model: param.name.clone(), wrapper, wrapped: place };
+        out.push((view.place(view.steps[pass].id), Practice::Training(mistake)));
+    }
+}
+
+/// The variable that holds what is inside of a model where that is wrapped, by what it is wrapped, and where that is asked.
+fn taken_off(view: &View<'_>, step: usize, model: LocalId) -> Option<(LocalId, Name, Place)> {
+    let value = view.value(step)?;
+    let asks = matches!(value, Rvalue::Call { .. }) && near::name_of_call(view, step)? == "isinstance";
+    let Rvalue::Call { args, .. } = value else { return None };
+    let wrapper = args.get(1).filter(|_| asks).map(|a| view.expr(&a.value))?;
+    let known = view.rules.wrappers().get(&near::path(view, &wrapper)?)?;
+    let held = (step + 1..view.steps.len()).find_map(|at| match view.steps[at].stmt {
+        Stmt::Assign { dst, .. } if !view.is_temp(*dst) => Some((at, *dst)),
+        _ => None,
+    });
+    let (at, inner) = held?;
+    let is_inner = |e: &Expr| matches!(e, Expr::Attr(base, name) if name == INNER && **base == Expr::Local(model));
+    let bound: Vec<Expr> = view.defs(inner).iter().map(|def| view.bound(*def, inner)).collect();
+    let fits = view.defs(inner).contains(&at)
+        && match &bound[..] {
+            [Expr::Choice(_, wrapped, plain)] => is_inner(wrapped) && **plain == Expr::Local(model),
+            [wrapped, plain] => is_inner(wrapped) && *plain == Expr::Local(model),
+            _ => false,
+        };
+    fits.then(|| (inner, super::lost::last(&known.name), view.place(view.steps[step].id)))
+}
+
 /// Whether a function turns off gradients of a model, or measures with it.
 fn is_frozen(view: &View<'_>, model: LocalId) -> bool {
     (0..view.steps.len()).any(|i| match (view.steps[i].stmt, view.value(i)) {

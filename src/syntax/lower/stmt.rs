@@ -34,6 +34,13 @@ impl<'a> Lowerer<'a> {
             self.dispatch(stmt);
         } else {
             self.claims.targets.clear();
+            // What a comment above says of other variables holds before the statement; one that only calls may change them.
+            if matches!(stmt, PyStmt::Assign(_) | PyStmt::AnnAssign(_) | PyStmt::Return(_)) && self.claims.is_above(at)
+            {
+                self.nothing(at);
+                let last = crate::ir::StmtId::from_index(self.cur().spans.len() - 1);
+                self.claims.put_before(at, last);
+            }
             let before = self.cur().spans.len();
             self.dispatch(stmt);
             self.claim(at, Moment::OnLine, kind, before);
@@ -50,15 +57,17 @@ impl<'a> Lowerer<'a> {
             return;
         }
         if self.cur().spans.len() == before {
-            self.assign_temp(
-                Rvalue::Use(Operand::Const(Const::None)),
-                Span::new(at, at),
-                Box::new([Span::new(at, at)]),
-            );
+            self.nothing(at);
         }
         let here = self.cur();
         let (func, last) = (here.id, crate::ir::StmtId::from_index(here.spans.len() - 1));
         self.claims.attach(at, moment, kind, func, last);
+    }
+
+    /// A statement that does nothing.
+    fn nothing(&mut self, at: u32) {
+        let here = Span::new(at, at);
+        self.assign_temp(Rvalue::Use(Operand::Const(Const::None)), here, Box::new([here]));
     }
 
     /// Claims on the header of a statement with a block: they hold when the block is entered.
