@@ -149,7 +149,8 @@ impl<'a> At<'a> {
             | Placements::Count { .. }
             | Placements::OnOtherMesh { .. }
             | Placements::CutLocal { .. }
-            | Placements::OwnRows { .. } => None,
+            | Placements::OwnRows { .. }
+            | Placements::LabelledAs { .. } => None,
         }
     }
 

@@ -15,6 +15,19 @@ fn own_rows(function: &str, value: &str, wrapped: Place) -> Draft {
     draft
 }
 
+fn labelled(gradient: &str, reference: &str, kept: Place, taken: Place) -> Draft {
+    let title = format!(
+        "local parts of `{gradient}` are wrapped with the placements of `{reference}`: where its gradient is a pending sum, nothing sums it"
+    );
+    let mut draft = Draft::new(&codes::FALSE_PLACEMENT, title);
+    draft.primary = "believed, whatever the parts are".to_string();
+    draft.labels.push(Label { place: kept, message: format!("the placements of `{reference}`") });
+    let message = format!("the local part of `{gradient}`, whose placements may be others");
+    draft.labels.push(Label { place: taken, message });
+    draft.help.push(format!("take `{gradient}.placements`, or redistribute `{gradient}` to these first"));
+    draft
+}
+
 impl Words<'_> {
     pub fn placements(&self, mistake: &Placements) -> Draft {
         match mistake {
@@ -39,6 +52,7 @@ impl Words<'_> {
                 draft.help.push(format!("`{weight}.to_local()`, which passes gradients on"));
                 draft
             }
+            Placements::LabelledAs { gradient, reference, kept, taken } => labelled(gradient, reference, *kept, *taken),
             Placements::RegionGradient { conditional } => region_gradient(*conditional),
             Placements::StyleGradient { style, module, parameter, returns } => {
                 let title = format!(

@@ -245,6 +245,8 @@ pub enum Placements {
     PartOut { method: Name, value: Name, out: Place },
     /// A function of whole matrices is given a rank's part, and what it makes is wrapped as the part of a result.
     OwnRows { function: Name, value: Name, wrapped: Place },
+    /// The local parts of a gradient are wrapped with the placements of another tensor; where these are kept, and where the parts are taken.
+    LabelledAs { gradient: Name, reference: Name, kept: Place, taken: Place },
     /// `local_map` whose input gradients are partial, without gradient placements, always or under a condition.
     RegionGradient { conditional: bool },
     /// A style that returns local tensors, used for a router without gradient placements.

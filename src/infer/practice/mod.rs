@@ -52,6 +52,7 @@ mod gate_inverted;
 mod given_guard;
 mod glance;
 mod global_index;
+mod grad_label;
 mod gradient;
 mod group_argument;
 mod group_buffers;
