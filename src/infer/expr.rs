@@ -361,7 +361,8 @@ impl Machine<'_> {
             CmpOp::Le => "le",
             CmpOp::Gt => "gt",
             CmpOp::Ge => "ge",
-            CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => return Value::Unknown,
+            CmpOp::In | CmpOp::NotIn => return self.membership(op == CmpOp::In, left, right).unwrap_or(Value::Unknown),
+            CmpOp::Is | CmpOp::IsNot => return Value::Unknown,
         };
         if matches!(left, Value::Tensor(_)) {
             return self.operator(id, name, &[left.clone(), right.clone()]);
@@ -384,7 +385,7 @@ impl Machine<'_> {
         }
     }
 
-    fn python_compare(&mut self, op: CmpOp, left: &Value, right: &Value) -> Option<Value> {
+    pub(super) fn python_compare(&mut self, op: CmpOp, left: &Value, right: &Value) -> Option<Value> {
         let equal = matches!(op, CmpOp::Eq | CmpOp::Is);
         let negated = matches!(op, CmpOp::Ne | CmpOp::IsNot);
         if self.deriving.is_some()

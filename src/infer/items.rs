@@ -1,14 +1,15 @@
 //! Subscripts, unpacking and containers. In: containers and keys. Out: elements. Never: typing of tensor indexing, which is an
 //! operation like any other. Next: `call.rs`.
 
-use super::expr::differing;
+use super::expr::{cond, differing};
+use super::formula::Formula;
 use super::heap::{Cell, DictCell, ListCell};
 use super::join::Joiner;
-use super::limits::MAX_VALUE_DEPTH;
+use super::limits::{MAX_NAMES_TESTED, MAX_VALUE_DEPTH};
 use super::machine::{Eval, Machine};
 use super::settings::is_degree;
 use super::value::{ObjId, Value};
-use crate::ir::{Const, LocalId, StmtId};
+use crate::ir::{CmpOp, Const, LocalId, StmtId};
 use crate::rules::Entry;
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh, Origin, Reason, Spmd};
@@ -316,6 +317,22 @@ impl Machine<'_> {
     /// Whether the loop under execution visits elements one by one.
     fn unrolling(&self) -> bool {
         self.loop_depth == 0
+    }
+
+    /// Whether an option is one of several names: `style in ("tp", "sp")`, as the comparisons with each of them.
+    pub fn membership(&mut self, holds: bool, option: &Value, among: &Value) -> Option<Value> {
+        let items = self.literal_items(among).filter(|items| !items.is_empty() && items.len() <= MAX_NAMES_TESTED)?;
+        let named = |item: &Value| matches!(item, Value::Const(Const::Str(_)));
+        if !matches!(option, Value::Sym(_)) || !items.iter().all(named) {
+            return None;
+        }
+        let mut any = Vec::new();
+        for item in &items {
+            let same = self.python_compare(CmpOp::Eq, option, item)?;
+            any.push(self.formula(&same));
+        }
+        let one = Formula::Or(any);
+        Some(cond(if holds { one } else { one.negate() }))
     }
 
     /// The elements of a sequence whose length is known.

@@ -88,3 +88,5 @@ pub const MAX_SET_FLAGS: usize = 64;
 pub const MAX_ORIGIN_STEPS: usize = 64;
 /// Functions that are looked through for a sum of gradients behind one call; beyond that it may sum anything.
 pub const MAX_REDUCING_CALLS: usize = 48;
+/// Names in a test whether an option is one of them: `style in ("tp", "sp")`.
+pub const MAX_NAMES_TESTED: usize = 6;

@@ -52,6 +52,22 @@ const PASSES: &[&str] =
 /// Parts of names of functions of nobody knows whom that may sum.
 const SUMS: &[&str] = &["sum", "reduc", "sync", "gather", "avg", "average", "mean", "comm", "dist", "collect"];
 
+/// Parts of names of what is no number.
+const OTHERS: &[&str] = &[
+    "group",
+    "mesh",
+    "optim",
+    "model",
+    "net",
+    "scaler",
+    "loader",
+    "sched",
+    "engine",
+    "accelerator",
+    "module",
+    "trainer",
+];
+
 /// How far calls are followed.
 const MOST: usize = 3;
 
@@ -95,11 +111,11 @@ fn roots(view: &View<'_>, places: &[Place]) -> FxHashSet<LocalId> {
             }
         }
     }
-    let is_group = |l: &LocalId| {
-        let name = view.local_name(*l);
-        name.contains("group") || name.contains("mesh") || name.ends_with("pg")
+    let is_other = |l: &LocalId| {
+        let name = view.local_name(*l).to_lowercase();
+        near::has_any(&name, OTHERS) || name.ends_with("pg")
     };
-    out.retain(|l| !is_group(l) && !view.is_param(*l) && !view.is_temp(*l));
+    out.retain(|l| !is_other(l) && !view.is_param(*l) && !view.is_temp(*l));
     out
 }
 
@@ -311,14 +327,19 @@ fn takes_plainly(view: &View<'_>, at: FuncRef) -> bool {
     let several = |p: &crate::ir::Param| matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs);
     let inner = near::shared(view, at);
     let code = inner.code();
-    // What a parameter does is told by the callers.
+    // What a parameter with a default does is told by the callers: `fn=dist.all_reduce`.
     let calls_given =
-        |i: usize| matches!(inner.value(i), Some(Rvalue::Call { callee: Operand::Local(l), .. }) if inner.is_param(*l));
+        |i: usize| matches!(inner.value(i), Some(Rvalue::Call { callee, .. }) if is_optional(&inner, callee));
     let calls_itself = code.matches(&format!("{}(", func.name)).count() > 1;
     !func.params.iter().any(several)
         && !calls_itself
         && !(0..inner.steps.len()).any(calls_given)
         && ![".values()", ".items()", "enumerate(", "zip("].iter().any(|w| code.contains(w))
+}
+
+/// Whether what is called is a parameter with a default.
+fn is_optional(view: &View<'_>, callee: &Operand) -> bool {
+    matches!(callee, Operand::Local(l) if view.func.params.iter().any(|p| p.local == *l && p.has_default))
 }
 
 /// The methods of the project that have a name.
@@ -352,7 +373,7 @@ fn communicates(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
         let Some(value) = inner.value(i) else { return false };
         inner.may_communicate(value)
             || match value {
-                Rvalue::Call { callee: Operand::Local(l), .. } if inner.is_param(*l) => true,
+                Rvalue::Call { callee, .. } if is_optional(&inner, callee) => true,
                 Rvalue::Call { callee, .. } => match near::function(&inner, callee) {
                     Some(next) => next != at && communicates(&inner, next, depth),
                     None => match inner.through(callee) {
