@@ -47,7 +47,8 @@ fn trailing_comments() {
 
 #[test]
 fn comments_on_their_own_line() {
-    shows("# spmd: h: R, m: V\nh = f()", &["claim above [h] h: R, m: V"]);
+    // What the line does not assign holds before it.
+    shows("# spmd: h: R, m: V\nh = f()", &["claim above [] m: V", "claim above [h] h: R"]);
     shows("if a:\n    h = f()\n    # spmd: h: R\nelse:\n    g()", &["claim above [] h: R"]);
     shows("if a:\n    h = f()\n# spmd: x: R\nx = 1", &["claim above [x] x: R"]);
     shows("# spmd: param self.w: R, reduce=sum(tp)\nf()", &["claim above [] param self.w: R, reduce=sum(tp)"]);
