@@ -7,13 +7,13 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
-use super::loader_length::{in_loader, made};
+use super::loader_length::{in_loader, made, sampler_of};
 use super::lost::last;
 use super::membership::Membership;
 use super::near;
 use super::view::View;
 use crate::ir::{Const, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::ClassRef;
 use crate::source::{Name, Place};
 
 /// What tells a sampler which epoch it is.
@@ -46,7 +46,7 @@ pub fn never_told(view: &View<'_>, out: &mut Found) {
         if matches!(loader, Expr::Local(l) if inside(l)) {
             continue;
         }
-        let Some(sampler) = sampler(view, &loader).filter(|at| shuffles(view, *at)) else { continue };
+        let Some(sampler) = sampler_of(view, &loader, &of_loader).filter(|at| shuffles(view, *at)) else { continue };
         let mistake = Membership::EpochNeverSet { loader: name, sampler, epochs: view.place(view.steps[outer].id) };
         out.push((view.part(step.id, 0), Practice::Membership(mistake)));
         return;
@@ -97,17 +97,7 @@ fn gone_through(expr: Expr) -> Expr {
     }
 }
 
-/// Where the sampler is made through which a loader goes.
-fn sampler(view: &View<'_>, loader: &Expr) -> Option<Place> {
-    if let Some(own) = near::own_attribute(view, loader) {
-        let set = near::assigned(view, near::class_of(view)?, own);
-        let [(method, _, value)] = set.as_slice() else { return None };
-        return of_loader(method, value);
-    }
-    let Expr::Local(local) = loader else { return None };
-    of_loader(view, &Operand::Local(*local))
-}
-
+/// Where the sampler is made, of a loader that is made there, by a function too, with one that a condition decides on.
 fn of_loader(view: &View<'_>, loader: &Operand) -> Option<Place> {
     if let Some(found) = in_loader(view, loader) {
         return Some(found);
@@ -126,7 +116,7 @@ fn of_loader(view: &View<'_>, loader: &Operand) -> Option<Place> {
         }
         _ => return None,
     };
-    let helper = near::shared(view, FuncRef { ..at });
+    let helper = near::shared(view, at);
     let mut all = (0..helper.steps.len()).filter_map(|step| distributed(&helper, step, 0));
     match (all.next(), all.next()) {
         (Some(one), None) => Some(one),

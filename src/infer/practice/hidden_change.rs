@@ -109,6 +109,18 @@ pub fn observes(name: &str) -> bool {
         || ["log", "print", "write", "assert", "append"].iter().any(|w| name.contains(w))
 }
 
+/// Whether a step gives one of these to something of which nothing is known, by a call whose result nothing reads: it may write it.
+pub fn gives_away(view: &View<'_>, step: usize, these: &dyn Fn(&Operand) -> bool) -> bool {
+    let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
+        view.steps[step].stmt
+    else {
+        return false;
+    };
+    view.readers(*dst).is_empty()
+        && args.iter().any(|a| these(&a.value))
+        && !near::written_name(view, value).is_some_and(|name| observes(&name))
+}
+
 /// Whether a call is of a function that calls another one, which may write.
 pub fn maps(view: &View<'_>, value: &Rvalue) -> bool {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
@@ -194,7 +206,8 @@ fn writes(name: &str) -> bool {
     name.ends_with('_') && !name.ends_with("__")
 }
 
-fn is_out(arg: &Arg) -> bool {
+/// Whether an argument is what a function of torch writes its result to.
+pub fn is_out(arg: &Arg) -> bool {
     matches!(&arg.kind, ArgKind::Keyword(name) if name == "out")
 }
 

@@ -34,7 +34,7 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
         }
         let found = factors.iter().find_map(|f| {
             let [(_, loader)] = f.call_of("len")? else { return None };
-            Some((shown(view, loader)?, sampler_of(view, loader)?))
+            Some((shown(view, loader)?, sampler_of(view, loader, &in_loader)?))
         });
         // Of how many ranks the sampler knows is told by what it is given.
         let by = size_name(view, &view.expr(right));
@@ -86,15 +86,19 @@ fn shown(view: &View<'_>, loader: &Expr) -> Option<Name> {
     }
 }
 
-/// Where the sampler is made through which a loader goes.
-fn sampler_of(view: &View<'_>, loader: &Expr) -> Option<Place> {
+/// Where the sampler is made through which a loader goes: a variable, or an attribute that is set once. `of`: the same of what makes the loader.
+pub(super) fn sampler_of(
+    view: &View<'_>,
+    loader: &Expr,
+    of: &dyn Fn(&View<'_>, &Operand) -> Option<Place>,
+) -> Option<Place> {
     if let Some(own) = near::own_attribute(view, loader) {
         let set = near::assigned(view, near::class_of(view)?, own);
         let [(method, _, value)] = set.as_slice() else { return None };
-        return in_loader(method, value);
+        return of(method, value);
     }
     let Expr::Local(local) = loader else { return None };
-    in_loader(view, &Operand::Local(*local))
+    of(view, &Operand::Local(*local))
 }
 
 pub(super) fn made<'a>(view: &View<'a>, operand: &Operand, class: &str) -> Option<(usize, &'a [Arg])> {

@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::training::Training;
 use super::view::{CollectiveCall, View};
 use super::{Found, hidden_change, hidden_sum, near};
-use crate::ir::{ArgKind, CmpOp, LocalId, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{ArgKind, CmpOp, LocalId, Operand, Stmt, StmtId};
 use crate::rules::Form;
 use crate::source::Name;
 use rustc_hash::FxHashSet;
@@ -85,15 +85,8 @@ fn side<'v, 'a>(view: &'v View<'a>, test: StmtId, holds: bool) -> Side<'v, 'a> {
 
 /// Whether a step gives a norm to something of which nothing is known, and leaves its result alone.
 fn takes_norm(view: &View<'_>, step: usize) -> bool {
-    let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
-        view.steps[step].stmt
-    else {
-        return false;
-    };
     let norm = |e: &Expr| matches!(e, Expr::Local(l) if view.local_name(*l).contains("norm"));
-    view.readers(*dst).is_empty()
-        && args.iter().any(|a| view.expr(&a.value).any(&mut |e| norm(e)))
-        && !near::written_name(view, value).is_some_and(|name| hidden_change::observes(&name))
+    hidden_change::gives_away(view, step, &|o| view.expr(o).any(&mut |e| norm(e)))
 }
 
 /// Whether a branch reduces over the ranks of a reduction of the other one, as far as can be told: all ranks are those of any group, and any

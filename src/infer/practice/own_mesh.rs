@@ -26,16 +26,14 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
         if !near::deep(view, &view.expr(value)).any(&mut |e| whole(e)) {
             continue;
         }
+        let inside = |s: usize| view.steps[s].guards.iter().any(|g| g.at == guard.at && g.holds);
         let over = view.collectives().iter().find_map(|(at, call)| {
             let group = near::local(call.group?)?;
-            let outside = !view.steps[*at].guards.iter().any(|g| g.at == guard.at && g.holds);
             let same = call.input.is_some_and(|o| view.expr(o) == tensor);
-            (outside && same && view.is_param(group) && *at > i).then_some((*at, group))
+            (!inside(*at) && same && view.is_param(group) && *at > i).then_some((*at, group))
         });
         let Some((at, group)) = over else { continue };
-        let inside = |s: usize| view.steps[s].guards.iter().any(|g| g.at == guard.at && g.holds);
-        let asks = |s: &usize| inside(*s);
-        if view.readers(group).iter().any(asks) || near::code(view, view.func.span).contains(".device_mesh") {
+        if view.readers(group).iter().any(|s| inside(*s)) || near::code(view, view.func.span).contains(".device_mesh") {
             continue;
         }
         let mistake = Slip::MeshLeftOut {

@@ -397,19 +397,9 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
 /// A function that hands gradients with a mark to something of which nothing is known, and leaves its result alone: it may cover anything.
 fn handed_over(view: &View<'_>) -> Option<Reducer> {
     let asks = |g: &super::view::Guard<'_>| view.through(g.test).any(&mut |e| e.call_of("getattr").is_some());
+    let gradient = |o: &Operand| view.through(o).any(&mut |e| is_gradient(e));
     let unseen = |step: &usize| {
-        let Some(value) = view.value(*step) else { return false };
-        let gives = |a: &crate::ir::Arg| view.through(&a.value).any(&mut |e| is_gradient(e));
-        let left = matches!(view.steps[*step].stmt, Stmt::Assign { dst, .. } if view.readers(*dst).is_empty());
-        match value {
-            Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
-                let name = super::near::written_name(view, value);
-                left && args.iter().any(gives)
-                    && !name.is_some_and(|name| super::hidden_change::observes(&name))
-                    && view.steps[*step].guards.iter().any(asks)
-            }
-            _ => false,
-        }
+        view.steps[*step].guards.iter().any(asks) && super::hidden_change::gives_away(view, *step, &gradient)
     };
     let step = (0..view.steps.len()).find(unseen)?;
     Some(Reducer {

@@ -6,6 +6,7 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
+use super::hidden_change::is_out;
 use super::lapses::Lapse;
 use super::near;
 use super::only_some::decorator_line;
@@ -256,10 +257,6 @@ enum Look {
     Reads {
         returned: bool,
     },
-}
-
-fn is_out(arg: &Arg) -> bool {
-    matches!(&arg.kind, ArgKind::Keyword(name) if name == "out")
 }
 
 /// `None`: it may write.
