@@ -49,8 +49,11 @@ pub struct Facts {
 
 impl PartialEq for Facts {
     fn eq(&self, other: &Facts) -> bool {
-        // Most worlds that are compared come from the same one.
-        (Arc::ptr_eq(&self.atoms, &other.atoms) || self.atoms == other.atoms)
+        // Most worlds that are compared come from the same one, and differ in what was met last.
+        let same = |(a, b): (&(Atom, bool), &(Atom, bool))| a.1 == b.1 && a.0 == b.0;
+        let (mine, theirs) = (&*self.atoms, &*other.atoms);
+        (Arc::ptr_eq(&self.atoms, &other.atoms)
+            || mine.len() == theirs.len() && mine.iter().rev().zip(theirs.iter().rev()).all(same))
             && (Arc::ptr_eq(&self.rules, &other.rules) || self.rules == other.rules)
     }
 }
@@ -236,14 +239,15 @@ fn implied(known: &Atom, value: bool, asked: &Atom) -> Option<bool> {
         return None;
     }
     match (known, asked) {
-        _ if known == asked => Some(value),
-        (Atom::Equals(a, x), Atom::Equals(b, y)) if a == b && value && x != y => Some(false),
-        (Atom::Equals(a, x), Atom::IsNone(b)) if a == b && value => Some(*x == Const::None),
-        (Atom::IsNone(a), Atom::Equals(b, y)) if a == b && value => Some(*y == Const::None),
-        (Atom::IsNone(a), Atom::True(b)) if a == b && value => Some(false),
-        (Atom::True(a), Atom::IsNone(b)) if a == b && value => Some(false),
-        (Atom::Equals(a, x), Atom::True(b)) if a == b && value => truth(x),
-        _ => None,
+        (Atom::True(_), Atom::True(_)) | (Atom::IsNone(_), Atom::IsNone(_)) => Some(value),
+        (Atom::Equals(_, x), Atom::Equals(_, y)) if x == y => Some(value),
+        _ if !value => None,
+        (Atom::Equals(..), Atom::Equals(..)) => Some(false),
+        (Atom::Equals(_, x), Atom::IsNone(_)) => Some(*x == Const::None),
+        (Atom::IsNone(_), Atom::Equals(_, y)) => Some(*y == Const::None),
+        (Atom::IsNone(_), Atom::True(_)) | (Atom::True(_), Atom::IsNone(_)) => Some(false),
+        (Atom::Equals(_, x), Atom::True(_)) => truth(x),
+        (Atom::True(_), Atom::Equals(..)) => None,
     }
 }
 

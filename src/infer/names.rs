@@ -167,7 +167,22 @@ impl Machine<'_> {
         }
     }
 
+    /// What is read from a module of the project by a name that its body leaves without a value.
     fn unknown_global(&mut self, module: ModuleId, name: &Name) -> Value {
+        if let Some(value) = self.unbound.get(&module).and_then(|known| known.get(name)) {
+            return value.clone();
+        }
+        let before = (self.next_id, self.unnamed_groups);
+        let value = self.searched_global(module, name);
+        // What is another one each time is asked for again.
+        if before == (self.next_id, self.unnamed_groups) {
+            self.unbound.entry(module).or_default().insert(name.clone(), value.clone());
+        }
+        value
+    }
+
+    /// The same, where nobody asked before: the text of the whole module is searched.
+    fn searched_global(&mut self, module: ModuleId, name: &Name) -> Value {
         if let Some(path) = self.settings.specs.alternative(module, name) {
             return Value::Path(path.clone());
         }

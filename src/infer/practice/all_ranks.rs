@@ -70,13 +70,12 @@ fn is_always_given(view: &View<'_>, local: LocalId, depth: usize) -> bool {
         _ => return false,
     };
     let file = view.project.file(view.at.module);
-    if view.files.saying(&name).any(|other| other != file && near::has_word(view.files[other].whole(), &name)) {
-        return false;
-    }
     let named = near::words(view.files[file].whole(), &name).count();
     let callers = given(view, local);
     // The definition names it once.
-    named == callers.len() + 1 && callers.iter().all(|(caller, _, value)| is_other(caller, value, depth + 1))
+    named == callers.len() + 1
+        && callers.iter().all(|(caller, _, value)| is_other(caller, value, depth + 1))
+        && !view.files.saying(&name).any(|other| other != file && near::has_word(view.files[other].whole(), &name))
 }
 
 /// The size of a group that is surely not that of all ranks: as written, and where.

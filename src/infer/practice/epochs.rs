@@ -24,9 +24,6 @@ const OTHERS: &[&str] = &["val", "test", "eval", "dev", "valid", "infer", "predi
 
 /// `for epoch in range(epochs): for batch in loader: ...`
 pub fn never_told(view: &View<'_>, out: &mut Found) {
-    if TELLS.iter().any(|word| view.files.any_says(word)) {
-        return;
-    }
     for (i, step) in view.steps.iter().enumerate() {
         let Some(outer) = step.loops.iter().copied().find(|o| is_over_epochs(view, *o)) else { continue };
         let Some((loader, trained)) = read(view, i) else { continue };
@@ -47,6 +44,10 @@ pub fn never_told(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some(sampler) = sampler_of(view, &loader, &of_loader).filter(|at| shuffles(view, *at)) else { continue };
+        // All texts are searched where nothing else is left to ask.
+        if TELLS.iter().any(|word| view.files.any_says(word)) {
+            return;
+        }
         let mistake = Membership::EpochNeverSet { loader: name, sampler, epochs: view.place(view.steps[outer].id) };
         out.push((view.part(step.id, 0), Practice::Membership(mistake)));
         return;

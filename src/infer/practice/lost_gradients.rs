@@ -33,15 +33,15 @@ pub fn kept_apart(view: &View<'_>, out: &mut Found) {
     if FOR_ITSELF.iter().any(|w| name.contains(w)) {
         return;
     }
-    if APART.iter().any(|w| view.code().contains(w)) {
-        return;
-    }
     for (step, call) in view.collectives() {
         let Some(Operand::Local(copy)) = written(call) else { continue };
         if view.func.locals()[*copy].kind != LocalKind::Plain || view.is_param(*copy) {
             continue;
         }
         let Some(made) = copied(view, *copy) else { continue };
+        if APART.iter().any(|w| view.code().contains(w)) {
+            return;
+        }
         // A loop around the collective alone measures how long it takes.
         let once =
             view.steps[made].loops == view.steps[*step].loops && unguarded(view, *step) && is_unread(view, *step);

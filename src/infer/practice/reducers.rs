@@ -277,7 +277,8 @@ fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, 
         let before = out.all.len();
         of_function(&view, &mut out.all);
         if out.all.len() == before {
-            out.all.extend(otherwise(&view).or_else(|| handed_over(&view)));
+            let hands_over = || HANDS_OVER.iter().all(|word| files[m.file].slice(f.span).contains(word));
+            out.all.extend(otherwise(&view).or_else(|| hands_over().then(|| handed_over(&view))?));
         }
     }
     out
