@@ -20,6 +20,16 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
             draft
         }
+        Backwards::WeightLeft { class, weight, weighed } => {
+            let title = format!(
+                "the backward of `{class}` leaves out `{weight}`, by which its forward weighs what this rank has: gradients are wrong by that factor"
+            );
+            let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title);
+            draft.primary = "the same for every rank, whatever its weight".to_string();
+            draft.labels.push(Label { place: *weighed, message: "weighed by what this rank has".to_string() });
+            draft.help.push(format!("multiply the gradient by `{weight}`, over the sum of all ranks"));
+            draft
+        }
         Backwards::Unpaired { class, other, factor, multiplies, defined } => {
             let does = if *multiplies { "multiplies" } else { "divides" };
             let undoes = if *multiplies { "divides" } else { "multiplies" };

@@ -248,6 +248,15 @@ fn of_samples(mistake: &Membership) -> Draft {
             draft.help.push("take the mean of what is summed over the ranks".to_string());
             draft
         }
+        Membership::MeanOfVariances { root } => {
+            let title =
+                "the mean of the ranks' variances is no variance of all: how far their means are apart is left out";
+            let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+            draft.primary = "each variance is that around the mean of its rank".to_string();
+            draft.labels.push(spot(*root, "taken for the variance of all".to_string()));
+            draft.help.push("reduce the mean of the squares, and take off the square of the mean".to_string());
+            draft
+        }
         Membership::LabelsOfFirst { columns, gathered } => {
             let columns = columns.as_ref().map_or("the columns".to_string(), |name| format!("`{name}`"));
             let title =

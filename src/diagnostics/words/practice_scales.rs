@@ -84,6 +84,16 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("multiply by the number of all ranks, or sum over the data-parallel group".to_string());
             draft
         }
+        Scales::BiasDivided { bias, summed } => {
+            let title = format!("the gradient of `{bias}` is divided by the number of ranks, and nothing sums it");
+            let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+            draft.primary = "the backward divides the gradient too".to_string();
+            draft.labels.push(spot(*summed, "its backward gives each rank the whole gradient".to_string()));
+            draft.help.push(
+                "divide in the forward alone: `bias + (bias / n - bias).detach()`, or add it after the sum".to_string(),
+            );
+            draft
+        }
         _ => factor(mistake),
     }
 }
@@ -134,13 +144,14 @@ fn other_ranks(mistake: &Scales) -> Draft {
             draft.help.push(format!("pick by the rank of {size}, or cut by the size of {rank}"));
             draft
         }
-        Scales::FixedRoot { collective, group } => {
+        Scales::FixedRoot { collective, group, said } => {
             let group = axes(group);
             let title = format!(
                 "`{collective}` over the ranks of {group} names rank 0 of all ranks, which is in one such group alone"
             );
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = "the other groups do not have this rank".to_string();
+            draft.labels.extend(said.map(|place| spot(place, "a rank among all".to_string())));
             draft.help.push("name the first rank of the own group, or give `group_src=0`".to_string());
             draft
         }

@@ -22,6 +22,8 @@ pub enum Backwards {
     GroupLeftOut { class: Name, group: Name, with: Place, in_backward: bool },
     /// A gradient is returned on the way, which is summed over ranks afterwards.
     EarlyReturn { class: Name, gradient: Name, collective: Name, summed: Place },
+    /// It takes a weighted mean over ranks, and its backward does not look at the weight; where the forward multiplies by it.
+    WeightLeft { class: Name, weight: Name, weighed: Place },
     /// It scales gradients, and its counterpart, which undoes that, is applied nowhere; by what, and where that one is defined.
     Unpaired { class: Name, other: Name, factor: Name, multiplies: bool, defined: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.

@@ -202,6 +202,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["world"], one_rank::alone).with(&[&["world"], &["reduce", "gather", "broadcast"]]),
     of_collectives(statistic::squares).with(&[&["sqrt("]]),
     of_collectives(statistic::deviations).with(&[&["sum("], &[" - "], &["**", "square", "pow("]]),
+    of_collectives(mean_of_variances::scales).with(&[&["var("], &["mean("], &["sqrt"]]),
     of_collectives(statistic::centres).with(&[&["mean("], &[" - "]]),
     of_collectives(strided::gradients).with(&[&[".grad."]]),
     of_words(&["divide_factor(1"], summed_scaled::losses).with(&[&["loss"], &["world", "dp_size"]]),
@@ -232,6 +233,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
+    of_words(&["bias", "Partial"], shared_bias::divided).with(&[&["/"], &["linear", "@", "mm(", "matmul"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[

@@ -1,6 +1,6 @@
 //! Ranks of the whole program in calls over some of them. In: a function. Out: a collective over the ranks of an axis that starts at, or
-//! ends on, rank 0 of all ranks: that rank is in one of the groups only. Never: a group that is not known by its getter,
-//! or a call that only some ranks come to.
+//! ends on, rank 0 of all ranks: that rank is in one of the groups only. Never: a group that is not known by its getter or as that of any
+//! dim of a mesh, or a call that only some ranks come to.
 //! Next: `own_group.rs`.
 
 use super::Found;
@@ -10,10 +10,10 @@ use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
 use super::wrapped::says;
-use crate::ir::{Const, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, Const, Operand, Rvalue, Stmt};
 use crate::project::ModuleId;
 use crate::rules::{Entry, Gives};
-use crate::source::Name;
+use crate::source::{Name, Place};
 
 /// Arguments that are a rank of all ranks.
 pub(super) const ROOTS: &[&str] = &["src", "dst"];
@@ -23,6 +23,12 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Some((path, 0, group)) = rooted(view, i) else { continue };
         let Expr::Call { callee, args, .. } = near::deep(view, &view.expr(group)) else { continue };
+        let said = named(view, i);
+        if let Some(dim) = any_dim(view, &callee, &args).filter(|_| !may_be_all(view)) {
+            let mistake = Scales::FixedRoot { collective: super::lost::last(&path), group: vec![dim], said };
+            out.push((view.place(step.id), Practice::Scales(mistake)));
+            continue;
+        }
         let Some(getter) = near::path(view, &callee).filter(|_| args.is_empty()) else { continue };
         let Some(Entry::Group(known)) = view.rules.get(&getter) else { continue };
         if known.gives != Gives::Group || known.axes.is_empty() {
@@ -32,8 +38,27 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let collective = super::lost::last(&path);
-        let mistake = Scales::FixedRoot { collective, group: known.axes.clone() };
+        let mistake = Scales::FixedRoot { collective, group: known.axes.clone(), said };
         out.push((view.place(step.id), Practice::Scales(mistake)));
+    }
+}
+
+/// `mesh.get_group(mesh_dim)`: the dim of a mesh that a function is given, which is to work for each of several.
+fn any_dim(view: &View<'_>, callee: &Expr, args: &[(ArgKind, Expr)]) -> Option<Name> {
+    let (Expr::Attr(mesh, name), [(_, Expr::Local(dim))]) = (callee, args) else { return None };
+    let Expr::Local(mesh) = &**mesh else { return None };
+    let chosen = view.func.params.iter().find(|p| p.local == *dim).filter(|p| !p.has_default)?;
+    let given = name == "get_group" && view.is_param(*mesh) && view.defs(*dim).is_empty();
+    (given && near::has_part(&chosen.name, "dim")).then(|| chosen.name.clone())
+}
+
+/// Where a variable for the rank is set.
+fn named(view: &View<'_>, step: usize) -> Option<Place> {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step)? else { return None };
+    let root = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if ROOTS.contains(&k.as_str())))?;
+    match view.defs(near::local(&root.value)?) {
+        [one] => Some(view.place(view.steps[*one].id)),
+        _ => None,
     }
 }
 

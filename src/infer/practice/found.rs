@@ -299,8 +299,8 @@ pub enum Scales {
     GroupNotGiven { function: Name, parameter: Name, own: Name, stored: Place },
     /// A collective over other ranks, where a loop or a function names a group that nothing reads.
     UnreadGroup { collective: Name, unread: Name, given: Place },
-    /// A collective over some ranks that starts at rank 0 of all.
-    FixedRoot { collective: Name, group: Vec<Name> },
+    /// A collective over some ranks that starts at rank 0 of all; where a variable is set to it.
+    FixedRoot { collective: Name, group: Vec<Name>, said: Option<Place> },
     /// Data that is split over all ranks, some of which share a model.
     SplitOverModel { dim: Name, cut: Place, sampler: Place },
     /// The rank of all ranks, and a parameter that says over which ranks is not read.
@@ -324,6 +324,8 @@ pub enum Scales {
     MixedMean { averaged: Place },
     /// Divided by the number of all tokens, and averaged by the wrapper before.
     MeanTwice { wrapped: Place },
+    /// Every rank adds its share of a parameter to what is summed, and the gradient of each is divided as well.
+    BiasDivided { bias: Name, summed: Place },
     /// An auxiliary loss without the factor of the main one.
     Auxiliary { scaler: Name, main: Place },
     /// A factor that undoes a mean, where a flag turns the mean off.

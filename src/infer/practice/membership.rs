@@ -44,6 +44,8 @@ pub enum Membership {
     SummedMean { mean: Name, made: Place, taken: Place },
     /// Squares of distances from the mean of this rank are summed over ranks; where the sum that it is made of is summed, and where they are.
     OwnCentre { squares: Name, summed: Place, reduced: Place },
+    /// The mean of the variances of the ranks scales data as that of all would; where its root is taken.
+    MeanOfVariances { root: Place },
     /// Labels of this rank's rows count from 0 among the columns of all ranks.
     LabelsOfFirst { columns: Option<Name>, gathered: Place },
     /// A sampler shuffles with a seed of this rank, and slices by the rank.

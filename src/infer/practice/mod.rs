@@ -83,6 +83,7 @@ mod masked_rows;
 mod may_sum;
 mod mean_backward;
 mod mean_of_own;
+mod mean_of_variances;
 pub mod membership;
 mod mesh_dims;
 mod mesh_rank;
@@ -148,6 +149,7 @@ mod scheduled;
 mod set_order;
 mod shard_dim;
 mod shard_norm;
+mod shared_bias;
 mod shifted;
 pub mod sizes;
 pub mod slips;
@@ -177,6 +179,7 @@ mod unreduced_step;
 mod unused_group;
 mod unwrapped;
 pub mod view;
+mod weight_left;
 mod weights_cut;
 mod whole_input;
 mod whose;
@@ -229,6 +232,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::other_input,
     backwards::same_sizes,
     backward_group::left_out,
+    weight_left::left_out,
     early_return::unsummed,
     copied_first::stepped,
     unused_group::stored,

@@ -303,6 +303,22 @@ pub fn roots(view: &View<'_>, operand: &Operand) -> FxHashSet<LocalId> {
     seen
 }
 
+/// Whether a value may come from another, through steps from the one on that made it.
+pub fn comes_from(view: &View<'_>, operand: &Operand, from: LocalId, made: usize) -> bool {
+    let mut seen = FxHashSet::default();
+    let mut queue: Vec<LocalId> = local(operand).into_iter().collect();
+    while let Some(local) = queue.pop() {
+        if local == from {
+            return true;
+        }
+        if seen.insert(local) {
+            let later = view.defs(local).iter().filter(|def| **def >= made);
+            later.for_each(|def| queue.extend(view.reads(*def).into_iter().filter_map(self::local)));
+        }
+    }
+    false
+}
+
 /// Whether a name is that of infinity.
 pub fn is_infinity(path: &str) -> bool {
     matches!(path, "math.inf" | "torch.inf" | "numpy.inf")

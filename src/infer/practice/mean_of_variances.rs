@@ -1,0 +1,92 @@
+//! Variances of ranks whose mean is taken for the variance of all. In: a function. Out: a sum over ranks of each rank's own variance, beside
+//! that of its mean, under a root that scales the data. Never: where anything is added to it, as what the means differ by is. Source: Chan,
+//! Golub, LeVeque 1983, pairwise variance; PhysicsNeMo, pull request 1421. Next: `statistic.rs`, other moments.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::membership::Membership;
+use super::near;
+use super::view::{CollectiveCall, View};
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::rules::Form;
+
+const ROOTS: &[&str] = &["rsqrt", "sqrt"];
+
+/// `m, v = all_reduce(torch.stack([x.mean(), x.var()])) / n`, `(x - m) * torch.rsqrt(v + eps)`
+pub fn scales(view: &View<'_>, out: &mut Found) {
+    let collectives = view.collectives();
+    let input = |at: usize, call: &CollectiveCall<'_>, wanted: &str| {
+        call.rule.op == "all_reduce" && call.input.is_some_and(|o| moment(view, o, at, wanted))
+    };
+    if !collectives.iter().any(|(at, call)| input(*at, call, "mean")) {
+        return;
+    }
+    for (at, call) in collectives.iter().filter(|(at, call)| input(*at, call, "var")) {
+        let Some(reduced) = result(view, *at, call) else { continue };
+        let of = |o: &Operand| near::comes_from(view, o, reduced, *at);
+        let Some(root) = (*at + 1..view.steps.len()).find(|s| roots(view, *s, &of)) else { continue };
+        let more = |one: &Operand, other: &Operand| of(one) && !is_small(view, other);
+        let corrected = (*at + 1..root).any(|s| match view.value(s) {
+            Some(Rvalue::Binary { op: BinOp::Add, left, right } | Rvalue::InPlace { op: BinOp::Add, left, right }) => {
+                more(left, right) || more(right, left)
+            }
+            Some(Rvalue::Binary { op: BinOp::Sub, left, right } | Rvalue::InPlace { op: BinOp::Sub, left, right }) => {
+                more(left, right)
+            }
+            _ => false,
+        });
+        if corrected {
+            continue;
+        }
+        let mistake = Membership::MeanOfVariances { root: view.place(view.steps[root].id) };
+        out.push((view.place(view.steps[*at].id), Practice::Membership(mistake)));
+    }
+}
+
+/// Whether an operand is a moment of some data where it is reduced, or has one among its parts.
+fn moment(view: &View<'_>, operand: &Operand, at: usize, name: &str) -> bool {
+    let is = |e: &Expr| e.call_of(name).is_some();
+    let held = |local: LocalId| view.defs(local).iter().rfind(|d| **d < at).map(|d| view.bound(*d, local));
+    match near::local(operand).and_then(held).unwrap_or_else(|| view.through(operand)) {
+        Expr::Call { callee, args, .. } if matches!(callee.last_name(), Some("stack" | "cat")) => {
+            args.iter().any(|(_, of)| match near::deep(view, of) {
+                Expr::Build(items) => items.iter().any(|item| is(&near::deep(view, item))),
+                _ => false,
+            })
+        }
+        other => is(&other),
+    }
+}
+
+/// What holds the reduced moments.
+fn result(view: &View<'_>, at: usize, call: &CollectiveCall<'_>) -> Option<LocalId> {
+    match (&call.rule.form, view.steps[at].stmt) {
+        (Form::InPlace, _) => call.input.and_then(near::local),
+        (Form::Result, Stmt::Assign { dst, .. }) => Some(*dst),
+        _ => None,
+    }
+}
+
+/// Whether an operand is a number that keeps a root from being zero.
+fn is_small(view: &View<'_>, operand: &Operand) -> bool {
+    let named = |name: &str| name.to_lowercase().contains("eps");
+    match view.through(operand) {
+        Expr::Const(_) => true,
+        Expr::Local(local) => named(view.local_name(local)),
+        other => other.last_name().is_some_and(named),
+    }
+}
+
+/// Whether a step takes the root of something.
+fn roots(view: &View<'_>, step: usize, of: &dyn Fn(&Operand) -> bool) -> bool {
+    match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, args }) => {
+            ROOTS.contains(&name.as_str()) && (of(base) || args.iter().any(|a| of(&a.value)))
+        }
+        Some(Rvalue::Call { callee, args }) => {
+            view.through(callee).last_name().is_some_and(|n| ROOTS.contains(&n)) && args.iter().any(|a| of(&a.value))
+        }
+        _ => false,
+    }
+}
