@@ -47,7 +47,9 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     let text = view.text(view.spot(view.func.span));
     let file = view.files[view.project.file(view.at.module)].whole();
-    if !OPERATIONS.iter().any(|o| text.contains(o)) || !module && !file.contains(".backward(") {
+    // What leaves some of its values out of the gradient has one for the others.
+    let is_trained_on = module || file.contains(".backward(") || text.contains("with torch.no_grad()");
+    if !OPERATIONS.iter().any(|o| text.contains(o)) || !is_trained_on {
         return;
     }
     if !may_cut(lint, view) || !is_trained(lint, view) {

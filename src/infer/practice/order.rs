@@ -311,6 +311,9 @@ fn whose_taken(view: &View<'_>, taken: usize) -> Option<Vec<Name>> {
 
 /// Where the gradients come from that a step reduces in place, and whose they are.
 fn reduced(view: &View<'_>, at: usize) -> Option<(Place, Option<Vec<Name>>)> {
+    if let Some(base) = replaced(view, at) {
+        return Some((view.place(view.steps[at].id), whose::of_parameter(view, base)));
+    }
     let call = raw(view, view.value(at)?)?;
     if call.sort != Sort::Everyone || !call.name.starts_with("all_reduce") {
         return None;
@@ -318,6 +321,21 @@ fn reduced(view: &View<'_>, at: usize) -> Option<(Place, Option<Vec<Name>>)> {
     let here = || gradients(view, call.buffer?, 0).map(|(from, taken)| (from, whose_taken(view, taken)));
     let copied = matches!(view.source(call.buffer?), Some((_, Rvalue::Call { .. } | Rvalue::CallMethod { .. })));
     (!copied || is_put_back(view, at)).then(|| here().or_else(|| returned(view, call.buffer?))).flatten()
+}
+
+/// `p.grad = net.simple_all_reduce(p.grad)`: the parameter whose gradient a function outside the project gives back reduced, by its name.
+fn replaced<'a>(view: &View<'a>, at: usize) -> Option<&'a Operand> {
+    let value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(at)? else { return None };
+    let name = near::written_name(view, value)?.to_lowercase();
+    let outside = view.callee(value).is_none_or(|path| !matches!(view.project.path(&path), Resolved::Func(_)));
+    if !outside || !["all_reduce", "allreduce"].iter().any(|word| name.ends_with(word)) {
+        return None;
+    }
+    let (_, Rvalue::Attr { base, name }) = view.source(&args.first()?.value)? else { return None };
+    let Stmt::Assign { dst, .. } = view.steps[at].stmt else { return None };
+    let [set] = view.readers(*dst) else { return None };
+    let back = matches!(view.steps[*set].stmt, Stmt::SetAttr { base: of, name, .. } if of == base && name == "grad");
+    (back && name == "grad").then_some(base)
 }
 
 /// Whether gradients are written behind a step. A copy of all of them is only looked at otherwise.

@@ -12,11 +12,12 @@ use super::super::named_axes::of_group;
 use super::super::near;
 use super::super::view::{CollectiveCall, View};
 use super::{TALKS, Walk, Walked, firsts, root, talks, target};
-use crate::ir::{ArgKind, LocalId, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{Arg, ArgKind, Func, LocalId, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, Resolved};
 use crate::rules::{Form, Pattern, Transition};
 use crate::source::Name;
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 const MOST_CUTS: usize = 40;
@@ -232,15 +233,18 @@ impl<'w, 'a> Walk<'w, 'a> {
         // What only raises is overridden elsewhere.
         let walk = self.walked(at).filter(|w| !w.returns.is_empty())?;
         let mut given: FxHashMap<usize, (Made, &Operand)> = FxHashMap::default();
+        let mut next = usize::from(method);
         for (i, arg) in args.iter().enumerate() {
-            let slot = match &arg.kind {
-                ArgKind::Positional => Some(i + usize::from(method)),
-                ArgKind::Keyword(k) => func.params.iter().position(|p| p.name == *k),
-                ArgKind::Star | ArgKind::DoubleStar => return None,
+            let slots = match &arg.kind {
+                ArgKind::Positional => next..next + 1,
+                ArgKind::Keyword(k) => func.params.iter().position(|p| p.name == *k).map_or(0..0, |at| at..at + 1),
+                ArgKind::Star => starred(func, next, &args[i + 1..])?,
+                ArgKind::DoubleStar => return None,
             };
-            if let Some(slot) = slot {
-                given.insert(slot, (get(s, &arg.value), &arg.value));
+            if !matches!(arg.kind, ArgKind::Keyword(_)) {
+                next = slots.end;
             }
+            given.extend(slots.map(|slot| (slot, (get(s, &arg.value), &arg.value))));
         }
         let returned = firsts(&walk.returns).fold(0, |a, b| a | b);
         let from = |bits: Made| {
@@ -267,6 +271,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         Some(made)
     }
+}
+
+/// The parameters that `*values` fills from one on: all but those that the arguments after it fill. `None`: that is not told.
+fn starred(func: &Func, from: usize, after: &[Arg]) -> Option<Range<usize>> {
+    let plain = func.params.iter().all(|p| p.kind == ParamKind::Normal && !p.has_default);
+    let single = after.iter().all(|a| a.kind == ArgKind::Positional);
+    let end = func.params.len().checked_sub(after.len()).filter(|end| *end >= from)?;
+    (plain && single).then_some(from..end)
 }
 
 /// The axes over which a collective runs, where its group or its rule tells them by name.
