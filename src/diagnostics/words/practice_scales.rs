@@ -84,6 +84,28 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("multiply by the number of all ranks, or sum over the data-parallel group".to_string());
             draft
         }
+        Scales::NodeRank { rank, gathered, picked } => {
+            let title = format!(
+                "`{rank}` picks a part of what all ranks gathered: on the second node it is that of another rank"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "the rank on the node".to_string();
+            draft
+                .labels
+                .push(spot(*gathered, "the parts of all ranks, in the order of their ranks among all".to_string()));
+            draft.labels.push(spot(*picked, "the part is picked here".to_string()));
+            draft.help.push("pick by the rank among all ranks: `process_index`, `dist.get_rank()`".to_string());
+            draft
+        }
+        Scales::FirstPart { slice, gathered, picked } => {
+            let title = format!("`{slice}` is the first rank's part of what all ranks gathered, on every rank");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "starts at 0, whichever rank it is".to_string();
+            draft.labels.push(spot(*gathered, "the parts of all ranks, in the order of their ranks".to_string()));
+            draft.labels.push(spot(*picked, "the part is picked here".to_string()));
+            draft.help.push("start at the rank times the length of a part".to_string());
+            draft
+        }
         Scales::BiasDivided { bias, summed } => {
             let title = format!("the gradient of `{bias}` is divided by the number of ranks, and nothing sums it");
             let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);

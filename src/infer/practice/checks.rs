@@ -234,6 +234,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
     of_words(&["bias", "Partial"], shared_bias::divided).with(&[&["/"], &["linear", "@", "mm(", "matmul"]]),
+    of_words(&["local_process_index", "local_rank", "slice(0"], node_rank::picks)
+        .with(&[&["["], &["local_", "slice(0"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[

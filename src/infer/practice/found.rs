@@ -324,6 +324,10 @@ pub enum Scales {
     MixedMean { averaged: Place },
     /// Divided by the number of all tokens, and averaged by the wrapper before.
     MeanTwice { wrapped: Place },
+    /// The rank on the node picks a part of what all ranks gathered.
+    NodeRank { rank: Name, gathered: Place, picked: Place },
+    /// A slice of what all ranks gathered is named as this rank's, and is that of the first rank on all.
+    FirstPart { slice: Name, gathered: Place, picked: Place },
     /// Every rank adds its share of a parameter to what is summed, and the gradient of each is divided as well.
     BiasDivided { bias: Name, summed: Place },
     /// An auxiliary loss without the factor of the main one.

@@ -98,6 +98,7 @@ mod never_waited;
 mod new_groups;
 mod no_result;
 mod no_sync;
+mod node_rank;
 mod nones;
 mod norm_sides;
 mod old_parameters;
