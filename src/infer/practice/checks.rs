@@ -111,6 +111,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["from_local("], grad_label::wrapped).with(&[&["from_local("], &["self."]]),
+    of_words(&["to_local("], own_rows::given),
     of_words(&["from_local("], own_rows::wrapped).with(&[&["from_local("], &["to_local"], &["placements"]]),
     of_words(&["local_map"], local_map::regions),
     of_words(style_plan::WORDS, style_plan::norms).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),

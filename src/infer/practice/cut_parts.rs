@@ -20,8 +20,18 @@ use rustc_hash::FxHashSet;
 
 const PARTS: &[&str] = &["cp", "sp"];
 
-pub const WORDS: &[&str] =
-    &["context_parallel_rank", "sequence_parallel_rank", "context-parallel rank", "context parallel rank"];
+pub const WORDS: &[&str] = &[
+    "context_parallel_rank",
+    "sequence_parallel_rank",
+    "context-parallel rank",
+    "context parallel rank",
+    "with_cp",
+    "for_cp",
+    "by_cp",
+];
+
+/// Verbs of functions outside the project that give this rank's part.
+const CUTS: &[&str] = &["slice", "split", "shard", "chunk"];
 
 /// `whiten(torch.cat(parts), group=get_data_parallel_group())`, where the parts were cut with `get_context_parallel_rank()`.
 pub fn means(view: &View<'_>, out: &mut Found) {
@@ -182,11 +192,21 @@ fn cut_by(view: &View<'_>, step: usize) -> Option<Name> {
     if args.len() < 2 || view.collective(value).is_some() {
         return None;
     }
-    if let Some(axis) = bounds_of(view, value) {
+    if let Some(axis) = bounds_of(view, value).or_else(|| named(view, value)) {
         return Some(axis);
     }
     let of = |a: &Arg| own_group::axes(view, &view.expr(&a.value), Gives::Rank, 0);
     args.iter().skip(1).find_map(of).filter(|axes| axes.len() == 1 && PARTS.contains(&axes[0].as_str()))?.pop()
+}
+
+/// The axis in the name of a function outside the project: `slice_log_prob_with_cp`.
+fn named<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Name> {
+    let path = view.callee(value).filter(|path| !path.starts_with('.'))?;
+    let name = super::lost::last(&path);
+    let cuts = CUTS.iter().any(|verb| name.starts_with(verb));
+    let outside = !matches!(view.project.path(&path), Resolved::Func(_) | Resolved::Class(_));
+    let axis = ["_with_cp", "_for_cp", "_by_cp"].iter().any(|end| name.ends_with(end)).then(|| Name::from("cp"));
+    axis.filter(|_| cuts && outside)
 }
 
 /// The axis by whose rank a function of the project computes where the part of this rank begins and ends: it asks for the rank, multiplies by

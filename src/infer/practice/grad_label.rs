@@ -8,7 +8,8 @@ use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
 use super::view::View;
-use crate::ir::{ClassId, LocalId, Rvalue, Stmt};
+use crate::ir::{Arg, ClassId, LocalId, Rvalue, Stmt};
+use crate::project::ClassRef;
 use crate::source::{Name, Place};
 
 /// `self.placements = activation.placements`, `buffer.copy_(grad.to_local())`, `DTensor.from_local(buffer, mesh, self.placements)`
@@ -19,6 +20,13 @@ pub fn wrapped(view: &View<'_>, out: &mut Found) {
             continue;
         };
         if !view.callee(value).is_some_and(|path| path.ends_with("DTensor.from_local")) {
+            continue;
+        }
+        if let Some(mistake) = listed(view, class, (i, args)) {
+            let given = view.argument(args, 2, "placements");
+            let at = args.iter().position(|a| given.is_some_and(|given| std::ptr::eq(given, &a.value)));
+            let place = at.map_or(view.place(step.id), |at| view.part(step.id, at + 1));
+            out.push((place, Practice::Placements(mistake)));
             continue;
         }
         let attribute = |at, name| {
@@ -35,6 +43,55 @@ pub fn wrapped(view: &View<'_>, out: &mut Found) {
             out.push((view.place(step.id), Practice::Placements(mistake)));
         }
     }
+}
+
+/// `DTensor.from_local(torch.cat([g.to_local() for g in self.chunk_grads]), mesh, self.reference.placements)`, where another method puts
+/// each gradient into the list.
+fn listed<'a>(view: &View<'a>, class: ClassId, (step, args): (usize, &'a [Arg])) -> Option<Placements> {
+    let Expr::Attr(of, last) = view.through(view.argument(args, 2, "placements")?) else { return None };
+    let reference = near::own_attribute(view, &of).filter(|_| last == "placements")?;
+    let whole = view.text(view.spot(view.project.class(ClassRef { module: view.at.module, class }).span));
+    let asks = ["redistribute", "full_tensor"].iter().any(|word| whole.contains(word));
+    if asks || whole.matches(".placements").count() != 1 || has_grad(reference) {
+        return None;
+    }
+    let text = view.text(view.place(view.steps[step].id));
+    let (_, rest) = text.split_once(" in self.")?;
+    let list = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|list| has_grad(list))?;
+    let set = near::assigned(view, class, reference);
+    let [(method, at, value)] = set.as_slice() else { return None };
+    let given = near::local(value).filter(|l| method.is_param(*l) && method.defs(*l).is_empty())?;
+    let kept = method.place(method.steps[*at].id);
+    let (gradient, taken) = put_into(view, class, list)?;
+    let reference = method.local_name(given).clone();
+    (text.contains(".to_local()") && !has_grad(&reference)).then_some(Placements::LabelledAs {
+        gradient,
+        reference,
+        kept,
+        taken,
+    })
+}
+
+fn has_grad(name: &str) -> bool {
+    ["grad", "grads", "gradient", "gradients"].iter().any(|part| near::has_part(name, part))
+}
+
+/// The gradient that a method of the class is given and puts into a list, and where.
+fn put_into(view: &View<'_>, class: ClassId, list: &str) -> Option<(Name, Place)> {
+    near::methods(view, class).iter().find_map(|method| {
+        let puts = |s: &usize| match method.value(*s) {
+            Some(Rvalue::CallMethod { base, name, args }) if name == "append" => {
+                let own = near::own_attribute(method, &method.through(base)).is_some_and(|name| name == list);
+                let given = args.first().and_then(|a| near::local(&a.value));
+                own && given.is_some_and(|l| method.is_param(l) && has_grad(method.local_name(l)))
+            }
+            _ => false,
+        };
+        let at = (0..method.steps.len()).find(puts)?;
+        let Some(Rvalue::CallMethod { args, .. }) = method.value(at) else { return None };
+        let gradient = near::local(&args.first()?.value)?;
+        Some((method.local_name(gradient).clone(), method.place(method.steps[at].id)))
+    })
 }
 
 /// Whose placements an attribute has, and where it gets them: those of one argument, and nothing else but None.

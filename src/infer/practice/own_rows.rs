@@ -10,7 +10,8 @@ use super::lost::last;
 use super::near;
 use super::unfold::unfold;
 use super::view::View;
-use crate::ir::{BinOp, Rvalue};
+use crate::ir::{BinOp, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
 use crate::source::{Name, Place};
 
 /// Words of code that means it so, or makes whole what it is given.
@@ -46,6 +47,73 @@ pub fn wrapped(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// `u = f(buf.to_local())`, `p.to_local().add_(u)`, where the file shards its model by rows; and `g, meta = to_local(grad)`, `f(g)`, where
+/// the function that takes the local part is one of the project and another one wraps the result.
+pub fn given(view: &View<'_>, out: &mut Found) {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    if MEANT.iter().any(|word| near::bare(file).contains(word)) {
+        return;
+    }
+    for i in 0..view.steps.len() {
+        let Some(Rvalue::Call { callee, args }) = view.value(i) else { continue };
+        let Some(path) = near::path(view, &view.expr(callee)) else { continue };
+        let Resolved::Func(func) = view.project.path(&path) else { continue };
+        let inner = near::shared(view, func);
+        for (_, arg) in args.iter().enumerate().filter(|(at, _)| squares(&inner, *at)) {
+            let found = match view.source(&arg.value) {
+                Some((_, Rvalue::CallMethod { base, name, args })) if name == "to_local" && args.is_empty() => {
+                    let written = (i + 1..view.steps.len()).find(|s| writes_part(view, *s));
+                    let sharded = file.contains("fully_shard(");
+                    written
+                        .filter(|_| sharded)
+                        .map(|s| (view.place(view.steps[i].id), base.clone(), view.place(view.steps[s].id)))
+                }
+                _ => helper(view, &arg.value).map(|(place, wrapped)| (place, arg.value.clone(), wrapped)),
+            };
+            if let Some((place, value, wrapped)) = found {
+                let value = name_of(view, &view.expr(&value));
+                let mistake = Placements::OwnRows { function: last(&path), value, wrapped };
+                out.push((place, Practice::Placements(mistake)));
+                return;
+            }
+        }
+    }
+}
+
+/// `p.to_local().add_(u)`
+fn writes_part(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::CallMethod { base, name, .. }) = view.value(step) else { return false };
+    matches!(name.as_str(), "add_" | "sub_" | "copy_") && view.through(base).call_of("to_local").is_some()
+}
+
+/// Where a function of the project gives the local part of what it is given, if a value is the first that it gives, and where a function of
+/// the file wraps local parts.
+fn helper(view: &View<'_>, value: &Operand) -> Option<(Place, Place)> {
+    let [made] = view.defs(near::local(value)?) else { return None };
+    let Stmt::Unpack { value: of, before, .. } = view.steps[*made].stmt else { return None };
+    let (_, Rvalue::Call { callee, .. }) = view.source(of)? else { return None };
+    if before.first().copied() != near::local(value) {
+        return None;
+    }
+    let Resolved::Func(func) = view.project.path(&near::path(view, &view.expr(callee))?) else { return None };
+    let inner = near::shared(view, func);
+    let gives = |step: &&super::view::Step<'_>| {
+        let Stmt::Return { value } = step.stmt else { return false };
+        let Expr::Build(items) = inner.through(value) else { return false };
+        let tests = step.guards.iter().any(|g| g.holds && inner.text(inner.part(g.at, 0)).contains("DTensor"));
+        tests && items.first().is_some_and(|e| e.call_of("to_local").is_some())
+    };
+    let taken = inner.steps.iter().find(gives).map(|step| inner.place(step.id))?;
+    let wrapped = near::functions(view, view.at.module).into_iter().find_map(|at| {
+        let other = near::shared(view, at);
+        let wraps = |s: &usize| {
+            other.value(*s).and_then(|v| other.callee(v)).is_some_and(|path| path.ends_with("DTensor.from_local"))
+        };
+        (0..other.steps.len()).find(wraps).map(|s| other.place(other.steps[s].id))
+    })?;
+    Some((taken, wrapped))
+}
+
 /// The function of whole matrices that gives a value and is given the local part of `placed`, and where it is called.
 fn computed(view: &View<'_>, value: Expr, placed: &Expr) -> Option<(Name, Place)> {
     match value {
@@ -64,7 +132,7 @@ fn computed(view: &View<'_>, value: Expr, placed: &Expr) -> Option<(Name, Place)
                 };
                 let at = args.iter().position(|(_, arg)| is_local(arg))?;
                 let function = view.project.path(&path);
-                let crate::project::Resolved::Func(func) = function else { return None };
+                let Resolved::Func(func) = function else { return None };
                 let inner = near::shared(view, func);
                 squares(&inner, at).then(|| (last(&path), view.place(view.steps[step].id)))
             }
@@ -99,6 +167,6 @@ fn squares(view: &View<'_>, parameter: usize) -> bool {
         };
         let Expr::Local(own) = (if turned(&right, &left) { &left } else { &right }) else { return false };
         (turned(&right, &left) || turned(&left, &right))
-            && near::roots(view, &crate::ir::Operand::Local(*own)).contains(&parameter.local)
+            && near::roots(view, &Operand::Local(*own)).contains(&parameter.local)
     })
 }

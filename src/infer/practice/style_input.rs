@@ -1,15 +1,15 @@
 //! Inputs of a parallel style that leave a distributed tensor without saying what their gradient is. In: a method that prepares inputs. Out:
-//! `to_local()` of a replicated tensor without gradient placements, where the class takes the output of the same module for partial: each
-//! rank computes a term of the output from the whole input, and so has a term of its gradient. Never: a class that names gradient
-//! placements. Source: torch.distributed.tensor, `DTensor.to_local`: the gradient is taken for placed as the tensor is; torchtitan,
-//! `TensorParallel` of its experts. Next: `local_gradient.rs`.
+//! `to_local()` of a replicated tensor, or of the input of weights that are cut in pairs, without gradient placements, where the class takes
+//! the output of the same module for partial: each rank computes a term of the output from the whole input, and so has a term of its
+//! gradient. Never: a class that names gradient placements. Source: torch.distributed.tensor, `DTensor.to_local`: the gradient is taken for
+//! placed as the tensor is; torchtitan, `TensorParallel` of its experts. Next: `local_gradient.rs`.
 
 use super::Found;
 use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
 use super::view::View;
-use crate::ir::{Operand, Rvalue};
+use crate::ir::{Const, Operand, Rvalue};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place};
 
@@ -41,7 +41,9 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
         if name != "to_local" || !args.is_empty() {
             continue;
         }
-        let Some(input) = replicated(view, &view.through(base)) else { continue };
+        let base = view.through(base);
+        let whole = || given_whole(view, &base).filter(|_| cuts_both_ways(text));
+        let Some(input) = replicated(view, &base).or_else(whole) else { continue };
         let Some(meets) = partial_output(view, class) else { return };
         let practice = Placements::StyleInput { input, partial: meets };
         out.push((view.place(step.id), Practice::Placements(practice)));
@@ -61,6 +63,27 @@ fn replicated(view: &View<'_>, made: &Expr) -> Option<Name> {
         }
         _ => None,
     }
+}
+
+/// The distributed tensor that a method is given as its input: `inputs[0]`, `x`.
+fn given_whole(view: &View<'_>, base: &Expr) -> Option<Name> {
+    let given = match base {
+        Expr::Item(of, at) if matches!(**at, Expr::Const(Const::Int(_))) => of,
+        other => other,
+    };
+    let Expr::Local(local) = given else { return None };
+    let name = view.local_name(*local);
+    (view.is_param(*local) && view.defs(*local).is_empty() && !is_index(name)).then(|| name.clone())
+}
+
+/// Whether a class cuts weights of a module along one dim and others along another, as the two of a pair: columns, which take the input
+/// whole, and rows.
+fn cuts_both_ways(text: &str) -> bool {
+    let mut dims: Vec<&str> =
+        text.split("Shard(").skip(1).filter_map(|rest| rest.split(')').next()).map(str::trim).collect();
+    dims.sort_unstable();
+    dims.dedup();
+    text.contains("distribute_tensor(") && dims.len() == 2 && dims.iter().all(|dim| dim.parse::<i64>().is_ok())
 }
 
 /// Whether what a step binds is the result of a function, but for that which places it.
