@@ -60,7 +60,10 @@ fn listed<'a>(view: &View<'a>, class: ClassId, (step, args): (usize, &'a [Arg]))
     let list = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|list| has_grad(list))?;
     let set = near::assigned(view, class, reference);
     let [(method, at, value)] = set.as_slice() else { return None };
-    let given = near::local(value).filter(|l| method.is_param(*l) && method.defs(*l).is_empty())?;
+    let Expr::Local(given) = method.through(value) else { return None };
+    if !method.is_param(given) || !method.defs(given).is_empty() {
+        return None;
+    }
     let kept = method.place(method.steps[*at].id);
     let (gradient, taken) = put_into(view, class, list)?;
     let reference = method.local_name(given).clone();
