@@ -103,6 +103,18 @@ pub fn fits_without_factor(case: &Case) -> bool {
     !whole(&case.forward, backward) && whole(&case.forward.without_factors(), &backward.without_factors())
 }
 
+/// Whether rows are exchanged and their gradients come back the same way, divided by the number of ranks.
+pub fn returns_divided(case: &Case, backward: &Term) -> bool {
+    let exchanged = case.forward.steps().iter().any(|s| matches!(s, Term::AllToAll { .. }));
+    let (forward, back) = (case.forward.without_factors(), backward.without_factors());
+    exchanged && is_divided(backward) && !numeric::signatures(&forward, &back).is_empty()
+}
+
+/// Whether a step divides by a number of ranks.
+pub fn is_divided(term: &Term) -> bool {
+    term.steps().iter().any(|s| matches!(s, Term::Scale { up: false, .. }))
+}
+
 /// Finds the signatures of a case on each of several groups. On one of them, what goes over another is local.
 fn decide_each(case: &mut Case, sets: &[AxisSet]) {
     let mut groups: Vec<&AxisSet> = Vec::new();

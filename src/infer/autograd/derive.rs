@@ -10,7 +10,7 @@ use super::super::machine::{Activation, Eval, Machine};
 use super::super::practice::view::View;
 use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
-use super::decide::{decide, fits_without_factor, merged, told_apart};
+use super::decide::{decide, fits_without_factor, is_divided, merged, returns_divided, told_apart};
 use super::terms::{Deriving, Gap};
 use crate::ir::{BinOp, BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -653,10 +653,12 @@ impl Machine<'_> {
         };
         let is_fine = |t: &Option<Trouble>| matches!(t, None | Some(Trouble::NotAdjoint));
         if let (Some(at), true, true) = (place, case.communicates(), is_fine(&case.trouble))
-            && fits_without_factor(case)
+            && (fits_without_factor(case) || returns_divided(case, backward))
         {
             // The mean of a wrapper undoes a factor of the whole sum as well: where each rank has the loss of all, the sum is the gradient.
-            let undone = f == 0 && !is_divided(backward) && self.is_averaged_here();
+            // What comes back from all ranks is a sum where the wrapper gives the others a mean.
+            let undone =
+                f == 0 && (!is_divided(backward) || returns_divided(case, backward)) && self.is_averaged_here();
             case.trouble = (!undone).then_some(Trouble::Scaled { in_forward: f > 0, at });
         }
     }
@@ -787,9 +789,4 @@ fn is_over_all(case: &Case) -> bool {
 /// Whether the ranks exchange anything for a term.
 fn exchanges(term: &Term) -> bool {
     term.steps().iter().any(|s| s.communicates())
-}
-
-/// Whether a step divides by a number of ranks.
-fn is_divided(term: &Term) -> bool {
-    term.steps().iter().any(|s| matches!(s, Term::Scale { up: false, .. }))
 }
