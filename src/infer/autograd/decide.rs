@@ -115,6 +115,17 @@ pub fn is_divided(term: &Term) -> bool {
     term.steps().iter().any(|s| matches!(s, Term::Scale { up: false, .. }))
 }
 
+/// Whether a backward takes the mean over ranks of a gradient that its forward does not make with one.
+pub fn is_mean(case: &Case, backward: &Term) -> bool {
+    let by = |term: &Term, wanted: Reduction| {
+        term.steps()
+            .iter()
+            .any(|s| matches!(s, Term::AllReduce { by, .. } | Term::ReduceScatter { by, .. } if *by == wanted))
+    };
+    let divided = by(backward, Reduction::Sum) && is_divided(backward);
+    (by(backward, Reduction::Mean) || divided) && !by(&case.forward, Reduction::Mean)
+}
+
 /// Finds the signatures of a case on each of several groups. On one of them, what goes over another is local.
 fn decide_each(case: &mut Case, sets: &[AxisSet]) {
     let mut groups: Vec<&AxisSet> = Vec::new();

@@ -10,7 +10,7 @@ use super::super::machine::{Activation, Eval, Machine};
 use super::super::practice::view::View;
 use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
-use super::decide::{decide, fits_without_factor, is_divided, merged, returns_divided, told_apart};
+use super::decide::{decide, fits_without_factor, is_divided, is_mean, merged, returns_divided, told_apart};
 use super::terms::{Deriving, Gap};
 use crate::ir::{BinOp, BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -640,6 +640,11 @@ impl Machine<'_> {
         let scales = |t: &Term| t.steps().iter().filter(|s| matches!(s, Term::Scale { .. })).count();
         let [backward] = case.backward.as_slice() else { return };
         let (f, b) = (scales(&case.forward), scales(backward));
+        if f == 0 && case.trouble.is_none() && is_mean(case, backward) {
+            // The mean of what is equal is nothing new: it is taken of what the ranks have from data of their own.
+            (case.legal, case.further, case.principal) = (Vec::new(), Vec::new(), None);
+            return;
+        }
         let place = match (f, b) {
             // The mean that a wrapper takes over all ranks undoes what only the own part of a gradient is multiplied with.
             (0, 1..)
