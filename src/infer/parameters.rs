@@ -14,7 +14,7 @@ use super::world::World;
 use crate::ir::annotation::Cond;
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{ProtocolRule, RuleBook};
-use crate::source::{Name, Place};
+use crate::source::{Name, Place, Span};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
 
 /// The axes over which code of a module leaves unmarked parameters whole, with the names that its framework covers.
@@ -61,7 +61,8 @@ impl Machine<'_> {
                 let whole_of_layer =
                     layer.as_ref().is_some_and(|l| !l.params.is_empty() && l.params.iter().all(|(n, _)| n != name));
                 let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
-                let marked = || self.settings.marking.may_mark(class, name, &derives, whole_of_layer);
+                let holder = self.holders(home);
+                let marked = || self.settings.marking.may_mark(class, name, (&derives, &holder), whole_of_layer);
                 let by_name = self.settings.reducers().only_when(name, &rule.axes, &marks).map(conjunction);
                 // Not summed here: the one reducer that takes it does not run in this configuration.
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
@@ -98,6 +99,15 @@ impl Machine<'_> {
             self.split(&formula, world, &mut |_, side, _| sides.push(side));
         }
         *worlds = sides;
+    }
+
+    /// The class in whose constructor a parameter is made, and those that it is derived from.
+    pub(super) fn holders(&self, home: Place) -> Vec<ClassRef> {
+        let class = self.project.function_at(home).and_then(|at| {
+            let class = self.project.func(at).class?;
+            Some(ClassRef { module: at.module, class })
+        });
+        class.map_or_else(Vec::new, |class| self.settings.linearized(self.project, class).to_vec())
     }
 
     /// The module of a place.
@@ -178,7 +188,9 @@ impl Machine<'_> {
         let f = self.project.func(at);
         // A parameter that is frozen somewhere needs no sum.
         let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
-        if may_freeze(self.files[home.file].slice(class_span), name) {
+        if may_freeze(self.files[home.file].slice(class_span), name)
+            || freezes_beside(self.files[home.file].whole(), class_span)
+        {
             return false;
         }
         let view = View::new(self.project, self.rules, self.files, at);
@@ -300,6 +312,20 @@ fn walk(
             _ => {}
         }
     }
+}
+
+/// Whether code beside a class turns gradients of something off: of an object that it makes, or of what a test of names chooses.
+fn freezes_beside(text: &str, class: Span) -> bool {
+    let outside = |at: usize| !(class.start as usize..class.end as usize).contains(&at);
+    let off = |at: usize, rest: &str| {
+        let given = rest.trim_start_matches("_(").trim_start_matches([' ', '=']);
+        outside(at) && !given.starts_with("True") && !given.starts_with(')')
+    };
+    [".requires_grad_(", ".requires_grad ="].iter().any(|word| {
+        let after = word.len() - word.trim_start_matches(".requires_grad").len();
+        text.match_indices(word)
+            .any(|(at, _)| off(at, &text[at + after..]) && !text[at..].starts_with(".requires_grad =="))
+    })
 }
 
 /// Whether the text of a class may freeze a parameter of this name: it asks for no gradient of anything but other attributes, alone or in

@@ -54,7 +54,7 @@ impl Machine<'_> {
             let open: Vec<Axis> = axes.iter().filter(|a| t.local.get(a).set.is_unknown()).cloned().collect();
             let derives = |c: ClassRef| self.settings.linearized(self.project, c).contains(&class);
             if open.is_empty()
-                || self.settings.marking.may_mark(class, name, &derives, false)
+                || self.settings.marking.may_mark(class, name, (&derives, &self.holders(home)), false)
                 || !self.project.module_of(home.file).is_some_and(|m| self.has_whole_sizes(m, name, home))
             {
                 continue;

@@ -671,7 +671,11 @@ impl Machine<'_> {
     /// Whether the file under execution wraps a model in something that takes the mean over ranks.
     fn is_averaged_here(&self) -> bool {
         let text = self.files[self.project.file(self.activation().module)].whole();
+        let trains =
+            |(package, name): &(Name, Name)| text.contains(package.as_str()) && text.contains(&format!("{name}("));
         super::super::whole::WRAPPERS.iter().any(|word| text.contains(word))
+            || text.contains("ReduceOp.AVG") && text.contains(".grad")
+            || self.rules.trainers().iter().any(trains)
     }
 
     /// A gradient in another layout than what it is multiplied with.

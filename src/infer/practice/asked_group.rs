@@ -155,6 +155,9 @@ pub fn ratios(view: &View<'_>, out: &mut Found) {
         if total.guards != count.guards || !more(&total.axes, &count.axes) || made_by_sum(view, total.local) {
             continue;
         }
+        if shares_sequences(&total.axes, &count.axes) && counts_whole(view, count.local) {
+            continue;
+        }
         let (summed, counted) = (total.axes.clone(), count.axes.clone());
         let divided = view.place(view.steps[i].id);
         let found = Membership::OtherCount { summed, counted, count: count.place, divided };
@@ -185,6 +188,29 @@ fn made_by_sum(view: &View<'_>, local: LocalId) -> bool {
         calls(i).is_some_and(|c| words.iter().any(|w| c.to_lowercase().contains(w)))
             || words.iter().any(|w| text.contains(w))
     })
+}
+
+/// Whether a sum runs over ranks besides those of a count that have parts of the same sequences.
+fn shares_sequences(summed: &[Name], counted: &[Name]) -> bool {
+    summed.iter().filter(|a| !counted.contains(a)).all(|a| matches!(a.as_str(), "cp" | "sp"))
+}
+
+/// Whether a count is that of sequences, or of what its name calls whole: the same on the ranks that share a sequence.
+fn counts_whole(view: &View<'_>, count: LocalId) -> bool {
+    let whole = ["full", "whole", "global", "all", "batch", "seqs", "sequences", "samples"];
+    let named = near::roots(view, &Operand::Local(count));
+    let of_rows = |e: &Expr| match e {
+        Expr::Item(of, at) => {
+            **at == Expr::Const(Const::Int(0)) && matches!(&**of, Expr::Attr(_, name) if name == "shape")
+        }
+        Expr::Call { callee, args, .. } => match args.as_slice() {
+            [(_, at)] if callee.last_name() == Some("size") => *at == Expr::Const(Const::Int(0)),
+            _ => callee.last_name() == Some("len"),
+        },
+        _ => false,
+    };
+    named.iter().any(|l| whole.iter().any(|part| near::has_part(view.local_name(*l), part)))
+        || view.through(&Operand::Local(count)).any(&mut |e| of_rows(e))
 }
 
 /// A report of a loss and its count in one tensor, summed over fewer ranks than the same count elsewhere in the file.

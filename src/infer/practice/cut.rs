@@ -56,6 +56,10 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         }
         report_mixed(view, &walk.cuts, returned, out);
     }
+    let own = class_of(view).filter(|_| forward && !out.is_empty());
+    if own.is_some_and(|class| super::only_read::may_be(lint, class)) {
+        out.clear();
+    }
     let any = |words: &[&str]| words.iter().any(|word| lint.files.any_says(word));
     if !out.is_empty()
         && any(WITHOUT)

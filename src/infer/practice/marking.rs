@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::near;
 use super::view::View;
 use crate::infer::memo::{Memo, Task, combined, kept_equals};
-use crate::ir::{FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BuildKind, FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::reads::{Read, note};
@@ -76,7 +76,8 @@ impl Marking {
             return out;
         }
         for (func, f) in m.ir.funcs.iter_enumerated() {
-            if marks.inside(f.span) && matches!(f.kind, FuncKind::Function | FuncKind::Lambda) {
+            let sets = || files[m.file].slice(f.span).contains("setattr(");
+            if (marks.inside(f.span) || sets()) && matches!(f.kind, FuncKind::Function | FuncKind::Lambda) {
                 out.add(&View::new(project, rules, files, FuncRef { module, func }));
             }
         }
@@ -109,7 +110,9 @@ impl Marking {
                     _ => self.any_part |= !is_helper && !is_no_parameter(view, &target),
                 }
             }
-            if let Some((target, mark)) = mark_set(view, step.stmt) {
+            let handed = view.value(index).and_then(|value| handed(view, value));
+            let is_handed = handed.is_some();
+            if let Some((target, mark)) = mark_set(view, step.stmt).or(handed) {
                 let Some(rule) = view.rules.mark(&mark) else { continue };
                 if is_no_parameter(view, &target) {
                     continue;
@@ -117,7 +120,7 @@ impl Marking {
                 self.classes.extend(class);
                 marks_given |= matches!(&target, Expr::Local(local) if view.is_param(*local));
                 if rule.set == AxisType::R && !is_off(view, step.stmt) {
-                    let followed = view.func.name == "__init__" && is_own(view, &target);
+                    let followed = view.func.name == "__init__" && is_own(view, &target) && !is_handed;
                     let exact = match &target {
                         Expr::Attr(_, name) => Some(name.clone()),
                         _ => None,
@@ -177,13 +180,23 @@ impl Marking {
     }
 
     /// Whether a site that execution does not follow may mark a parameter of objects of a class, by the way to it from there.
-    /// `derives`: whether a class is derived from that class; `apart`: no other class marks what its objects hold.
-    pub fn may_mark(&self, class: ClassRef, path: &str, derives: &dyn Fn(ClassRef) -> bool, apart: bool) -> bool {
+    /// `derives`: whether a class is derived from that class; `holder`: that of the object that has the parameter itself, and those that it is
+    /// derived from; `apart`: no other class marks what its objects hold.
+    pub fn may_mark(
+        &self,
+        class: ClassRef,
+        path: &str,
+        (derives, holder): (&dyn Fn(ClassRef) -> bool, &[ClassRef]),
+        apart: bool,
+    ) -> bool {
         note(|| Read::Marking);
         let parts: Vec<&str> = path.split('.').collect();
         self.sites.iter().any(|site| {
             if site.followed {
                 return site.class.is_some_and(|c| c != class && derives(c));
+            }
+            if site.own && site.class.is_some_and(|c| holder.contains(&c)) {
+                return site.exact.as_deref().is_none_or(|name| parts.last() == Some(&name));
             }
             if site.own || apart && site.class.is_some() {
                 return site.class.is_some_and(|c| c == class || derives(c));
@@ -239,15 +252,49 @@ pub fn mark_set(view: &View<'_>, stmt: &Stmt) -> Option<(Expr, Name)> {
     match stmt {
         Stmt::SetAttr { base, name, .. } => Some((view.expr(base), name.clone())),
         Stmt::Assign { value: Rvalue::Call { callee: Operand::Global(callee), args }, .. } if callee == "setattr" => {
-            let mark = match view.through(&args.get(1)?.value) {
+            let name = &args.get(1)?.value;
+            let mark = match near::deep(view, &view.expr(name)) {
                 Expr::Const(crate::ir::Const::Str(name)) => name,
                 Expr::Path(path) => Name::from(path.rsplit('.').next()?),
+                // One of several: any mark that the function names.
+                Expr::Local(_) | Expr::Unknown | Expr::Item(..) | Expr::Element(_) => named_mark(view)?,
                 _ => return None,
             };
             Some((view.expr(&args.first()?.value), mark))
         }
         _ => None,
     }
+}
+
+/// The mark that a function names in a string or as an argument.
+fn named_mark(view: &View<'_>) -> Option<Name> {
+    let text = view.code();
+    let named = |name: &str| ["\"", "'"].iter().any(|quote| text.contains(&format!("{quote}{name}{quote}")));
+    let marks = view.rules.entries().filter(|(_, entry)| matches!(entry, Entry::Mark(rule) if rule.set == AxisType::R));
+    marks.map(|(name, _)| Name::from(&name[1..])).find(|name| named(name))
+}
+
+/// What a call gives a mark that it names in a dict or as an argument: `set_attrs(self.bias, {"sequence_parallel": True})`.
+fn handed(view: &View<'_>, value: &Rvalue) -> Option<(Expr, Name)> {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    let name = near::written_name(view, value)?;
+    let last = name.rsplit('.').next().unwrap_or(&name);
+    if last.starts_with(char::is_uppercase) || last == "__init__" {
+        return None;
+    }
+    let target = view.expr(&args.first().filter(|a| a.kind == ArgKind::Positional)?.value);
+    let mark = |name: &str| view.rules.mark(name).is_some_and(|rule| rule.set == AxisType::R);
+    let by = args[1..].iter().find_map(|a| match &a.kind {
+        ArgKind::Keyword(k) if mark(k) => Some(k.clone()),
+        _ => match view.source(&a.value) {
+            Some((_, Rvalue::Build { kind: BuildKind::Dict, items })) => items.iter().find_map(|item| match item {
+                Item::One(Operand::Const(crate::ir::Const::Str(key))) if mark(key) => Some(key.clone()),
+                _ => None,
+            }),
+            _ => None,
+        },
+    })?;
+    near::own_attribute(view, &target).is_some().then_some((target, by))
 }
 
 /// Whether a statement that sets a mark says that there is none.

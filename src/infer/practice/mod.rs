@@ -104,6 +104,7 @@ mod norm_sides;
 mod old_parameters;
 mod one_buffer;
 mod one_rank;
+mod only_read;
 mod only_some;
 mod operators;
 mod order;

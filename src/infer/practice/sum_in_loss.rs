@@ -53,7 +53,7 @@ pub fn sums<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         return;
     }
     let class = class_of(view);
-    if class.is_some_and(|class| !is_module(lint, class)) || scales(lint, view) {
+    if class.is_some_and(|class| !is_module(lint, class)) || scales(lint, view) || multiplies(view) {
         return;
     }
     let places: Vec<(usize, LocalId)> = view
@@ -90,6 +90,28 @@ fn scales(lint: &Lint<'_>, view: &View<'_>) -> bool {
     let mut text = near::code(view, span);
     text.retain(|c| !c.is_whitespace());
     SCALES.iter().any(|word| text.contains(word))
+}
+
+/// Whether a function multiplies by a variable or an attribute for the number of ranks.
+fn multiplies(view: &View<'_>) -> bool {
+    let counts = |e: &Expr| matches!(e, Expr::Call { callee, .. } if callee.last_name() == Some("get_world_size"));
+    let is_count = |o: &Operand| {
+        let value = near::deep(view, &view.expr(o));
+        let kept = || {
+            let (name, class) = near::own_attribute(view, &value).zip(near::class_of(view))?;
+            Some(near::assigned(view, class, name).iter().any(|(method, _, set)| counts(&method.through(set))))
+        };
+        counts(&value) || kept().unwrap_or(false)
+    };
+    (0..view.steps.len()).any(|step| match view.value(step) {
+        Some(Rvalue::Binary { op: BinOp::Mul, left, right } | Rvalue::InPlace { op: BinOp::Mul, left, right }) => {
+            is_count(left) || is_count(right)
+        }
+        Some(Rvalue::CallMethod { name, args, .. }) if name == "mul" || name == "mul_" => {
+            args.iter().any(|a| is_count(&a.value))
+        }
+        _ => false,
+    })
 }
 
 /// Whether the file reduces gradients in a way of its own, or multiplies by the number of ranks somewhere: the mean may not come.

@@ -246,7 +246,7 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
         let is_marked = marked.iter().any(|(attr, ..)| attr == name);
-        if is_marked || !trains(init, value) || lint.settings.marking.may_mark(class.at, name, &derives, false) {
+        if is_marked || !trains(init, value) || lint.settings.marking.may_mark(class.at, name, (&derives, &[]), false) {
             continue;
         }
         if normalised_with(lint, class.at, first, name) {
