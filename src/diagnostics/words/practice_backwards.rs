@@ -30,6 +30,17 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("multiply the gradient by `{weight}`, over the sum of all ranks"));
             draft
         }
+        Backwards::InputNotSummed { class, input, weight, reduced } => {
+            let title = format!(
+                "the backward of `{class}` gives each rank the gradient of `{input}` from its own rows of `{weight}` only: nothing sums it"
+            );
+            let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
+            draft.primary = "a part on each rank".to_string();
+            let message = format!("put together over the ranks: each has other rows of `{weight}`");
+            draft.labels.push(Label { place: *reduced, message });
+            draft.help.push(format!("sum the gradient of `{input}` over these ranks before it is returned"));
+            draft
+        }
         Backwards::Unpaired { class, other, factor, multiplies, defined } => {
             let does = if *multiplies { "multiplies" } else { "divides" };
             let undoes = if *multiplies { "divides" } else { "multiplies" };

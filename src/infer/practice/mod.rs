@@ -178,6 +178,7 @@ mod unpaired;
 mod unread_group;
 mod unrecorded;
 mod unreduced_step;
+mod unsummed_input;
 mod unused_group;
 mod unwrapped;
 pub mod view;
@@ -235,6 +236,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::same_sizes,
     backward_group::left_out,
     weight_left::left_out,
+    unsummed_input::parts,
     early_return::unsummed,
     copied_first::stepped,
     unused_group::stored,
