@@ -4,6 +4,7 @@ use super::super::codes;
 use super::practice_scales::axes;
 use super::{Draft, spot};
 use crate::infer::practice::slips::Slip;
+use crate::source::Place;
 
 pub fn slips(mistake: &Slip) -> Draft {
     match mistake {
@@ -12,7 +13,8 @@ pub fn slips(mistake: &Slip) -> Draft {
         | Slip::MeshLeftOut { .. }
         | Slip::GroupOfOne { .. }
         | Slip::OtherAxes { .. }
-        | Slip::FirstOfOther { .. } => groups(mistake),
+        | Slip::FirstOfOther { .. }
+        | Slip::AllRanksFactor { .. } => groups(mistake),
         Slip::RankForSize { name, given, rank_given, other } => {
             let (is, wanted) =
                 if *rank_given { ("a rank", "a number of ranks") } else { ("a number of ranks", "a rank") };
@@ -109,6 +111,7 @@ fn groups(mistake: &Slip) -> Draft {
             draft.help.push(format!("`dist.get_global_rank(group, 0)` with the group of {named}"));
             draft
         }
+        Slip::AllRanksFactor { count, over, summed, shared } => all_ranks_factor(count, &axes(over), *summed, *shared),
         Slip::MeshLeftOut { function, group, reduced } => {
             let title = format!(
                 "`{function}` leaves out `{group}` for a distributed tensor: `full_tensor` reduces over the mesh of the tensor alone"
@@ -125,4 +128,17 @@ fn groups(mistake: &Slip) -> Draft {
         | Slip::AlwaysHolds { .. }
         | Slip::LengthDivided { .. } => slips(mistake),
     }
+}
+
+/// A factor of all ranks where fewer were counted.
+fn all_ranks_factor(count: &str, over: &str, summed: Place, shared: Place) -> Draft {
+    let title = format!(
+        "gradients are too large by the number of tensor-parallel ranks: the loss is multiplied by that of all ranks, and `{count}` is summed over {over}"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    draft.primary = "by the number of all ranks".to_string();
+    draft.labels.push(spot(summed, format!("counts what the ranks of {over} have")));
+    draft.labels.push(spot(shared, "these ranks share a batch, and are among all ranks too".to_string()));
+    draft.help.push(format!("multiply by the number of ranks of {over}"));
+    draft
 }

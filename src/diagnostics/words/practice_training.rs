@@ -75,6 +75,9 @@ pub fn training(mistake: &Training) -> Draft {
             draft
         }
         Training::UnsyncedStep { backward, said, rounds } => unsynced_step(*backward, *said, *rounds),
+        Training::LastStage { flag, rounds, told, other, cooldown } => {
+            last_stage(flag, rounds, *told, *other, *cooldown)
+        }
         Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
@@ -107,6 +110,21 @@ fn round_hook(flag: &str, summed: Place) -> Draft {
     draft.primary = "before the gradient is added to what the rounds before have left".to_string();
     draft.labels.push(spot(summed, "sums what this backward pass adds, and nothing of the rounds before".to_string()));
     draft.help.push("register it with `register_post_accumulate_grad_hook`, and sum `param.grad` there".to_string());
+    draft
+}
+
+/// Sums that only the stages with warm-up rounds take.
+fn last_stage(flag: &str, rounds: &str, told: bool, other: Place, cooldown: Place) -> Draft {
+    let title = format!(
+        "the last stage of the pipeline never sums its gradients: `{flag}` is on only in the loop over `{rounds}`, which it skips"
+    );
+    let mut draft = Draft::new(&codes::UNSYNCED_STEP, title);
+    let (off, pass) = ("off in each of these rounds", "the last backward pass of the last stage is one of these");
+    let (here, there) = if told { (off, pass) } else { (pass, off) };
+    draft.primary = here.to_string();
+    draft.labels.push(spot(other, there.to_string()));
+    draft.labels.push(spot(cooldown, "no round on the last stage, which has no warm-up".to_string()));
+    draft.help.push("sum in the last of these rounds where there were no warm-up rounds".to_string());
     draft
 }
 

@@ -4,6 +4,7 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
+mod all_processes;
 mod all_ranks;
 mod applied_copy;
 mod arity;
@@ -25,6 +26,7 @@ pub mod coming;
 mod comparison;
 pub mod concerned;
 mod constant_loss;
+mod cooldown;
 mod copied_first;
 mod copies;
 mod counted_rounds;

@@ -38,7 +38,7 @@ const SUMS: &[&str] = &[
 const HARMLESS: &[&str] =
     &["parameters", "named_parameters", "zero_grad", "train", "eval", "modules", "clip_grad_norm_"];
 /// Parts of names of what sums gradients or averages parameters.
-const SUMMING: &[&str] = &["reduce", "sync", "broadcast", "average", "aggregate", "exchange", "gossip", "communicate"];
+pub(super) const SUMMING: &[&str] = &["reduce", "sync", "broadcast", "average", "aggregate", "exchange", "gossip", "communicate"];
 /// Parts of names of what waits for sums that are under way.
 const ENDING: &[&str] = &["flush", "finish"];
 /// Parts of names of what brings copies together that have stepped apart.
@@ -268,7 +268,7 @@ fn is_alone(view: &View<'_>, at: usize) -> bool {
 }
 
 /// The steps that say whether sums are left out from then on, and what they are told; `None`: one says it of a part of the model.
-fn switched<'a>(view: &View<'a>) -> Option<Vec<(usize, &'a Operand)>> {
+pub(super) fn switched<'a>(view: &View<'a>) -> Option<Vec<(usize, &'a Operand)>> {
     let mut out = Vec::new();
     for (i, step) in view.steps.iter().enumerate() {
         match (step.stmt, view.value(i)) {

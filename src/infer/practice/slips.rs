@@ -26,6 +26,8 @@ pub enum Slip {
     OtherAxes { parameter: Name, named: Vec<Name>, given: Vec<Name>, asked: Option<Place> },
     /// The first rank of a group, computed with the size of another one.
     FirstOfOther { named: Vec<Name>, size: Vec<Name>, asked: Place },
+    /// A loss is multiplied by the number of all ranks, and its count is summed over fewer of those that have the same tokens.
+    AllRanksFactor { count: Name, over: Vec<Name>, summed: Place, shared: Place },
     /// A branch for distributed tensors leaves out the reduction over a group that the function is given.
     MeshLeftOut { function: Name, group: Name, reduced: Place },
 }

@@ -29,6 +29,9 @@ pub enum Training {
     UnsyncedStep { backward: Place, said: Place, rounds: Option<Place> },
     /// A hook sums what a backward pass adds, in the rounds of a flag alone.
     RoundHook { flag: Name, summed: Place },
+    /// A flag that says whether gradients are summed is on only in the rounds that the last stage of a pipeline skips. `told`: the place is
+    /// where it is off, and `other` the backward pass; the other way round otherwise.
+    LastStage { flag: Name, rounds: Name, told: bool, other: Place, cooldown: Place },
     /// A flag that the forward pass reads is set after it.
     LateFlag { flag: Name, forward: Place, backward: Place },
     /// What a loop receives is only sent on, and it reads the first value instead.
