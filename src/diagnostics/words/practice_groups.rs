@@ -436,6 +436,9 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("leave out the division, or give the schedule `scale_grads=False`".to_string());
             draft
         }
+        Membership::RoundsDivided { count, schedule, total, divides } => {
+            rounds_divided(count, *schedule, *total, *divides)
+        }
         Membership::UncutBuffer { table, read } => {
             let title =
                 format!("`{table}` is not cut with the sequence: every rank reads the positions of the first part");
@@ -483,5 +486,19 @@ fn marks_lost((model, method, mark): (&Name, &Name, &Name), replaced: Place, ask
     draft.labels.push(spot(replaced, "replaces the parameters".to_string()));
     draft.labels.push(spot(asked, "asks for the mark, and finds none".to_string()));
     draft.help.push(format!("mark the parameters after `{method}`"));
+    draft
+}
+
+/// A schedule that divides once more.
+fn rounds_divided(count: &str, schedule: Place, total: Place, divides: Option<Place>) -> Draft {
+    let title = format!(
+        "gradients are too small by `{count}`: the schedule divides by it, and the loss is normalised by the sum over all micro-batches"
+    );
+    let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
+    draft.primary = format!("nothing multiplies by `{count}`");
+    draft.labels.push(spot(total, "of all micro-batches, not of one".to_string()));
+    draft.labels.push(spot(schedule, "divides the loss of a pair by the number of micro-batches".to_string()));
+    draft.labels.extend(divides.map(|at| spot(at, "divides by it".to_string())));
+    draft.help.push(format!("multiply by `{count}`"));
     draft
 }

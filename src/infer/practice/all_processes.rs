@@ -1,7 +1,7 @@
-//! Losses that are multiplied by the number of all ranks, and whose count of tokens is summed over the data-parallel ones alone. In: a method. Out: such a
-//! product, where a method of the class sums the count and the class speaks of tensor-parallel ranks: these have the same tokens, so that gradients are too large by
-//! their number. Never: a method that knows of these ranks itself, a loss that anything else scales, or a class that refuses them. Ranks
-//! with parts of a sequence are no evidence: the count may be that of the whole. Next: `own_group.rs`.
+//! Losses that are multiplied by the number of all ranks, and whose count of tokens is summed over the data-parallel ones alone. In: a method.
+//! Out: such a product, where a method of the class sums the count and the class speaks of tensor-parallel ranks: these have the same tokens, so
+//! that gradients are too large by their number. Never: a method that knows of these ranks itself, a loss that anything else scales, or a
+//! class that refuses them. Ranks with parts of a sequence are no evidence: the count may be that of the whole. Next: `own_group.rs`.
 
 use super::Found;
 use super::expr::Expr;
@@ -21,7 +21,8 @@ pub const SIZES: &[&str] = &["num_processes", "get_world_size", "world_size"];
 /// Parts of names of counts.
 const COUNTS: &[&str] = &["token", "item", "count", "num", "denom", "valid"];
 /// Parts of names of axes other than the data-parallel one.
-const OTHER_AXES: &[&str] = &["tp", "cp", "sp", "pp", "ep", "non", "mesh", "parallelism", "parallel", "pipeline", "ulysses"];
+const OTHER_AXES: &[&str] =
+    &["tp", "cp", "sp", "pp", "ep", "non", "mesh", "parallelism", "parallel", "pipeline", "ulysses"];
 /// Tests that have nothing to do with what is counted.
 const PLAIN_TESTS: &[&str] = &["is_initialized", "is_available", "> 1", "is not none"];
 const MOST_DEPTH: usize = 4;
@@ -46,7 +47,7 @@ pub fn scaled(view: &View<'_>, out: &mut Found) {
         return;
     }
     let methods = near::methods(view, class);
-    let mut sums = methods.iter().filter_map(|method| summed(method));
+    let mut sums = methods.iter().filter_map(summed);
     let Some(counted) = sums.next().filter(|_| sums.next().is_none()) else { return };
     let Some(count) = counts.into_iter().find(|l| is_of(view, *l, &counted)) else { return };
     if !is_summed_there(view, at, &counted) || methods.iter().any(|m| refuses(m) || divides_by_others(m)) {
@@ -92,7 +93,10 @@ fn is_trained(view: &View<'_>, step: usize) -> bool {
             let by_name = near::name_of_call(view, *reader).is_some_and(|name| name.contains("backward"));
             let leaves = match view.steps[*reader].stmt {
                 Stmt::Return { .. } => true,
-                Stmt::Assign { dst, value: Rvalue::Use(_) | Rvalue::Binary { .. } | Rvalue::Build { .. } | Rvalue::InPlace { .. } } => {
+                Stmt::Assign {
+                    dst,
+                    value: Rvalue::Use(_) | Rvalue::Binary { .. } | Rvalue::Build { .. } | Rvalue::InPlace { .. },
+                } => {
                     if !made.contains(dst) {
                         made.push(*dst);
                     }
@@ -194,7 +198,8 @@ fn summed(method: &Rc<View<'_>>) -> Option<Counted> {
         return None;
     }
     let data = axes.iter().all(|a| matches!(a.as_str(), "dp" | "dp_replicate" | "dp_shard" | "fsdp"));
-    let is_kept = method.defs(local).iter().all(|def| def < at) && method.readers(local).iter().all(|r| r <= at || hands_on(method, *r));
+    let is_kept = method.defs(local).iter().all(|def| def < at)
+        && method.readers(local).iter().all(|r| r <= at || hands_on(method, *r));
     let name = method.local_name(local);
     let counts = is_count(name) || is_count(&method.func.name);
     if !is_sum || !data || !is_kept || !counts || !counts_labels(method, local) {
@@ -236,24 +241,33 @@ fn counts_labels(method: &View<'_>, local: LocalId) -> bool {
 /// Whether a variable is the count that a method gives: by its name, or that of the method, or because it is bound to it.
 fn is_of(view: &View<'_>, local: LocalId, counted: &Counted) -> bool {
     let name = view.local_name(local);
-    let gives = |def: &usize| near::name_of_call(view, *def).is_some_and(|called| called == counted.method.to_lowercase());
+    let gives =
+        |def: &usize| near::name_of_call(view, *def).is_some_and(|called| called == counted.method.to_lowercase());
     let kept = |def: &usize| {
         let Some(Rvalue::Attr { base, name }) = view.value(*def) else { return false };
         near::is_self(view, base) && *name == counted.local
     };
     match view.is_param(local) {
         true => view.defs(local).is_empty() && (*name == counted.local || counted.method.ends_with(name.as_str())),
-        false => *name == counted.local && view.func.name == counted.method || view.defs(local).iter().any(|def| gives(def) || kept(def)),
+        false => {
+            *name == counted.local && view.func.name == counted.method
+                || view.defs(local).iter().any(|def| gives(def) || kept(def))
+        }
     }
 }
 
 /// Whether the count is summed wherever the loss is multiplied.
 fn is_summed_there(view: &View<'_>, at: usize, counted: &Counted) -> bool {
-    let tests: Vec<String> =
-        view.steps[at].guards.iter().filter(|g| g.holds).map(|g| view.text(view.part(g.at, 0)).to_lowercase()).collect();
-    counted.tests.iter().all(|test| {
-        near::has_any(test, PLAIN_TESTS) || tests.iter().any(|other| other.contains(test.as_str()))
-    })
+    let tests: Vec<String> = view.steps[at]
+        .guards
+        .iter()
+        .filter(|g| g.holds)
+        .map(|g| view.text(view.part(g.at, 0)).to_lowercase())
+        .collect();
+    counted
+        .tests
+        .iter()
+        .all(|test| near::has_any(test, PLAIN_TESTS) || tests.iter().any(|other| other.contains(test.as_str())))
 }
 
 /// Whether a method fails where there are other ranks.
@@ -275,12 +289,10 @@ fn divides_by_others(method: &View<'_>) -> bool {
         Some(
             Rvalue::Binary { op: BinOp::Div | BinOp::FloorDiv, right, .. }
             | Rvalue::InPlace { op: BinOp::Div | BinOp::FloorDiv, right, .. },
-        ) => {
-            near::deep(method, &method.expr(right)).any(&mut |e| match e {
-                Expr::Local(local) => is_of_others(method.local_name(*local)),
-                other => other.last_name().is_some_and(is_of_others),
-            })
-        }
+        ) => near::deep(method, &method.expr(right)).any(&mut |e| match e {
+            Expr::Local(local) => is_of_others(method.local_name(*local)),
+            other => other.last_name().is_some_and(is_of_others),
+        }),
         _ => false,
     })
 }

@@ -161,6 +161,11 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_names(&["distributeddataparallel", "ddp"], doubled::wrapped_parts).with(&[&["process_group"]]),
     of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
     of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
+    of_words(&["microbatch", "micro_batch"], rounds_divided::losses).with(&[
+        &["forward_step", "forward_func", "forward_backward"],
+        &["len("],
+        &["loss"],
+    ]),
     of_words(&["to_empty(", "assign=true"], replaced::hooks),
     of_words(old_parameters::WRAPS, old_parameters::optimizers).with(&[&["optim", "adam", "sgd"]]),
     of_words(old_parameters::REPLACES, old_parameters::marks).where_seen(|seen| seen.wraps),

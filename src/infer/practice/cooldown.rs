@@ -21,8 +21,10 @@ use rustc_hash::FxHashSet;
 const ENDING: &[&str] = &["finali", "finish", "flush", "allreduce", "hook", "wait"];
 /// Parts of names of what sums something else than gradients.
 const OTHERS: &[&str] = &["loss", "metric", "log", "synchronize"];
-/// Words of other files that speak of sums of gradients.
-const ELSEWHERE: &[&str] = &["reduce", "sync_grad", "synchronize_grad", "finali", "finish_grad", "average_grad", "flush"];
+/// Parts of names of what sends messages, or sums.
+const EXCHANGES: &[&str] = &["communicate", "exchange"];
+/// Words of functions that may sum gradients.
+const REDUCES: &[&str] = &["all_reduce", "allreduce", "reduce_scatter", "coalesced"];
 /// Words of tests that tell stages or rounds apart.
 const STAGES: &[&str] = &["rank", "stage", "last", "first", "warm", "remain", "pipe", "pp"];
 /// What messages between stages are called.
@@ -39,7 +41,9 @@ pub fn last_stage(view: &View<'_>, out: &mut Found) {
     let (off, on): (Vec<_>, Vec<_>) = set.iter().copied().partition(|(_, value)| is_off(value));
     let Some((first, _)) = on.first() else { return };
     let cooldown = view.steps[*first].loops.iter().copied().find(|at| skips(view, *at));
-    let Some(cooldown) = cooldown.filter(|at| on.iter().all(|(i, _)| view.steps[*i].loops.contains(at))) else { return };
+    let Some(cooldown) = cooldown.filter(|at| on.iter().all(|(i, _)| view.steps[*i].loops.contains(at))) else {
+        return;
+    };
     let Some(steady) = (0..cooldown).rev().find(|at| is_rest(view, *at, cooldown)) else { return };
     let passes: Vec<usize> = (0..view.steps.len()).filter(|i| passes_backward(view, *i)).collect();
     let inside = |at: usize| move |i: &usize| view.steps[*i].loops.contains(&at);
@@ -181,7 +185,8 @@ fn passes_backward(view: &View<'_>, step: usize) -> bool {
     if near::has_any(&name, MESSAGES) {
         return false;
     }
-    name.contains("backward") || called(view, step).is_some_and(|at| near::shared(view, at).code().contains("backward("))
+    name.contains("backward")
+        || called(view, step).is_some_and(|at| near::shared(view, at).code().contains("backward("))
 }
 
 fn called(view: &View<'_>, step: usize) -> Option<FuncRef> {
@@ -194,7 +199,8 @@ fn tells_apart(view: &View<'_>, steady: usize, backward: usize) -> bool {
     let asks = |g: &Guard<'_>| near::has_any(&view.text(view.part(g.at, 0)).to_lowercase(), STAGES);
     let told = match view.value(backward).and_then(|value| call(view, value)) {
         Some((_, args)) => args.iter().any(|(kind, e)| {
-            let keyword = matches!(kind, crate::ir::ArgKind::Keyword(k) if near::has_any(k, &["sync", "last", "reduce"]));
+            let keyword =
+                matches!(kind, crate::ir::ArgKind::Keyword(k) if near::has_any(k, &["sync", "last", "reduce"]));
             keyword || super::wrapped::says(view, e, &["sync", "is_last", "last_", "reduce"])
         }),
         None => true,
@@ -230,7 +236,28 @@ fn sums(name: &str) -> bool {
 /// Whether a call beside or behind the rounds may sum gradients.
 fn may_sum(view: &View<'_>, steady: usize) -> bool {
     let from = if view.steps[steady].loops.is_empty() { steady } else { 0 };
-    (from..view.steps.len()).any(|i| near::name_of_call(view, i).is_some_and(|name| sums(&name) && !is_told(view, i)))
+    (from..view.steps.len()).any(|i| !is_told(view, i) && is_sum(view, i))
+}
+
+/// Whether a step calls something that may sum gradients, by its name or by what it does.
+fn is_sum(view: &View<'_>, step: usize) -> bool {
+    let Some(name) = near::name_of_call(view, step) else { return false };
+    let mut inner: Vec<FuncRef> = called(view, step).into_iter().collect();
+    // What a function of the project exchanges it says itself.
+    if sums(&name) && (inner.is_empty() || !near::has_any(&name, EXCHANGES)) {
+        return true;
+    }
+    if let Some(Rvalue::CallMethod { name, .. }) = view.value(step) {
+        inner.extend(methods(view, name));
+    }
+    let reduces = |at: &FuncRef| near::has_any(near::shared(view, *at).code(), REDUCES);
+    !near::has_any(&name, OTHERS) && !name.contains("backward") && inner.iter().any(reduces)
+}
+
+/// The methods of the project with a name.
+fn methods(view: &View<'_>, name: &Name) -> Vec<FuncRef> {
+    let all = view.project.methods_named(name).iter().take(MOST_FUNCTIONS);
+    all.map(|(class, func)| FuncRef { module: class.module, func: *func }).collect()
 }
 
 /// Whether a step is the method itself that is told whether gradients are summed.
@@ -253,8 +280,7 @@ fn others_set(view: &View<'_>, flag: &Name) -> bool {
                     Some(Rvalue::Call { .. }) => Name::from("forward"),
                     _ => continue,
                 };
-                let methods = view.project.methods_named(&method).iter();
-                let named = methods.map(|(class, func)| FuncRef { module: class.module, func: *func });
+                let named = methods(view, &method).into_iter();
                 found.extend(named.filter(|at| view.files[view.project.file(at.module)].whole().contains(&**flag)));
             }
         }
@@ -273,17 +299,21 @@ fn sets_flag(view: &View<'_>, flag: &Name) -> bool {
     switched(view).is_none_or(|set| !set.is_empty()) || quoted(view.text(view.spot(view.func.span)))
 }
 
-/// Whether a function that runs the schedule may sum gradients itself.
+/// Whether a function that runs the schedule, in any file, may sum gradients itself.
 fn callers_sum(view: &View<'_>) -> bool {
-    let method = view.func.class.is_some().then_some(view.func.name.as_ref());
-    let sites = super::called::sites(view, &view.project.qualified(view.at), method);
-    let here = sites.iter().any(|(caller, at)| {
-        let from = if caller.steps[*at].loops.is_empty() { *at + 1 } else { 0 };
-        (from..caller.steps.len()).any(|i| i != *at && near::name_of_call(caller, i).is_some_and(|name| sums(&name)))
-    });
-    // Other files that name the schedule.
-    let own = view.project.file(view.at.module);
-    here || view.files.saying(&view.func.name).any(|file| {
-        file != own && near::has_any(&near::bare(view.files[file].whole()), ELSEWHERE)
+    let says: Vec<_> = view.files.saying(&view.func.name).collect();
+    let modules = view.project.modules.ids().filter(|module| says.contains(&view.project.file(*module)));
+    modules.flat_map(|module| near::functions(view, module)).filter(|at| *at != view.at).any(|at| {
+        let caller = near::shared(view, at);
+        let runs =
+            |i: &usize| near::name_of_call(&caller, *i).is_some_and(|n| n == view.func.name.to_lowercase().as_str());
+        let Some(first) = (0..caller.steps.len()).find(runs) else { return false };
+        // Behind a loop of steps it is too late.
+        let same = |i: &usize| match caller.steps[first].loops.first() {
+            Some(round) => caller.steps[*i].loops.contains(round),
+            None => *i > first,
+        };
+        let later = (0..caller.steps.len()).filter(same);
+        later.filter(|i| !runs(i)).any(|i| is_sum(&caller, i))
     })
 }

@@ -66,6 +66,9 @@ pub enum Membership {
     MarksLost { model: Name, method: Name, mark: Name, replaced: Place, asked: Place },
     /// A loss is divided by the number of microbatches, and the schedule that runs its backward divides gradients by it.
     ScheduleDivides { by: Name, schedule: Place },
+    /// A schedule divides a loss by the number of micro-batches that is normalised by what all of them weigh; where that is summed, and where
+    /// the schedule divides, if it is in view.
+    RoundsDivided { count: Name, schedule: Place, total: Place, divides: Option<Place> },
     /// Tokens are shifted along a dim of which each rank has cut out a part.
     ShiftedPart { cut: Place },
     /// A mean over ranks with other samples, of what each has of a part of the sequence.

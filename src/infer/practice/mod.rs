@@ -147,6 +147,8 @@ mod reducing;
 mod rehearsed;
 mod replaced;
 mod round_hook;
+mod rounds_divided;
+mod rounds_weight;
 mod sampler;
 mod sampler_seed;
 mod scheduled;

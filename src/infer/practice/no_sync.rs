@@ -38,7 +38,8 @@ const SUMS: &[&str] = &[
 const HARMLESS: &[&str] =
     &["parameters", "named_parameters", "zero_grad", "train", "eval", "modules", "clip_grad_norm_"];
 /// Parts of names of what sums gradients or averages parameters.
-pub(super) const SUMMING: &[&str] = &["reduce", "sync", "broadcast", "average", "aggregate", "exchange", "gossip", "communicate"];
+pub(super) const SUMMING: &[&str] =
+    &["reduce", "sync", "broadcast", "average", "aggregate", "exchange", "gossip", "communicate"];
 /// Parts of names of what waits for sums that are under way.
 const ENDING: &[&str] = &["flush", "finish"];
 /// Parts of names of what brings copies together that have stepped apart.

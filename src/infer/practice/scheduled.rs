@@ -16,7 +16,7 @@ use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
 /// Parts of words for rounds of accumulation.
-const ROUNDS: &[&str] = &["microbatch", "micro_batch", "micro-batch", "micro batch", "accum"];
+pub(super) const ROUNDS: &[&str] = &["microbatch", "micro_batch", "micro-batch", "micro batch", "accum"];
 
 /// `Schedule1F1B(stage, n_microbatches=n, loss_fn=loss)`, with `return loss / n`
 pub fn losses(view: &View<'_>, out: &mut Found) {
