@@ -52,6 +52,17 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             draft.help.push(format!("hand them on: `{function}(..., {})`", given.join(", ")));
             draft
         }
+        Lapse::HeldScaled { held, reduced, summed, added } => {
+            let title = format!(
+                "`{held}` is scaled again in each round, with all that it holds, and the sum that is added to it never"
+            );
+            let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
+            draft.primary = "scales what earlier rounds have left once more".to_string();
+            draft.labels.push(spot(*summed, format!("`{reduced}` is summed over the ranks, without the factor")));
+            draft.labels.push(spot(*added, "added as it is".to_string()));
+            draft.help.push(format!("scale `{reduced}` before it is reduced, and leave `{held}` as it is"));
+            draft
+        }
         other => of_gradients(other),
     }
 }
@@ -131,6 +142,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         Lapse::LateHook { .. }
         | Lapse::ParameterDivided { .. }
         | Lapse::HandleDropped { .. }
-        | Lapse::NotHandedOn { .. } => lapses(mistake),
+        | Lapse::NotHandedOn { .. }
+        | Lapse::HeldScaled { .. } => lapses(mistake),
     }
 }

@@ -26,4 +26,6 @@ pub enum Lapse {
     OneBuffer { collective: Name, list: Option<Name>, call: Place },
     /// A buffer is computed with, or returned from what is named after a collective, and nothing writes to it; what makes it and where.
     NeverFilled { buffer: Name, by: Name, made: Place, returned: bool },
+    /// What a buffer holds is divided by the number of ranks in each round, and what is summed over them and added to it is not.
+    HeldScaled { held: Name, reduced: Name, summed: Place, added: Place },
 }

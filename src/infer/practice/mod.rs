@@ -64,6 +64,7 @@ mod group_ranks_called;
 mod group_root;
 mod handed_on;
 mod handles;
+mod held_scaled;
 mod hidden_change;
 pub mod hidden_sum;
 pub mod hints;
