@@ -63,8 +63,50 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             draft.help.push(format!("scale `{reduced}` before it is reduced, and leave `{held}` as it is"));
             draft
         }
+        Lapse::PlainInput { .. } => plain_input(mistake),
+        Lapse::MeansSummed { .. } => means_summed(mistake),
         other => of_gradients(other),
     }
+}
+
+/// A mean over the tokens of each rank, and a gradient that is summed.
+fn means_summed(mistake: &Lapse) -> Draft {
+    let Lapse::MeansSummed { loss, weight, mark, axes, mean, marked, attached } = mistake else {
+        return lapses(mistake);
+    };
+    let loss = loss.as_ref().map_or("the loss".to_string(), |name| format!("`{name}`"));
+    let over: Vec<String> = axes.iter().map(|axis| format!("`{axis}`")).collect();
+    let over = over.join(" and ");
+    let title = format!(
+        "the gradient of `{weight}` from {loss} is multiplied by the number of ranks of {over}: each adds the mean of its own tokens"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    draft.primary = "a mean over the tokens of this rank".to_string();
+    if mean != attached {
+        draft.labels.push(spot(*mean, "over this rank's tokens".to_string()));
+    }
+    draft.labels.push(spot(*attached, format!("{loss} adds its gradient here, as it is")));
+    draft.labels.push(spot(*marked, format!("`{mark}` says that the gradient is summed over {over}")));
+    draft.help.push(format!("divide {loss} by the number of ranks of {over}"));
+    draft
+}
+
+/// An input whose gradient is summed on one side of a flag alone.
+fn plain_input(mistake: &Lapse) -> Draft {
+    let Lapse::PlainInput { input, flag: (flag, holds), weight, collective, gathered, used, summed, repair } = mistake
+    else {
+        return lapses(mistake);
+    };
+    let (here, there) = if *holds { ("without", "with") } else { ("with", "without") };
+    let title =
+        format!("nothing sums the gradient of `{input}` {here} `{flag}`: each rank has that of its part of `{weight}`");
+    let mut draft = Draft::new(&codes::INVARIANT_MIXED, title);
+    draft.primary = format!("`{input}` goes on as it is");
+    draft.labels.push(spot(*gathered, format!("the backward of `{collective}` sums it, {there} `{flag}`")));
+    draft.labels.push(spot(*used, format!("meets `{weight}`, of which each rank has a part")));
+    draft.labels.push(spot(*summed, "the parts of the output are summed here".to_string()));
+    draft.help.extend(repair.as_ref().map(|text| text.replace("{x}", input).to_string()));
+    draft
 }
 
 /// Gradients that a sum, a gather or an exchange does not pass on as it should.
@@ -143,6 +185,8 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         | Lapse::ParameterDivided { .. }
         | Lapse::HandleDropped { .. }
         | Lapse::NotHandedOn { .. }
-        | Lapse::HeldScaled { .. } => lapses(mistake),
+        | Lapse::HeldScaled { .. }
+        | Lapse::PlainInput { .. }
+        | Lapse::MeansSummed { .. } => lapses(mistake),
     }
 }

@@ -145,6 +145,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(asked_group::reports),
     of_collectives(each_round::scaled),
     of_collectives(each_round::apart),
+    of_collectives(plain_input::handed_on).with(&[&["self."], &["gather"]]),
     of_collectives(held_scaled::rounds).with(&[&["mul_(", "div_(", "*=", "/="], &["add_(", "+="]]),
     of_collectives(mixed_mean::branches).with(&[&["avg"], &["grad"]]),
     of_words(&["allreduce"], named_experts::kept).with(&[&["getattr("], &["expert", "ep", "moe"]]),

@@ -191,6 +191,14 @@ impl Practice {
         }
     }
 
+    /// Where a value meets another one, if what their types say there says the same again.
+    pub fn met(&self) -> Option<Place> {
+        match self {
+            Practice::Lapse(super::lapses::Lapse::PlainInput { used, .. }) => Some(*used),
+            _ => None,
+        }
+    }
+
     /// Whether the mistake is one of gradients alone: without any nothing is wrong.
     pub fn is_of_gradients(&self) -> bool {
         matches!(
@@ -205,7 +213,7 @@ impl Practice {
                         | Placements::RegionGradient { .. }
                         | Placements::StyleGradient { .. },
                 )
-                | Practice::Lapse(super::lapses::Lapse::SumInLoss { .. })
+                | Practice::Lapse(super::lapses::Lapse::SumInLoss { .. } | super::lapses::Lapse::PlainInput { .. },)
         )
     }
 

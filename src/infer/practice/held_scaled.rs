@@ -23,27 +23,8 @@ const KEEPS: &[&str] = &["acc", "accum", "accumulated", "total", "main"];
 /// Words of code that scales in a way that is not followed.
 const HIDDEN: &[&str] = &["premul", "_foreach_mul", "_foreach_div", "multi_tensor_scale", "addcdiv", "addcmul"];
 /// Methods that leave values as they are, or clear them.
-const LEAVES: &[&str] = &[
-    "zero_",
-    "view",
-    "view_as",
-    "reshape",
-    "flatten",
-    "narrow",
-    "chunk",
-    "contiguous",
-    "numel",
-    "nelement",
-    "size",
-    "dim",
-    "element_size",
-    "data_ptr",
-    "storage",
-    "untyped_storage",
-    "record_stream",
-    "is_contiguous",
-    "append",
-];
+const LEAVES: &[&str] =
+    &["zero_", "view", "view_as", "reshape", "flatten", "narrow", "chunk", "contiguous", "numel", "size", "append"];
 
 /// A step that scales in place, as an operand, what by, and whether it divides.
 type Scaled<'a> = (&'a Operand, &'a Operand, bool);

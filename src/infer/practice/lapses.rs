@@ -28,4 +28,26 @@ pub enum Lapse {
     NeverFilled { buffer: Name, by: Name, made: Place, returned: bool },
     /// What a buffer holds is divided by the number of ranks in each round, and what is summed over them and added to it is not.
     HeldScaled { held: Name, reduced: Name, summed: Place, added: Place },
+    /// An input goes on as it is on one side of a flag, and through a gather whose backward sums on the other; the weight that it meets, and
+    /// where the output is summed all the same. `flag`: with its value where the gather runs.
+    PlainInput {
+        input: Name,
+        flag: (Name, bool),
+        weight: Name,
+        collective: Name,
+        gathered: Place,
+        used: Place,
+        summed: Place,
+        repair: Option<Name>,
+    },
+    /// A loss is a mean over the tokens of one rank, and the gradient of a weight is summed over the ranks that have the others.
+    MeansSummed {
+        loss: Option<Name>,
+        weight: Name,
+        mark: Name,
+        axes: Vec<Name>,
+        mean: Place,
+        marked: Place,
+        attached: Place,
+    },
 }

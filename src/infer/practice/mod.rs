@@ -130,10 +130,12 @@ mod own_size;
 mod own_statistic;
 mod parameter_divided;
 mod part_list;
+mod part_loss;
 mod part_mean;
 mod part_of_width;
 mod part_out;
 mod partition;
+mod plain_input;
 mod plan;
 mod pool;
 mod positions;
@@ -247,6 +249,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     unused_group::stored,
     own_overflow::decides,
     tied::weights,
+    part_loss::attached,
 ];
 
 /// The checks of single functions that look at the whole project.
@@ -427,13 +430,22 @@ impl<'a> Practices<'a> {
         let again = |(place, practice): &(Place, Practice)| {
             matches!(practice, Practice::SiblingNotMarked { .. }) && unmarked(*place)
         };
+        let typed = |(_, practice): &(Place, Practice)| {
+            practice.met().is_some_and(|met| {
+                told.iter().any(|f| {
+                    f.place.file == met.file && f.place.span.start <= met.span.end && met.span.start <= f.place.span.end
+                })
+            })
+        };
         let idle = |(place, practice): &(Place, Practice)| {
             practice.is_of_gradients() && unrecorded::is_idle(&self.lint, *place)
         };
-        let found = self.found.into_iter().filter(|found| !again(found) && !idle(found)).map(|(place, practice)| {
-            let when = practice.when();
-            restricted(Finding::everywhere(place, FindingKind::Practice(practice)), &when)
-        });
+        let found = self.found.into_iter().filter(|found| !again(found) && !typed(found) && !idle(found)).map(
+            |(place, practice)| {
+                let when = practice.when();
+                restricted(Finding::everywhere(place, FindingKind::Practice(practice)), &when)
+            },
+        );
         found.chain(arities).collect()
     }
 }
