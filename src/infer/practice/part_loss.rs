@@ -55,7 +55,7 @@ pub fn attached<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             let reads = methods.iter().any(|m| gives(m, &summed.weight));
             let silent = !reads
                 || !is_of_tokens(&method, activation)
-                || methods.iter().any(|m| communicates(m))
+                || methods.iter().any(|m| communicates_first(m, &method.func.name))
                 || asks_axes(&method, step)
                 || is_divided(lint, &summed)
                 || is_gathered(lint, class.at);
@@ -166,7 +166,7 @@ fn of_helper(view: &View<'_>, step: usize, depth: usize) -> Option<Mean> {
     let plain =
         args.iter().all(|a| is_coefficient(view, &view.expr(&a.value), 0) || is_own(view, &view.expr(&a.value)));
     let names = helper.func.params.iter().any(|p| speaks_of_size(&p.name));
-    if at == view.at || !plain || names || communicates(&helper) {
+    if at == view.at || !plain || names || communicates(&helper).is_some() {
         return None;
     }
     mean(&helper, &helper.expr(value), depth + 1)
@@ -190,7 +190,9 @@ fn is_coefficient(view: &View<'_>, expr: &Expr, depth: usize) -> bool {
                     .iter()
                     .all(|(method, _, value)| is_coefficient(method, &method.expr(value), depth + 1))
             });
-            !speaks_of_size(&name) && set.unwrap_or_else(|| is_chain(view, &of))
+            // What divides it elsewhere may do so for this.
+            let divided = || view.files.any_says(&format!("{name} /"));
+            !speaks_of_size(&name) && set.unwrap_or_else(|| is_chain(view, &of)) && !divided()
         }
         _ => false,
     }
@@ -280,16 +282,23 @@ fn gives(method: &View<'_>, weight: &Name) -> bool {
         })
 }
 
-/// Whether a method communicates, or may.
-fn communicates(method: &View<'_>) -> bool {
+/// The first step of a method that communicates, or may.
+fn communicates(method: &View<'_>) -> Option<usize> {
     let named = |i: usize| {
         let value = method.value(i)?;
         let of_torch =
             method.callee(value).is_some_and(|path| path.starts_with("torch.") && !path.contains("distributed"));
         near::name_of_call(method, i).filter(|_| !of_torch)
     };
-    !method.collectives().is_empty()
-        || (0..method.steps.len()).any(|i| named(i).is_some_and(|name| near::has_any(&name, COMMUNICATES)))
+    let by_name = |i: &usize| named(*i).is_some_and(|name| near::has_any(&name, COMMUNICATES));
+    let first = method.collectives().first().map(|(at, _)| *at);
+    (0..method.steps.len()).find(by_name).into_iter().chain(first).min()
+}
+
+/// Whether a method communicates before it has the loss attached, or without that.
+fn communicates_first(method: &View<'_>, attaching: &Name) -> bool {
+    let attaches = |i: &usize| matches!(method.value(*i), Some(Rvalue::CallMethod { base, name, .. }) if name == attaching && near::is_self(method, base));
+    communicates(method).is_some_and(|at| !(0..at).any(|i| attaches(&i) && method.steps[i].guards.is_empty()))
 }
 
 /// Whether a loss is attached under a test that asks how the tokens are split.
@@ -320,7 +329,7 @@ fn is_divided(lint: &Lint<'_>, summed: &Summed) -> bool {
 
 /// Whether a file that names the class gathers values along the axes: the class may get all tokens.
 fn is_gathered(lint: &Lint<'_>, class: ClassRef) -> bool {
-    let name = &lint.project.class(class).name;
+    let (name, span) = (&lint.project.class(class).name, lint.project.class(class).span);
     let shown = |path: &Name| {
         let last = super::lost::last(path).to_lowercase().to_string();
         let class = path.strip_suffix(".apply").map(|class| super::lost::last(&Name::from(class)).to_lowercase());
@@ -331,7 +340,11 @@ fn is_gathered(lint: &Lint<'_>, class: ClassRef) -> bool {
     let gathers: Vec<String> = gathering.map(|rule| shown(&rule.name)).filter(|name| name != "gather").collect();
     let calls = |code: &str, name: &String| near::words(code, name).any(|at| code[at + name.len()..].starts_with('('));
     lint.files.saying(name).any(|file| {
-        let code = near::bare(lint.files[file].whole());
+        let whole = lint.files[file].whole();
+        // What the class itself does is looked at more closely.
+        let own = (file == lint.project.file(class.module)).then_some(span.start as usize..span.end as usize);
+        let (before, after) = own.map_or((whole, ""), |own| (&whole[..own.start], &whole[own.end..]));
+        let code = format!("{}\n{}", near::bare(before), near::bare(after));
         gathers.iter().any(|gather| calls(&code, gather))
     })
 }

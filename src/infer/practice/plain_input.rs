@@ -9,7 +9,7 @@ use super::lapses::Lapse;
 use super::partition::marks_part;
 use super::view::{CollectiveCall, Guard, View};
 use super::{Found, near};
-use crate::ir::{ClassId, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::ir::{ArgKind, ClassId, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::ClassRef;
 use crate::rules::{CollectiveRule, Form, Transition};
 use crate::source::{Name, Place};
@@ -19,6 +19,10 @@ use std::sync::Arc;
 
 /// Words of code that may sum the gradient of an input in a way that is not followed.
 const OTHERWISE: &[&str] = &["backward(", "_hook(", ".apply(", "function)", "no_grad", "detach(", "requires_grad"];
+
+/// Parts of names of functions that may copy a value to the ranks.
+const COPIES: &[&str] =
+    &["copy(", "copy_(", "copy_in", "copy_input", "enter_", "_enter", "to_tp", "into_tp", "broadcast"];
 
 /// Methods that give the same values.
 const VIEWS: &[&str] = &["view", "reshape", "flatten", "contiguous", "transpose", "unsqueeze", "squeeze", "t", "to"];
@@ -225,7 +229,7 @@ fn meets_part(view: &View<'_>, class: ClassId, plain: &Plain) -> Option<(Name, P
         (0..method.steps.len()).find_map(|i| {
             let (a, b) = product(method, i)?;
             let weight = |e: &Expr| near::own_attribute(method, e).filter(|name| parts.contains(name)).cloned();
-            let is_plain = |e: &Expr| has(method, e, plain);
+            let is_plain = |e: &Expr| has(method, e, plain, 0);
             let weight =
                 weight(base(&b)).filter(|_| is_plain(&a)).or_else(|| weight(base(&a)).filter(|_| is_plain(&b)))?;
             Some((weight, method.place(method.steps[i].id)))
@@ -264,12 +268,31 @@ fn base(expr: &Expr) -> &Expr {
     }
 }
 
-/// Whether an expression is the plain value, or a view of it.
-fn has(method: &View<'_>, expr: &Expr, plain: &Plain) -> bool {
+/// How many methods a value is followed through.
+const MOST: usize = 3;
+
+/// Whether an expression is the plain value, or a view of it, also where an attribute has it or a method is given it.
+fn has(method: &View<'_>, expr: &Expr, plain: &Plain, depth: usize) -> bool {
+    let Some(class) = method.func.class.filter(|_| depth < MOST) else { return false };
+    let within = |view: &View<'_>, value: &Operand| has(view, &view.through(value), plain, depth + 1);
     match (plain, base(expr)) {
         (Plain::Local(local), Expr::Local(l)) => l == local,
-        (Plain::Kept(name), own @ Expr::Attr(..)) => near::own_attribute(method, own) == Some(name),
         (Plain::Returned(name), Expr::Call { callee, .. }) => near::own_attribute(method, callee) == Some(name),
+        (_, own @ Expr::Attr(..)) => near::own_attribute(method, own).is_some_and(|own| {
+            matches!(plain, Plain::Kept(name) if name == own)
+                || near::assigned(method, class, own).iter().any(|(setter, _, value)| within(setter, value))
+        }),
+        (_, Expr::Local(l)) if method.defs(*l).is_empty() => {
+            let at = method.func.params.iter().position(|p| p.local == *l).and_then(|at| at.checked_sub(1));
+            let given = |caller: &View<'_>, step: usize| match caller.value(step) {
+                Some(Rvalue::CallMethod { base, name, args }) if *name == method.func.name => {
+                    let arg = at.and_then(|at| args.get(at)).filter(|a| a.kind == ArgKind::Positional);
+                    near::is_self(caller, base) && arg.is_some_and(|arg| within(caller, &arg.value))
+                }
+                _ => false,
+            };
+            near::methods(method, class).iter().any(|caller| (0..caller.steps.len()).any(|step| given(caller, step)))
+        }
         _ => false,
     }
 }
@@ -296,18 +319,18 @@ fn may_be_summed(view: &View<'_>, class: ClassId, copies: &[Arc<CollectiveRule>]
     let elsewhere = || {
         view.files.saying(name).any(|file| {
             let code = near::bare(view.files[file].whole());
-            near::has_word(&code, &name.to_lowercase()) && (copies_in(&code) || near::has_any(&code, OTHERWISE))
+            near::has_word(&code, &name.to_lowercase()) && (copies_in(&code) || may_copy(&code))
         })
     };
     let derived =
         || near::has_any(&code, &[format!("({})", name.to_lowercase()), format!("({},", name.to_lowercase())]);
     let layers = || calls_layers(&near::methods(view, class));
-    !head.contains("Module)")
-        || copies_in(&code)
-        || near::has_any(&code, OTHERWISE)
-        || derived()
-        || layers()
-        || elsewhere()
+    !head.contains("Module)") || copies_in(&code) || may_copy(&code) || derived() || layers() || elsewhere()
+}
+
+/// Whether a text may sum gradients of inputs, or copy these.
+fn may_copy(code: &str) -> bool {
+    near::has_any(code, OTHERWISE) || near::has_any(code, COPIES)
 }
 
 /// Whether a text does more with a name than to import it.
