@@ -188,8 +188,9 @@ impl Machine<'_> {
         let f = self.project.func(at);
         // A parameter that is frozen somewhere needs no sum.
         let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
+        let classes = self.project.modules[module].ir.classes.iter().map(|c| c.span).collect::<Vec<_>>();
         if may_freeze(self.files[home.file].slice(class_span), name)
-            || freezes_beside(self.files[home.file].whole(), class_span)
+            || freezes_beside(self.files[home.file].whole(), &classes)
         {
             return false;
         }
@@ -314,9 +315,9 @@ fn walk(
     }
 }
 
-/// Whether code beside a class turns gradients of something off: of an object that it makes, or of what a test of names chooses.
-fn freezes_beside(text: &str, class: Span) -> bool {
-    let outside = |at: usize| !(class.start as usize..class.end as usize).contains(&at);
+/// Whether code beside the classes of a file turns gradients of something off: of an object that it makes, or of what a test of names chooses.
+fn freezes_beside(text: &str, classes: &[Span]) -> bool {
+    let outside = |at: usize| !classes.iter().any(|class| (class.start as usize..class.end as usize).contains(&at));
     let off = |at: usize, rest: &str| {
         let given = rest.trim_start_matches("_(").trim_start_matches([' ', '=']);
         outside(at) && !given.starts_with("True") && !given.starts_with(')')

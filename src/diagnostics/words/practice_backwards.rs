@@ -20,27 +20,7 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
             draft
         }
-        Backwards::WeightLeft { class, weight, weighed } => {
-            let title = format!(
-                "the backward of `{class}` leaves out `{weight}`, by which its forward weighs what this rank has: gradients are wrong by that factor"
-            );
-            let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title);
-            draft.primary = "the same for every rank, whatever its weight".to_string();
-            draft.labels.push(Label { place: *weighed, message: "weighed by what this rank has".to_string() });
-            draft.help.push(format!("multiply the gradient by `{weight}`, over the sum of all ranks"));
-            draft
-        }
-        Backwards::InputNotSummed { class, input, weight, reduced } => {
-            let title = format!(
-                "the backward of `{class}` gives each rank the gradient of `{input}` from its own rows of `{weight}` only: nothing sums it"
-            );
-            let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
-            draft.primary = "a part on each rank".to_string();
-            let message = format!("put together over the ranks: each has other rows of `{weight}`");
-            draft.labels.push(Label { place: *reduced, message });
-            draft.help.push(format!("sum the gradient of `{input}` over these ranks before it is returned"));
-            draft
-        }
+        Backwards::WeightLeft { .. } | Backwards::InputNotSummed { .. } => left_out(mistake),
         Backwards::Unpaired { class, other, factor, multiplies, defined } => {
             let does = if *multiplies { "multiplies" } else { "divides" };
             let undoes = if *multiplies { "divides" } else { "multiplies" };
@@ -96,5 +76,33 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push("exchange the two lists of sizes in the backward".to_string());
             draft
         }
+    }
+}
+
+/// What a backward leaves out of the gradient: a weight, or the parts of other ranks.
+fn left_out(mistake: &Backwards) -> Draft {
+    match mistake {
+        Backwards::WeightLeft { class, weight, weighed } => {
+            let title = format!(
+                "the backward of `{class}` leaves out `{weight}`, by which its forward weighs what this rank has: gradients are wrong by that factor"
+            );
+            let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title);
+            draft.primary = "the same for every rank, whatever its weight".to_string();
+            draft.labels.push(Label { place: *weighed, message: "weighed by what this rank has".to_string() });
+            draft.help.push(format!("multiply the gradient by `{weight}`, over the sum of all ranks"));
+            draft
+        }
+        Backwards::InputNotSummed { class, input, weight, reduced } => {
+            let title = format!(
+                "the backward of `{class}` gives each rank the gradient of `{input}` from its own rows of `{weight}` only: nothing sums it"
+            );
+            let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
+            draft.primary = "a part on each rank".to_string();
+            let message = format!("put together over the ranks: each has other rows of `{weight}`");
+            draft.labels.push(Label { place: *reduced, message });
+            draft.help.push(format!("sum the gradient of `{input}` over these ranks before it is returned"));
+            draft
+        }
+        _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
 }

@@ -84,6 +84,14 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("multiply by the number of all ranks, or sum over the data-parallel group".to_string());
             draft
         }
+        Scales::NodeRank { .. } | Scales::FirstPart { .. } | Scales::BiasDivided { .. } => shares(mistake),
+        _ => factor(mistake),
+    }
+}
+
+/// What is to be each rank's own: its part of what was gathered, and its share of a bias.
+fn shares(mistake: &Scales) -> Draft {
+    match mistake {
         Scales::NodeRank { rank, gathered, picked } => {
             let title = format!(
                 "`{rank}` picks a part of what all ranks gathered: on the second node it is that of another rank"

@@ -38,18 +38,7 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
             draft
         }
-        Training::MarkedNorm { mark, asked } => {
-            let title =
-                "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
-            let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
-            draft.primary = "each rank has another norm".to_string();
-            draft.labels.push(spot(
-                *asked,
-                format!("of a parameter with `{mark}` a rank has a part, and others count on one rank"),
-            ));
-            draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
-            draft
-        }
+        Training::MarkedNorm { mark, asked } => marked_norm(mark, *asked),
         Training::NormOperation { largest, operation, test } => norm_operation(*largest, operation, *test),
         Training::NormOneSide { largest, group, reduced } => norm_one_side(*largest, group.as_deref(), *reduced),
         Training::RootsSummed { used } => {
@@ -88,6 +77,18 @@ pub fn training(mistake: &Training) -> Draft {
             attached(module, wrapper, *wrapped, *put, *optimizer)
         }
     }
+}
+
+/// A norm in which split parameters count by their parts of one rank.
+fn marked_norm(mark: &str, asked: Place) -> Draft {
+    let title = "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
+    let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+    draft.primary = "each rank has another norm".to_string();
+    draft
+        .labels
+        .push(spot(asked, format!("of a parameter with `{mark}` a rank has a part, and others count on one rank")));
+    draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
+    draft
 }
 
 /// A step on gradients that were not summed.

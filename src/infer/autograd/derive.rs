@@ -10,7 +10,7 @@ use super::super::machine::{Activation, Eval, Machine};
 use super::super::practice::view::View;
 use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
-use super::decide::{decide, fits_without_factor, is_divided, is_mean, merged, returns_divided, told_apart};
+use super::decide::{decide, exchanges, fits_without_factor, is_divided, is_mean, merged, returns_divided, told_apart};
 use super::terms::{Deriving, Gap};
 use crate::ir::{BinOp, BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -793,9 +793,4 @@ fn each_of(value: &Value) -> Vec<Value> {
 /// Whether a function communicates over all ranks.
 fn is_over_all(case: &Case) -> bool {
     case.axes.iter().any(|a| a.name() == super::super::scale::groups::WORLD)
-}
-
-/// Whether the ranks exchange anything for a term.
-fn exchanges(term: &Term) -> bool {
-    term.steps().iter().any(|s| s.communicates())
 }

@@ -49,6 +49,7 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     let walk = Walk::of(lint, view);
     let Some(walk) = walk.filter(|walk| !walk.cuts.is_empty() && !is_served(lint, view)) else { return };
+    let before = out.len();
     for returned in walk.firsts() {
         if forward {
             report_cut(&walk.cuts, returned, out);
@@ -56,17 +57,17 @@ pub fn cuts<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         }
         report_mixed(view, &walk.cuts, returned, out);
     }
-    let own = class_of(view).filter(|_| forward && !out.is_empty());
+    let own = class_of(view).filter(|_| forward && out.len() > before);
     if own.is_some_and(|class| super::only_read::may_be(lint, class)) {
-        out.clear();
+        out.truncate(before);
     }
     let any = |words: &[&str]| words.iter().any(|word| lint.files.any_says(word));
-    if !out.is_empty()
+    if out.len() > before
         && any(WITHOUT)
         && !any(TRAINS)
         && !lint.files.saying(GRADIENT).any(|file| asks_gradient(lint, file))
     {
-        out.clear();
+        out.truncate(before);
     }
     let mut seen = Vec::new();
     out.retain(|(place, practice)| {

@@ -53,7 +53,7 @@ fn object_called(view: &View<'_>, step: usize) -> Option<Name> {
             let own = near::class_of(view).is_some_and(|class| {
                 view.project.own_method(ClassRef { module: view.at.module, class }, name).is_some()
             });
-            (of_object && !own).then(|| name.clone())
+            (of_object && !own && view.rules.tensor_method(name).is_none()).then(|| name.clone())
         }
         _ => None,
     }
