@@ -58,14 +58,6 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("`dist.get_rank(group)` with that group, or `get_local_rank()` of its mesh".to_string());
             draft
         }
-        Scales::AveragedParts { summed } => {
-            let title = "gradients of parts of the sequence are averaged over tensor-parallel ranks, not summed";
-            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
-            draft.primary = "divides by the number of ranks".to_string();
-            draft.labels.push(spot(*summed, "each rank's gradient is a term of this sum".to_string()));
-            draft.help.push("leave out the division: the complete gradient is the sum".to_string());
-            draft
-        }
         Scales::OtherSize { size, group, reduced } => {
             let (size, group) = (axes(size), axes(group));
             let title = format!("a mean over {group} divides by the size of {size}");
@@ -84,14 +76,25 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft.help.push("multiply by the number of all ranks, or sum over the data-parallel group".to_string());
             draft
         }
-        Scales::NodeRank { .. } | Scales::FirstPart { .. } | Scales::BiasDivided { .. } => shares(mistake),
+        Scales::AveragedParts { .. }
+        | Scales::NodeRank { .. }
+        | Scales::FirstPart { .. }
+        | Scales::BiasDivided { .. } => shares(mistake),
         _ => factor(mistake),
     }
 }
 
-/// What is to be each rank's own: its part of what was gathered, and its share of a bias.
+/// What is each rank's own: its part of a gradient or of what was gathered, and its share of a bias.
 fn shares(mistake: &Scales) -> Draft {
     match mistake {
+        Scales::AveragedParts { summed } => {
+            let title = "gradients of parts of the sequence are averaged over tensor-parallel ranks, not summed";
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
+            draft.primary = "divides by the number of ranks".to_string();
+            draft.labels.push(spot(*summed, "each rank's gradient is a term of this sum".to_string()));
+            draft.help.push("leave out the division: the complete gradient is the sum".to_string());
+            draft
+        }
         Scales::NodeRank { rank, gathered, picked } => {
             let title = format!(
                 "`{rank}` picks a part of what all ranks gathered: on the second node it is that of another rank"
