@@ -92,7 +92,7 @@ fn left_out(mistake: &Backwards) -> Draft {
             draft.help.push(format!("multiply the gradient by `{weight}`, over the sum of all ranks"));
             draft
         }
-        Backwards::InputNotSummed { class, input, weight, reduced } => {
+        Backwards::InputNotSummed { class, input, weight, reduced, made } => {
             let title = format!(
                 "the backward of `{class}` gives each rank the gradient of `{input}` from its own rows of `{weight}` only: nothing sums it"
             );
@@ -100,6 +100,7 @@ fn left_out(mistake: &Backwards) -> Draft {
             draft.primary = "a part on each rank".to_string();
             let message = format!("put together over the ranks: each has other rows of `{weight}`");
             draft.labels.push(Label { place: *reduced, message });
+            draft.labels.push(Label { place: *made, message: "from this rank's rows".to_string() });
             draft.help.push(format!("sum the gradient of `{input}` over these ranks before it is returned"));
             draft
         }

@@ -24,8 +24,9 @@ pub enum Backwards {
     EarlyReturn { class: Name, gradient: Name, collective: Name, summed: Place },
     /// It takes a weighted mean over ranks, and its backward does not look at the weight; where the forward multiplies by it.
     WeightLeft { class: Name, weight: Name, weighed: Place },
-    /// It hands back the part of the gradient of a whole input that this rank's rows of a weight give; what shows that they are parts.
-    InputNotSummed { class: Name, input: Name, weight: Name, reduced: Place },
+    /// It hands back the part of the gradient of a whole input that this rank's rows of a weight give; what shows that they are parts, and where it is
+    /// made.
+    InputNotSummed { class: Name, input: Name, weight: Name, reduced: Place, made: Place },
     /// It scales gradients, and its counterpart, which undoes that, is applied nowhere; by what, and where that one is defined.
     Unpaired { class: Name, other: Name, factor: Name, multiplies: bool, defined: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.

@@ -10,6 +10,7 @@ use super::found::Practice;
 use super::view::View;
 use super::{Class, Found, Lint, near};
 use crate::ir::{BinOp, BuildKind, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Place;
 
 /// Reductions over the columns of a product, each of which the ranks have others of.
 const OVER_COLUMNS: &[&str] = &["sum", "amax", "max", "logsumexp"];
@@ -45,12 +46,13 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     else {
         return;
     };
-    let Some(returned) = given_back(&backward, slot, name) else { return };
+    let Some((returned, made)) = given_back(&backward, slot, name) else { return };
     let mistake = Backwards::InputNotSummed {
         class: lint.project.class(class.at).name.clone(),
         input: forward.local_name(input).clone(),
         weight: name.clone(),
         reduced: forward.place(forward.steps[reduced[0]].id),
+        made,
     };
     out.push((returned, Practice::Backwards(mistake)));
 }
@@ -94,8 +96,8 @@ fn is_called_plainly(forward: &View<'_>, input: LocalId) -> bool {
     })
 }
 
-/// Where a backward returns the product of something with the weight in a slot, whatever its type is turned into.
-fn given_back(view: &View<'_>, slot: usize, weight: &str) -> Option<crate::source::Place> {
+/// Where a backward returns the product of something with the weight in a slot, whatever its type is turned into, and where it makes that.
+fn given_back(view: &View<'_>, slot: usize, weight: &str) -> Option<(Place, Place)> {
     let is_weight = |o: &Operand| {
         let mut expr = view.expr(o);
         while let Expr::Call { callee, .. } = expr {
@@ -113,7 +115,7 @@ fn given_back(view: &View<'_>, slot: usize, weight: &str) -> Option<crate::sourc
             }
             _ => false,
         };
-        (0..view.steps.len()).any(made)
+        (0..view.steps.len()).find(|s| made(*s))
     };
     view.steps.iter().find_map(|step| {
         let Stmt::Return { value } = step.stmt else { return None };
@@ -125,6 +127,6 @@ fn given_back(view: &View<'_>, slot: usize, weight: &str) -> Option<crate::sourc
         {
             local = near::local(base)?;
         }
-        is_product(local).then(|| view.place(step.id))
+        is_product(local).map(|made| (view.place(step.id), view.place(view.steps[made].id)))
     })
 }
