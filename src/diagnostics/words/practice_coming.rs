@@ -50,6 +50,9 @@ pub fn coming(mistake: &Coming) -> Draft {
         Coming::OwnList { collective, list, over, put, condition } => {
             own_list(collective, list, over, (*put, *condition))
         }
+        Coming::NothingToAdd { collective, list, group, reduced, condition } => {
+            nothing_to_add(collective, list, group, (*reduced, *condition))
+        }
         Coming::SetOrder { collective, call, sorted } => {
             let title =
                 format!("ranks call `{collective}` in the order of a set, which is another one in each process");
@@ -171,5 +174,17 @@ fn by_own_part(scaler: &str, (wrapper, wrapped): (&str, Place), instead: &str) -
     draft.primary = "a scaler for gradients that every rank has whole".to_string();
     draft.labels.push(spot(wrapped, format!("`{wrapper}` leaves each rank its own part of the gradients")));
     draft.help.push(format!("use `{instead}`, which asks all ranks"));
+    draft
+}
+
+/// Ranks that return where they have no gradients.
+fn nothing_to_add(collective: &str, list: &str, group: &str, (reduced, condition): (Place, Place)) -> Draft {
+    let title =
+        format!("a rank without gradients returns before `{collective}` over `{group}`: the others wait for it");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = "leaves the others alone".to_string();
+    draft.labels.push(spot(condition, format!("`{list}` may be empty on some ranks: they have other parameters")));
+    draft.labels.push(spot(reduced, "waits for every rank of the group".to_string()));
+    draft.help.push("let a rank without gradients add zero".to_string());
     draft
 }

@@ -22,6 +22,8 @@ pub enum Coming {
     ConstantLoss { collective: Name, function: Name, tested: Name, call: Place },
     /// The ranks reach a sum that have put something into a list; where, and the ranks over which it is.
     OwnList { collective: Name, list: Name, over: Vec<Name>, put: Place, condition: Place },
+    /// Ranks whose list of gradients is empty return before a sum over a group whose ranks have other parameters.
+    NothingToAdd { collective: Name, list: Name, group: Name, reduced: Place, condition: Place },
     /// The order is that of a set, also where it is sorted by a key that is the same for many.
     SetOrder { collective: Name, call: Place, sorted: Option<Place> },
     /// On one side of a test of the rank the same collectives come in another order: what meets the first that differs.

@@ -104,6 +104,7 @@ mod no_sync;
 mod node_rank;
 mod nones;
 mod norm_sides;
+mod nothing_to_add;
 mod old_parameters;
 mod one_buffer;
 mod one_rank;
