@@ -61,6 +61,18 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push("sum over the ranks that have other parts alone".to_string());
             draft
         }
+        Membership::CopiesGathered { collective, argument, over, cut, said } => {
+            let over = axes(over);
+            let title = format!(
+                "the backward of `{collective}` sums gradients that are equal on every rank of {over}: they are too large by their number"
+            );
+            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+            draft.primary = "takes the gradient for the ranks' parts of a sum".to_string();
+            draft.labels.push(spot(*said, "all ranks compute the same".to_string()));
+            draft.labels.push(spot(*cut, "its backward gives each rank the whole gradient".to_string()));
+            draft.help.push(format!("give it `{argument}=False`"));
+            draft
+        }
         Membership::WholeCounted { over, taken } => {
             let over = axes(over);
             let title = format!(

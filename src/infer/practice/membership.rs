@@ -46,6 +46,9 @@ pub enum Membership {
     OwnCentre { squares: Name, summed: Place, reduced: Place },
     /// The mean of the variances of the ranks scales data as that of all would; where its root is taken.
     MeanOfVariances { root: Place },
+    /// A gather takes the gradient for parts, where all ranks compute alike; the argument that tells it so, what cuts the result again, and
+    /// the comment.
+    CopiesGathered { collective: Name, argument: Name, over: Vec<Name>, cut: Place, said: Place },
     /// Labels of this rank's rows count from 0 among the columns of all ranks.
     LabelsOfFirst { columns: Option<Name>, gathered: Place },
     /// A sampler shuffles with a seed of this rank, and slices by the rank.

@@ -38,6 +38,7 @@ mod cut_parts;
 mod data_sum;
 mod doubled;
 mod dropped_handle;
+mod duplicated;
 mod each_round;
 mod early_return;
 mod empty_part;

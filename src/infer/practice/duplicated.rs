@@ -1,0 +1,102 @@
+//! Gathers whose backward sums what every rank computes alike. In: a function. Out: a differentiable gather that takes the gradient for parts,
+//! where a comment says that all ranks compute the same of what it gives, and its result is cut into the ranks' parts again. Never: a gather that
+//! is told so, anything that communicates between the two, or a layer with a rule. Source: slime, pull request 1748; Megatron-LM,
+//! `gather_from_sequence_parallel_region`: without `tensor_parallel_output_grad=False` its backward reduce-scatters. Next: `plain_input.rs`.
+
+use super::Found;
+use super::found::Practice;
+use super::membership::Membership;
+use super::near::{self, Note};
+use super::view::{CollectiveCall, View};
+use crate::ir::{ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::project::ClassRef;
+use crate::rules::Entry;
+use crate::source::{Name, Place};
+use crate::types::{AxisType, Spmd};
+
+/// What comments say of code that every rank runs alike.
+const ALIKE: &[&str] = &[
+    "not sharded below",
+    "computed in duplicate",
+    "duplicated on",
+    "duplicate computation",
+    "duplicated computation",
+    "every rank computes all",
+    "each rank computes all",
+    "holds the full weights",
+    "full weights and",
+    "every tp rank computes",
+    "each tp rank computes",
+    "each tp rank holds the full",
+    "every tp rank holds the full",
+    "not tensor parallel",
+    "not tensor-parallel",
+    "whole on every tp rank",
+    "redundantly on",
+];
+
+/// `h = gather(h)`, all ranks alike, `scatter(out)`
+pub fn summed(view: &View<'_>, out: &mut Found) {
+    for (i, call) in view.collectives() {
+        let Some(argument) = told_by(view, call) else { continue };
+        let Stmt::Assign { dst, .. } = view.steps[*i].stmt else { continue };
+        let Some((cut, axes)) = cut_again(view, *i, *dst) else { continue };
+        let Some(said) = said(view) else { continue };
+        let mistake = Membership::CopiesGathered {
+            collective: super::lost::last(&call.rule.name),
+            argument,
+            over: axes,
+            cut: view.place(view.steps[cut].id),
+            said,
+        };
+        out.push((view.place(view.steps[*i].id), Practice::Membership(mistake)));
+        return;
+    }
+}
+
+/// The argument that tells a gather that its result is used alike on all ranks, if it is not given.
+fn told_by<'a>(view: &View<'a>, call: &CollectiveCall<'a>) -> Option<Name> {
+    let rule = &call.rule;
+    if rule.op != "all_gather" || !rule.differentiable {
+        return None;
+    }
+    let alike = rule.transitions.iter().find_map(|(when, t)| when.as_ref().filter(|_| t.result.set == AxisType::I))?;
+    let otherwise = rule.transitions.iter().any(|(when, t)| when.is_none() && t.result.set == AxisType::R);
+    let name = rule.args.params.get(alike.0)?.name.clone();
+    let given = view.argument(call.args, alike.0, &name);
+    let plain = given.is_none_or(|o| *o == Operand::Const(Const::Bool(true)))
+        && !call.args.iter().any(|a| matches!(a.kind, ArgKind::DoubleStar | ArgKind::Star));
+    (otherwise && plain).then_some(name)
+}
+
+/// The step that cuts what comes of a gather into parts, and its axes, if nothing communicates between.
+fn cut_again(view: &View<'_>, gather: usize, whole: LocalId) -> Option<(usize, Vec<Name>)> {
+    let cuts = |call: &CollectiveCall<'_>| {
+        call.rule.transitions.iter().any(|(_, t)| {
+            t.source.set.contains(Spmd::Invariant)
+                && (t.result.any_shard || t.result.shard.is_some())
+                && call.rule.op != "all_gather"
+        })
+    };
+    let collectives = view.collectives();
+    let (cut, call) = collectives.iter().find(|(at, _)| *at > gather)?;
+    let from = |o: &Operand| near::comes_from(view, o, whole, gather);
+    let own = cuts(call) && call.input.is_some_and(from) && collectives.len() == 2;
+    let layered = (gather + 1..*cut).any(|s| match view.value(s) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            matches!(view.ruled(value), Some((_, Some(Entry::Layer(_) | Entry::Collective(_)))))
+        }
+        _ => false,
+    });
+    (own && !layered).then(|| (*cut, call.rule.default_group.clone()))
+}
+
+/// The comment in the class that says that all ranks compute alike.
+fn said(view: &View<'_>) -> Option<Place> {
+    let span = match near::class_of(view) {
+        Some(class) => view.project.class(ClassRef { module: view.at.module, class }).span,
+        None => view.func.span,
+    };
+    let speaks = |note: &Note| ALIKE.iter().any(|phrase| note.text.contains(phrase));
+    near::comments(view, span).into_iter().find(speaks).and_then(|note| note.place)
+}
