@@ -149,6 +149,7 @@ impl<'a> At<'a> {
             | Placements::Count { .. }
             | Placements::OnOtherMesh { .. }
             | Placements::CutLocal { .. }
+            | Placements::PackedCut { .. }
             | Placements::OwnRows { .. }
             | Placements::LabelledAs { .. } => None,
         }

@@ -42,6 +42,7 @@ impl Words<'_> {
                 }
                 draft
             }
+            Placements::PackedCut { parameter, split, filled } => packed_cut(parameter, *split, *filled),
             Placements::OwnRows { function, value, wrapped } => own_rows(function, value, *wrapped),
             Placements::CutLocal { weight, how, made, meets } => {
                 let title = format!("no gradient reaches `{weight}`: `{how}` leaves autograd behind");
@@ -158,4 +159,16 @@ fn region_gradient(conditional: bool) -> Draft {
 fn plural(n: usize, word: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{n} {word}{s}")
+}
+
+/// A weight of several parts that is cut as one.
+fn packed_cut(parameter: &str, split: Place, filled: Place) -> Draft {
+    let title =
+        format!("`{parameter}` holds several parts, and is cut as one: a rank gets rows of other parts than it reads");
+    let mut draft = Draft::new(&codes::SHARDS_APART, title);
+    draft.primary = "equal runs of all rows".to_string();
+    draft.labels.push(Label { place: split, message: "takes a share of every part".to_string() });
+    draft.labels.push(Label { place: filled, message: "for these rows".to_string() });
+    draft.help.push("cut each part for itself, and put the ranks' shares together".to_string());
+    draft
 }

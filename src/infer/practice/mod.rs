@@ -130,6 +130,7 @@ mod own_rows;
 mod own_scaler;
 mod own_size;
 mod own_statistic;
+mod packed_cut;
 mod parameter_divided;
 mod part_list;
 mod part_loss;
