@@ -77,6 +77,7 @@ pub fn scales(mistake: &Scales) -> Draft {
             draft
         }
         Scales::AveragedParts { .. }
+        | Scales::TiedMean { .. }
         | Scales::NodeRank { .. }
         | Scales::FirstPart { .. }
         | Scales::BiasDivided { .. } => shares(mistake),
@@ -87,6 +88,15 @@ pub fn scales(mistake: &Scales) -> Draft {
 /// What is each rank's own: its part of a gradient or of what was gathered, and its share of a bias.
 fn shares(mistake: &Scales) -> Draft {
     match mistake {
+        Scales::TiedMean { collective } => {
+            let title = format!(
+                "`{collective}` averages the gradient of a weight that stages share: it is the sum of those of both uses"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
+            draft.primary = "divides by the number of stages with the weight".to_string();
+            draft.help.push("sum it: each stage has the gradient of its own use alone".to_string());
+            draft
+        }
         Scales::AveragedParts { summed } => {
             let title = "gradients of parts of the sequence are averaged over tensor-parallel ranks, not summed";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());

@@ -268,6 +268,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(nothing_to_add::left).with(&[&["grad"], &["return"]]),
     of_collectives(duplicated::summed).with(&[&["gather"], &["scatter"]]),
     of_words(&["chunk(", "distribute_tensor("], packed_cut::cuts).with(&[&["copy_(", "Parameter("]]),
+    of_collectives(tied_mean::gradients).with(&[&["avg"], &["grad"]]),
     of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),
     of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),
     of_words(&["_group=", "_pg="], other_axes::given).with(&[&["_group=", "_pg="]]),

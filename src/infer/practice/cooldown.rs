@@ -181,7 +181,9 @@ fn name_of(view: &View<'_>, expr: &Expr) -> Option<String> {
 
 /// Whether a step runs a backward pass, by its name or in a function of the project.
 fn passes_backward(view: &View<'_>, step: usize) -> bool {
-    let Some(name) = near::name_of_call(view, step) else { return false };
+    // A function that the schedule is given says by its name what it runs.
+    let written = view.value(step).and_then(|value| near::written_name(view, value));
+    let Some(name) = written.map(|name| super::lost::last(&name).to_lowercase()) else { return false };
     if near::has_any(&name, MESSAGES) {
         return false;
     }

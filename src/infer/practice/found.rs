@@ -338,6 +338,8 @@ pub enum Scales {
     NodeRank { rank: Name, gathered: Place, picked: Place },
     /// A slice of what all ranks gathered is named as this rank's, and is that of the first rank on all.
     FirstPart { slice: Name, gathered: Place, picked: Place },
+    /// The gradient of a weight that stages share is averaged over them.
+    TiedMean { collective: Name },
     /// Every rank adds its share of a parameter to what is summed, and the gradient of each is divided as well.
     BiasDivided { bias: Name, summed: Place },
     /// An auxiliary loss without the factor of the main one.

@@ -177,6 +177,7 @@ mod summed_scaled;
 mod switch;
 mod this_rank;
 mod tied;
+mod tied_mean;
 pub mod training;
 mod trial;
 mod uncalled;

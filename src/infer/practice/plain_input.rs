@@ -1,6 +1,6 @@
 //! Inputs whose gradient is summed on one side of a flag alone. In: a method that gathers its input where a flag holds, by a collective whose
 //! backward sums, and hands it on as it is where it does not. Out: the input that goes on plain to a weight of which each rank has a part,
-//! in a class that sums its output itself on both sides of the same flag. Never: a file, or one that names the class, where anything
+//! in a class that sums its output itself on both sides of the same flag, or takes a loss of the ranks' parts of it. Never: a file, or one that names the class, where anything
 //! copies values to the ranks or has hooks and backwards of its own. Source: Megatron-LM, shared experts. Next: `whole_input.rs`.
 
 use super::expr::Expr;
@@ -11,7 +11,7 @@ use super::view::{CollectiveCall, Guard, View};
 use super::{Found, near};
 use crate::ir::{ArgKind, ClassId, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::ClassRef;
-use crate::rules::{CollectiveRule, Form, Transition};
+use crate::rules::{CollectiveRule, Entry, Form, Transition};
 use crate::source::{Name, Place};
 use crate::types::AxisType;
 use std::rc::Rc;
@@ -36,7 +36,8 @@ pub fn handed_on(view: &View<'_>, out: &mut Found) {
         }
         let (Some(flag), Some(input)) = (flag(view, *g), parameter(view, call, *g)) else { continue };
         let Some((plain, at)) = plain(view, *g, input) else { continue };
-        let Some(summed) = sums_output(view, class, &flag, call) else { continue };
+        let summed = sums_output(view, class, &flag, call).or_else(|| loses_parts(view, class));
+        let Some(summed) = summed else { continue };
         let Some((weight, used)) = meets_part(view, class, &plain) else { continue };
         let copies = copies(view, call);
         if copies.is_empty() || may_be_summed(view, class, &copies) {
@@ -204,6 +205,35 @@ fn sums_output(view: &View<'_>, class: ClassId, flag: &Flag, gather: &Collective
     })
 }
 
+/// Where a loss of the class puts together what each rank has of the vocabulary.
+fn loses_parts(view: &View<'_>, class: ClassId) -> Option<Place> {
+    near::methods(view, class).iter().find_map(|method| {
+        let loss = |call: &CollectiveCall<'_>| {
+            call.rule.op == "loss" && call.rule.transitions.iter().any(|(_, t)| t.source.set == AxisType::V)
+        };
+        let (at, _) = method.collectives().iter().find(|(_, call)| loss(call))?;
+        Some(method.place(method.steps[*at].id))
+    })
+}
+
+/// The attributes that hold layers of whose weight each rank has rows, by the annotations of the constructor.
+fn layers(init: &View<'_>) -> Vec<Name> {
+    let split = |at: LocalId| {
+        let param = init.func.params.iter().find(|p| p.local == at)?;
+        let path = super::expr::path_of_hint(init.project, init.at.module, param.hint.as_ref()?)?;
+        let Some(Entry::Layer(rule)) = init.rules.get(&path) else { return None };
+        rule.params.iter().any(|(name, pattern)| name == "weight" && pattern.dim() == Some(0)).then_some(())
+    };
+    let kept = |step: &super::view::Step<'_>| match step.stmt {
+        Stmt::SetAttr { name, value, .. } => match init.through(value) {
+            Expr::Local(local) if init.is_param(local) => split(local).map(|()| name.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    init.steps.iter().filter_map(kept).collect()
+}
+
 /// Whether two collectives run over one group.
 fn alike(view: &View<'_>, a: &CollectiveCall<'_>, other: &View<'_>, b: &CollectiveCall<'_>) -> bool {
     let group = |view: &View<'_>, call: &CollectiveCall<'_>| call.group.map(|g| spelled(view, &view.expr(g)));
@@ -222,13 +252,21 @@ fn meets_part(view: &View<'_>, class: ClassId, plain: &Plain) -> Option<(Name, P
         .filter_map(|i| marks_part(init, i))
         .filter_map(|(target, _)| near::own_attribute(init, &target).cloned())
         .collect();
+    let layers = layers(init);
     methods.iter().filter(|m| m.func.name != "__init__").find_map(|method| {
         if matches!(plain, Plain::Local(_)) && method.at != view.at {
             return None;
         }
         (0..method.steps.len()).find_map(|i| {
             let (a, b) = product(method, i)?;
-            let weight = |e: &Expr| near::own_attribute(method, e).filter(|name| parts.contains(name)).cloned();
+            let of_layer = |e: &Expr| match e {
+                Expr::Attr(layer, name) if name == "weight" => {
+                    near::own_attribute(method, layer).filter(|name| layers.contains(name)).cloned()
+                }
+                _ => None,
+            };
+            let marked = |e: &Expr| near::own_attribute(method, e).filter(|name| parts.contains(name)).cloned();
+            let weight = |e: &Expr| marked(e).or_else(|| of_layer(e));
             let is_plain = |e: &Expr| has(method, e, plain, 0);
             let weight =
                 weight(base(&b)).filter(|_| is_plain(&a)).or_else(|| weight(base(&a)).filter(|_| is_plain(&b)))?;
@@ -293,6 +331,11 @@ fn has(method: &View<'_>, expr: &Expr, plain: &Plain, depth: usize) -> bool {
             };
             near::methods(method, class).iter().any(|caller| (0..caller.steps.len()).any(|step| given(caller, step)))
         }
+        // What it came in as is not read again behind the one step that binds it.
+        (_, Expr::Local(l)) if method.is_param(*l) => match method.defs(*l) {
+            [one] if method.steps[*one].guards.is_empty() => has(method, &method.bound(*one, *l), plain, depth + 1),
+            _ => false,
+        },
         _ => false,
     }
 }

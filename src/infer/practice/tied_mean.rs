@@ -1,0 +1,41 @@
+//! Gradients of tied weights that are averaged. In: a function. Out: a mean over the stages that share a weight, of its gradient. Never: a group
+//! or a gradient that is not named so. Source: Megatron-LM, `_allreduce_word_embedding_grads`: the gradient of one parameter with two uses is
+//! the sum of both. Next: `tied.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Practice, Scales};
+use super::lost::last;
+use super::mixed_mean::averages;
+use super::near;
+use super::view::View;
+
+/// Parts of names of groups of stages that share a weight, and of such weights.
+const SHARED: &[&str] = &["tied", "embedding", "embd", "shared_weight"];
+
+/// `all_reduce(model.embedding.grad, op=AVG, group=tied_group)`
+pub fn gradients(view: &View<'_>, out: &mut Found) {
+    for (i, call) in view.collectives() {
+        if call.rule.op != "all_reduce" || averages(view, call) != Some(true) {
+            continue;
+        }
+        let (Some(input), Some(group)) = (call.input, call.group) else { continue };
+        let has = |name: &str| SHARED.iter().any(|word| name.contains(word));
+        let named = |e: &Expr| match e {
+            Expr::Local(local) => has(view.local_name(*local)),
+            Expr::Call { callee, .. } => callee.last_name().is_some_and(has),
+            other => other.last_name().is_some_and(has),
+        };
+        let given = view.through(input);
+        let (mut gradient, mut shared) = (false, false);
+        given.any(&mut |e| {
+            gradient |= matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad");
+            shared |= matches!(e, Expr::Attr(_, name) if has(name)) || named(e);
+            false
+        });
+        if gradient && shared && named(&view.expr(group)) && !near::is_self(view, input) {
+            let mistake = Scales::TiedMean { collective: last(&call.rule.name) };
+            out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
+        }
+    }
+}
