@@ -176,7 +176,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .where_seen(|seen| seen.wraps),
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
-    of_collectives(part_mean::means).with(&[&[".mean("], &[".sum("], &["MAX"]]),
+    of_collectives(part_mean::means).with(&[&[".mean(", "/"], &[".sum("], &["MAX"]]),
     of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
     of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),

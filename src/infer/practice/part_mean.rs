@@ -9,7 +9,7 @@ use super::found::Practice;
 use super::membership::Membership;
 use super::near;
 use super::view::View;
-use crate::ir::{ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Place;
 use rustc_hash::FxHashSet;
 
@@ -35,9 +35,9 @@ pub fn means(view: &View<'_>, out: &mut Found) {
         return;
     }
     for (at, step) in view.steps.iter().enumerate() {
-        let Stmt::Assign { dst, value: Rvalue::CallMethod { base, .. } } = step.stmt else { continue };
-        let Some(dim) = along(view, at, "mean") else { continue };
-        let of = near::roots(view, base);
+        let Stmt::Assign { dst, .. } = step.stmt else { continue };
+        let Some((base, dim)) = mean(view, at) else { continue };
+        let of = kept_dim(view, base);
         let is_self = |p: &crate::ir::Param| p.name == "self";
         let same = |(_, other, roots): &&(Place, i64, FxHashSet<LocalId>)| {
             let shared = |p: &crate::ir::Param| !is_self(p) && of.contains(&p.local) && roots.contains(&p.local);
@@ -60,6 +60,40 @@ pub fn means(view: &View<'_>, out: &mut Found) {
         out.push((view.place(step.id), Practice::Membership(Membership::PartMean { reduced: *reduced })));
         return;
     }
+}
+
+/// What a step takes the mean of, and the dim: `x.mean(-1)`, `x.sum(-1) / x.size(-1)`.
+fn mean<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, i64)> {
+    match view.value(step)? {
+        Rvalue::CallMethod { base, .. } => Some((base, along(view, step, "mean")?)),
+        Rvalue::Binary { op: BinOp::Div, left, right } => {
+            let (summed, Rvalue::CallMethod { base, .. }) = view.source(left)? else { return None };
+            let dim = along(view, summed, "sum")?;
+            let is_dim = |e: &Expr| *e == Expr::Const(Const::Int(dim));
+            let of_part = match near::deep(view, &view.expr(right)) {
+                Expr::Item(shape, at) => is_dim(&at) && shape.last_name() == Some("shape"),
+                size => matches!(size.call_of("size"), Some([(_, at)]) if is_dim(at)),
+            };
+            of_part.then_some((base, dim))
+        }
+        _ => None,
+    }
+}
+
+/// The variables that a value comes from, but for those that came back with one entry along a dim.
+fn kept_dim(view: &View<'_>, value: &Operand) -> FxHashSet<LocalId> {
+    let mut seen = FxHashSet::default();
+    let mut queue: Vec<LocalId> = near::local(value).into_iter().collect();
+    while let Some(local) = queue.pop() {
+        if !seen.insert(local) {
+            continue;
+        }
+        for step in view.defs(local).iter().filter(|step| !calls(view, **step, "unsqueeze")) {
+            queue.extend(view.reads(*step).into_iter().filter_map(near::local));
+        }
+    }
+    seen.retain(|local| !view.is_temp(*local));
+    seen
 }
 
 /// Whether a step calls a method.
