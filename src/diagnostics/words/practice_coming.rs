@@ -8,14 +8,7 @@ use crate::source::{Name, Place};
 
 pub fn coming(mistake: &Coming) -> Draft {
     match mistake {
-        Coming::MadeBySome { maker, condition, exit } => {
-            let title = format!("only some ranks reach `{maker}`: every rank of the job takes part in making a group");
-            let mut draft = Draft::new(&codes::SOME_RANKS, title);
-            draft.primary = "waits for all ranks, also for those that are not in the group".to_string();
-            draft.labels.push(spot(*condition, others(*exit)));
-            draft.help.push("make the group on every rank, and keep it on those that are in it".to_string());
-            draft
-        }
+        Coming::MadeBySome { maker, condition, exit } => made_by_some(maker, *condition, *exit),
         Coming::MadeOfOwn { maker, ranks, chosen } => {
             let title =
                 format!("every rank gives `{maker}` the ranks of its own group: all have to make the same groups");
@@ -186,5 +179,15 @@ fn nothing_to_add(collective: &str, list: &str, group: &str, (reduced, condition
     draft.labels.push(spot(condition, format!("`{list}` may be empty on some ranks: they have other parameters")));
     draft.labels.push(spot(reduced, "waits for every rank of the group".to_string()));
     draft.help.push("let a rank without gradients add zero".to_string());
+    draft
+}
+
+/// A group that some ranks alone make.
+fn made_by_some(maker: &str, condition: Place, exit: bool) -> Draft {
+    let title = format!("only some ranks reach `{maker}`: every rank of the job takes part in making a group");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = "waits for all ranks, also for those that are not in the group".to_string();
+    draft.labels.push(spot(condition, others(exit)));
+    draft.help.push("make the group on every rank, and keep it on those that are in it".to_string());
     draft
 }

@@ -62,16 +62,7 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft
         }
         Membership::CopiesGathered { collective, argument, over, cut, said } => {
-            let over = axes(over);
-            let title = format!(
-                "the backward of `{collective}` sums gradients that are equal on every rank of {over}: they are too large by their number"
-            );
-            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
-            draft.primary = "takes the gradient for the ranks' parts of a sum".to_string();
-            draft.labels.push(spot(*said, "all ranks compute the same".to_string()));
-            draft.labels.push(spot(*cut, "its backward gives each rank the whole gradient".to_string()));
-            draft.help.push(format!("give it `{argument}=False`"));
-            draft
+            copies_gathered(collective, argument, over, (*cut, *said))
         }
         Membership::WholeCounted { over, taken } => {
             let over = axes(over);
@@ -200,12 +191,13 @@ fn of_values(mistake: &Membership) -> Draft {
             draft.help.push("take the largest over all ranks first, by `all_reduce` with `ReduceOp.MAX`".to_string());
             draft
         }
-        Membership::PartMean { reduced } => {
+        Membership::PartMean { reduced, size } => {
             let title = "the result differs by rank: a mean is that of this rank's part, beside sums over all ranks";
             let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
             draft.primary = "the mean over this rank's part of the dim".to_string();
             draft.labels.push(spot(*reduced, "sums of the same dim are added up over ranks".to_string()));
             draft.help.push("add up its sum over ranks as well, and divide by the size of the whole dim".to_string());
+            draft.labels.extend(size.map(|place| spot(place, "the length of this rank's part".to_string())));
             draft
         }
         Membership::PositionsRestart { tokens, cut } => {
@@ -512,5 +504,19 @@ fn rounds_divided(count: &str, schedule: Place, total: Place, divides: Option<Pl
     draft.labels.push(spot(schedule, "divides the loss of a pair by the number of micro-batches".to_string()));
     draft.labels.extend(divides.map(|at| spot(at, "divides by it".to_string())));
     draft.help.push(format!("multiply by `{count}`"));
+    draft
+}
+
+/// A gather whose backward sums what all ranks compute alike.
+fn copies_gathered(collective: &str, argument: &str, over: &[Name], (cut, said): (Place, Place)) -> Draft {
+    let over = axes(over);
+    let title = format!(
+        "the backward of `{collective}` sums gradients that are equal on every rank of {over}: they are too large by their number"
+    );
+    let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+    draft.primary = "takes the gradient for the ranks' parts of a sum".to_string();
+    draft.labels.push(spot(said, "all ranks compute the same".to_string()));
+    draft.labels.push(spot(cut, "its backward gives each rank the whole gradient".to_string()));
+    draft.help.push(format!("give it `{argument}=False`"));
     draft
 }

@@ -192,10 +192,11 @@ impl Practice {
     }
 
     /// Where a value meets another one, if what their types say there says the same again.
-    pub fn met(&self) -> Option<Place> {
+    pub fn met(&self, place: Place) -> Vec<Place> {
         match self {
-            Practice::Lapse(super::lapses::Lapse::PlainInput { used, .. }) => Some(*used),
-            _ => None,
+            Practice::Lapse(super::lapses::Lapse::PlainInput { used, .. }) => vec![*used],
+            Practice::Membership(Membership::CopiesGathered { cut, .. }) => vec![place, *cut],
+            _ => Vec::new(),
         }
     }
 

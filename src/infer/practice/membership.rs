@@ -37,7 +37,8 @@ pub enum Membership {
     /// Exponentials are added up over ranks that have taken off different numbers.
     OwnLargest { reduced: Place },
     /// A mean over the dim of which sums are added up over ranks stays that of this rank.
-    PartMean { reduced: Place },
+    /// `size`: where a variable for its length is set.
+    PartMean { reduced: Place, size: Option<Place> },
     /// Positions of a part of a sequence start at 0.
     PositionsRestart { tokens: Name, cut: Place },
     /// The sum of the means of all ranks is taken off as if it were their mean.

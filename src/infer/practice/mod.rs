@@ -434,8 +434,8 @@ impl<'a> Practices<'a> {
         let again = |(place, practice): &(Place, Practice)| {
             matches!(practice, Practice::SiblingNotMarked { .. }) && unmarked(*place)
         };
-        let typed = |(_, practice): &(Place, Practice)| {
-            practice.met().is_some_and(|met| {
+        let typed = |(place, practice): &(Place, Practice)| {
+            practice.met(*place).into_iter().any(|met| {
                 told.iter().any(|f| {
                     f.place.file == met.file && f.place.span.start <= met.span.end && met.span.start <= f.place.span.end
                 })

@@ -57,7 +57,10 @@ pub fn means(view: &View<'_>, out: &mut Found) {
         let is_reduced = near::deep(view, &view.expr(base)).any(&mut |e| reduces(e));
         let told = is_whole || is_reduced || is_told(view, *dst);
         let Some((reduced, _, _)) = reductions.iter().find(same).filter(|_| !told) else { continue };
-        out.push((view.place(step.id), Practice::Membership(Membership::PartMean { reduced: *reduced })));
+        out.push((
+            view.place(step.id),
+            Practice::Membership(Membership::PartMean { reduced: *reduced, size: size(view, at) }),
+        ));
         return;
     }
 }
@@ -76,6 +79,15 @@ fn mean<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, i64)> {
             };
             of_part.then_some((base, dim))
         }
+        _ => None,
+    }
+}
+
+/// Where a variable for the size of this rank's part is set, by which a step divides.
+fn size(view: &View<'_>, step: usize) -> Option<Place> {
+    let Some(Rvalue::Binary { op: BinOp::Div, right, .. }) = view.value(step) else { return None };
+    match view.defs(near::local(right)?) {
+        [one] => Some(view.place(view.steps[*one].id)),
         _ => None,
     }
 }
