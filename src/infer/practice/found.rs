@@ -196,6 +196,7 @@ impl Practice {
         match self {
             Practice::Lapse(super::lapses::Lapse::PlainInput { used, .. }) => vec![*used],
             Practice::Membership(Membership::CopiesGathered { cut, .. }) => vec![place, *cut],
+            Practice::Scales(Scales::BiasDivided { .. }) => vec![place],
             _ => Vec::new(),
         }
     }
