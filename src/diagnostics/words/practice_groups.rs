@@ -18,16 +18,7 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push(format!("give it the group of {asked}, or one that holds it"));
             draft
         }
-        Membership::OtherCount { summed, counted, count, divided } => {
-            let (summed, counted) = (axes(summed), axes(counted));
-            let title = format!("a sum over {summed} is divided by a count over {counted}");
-            let mut draft = Draft::new(&codes::OTHER_COUNT, title);
-            draft.primary = format!("summed over {summed}");
-            draft.labels.push(spot(*count, format!("counted over {counted}")));
-            draft.labels.push(spot(*divided, "divided here".to_string()));
-            draft.help.push("reduce both over the same group".to_string());
-            draft
-        }
+        Membership::OtherCount { summed, counted, count, divided } => other_count(summed, counted, *count, *divided),
         Membership::CopiesSummed { over, copies, .. } => {
             let over = axes(over);
             let title =
@@ -518,5 +509,17 @@ fn copies_gathered(collective: &str, argument: &str, over: &[Name], (cut, said):
     draft.labels.push(spot(said, "all ranks compute the same".to_string()));
     draft.labels.push(spot(cut, "its backward gives each rank the whole gradient".to_string()));
     draft.help.push(format!("give it `{argument}=False`"));
+    draft
+}
+
+/// A sum over the ranks of one group, divided by a count over those of another.
+fn other_count(summed: &[Name], counted: &[Name], count: Place, divided: Place) -> Draft {
+    let (summed, counted) = (axes(summed), axes(counted));
+    let title = format!("a sum over {summed} is divided by a count over {counted}");
+    let mut draft = Draft::new(&codes::OTHER_COUNT, title);
+    draft.primary = format!("summed over {summed}");
+    draft.labels.push(spot(count, format!("counted over {counted}")));
+    draft.labels.push(spot(divided, "divided here".to_string()));
+    draft.help.push("reduce both over the same group".to_string());
     draft
 }

@@ -642,7 +642,7 @@ impl Machine<'_> {
         let (f, b) = (scales(&case.forward), scales(backward));
         if f == 0 && case.trouble.is_none() && is_mean(case, backward) {
             // The mean of what is equal is nothing new: it is taken of what the ranks have from data of their own.
-            (case.legal, case.further, case.principal) = (Vec::new(), Vec::new(), None);
+            (case.further, case.principal) = (Vec::new(), None);
             return;
         }
         let place = match (f, b) {

@@ -199,9 +199,20 @@ fn cut_by(view: &View<'_>, step: usize) -> Option<Name> {
     args.iter().skip(1).find_map(of).filter(|axes| axes.len() == 1 && PARTS.contains(&axes[0].as_str()))?.pop()
 }
 
+/// Whether a file asks how many ranks share a sequence: it may go on with one alone.
+fn asks_size(file: &str) -> bool {
+    let sizes = ["context_parallel_world_size", "context_parallel_size", "cp_size", "cp_world_size"];
+    let asks = |line: &str| {
+        let line = line.trim_start();
+        ["assert ", "if ", "elif "].iter().any(|word| line.starts_with(word))
+    };
+    file.lines().any(|line| asks(line) && sizes.iter().any(|word| line.contains(word)))
+}
+
 /// The axis in the name of a function outside the project: `slice_log_prob_with_cp`.
 fn named<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Name> {
-    let path = view.callee(value).filter(|path| !path.starts_with('.'))?;
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let path = view.callee(value).filter(|path| !path.starts_with('.') && !asks_size(file))?;
     let name = super::lost::last(&path);
     let cuts = CUTS.iter().any(|verb| name.starts_with(verb));
     let outside = !matches!(view.project.path(&path), Resolved::Func(_) | Resolved::Class(_));

@@ -24,7 +24,7 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         let Some((path, 0, group)) = rooted(view, i) else { continue };
         let Expr::Call { callee, args, .. } = near::deep(view, &view.expr(group)) else { continue };
         let said = named(view, i);
-        if let Some(dim) = any_dim(view, &callee, &args).filter(|_| !may_be_all(view)) {
+        if let Some(dim) = any_dim(view, &callee, &args).filter(|_| step.guards.is_empty() && !may_be_all(view)) {
             let mistake = Scales::FixedRoot { collective: super::lost::last(&path), group: vec![dim], said };
             out.push((view.place(step.id), Practice::Scales(mistake)));
             continue;

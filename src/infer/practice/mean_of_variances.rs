@@ -19,7 +19,12 @@ pub fn scales(view: &View<'_>, out: &mut Found) {
     let input = |at: usize, call: &CollectiveCall<'_>, wanted: &str| {
         call.rule.op == "all_reduce" && call.input.is_some_and(|o| moment(view, o, at, wanted))
     };
-    if !collectives.iter().any(|(at, call)| input(*at, call, "mean")) {
+    let means: Vec<(usize, LocalId)> = collectives
+        .iter()
+        .filter(|(at, call)| input(*at, call, "mean"))
+        .filter_map(|(at, call)| Some((*at, result(view, *at, call)?)))
+        .collect();
+    if near::is_unrecorded(view) || collectives.iter().any(|(_, call)| call.rule.op == "all_gather") {
         return;
     }
     for (at, call) in collectives.iter().filter(|(at, call)| input(*at, call, "var")) {
@@ -36,7 +41,21 @@ pub fn scales(view: &View<'_>, out: &mut Found) {
             }
             _ => false,
         });
-        if corrected {
+        // The mean of all is taken off from the data; what is done to the variance is done here.
+        let centred = (*at + 1..view.steps.len()).any(|s| match view.value(s) {
+            Some(Rvalue::Binary { op: BinOp::Sub, right, .. }) => {
+                means.iter().any(|(mean, local)| near::comes_from(view, right, *local, *mean))
+            }
+            _ => false,
+        });
+        let handed = (*at + 1..root).any(|s| match view.value(s) {
+            Some(value @ Rvalue::Call { args, .. }) => {
+                let outside = view.callee(value).is_none_or(|path| !path.starts_with("torch."));
+                outside && args.iter().any(|a| of(&a.value))
+            }
+            _ => false,
+        });
+        if corrected || !centred || handed {
             continue;
         }
         let mistake = Membership::MeanOfVariances { root: view.place(view.steps[root].id) };

@@ -10,7 +10,7 @@ use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
 use crate::infer::limits::MAX_EXPR_DEPTH;
-use crate::ir::{ArgKind, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
@@ -21,7 +21,20 @@ const GATHERS: &[&str] = &["gather", "gather_for_metrics", "gather_object"];
 /// Parts of names of what is this rank's.
 const OWN: &[&str] = &["process", "rank", "own", "mine", "local"];
 /// Words of functions that are told which ranks.
-const GROUPS: &[&str] = &["group=", "_group", "mesh", "local_world"];
+const GROUPS: &[&str] = &[
+    "group=",
+    "_group",
+    "mesh",
+    "local_world",
+    "nnodes",
+    "num_nodes",
+    "device_count(",
+    "group_world_size",
+    "node_rank",
+];
+/// Words of code that one rank alone comes to.
+const ONE_RANK: &[&str] =
+    &["is_main_process", "is_local_main", "process_index ==", "rank == 0", "rank() == 0", "rank != 0"];
 
 /// `gather(rewards)[local_process_index * n : (local_process_index + 1) * n]`
 pub fn picks(view: &View<'_>, out: &mut Found) {
@@ -77,8 +90,11 @@ fn named_own(view: &View<'_>, index: &Operand, bounds: &[Expr]) -> Option<(Name,
     let [one] = view.defs(local) else { return None };
     let name = view.local_name(local);
     let own = OWN.iter().any(|part| near::has_part(name, part));
-    let from_first = bounds.len() == 2 && bounds.first() == Some(&Expr::Const(Const::Int(0)));
-    (own && from_first).then(|| (name.clone(), view.place(view.steps[*one].id)))
+    let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty());
+    let own_length = |e: &Expr| matches!(e.call_of("len"), Some([(_, of)]) if given(of));
+    let from_first = matches!(bounds, [Expr::Const(Const::Int(0)), end] if own_length(end));
+    let alone = near::has_any(view.code(), ONE_RANK);
+    (own && from_first && !alone).then(|| (name.clone(), view.place(view.steps[*one].id)))
 }
 
 /// The name of the rank on the node from which an expression is computed, and where a variable is set to it.
@@ -94,7 +110,9 @@ fn node_rank(view: &View<'_>, expr: &Expr, depth: usize) -> Option<(Name, Option
             Some((name, inner.or((!view.is_temp(*local)).then_some(place))))
         }
         Expr::Attr(_, name) if ON_NODE.contains(&name.as_str()) => Some((name.clone(), None)),
-        Expr::Binary(_, a, b) => node_rank(view, a, depth + 1).or_else(|| node_rank(view, b, depth + 1)),
+        Expr::Binary(BinOp::Mul, a, b) => node_rank(view, a, depth + 1).or_else(|| node_rank(view, b, depth + 1)),
+        // Beside another number it may be the rank among all.
+        Expr::Binary(BinOp::Add, a, b) if matches!(**b, Expr::Const(_)) => node_rank(view, a, depth + 1),
         _ => None,
     }
 }

@@ -327,6 +327,11 @@ fn reduced(view: &View<'_>, at: usize) -> Option<(Place, Option<Vec<Name>>)> {
 fn replaced<'a>(view: &View<'a>, at: usize) -> Option<&'a Operand> {
     let value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(at)? else { return None };
     let name = near::written_name(view, value)?.to_lowercase();
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let summed = ["DataParallel", "DDP(", "FSDP(", "DistributedOptimizer", "fully_shard", "hook"];
+    if summed.iter().any(|word| file.contains(word)) {
+        return None;
+    }
     let outside = view.callee(value).is_none_or(|path| !matches!(view.project.path(&path), Resolved::Func(_)));
     if !outside || !["all_reduce", "allreduce"].iter().any(|word| name.ends_with(word)) {
         return None;

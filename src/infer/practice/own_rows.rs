@@ -157,6 +157,10 @@ fn squares(view: &View<'_>, parameter: usize) -> bool {
     {
         return false;
     }
+    // What it reduces over the ranks is that of the whole.
+    if (0..view.steps.len()).any(|step| view.value(step).is_some_and(|value| view.may_communicate(value))) {
+        return false;
+    }
     (0..view.steps.len()).any(|step| {
         let Some(Rvalue::Binary { op: BinOp::MatMul, left, right }) = view.value(step) else { return false };
         let (left, right) = (view.expr(left), view.expr(right));

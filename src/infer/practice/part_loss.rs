@@ -186,9 +186,10 @@ fn is_coefficient(view: &View<'_>, expr: &Expr, depth: usize) -> bool {
         Expr::Attr(of, name) => {
             let whole = Expr::Attr(of.clone(), name.clone());
             let set = near::own_attribute(view, &whole).zip(near::class_of(view)).map(|(own, class)| {
-                near::assigned(view, class, own)
-                    .iter()
-                    .all(|(method, _, value)| is_coefficient(method, &method.expr(value), depth + 1))
+                let values = near::assigned(view, class, own);
+                // What nothing sets is a property, or that of a base.
+                !values.is_empty()
+                    && values.iter().all(|(method, _, value)| is_coefficient(method, &method.expr(value), depth + 1))
             });
             // What divides it elsewhere may do so for this.
             let divided = || view.files.any_says(&format!("{name} /"));

@@ -68,7 +68,23 @@ struct Flag {
 /// The attribute of the object that alone decides whether a step runs.
 fn flag(view: &View<'_>, step: usize) -> Option<Flag> {
     let [guard] = view.steps[step].guards.as_slice() else { return None };
-    of_guard(view, guard)
+    of_guard(view, guard).filter(|flag| is_configured(view, &flag.name))
+}
+
+/// Whether a flag is one of the configuration, of which nothing says that it holds wherever there are several ranks.
+fn is_configured(view: &View<'_>, flag: &str) -> bool {
+    let name = flag.rsplit('.').next().unwrap_or(flag);
+    let Some(class) = view.func.class else { return false };
+    let text = view.text(view.spot(view.project.class(ClassRef { module: view.at.module, class }).span));
+    let refuses = |line: &str| (line.contains("assert ") || line.contains("if ")) && line.contains(name);
+    let guarded = text
+        .lines()
+        .zip(text.lines().skip(1))
+        .any(|(line, next)| refuses(line) && (line.contains("assert ") || next.trim_start().starts_with("raise")));
+    let computed = near::assigned(view, class, name)
+        .iter()
+        .any(|(method, _, value)| matches!(method.through(value), Expr::Bool { .. } | Expr::Compare(..)));
+    !guarded && !computed && !["training", "infer", "eval", "decod"].iter().any(|word| name.contains(word))
 }
 
 fn of_guard(view: &View<'_>, guard: &Guard<'_>) -> Option<Flag> {

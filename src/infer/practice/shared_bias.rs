@@ -17,10 +17,14 @@ use crate::types::AxisType;
 /// Methods through which a parameter stays that parameter.
 const KEEPS: &[&str] = &["to", "float", "half", "bfloat16", "type_as", "to_local", "view", "reshape", "contiguous"];
 /// Parts of names of numbers of ranks.
-const SIZES: &[&str] = &["tp", "size", "degree", "world", "ranks"];
+const SIZES: &[&str] = &["size", "degree", "world", "ranks"];
 /// Words of files that do something else with gradients, or have none.
 const OTHERWISE: &[&str] = &[
     "sequence_parallel",
+    "register_buffer(\"bias",
+    "endswith(\"bias",
+    "\"lr\":",
+    "\"bias\" in",
     ".grad ",
     ".grad.",
     ".grad)",
@@ -42,7 +46,11 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
         let Stmt::Assign { dst: share, .. } = view.steps[i].stmt else { continue };
         let share = *share;
         let Some(bias) = parameter(view, left, i) else { continue };
-        if !is_size(view, right) || view.without_gradient(i) {
+        let only_read = || {
+            let trains = |g: &super::view::Guard<'_>| view.text(view.part(g.at, 0)).contains("training");
+            view.without_gradient(i) || view.steps[i].guards.iter().any(trains)
+        };
+        if !is_size(view, right) || only_read() || !is_trained(view, &bias) {
             continue;
         }
         let Some(added) = added(view, share, i) else { continue };
@@ -66,7 +74,7 @@ fn parameter(view: &View<'_>, operand: &Operand, step: usize) -> Option<Name> {
             return bias.then(|| name.clone());
         }
         let local = near::local(operand)?;
-        step = view.defs(local).iter().copied().filter(|def| *def < step).next_back()?;
+        step = view.defs(local).iter().copied().rfind(|def| *def < step)?;
         operand = match view.value(step)? {
             Rvalue::Use(inner) => inner,
             Rvalue::CallMethod { base, name, args } if KEEPS.contains(&name.as_str()) => {
@@ -79,6 +87,13 @@ fn parameter(view: &View<'_>, operand: &Operand, step: usize) -> Option<Name> {
             _ => return None,
         };
     }
+}
+
+/// Whether an attribute is a parameter wherever the class sets it, or is that of a base.
+fn is_trained(view: &View<'_>, name: &str) -> bool {
+    let Some(class) = near::class_of(view) else { return false };
+    let makes = |e: &Expr| matches!(e, Expr::Call { callee, .. } if callee.last_name() == Some("Parameter"));
+    near::assigned(view, class, name).iter().all(|(method, _, value)| makes(&method.through(value)))
 }
 
 /// `b2`, the bias of the second weight

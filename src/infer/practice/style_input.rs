@@ -9,7 +9,7 @@ use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
 use super::view::View;
-use crate::ir::{Const, Operand, Rvalue};
+use crate::ir::{Const, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place};
 
@@ -42,7 +42,14 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let base = view.through(base);
-        let whole = || given_whole(view, &base).filter(|_| cuts_both_ways(text));
+        let gathers = || {
+            [".placements", "_hook("].iter().any(|w| text.contains(w))
+                || ["all_gather", "copy_to"].iter().any(|w| file.contains(w))
+        };
+        let whole = || {
+            let name = given_whole(view, &base).filter(|_| cuts_both_ways(text));
+            name.filter(|_| is_handed_on(view, i) && !gathers())
+        };
         let Some(input) = replicated(view, &base).or_else(whole) else { continue };
         let Some(meets) = partial_output(view, class) else { return };
         let practice = Placements::StyleInput { input, partial: meets };
@@ -74,6 +81,16 @@ fn given_whole(view: &View<'_>, base: &Expr) -> Option<Name> {
     let Expr::Local(local) = given else { return None };
     let name = view.local_name(*local);
     (view.is_param(*local) && view.defs(*local).is_empty() && !is_index(name)).then(|| name.clone())
+}
+
+/// Whether what a step binds is returned as it is, alone or beside others.
+fn is_handed_on(view: &View<'_>, step: usize) -> bool {
+    let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return false };
+    view.readers(*dst).iter().all(|reader| match view.steps[*reader].stmt {
+        Stmt::Return { .. } => true,
+        Stmt::Assign { value: Rvalue::Build { .. } | Rvalue::Use(_), .. } => is_handed_on(view, *reader),
+        _ => false,
+    })
 }
 
 /// Whether a class cuts weights of a module along one dim and others along another, as the two of a pair: columns, which take the input

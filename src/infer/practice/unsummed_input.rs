@@ -4,18 +4,29 @@
 //! ml-cross-entropy, pull request 42. Next: `weight_left.rs`.
 
 use super::backwards::{Backwards, both_ways};
-use super::called::callers;
 use super::expr::Expr;
 use super::found::Practice;
 use super::view::View;
 use super::{Class, Found, Lint, near};
 use crate::ir::{BinOp, BuildKind, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::source::Place;
 
 /// Reductions over the columns of a product, each of which the ranks have others of.
 const OVER_COLUMNS: &[&str] = &["sum", "amax", "max", "logsumexp"];
 /// Words of files in which a gradient may be summed elsewhere.
-const ELSEWHERE: &[&str] = &["copy_to", "register_hook", "grad_placements", "_CopyTo", "CopyTo"];
+const ELSEWHERE: &[&str] = &[
+    "copy_to",
+    "register_hook",
+    "grad_placements",
+    "CopyTo",
+    "gather_from",
+    "no_grad",
+    "detach()",
+    "requires_grad_",
+    ".grad,",
+    ".grad)",
+];
 
 /// `s = (e @ c.t()).exp().sum(-1)`, `all_reduce(s)`, and `return d @ c, ...`
 pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
@@ -37,7 +48,7 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         .map(|(at, _)| *at)
         .collect();
     let quiet = (0..backward.steps.len()).all(|s| backward.value(s).is_none_or(|v| !backward.may_communicate(v)));
-    if reduced.len() < 2 || !quiet || !is_called_plainly(&forward, input) {
+    if reduced.len() < 2 || !quiet {
         return;
     }
     let name = forward.local_name(weight);
@@ -47,6 +58,9 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         return;
     };
     let Some((returned, made)) = given_back(&backward, slot, name) else { return };
+    if !is_called_plainly(lint, class.at, slot) {
+        return;
+    }
     let mistake = Backwards::InputNotSummed {
         class: lint.project.class(class.at).name.clone(),
         input: forward.local_name(input).clone(),
@@ -84,15 +98,31 @@ fn is_over_columns(view: &View<'_>, value: &Operand, at: usize, product: LocalId
     callee.last_name().is_some_and(|name| OVER_COLUMNS.contains(&name)) && near::comes_from(view, value, product, 0)
 }
 
-/// Whether every application in the file gives the function the input as a variable.
-fn is_called_plainly(forward: &View<'_>, input: LocalId) -> bool {
-    let Some(at) = forward.func.params.iter().position(|p| p.local == input) else { return false };
-    callers(forward).iter().all(|(site, step)| match site.value(*step) {
-        Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => {
-            let given = at.checked_sub(1).and_then(|at| args.get(at));
-            given.is_none_or(|a| matches!(site.expr(&a.value), Expr::Local(_)))
-        }
-        _ => true,
+/// Whether every application of a function gives it an input as its caller was given it.
+fn is_called_plainly(lint: &Lint<'_>, class: ClassRef, slot: usize) -> bool {
+    let name = &lint.project.class(class).name;
+    let says = |module: &ModuleId| {
+        let file = lint.project.file(*module);
+        *module == class.module || lint.files.says(file, name)
+    };
+    let functions = lint
+        .project
+        .modules
+        .ids()
+        .filter(says)
+        .flat_map(|module| lint.project.modules[module].ir.funcs.ids().map(move |func| FuncRef { module, func }));
+    functions.map(|at| lint.view(at)).all(|site| {
+        (0..site.steps.len()).all(|step| match site.value(step) {
+            Some(Rvalue::CallMethod { base, name, args }) if name == "apply" => {
+                let own = match site.through(base) {
+                    Expr::Path(path) => matches!(site.project.path(&path), Resolved::Class(at) if at == class),
+                    _ => false,
+                };
+                let as_given = |e: &Expr| matches!(e, Expr::Local(l) if site.is_param(*l) && site.defs(*l).is_empty());
+                !own || args.get(slot).is_none_or(|a| as_given(&site.expr(&a.value)))
+            }
+            _ => true,
+        })
     })
 }
 

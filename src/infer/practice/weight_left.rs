@@ -7,13 +7,20 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::view::View;
 use super::{Class, Found, Lint, near};
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Place;
 
 /// The attribute of the context that holds what the forward saved.
 const SAVED: &str = "saved_tensors";
 
+/// Words of files in which the weight may come in elsewhere, or no gradient is taken.
+const OTHERWISE: &[&str] =
+    &["no_grad", "inference_mode", "register_hook", ".grad.", ".grad)", "mark_non_differentiable"];
+
 /// A mean over ranks of what one rank has, each with its weight.
 struct Weighted {
+    /// What each rank has, and its weight.
+    value: LocalId,
     weight: LocalId,
     /// The sum of the weights of all ranks.
     total: LocalId,
@@ -23,13 +30,20 @@ struct Weighted {
 /// `s = loss * n`, `all_reduce(s)`, `all_reduce(total)`, `return s / total`, and `return grad * ctx.size`
 pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some((forward, backward)) = both_ways(lint, class.at).filter(|_| lint.is_autograd(class.at)) else { return };
-    let (forward, backward) = (lint.view(forward), lint.view(backward));
-    let Some(found) = weighted(&forward) else { return };
-    if !communicates_alone(&backward) || reads_weight(&forward, &backward, &found) {
+    let text = lint.files[lint.project.file(class.at.module)].whole();
+    if OTHERWISE.iter().any(|word| text.contains(word)) {
         return;
     }
-    let returned = backward.steps.iter().find(|step| matches!(step.stmt, Stmt::Return { .. }));
-    let Some(returned) = returned.map(|step| backward.place(step.id)) else { return };
+    let (forward, backward) = (lint.view(forward), lint.view(backward));
+    let Some(found) = weighted(&forward) else { return };
+    let refuses = |word: &&str| forward.code().contains(*word);
+    if !communicates_alone(&backward)
+        || reads_weight(&forward, &backward, &found)
+        || ["raise ", "assert "].iter().any(refuses)
+    {
+        return;
+    }
+    let Some(returned) = gives(&forward, &backward, found.value) else { return };
     let mistake = Backwards::WeightLeft {
         class: lint.project.class(class.at).name.clone(),
         weight: forward.local_name(found.weight).clone(),
@@ -38,9 +52,34 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     out.push((returned, Practice::Backwards(mistake)));
 }
 
-/// Whether nothing in a backward may bring the weights from elsewhere.
+/// Whether nothing in a backward may bring the weights from elsewhere: a collective, or a function that is given the context.
 fn communicates_alone(backward: &View<'_>) -> bool {
-    (0..backward.steps.len()).all(|step| backward.value(step).is_none_or(|value| !backward.may_communicate(value)))
+    let context = backward.func.params.first().map(|p| Operand::Local(p.local));
+    let handed = |value: &Rvalue| match value {
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+            args.iter().any(|a| Some(&a.value) == context.as_ref())
+        }
+        _ => false,
+    };
+    (0..backward.steps.len())
+        .all(|step| backward.value(step).is_none_or(|value| !backward.may_communicate(value) && !handed(value)))
+}
+
+/// Where a backward gives a gradient for a parameter of the forward.
+fn gives(forward: &View<'_>, backward: &View<'_>, value: LocalId) -> Option<Place> {
+    let slot = forward.func.params.iter().position(|p| p.local == value)?.checked_sub(1)?;
+    backward.steps.iter().find_map(|step| {
+        let Stmt::Return { value } = step.stmt else { return None };
+        let given = match backward.source(value) {
+            Some((_, Rvalue::Build { items, .. })) => match items.get(slot)? {
+                Item::One(given) => given,
+                Item::Star(_) => return None,
+            },
+            _ if slot == 0 => value,
+            _ => return None,
+        };
+        (!backward.through(given).is_none()).then(|| backward.place(step.id))
+    })
 }
 
 /// The weighted mean that a forward takes.
@@ -60,14 +99,16 @@ fn weighted(view: &View<'_>) -> Option<Weighted> {
             let of_weight = |(_, local): &&(usize, LocalId)| local != sum && is_copy(view, *local, weight);
             summed.iter().find(of_weight).map(|(_, local)| *local)
         };
-        let (weight, total) = [one, other].into_iter().find_map(|weight| Some((weight, total(weight)?)))?;
+        let pairs = [(one, other), (other, one)];
+        let (value, weight, total) =
+            pairs.into_iter().find_map(|(value, weight)| Some((value, weight, total(weight)?)))?;
         let divides = |step: usize| match view.value(step) {
             Some(Rvalue::Binary { op: BinOp::Div, left, right }) => {
                 near::local(left) == Some(*sum) && near::local(right) == Some(total)
             }
             _ => false,
         };
-        (0..view.steps.len()).any(divides).then_some(Weighted { weight, total, weighed })
+        (0..view.steps.len()).any(divides).then_some(Weighted { value, weight, total, weighed })
     })
 }
 

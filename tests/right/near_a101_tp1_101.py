@@ -1,0 +1,28 @@
+import torch
+import torch.nn.functional as F
+from megatron.core.tensor_parallel import (
+    gather_from_sequence_parallel_region,
+    reduce_from_tensor_model_parallel_region,
+    reduce_scatter_to_sequence_parallel_region,
+)
+
+
+class Experts(torch.nn.Module):
+    def __init__(self, up, down, config):
+        super().__init__()
+        self.up, self.down = torch.nn.Parameter(up), torch.nn.Parameter(down)
+        self.up.tensor_model_parallel = True
+        self.down.tensor_model_parallel = True
+        if config.tensor_model_parallel_size > 1 and not config.sequence_parallel:
+            raise ValueError("tensor parallel experts need sequence parallelism")
+        self.sequence_parallel = config.sequence_parallel
+
+    def forward(self, x):
+        if self.sequence_parallel:
+            h = gather_from_sequence_parallel_region(x)
+        else:
+            h = x
+        out = F.linear(F.gelu(F.linear(h, self.up)), self.down)
+        if self.sequence_parallel:
+            return reduce_scatter_to_sequence_parallel_region(out)
+        return reduce_from_tensor_model_parallel_region(out)

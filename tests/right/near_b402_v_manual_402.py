@@ -1,0 +1,32 @@
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+
+
+class _LinearCE(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, e, c, picked, group):
+        logits = e @ c.t()
+        top = logits.amax(dim=-1)
+        dist.all_reduce(top, op=dist.ReduceOp.MAX, group=group)
+        total = (logits - top[:, None]).exp().sum(dim=-1)
+        dist.all_reduce(total, group=group)
+        ctx.save_for_backward(e, c, total.log() + top)
+        return total.log() + top - picked
+
+    @staticmethod
+    def backward(ctx, grad):
+        e, c, lse = ctx.saved_tensors
+        d = (e @ c.t() - lse[:, None]).exp() * grad[:, None]
+        return d @ c, d.t() @ e, -grad, None
+
+
+
+def backward_head(hidden, weight, picked, group):
+    """The head has a backward of its own, before that of the trunk."""
+    leaf = hidden.detach().requires_grad_()
+    loss = _LinearCE.apply(leaf, weight, picked, group).mean()
+    loss.backward()
+    dist.all_reduce(leaf.grad, group=group)
+    hidden.backward(leaf.grad)
+    return loss.detach()

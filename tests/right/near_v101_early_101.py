@@ -1,0 +1,27 @@
+import torch
+import torch.nn.functional as F
+from megatron.core.tensor_parallel import (
+    gather_from_sequence_parallel_region,
+    reduce_from_tensor_model_parallel_region,
+    reduce_scatter_to_sequence_parallel_region,
+)
+from megatron.core.parallel_state import get_tensor_model_parallel_world_size
+
+
+class Experts(torch.nn.Module):
+    def __init__(self, up, down, sequence_parallel):
+        super().__init__()
+        self.up, self.down = torch.nn.Parameter(up), torch.nn.Parameter(down)
+        self.up.tensor_model_parallel = True
+        self.down.tensor_model_parallel = True
+        self.sequence_parallel = sequence_parallel or get_tensor_model_parallel_world_size() > 1
+
+    def forward(self, x):
+        if self.sequence_parallel:
+            h = gather_from_sequence_parallel_region(x)
+        else:
+            h = x
+        out = F.linear(F.gelu(F.linear(h, self.up)), self.down)
+        if self.sequence_parallel:
+            return reduce_scatter_to_sequence_parallel_region(out)
+        return reduce_from_tensor_model_parallel_region(out)

@@ -1,0 +1,17 @@
+from torch import nn
+from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region
+from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ParallelStyle
+
+
+class ExpertStyle(ParallelStyle):
+    def _prepare_input_fn(self, mod, inputs, mesh):
+        x = inputs[0].to_local()
+        return copy_to_tensor_model_parallel_region(x)
+
+    def _partition_fn(self, name, mod, mesh):
+        mod.up = nn.Parameter(distribute_tensor(mod.up, mesh, [Shard(2)]))
+        mod.down = nn.Parameter(distribute_tensor(mod.down, mesh, [Shard(1)]))
+
+    def _prepare_output_fn(self, mod, outputs, mesh):
+        return DTensor.from_local(outputs, mesh, (Partial(),), run_check=False)

@@ -1,0 +1,19 @@
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ParallelStyle
+
+
+class IdsStyle(ParallelStyle):
+    """inputs[0]: token ids for two factored embedding tables."""
+
+    def _prepare_input_fn(self, mod, inputs, mesh):
+        ids = inputs[0].to_local()
+        return ids.long()
+
+    def _partition_fn(self, name, mod, mesh):
+        mod.up = nn.Parameter(distribute_tensor(mod.up, mesh, [Shard(2)]))
+        mod.down = nn.Parameter(distribute_tensor(mod.down, mesh, [Shard(1)]))
+
+    def _prepare_output_fn(self, mod, outputs, mesh):
+        return DTensor.from_local(outputs, mesh, (Partial(),), run_check=False)
