@@ -111,7 +111,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["from_local("], grad_label::wrapped).with(&[&["from_local("], &["self."]]),
-    of_words(&["to_local("], own_rows::given),
+    of_words(&["to_local("], own_rows::given).with(&[&["local"]]),
     of_words(&["from_local("], own_rows::wrapped).with(&[&["from_local("], &["to_local"], &["placements"]]),
     of_words(&["local_map"], local_map::regions),
     of_words(style_plan::WORDS, style_plan::norms).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),
@@ -247,9 +247,16 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
-    of_words(&["bias", "Partial"], shared_bias::divided).with(&[&["/"], &["linear", "@", "mm(", "matmul"]]),
+    of_words(&["bias", "Partial"], shared_bias::divided)
+        .with(&[
+            &["/"],
+            &["linear", "@", "mm(", "matmul"],
+            &["_size", "degree", "size()", "ranks"],
+            &["bias", "b2", "b1"],
+        ])
+        .where_seen(|seen| seen.communicates),
     of_words(&["local_process_index", "local_rank", "slice(0"], node_rank::picks)
-        .with(&[&["["], &["local_", "slice(0"]]),
+        .with(&[&["local_process_index", "local_rank", "slice(0"], &["["]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[
@@ -265,9 +272,17 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["rank", "main", "master"], only_some::decorated).where_seen(|seen| seen.communicates),
     of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
     of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),
-    of_collectives(nothing_to_add::left).with(&[&["grad"], &["return"]]),
+    of_collectives(nothing_to_add::left).with(&[
+        &["grad"],
+        &["model_parallel", "mp_group", "pp_group", "pipeline", "mp_pg"],
+        &["all_reduce"],
+    ]),
     of_collectives(duplicated::summed).with(&[&["gather"], &["scatter"]]),
-    of_words(&["chunk(", "distribute_tensor("], packed_cut::cuts).with(&[&["copy_(", "Parameter("]]),
+    of_words(&["chunk(", "distribute_tensor("], packed_cut::cuts).with(&[
+        &["copy_(", "Parameter("],
+        &["chunk(", "shard", "distribute_tensor("],
+        &["rank", "shard("],
+    ]),
     of_collectives(tied_mean::gradients).with(&[&["avg"], &["grad"]]),
     of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),
     of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),

@@ -326,21 +326,21 @@ fn reduced(view: &View<'_>, at: usize) -> Option<(Place, Option<Vec<Name>>)> {
 /// `p.grad = net.simple_all_reduce(p.grad)`: the parameter whose gradient a function outside the project gives back reduced, by its name.
 fn replaced<'a>(view: &View<'a>, at: usize) -> Option<&'a Operand> {
     let value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(at)? else { return None };
-    let name = near::written_name(view, value)?.to_lowercase();
-    let file = view.files[view.project.file(view.at.module)].whole();
-    let summed = ["DataParallel", "DDP(", "FSDP(", "DistributedOptimizer", "fully_shard", "hook"];
-    if summed.iter().any(|word| file.contains(word)) {
-        return None;
-    }
-    let outside = view.callee(value).is_none_or(|path| !matches!(view.project.path(&path), Resolved::Func(_)));
-    if !outside || !["all_reduce", "allreduce"].iter().any(|word| name.ends_with(word)) {
-        return None;
-    }
     let (_, Rvalue::Attr { base, name }) = view.source(&args.first()?.value)? else { return None };
+    if name != "grad" {
+        return None;
+    }
     let Stmt::Assign { dst, .. } = view.steps[at].stmt else { return None };
     let [set] = view.readers(*dst) else { return None };
-    let back = matches!(view.steps[*set].stmt, Stmt::SetAttr { base: of, name, .. } if of == base && name == "grad");
-    (back && name == "grad").then_some(base)
+    if !matches!(view.steps[*set].stmt, Stmt::SetAttr { base: of, name, .. } if of == base && name == "grad") {
+        return None;
+    }
+    let name = near::written_name(view, value)?.to_lowercase();
+    let outside = || view.callee(value).is_none_or(|path| !matches!(view.project.path(&path), Resolved::Func(_)));
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let summed = ["DataParallel", "DDP(", "FSDP(", "DistributedOptimizer", "fully_shard", "hook"];
+    let reduces = ["all_reduce", "allreduce"].iter().any(|word| name.ends_with(word)) && outside();
+    (reduces && !summed.iter().any(|word| file.contains(word))).then_some(base)
 }
 
 /// Whether gradients are written behind a step. A copy of all of them is only looked at otherwise.

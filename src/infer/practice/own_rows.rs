@@ -51,9 +51,6 @@ pub fn wrapped(view: &View<'_>, out: &mut Found) {
 /// the function that takes the local part is one of the project and another one wraps the result.
 pub fn given(view: &View<'_>, out: &mut Found) {
     let file = view.files[view.project.file(view.at.module)].whole();
-    if MEANT.iter().any(|word| near::bare(file).contains(word)) {
-        return;
-    }
     for i in 0..view.steps.len() {
         let Some(Rvalue::Call { callee, args }) = view.value(i) else { continue };
         let Some(path) = near::path(view, &view.expr(callee)) else { continue };
@@ -71,6 +68,10 @@ pub fn given(view: &View<'_>, out: &mut Found) {
                 _ => helper(view, &arg.value).map(|(place, wrapped)| (place, arg.value.clone(), wrapped)),
             };
             if let Some((place, value, wrapped)) = found {
+                let code = near::bare(file);
+                if MEANT.iter().any(|word| code.contains(word)) {
+                    return;
+                }
                 let value = name_of(view, &view.expr(&value));
                 let mistake = Placements::OwnRows { function: last(&path), value, wrapped };
                 out.push((place, Practice::Placements(mistake)));

@@ -38,9 +38,6 @@ const OTHERWISE: &[&str] = &[
 
 /// `F.linear(x, self.weight, self.bias / self.tp_size)`, then a sum over the ranks
 pub fn divided(view: &View<'_>, out: &mut Found) {
-    if near::is_unrecorded(view) || near::has_any(&whole_file(view), OTHERWISE) {
-        return;
-    }
     for i in 0..view.steps.len() {
         let Some(Rvalue::Binary { op: BinOp::Div, left, right }) = view.value(i) else { continue };
         let Stmt::Assign { dst: share, .. } = view.steps[i].stmt else { continue };
@@ -55,6 +52,9 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
         }
         let Some(added) = added(view, share, i) else { continue };
         let Some(summed) = (added..view.steps.len()).find(|s| sums(view, *s, share, i)) else { continue };
+        if near::is_unrecorded(view) || near::has_any(&whole_file(view), OTHERWISE) {
+            return;
+        }
         let mistake = Scales::BiasDivided { bias, summed: view.place(view.steps[summed].id) };
         out.push((view.place(view.steps[i].id), Practice::Scales(mistake)));
     }
