@@ -146,7 +146,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(each_round::scaled),
     of_collectives(each_round::apart),
     of_collectives(plain_input::handed_on).with(&[&["self."], &["gather"]]),
-    of_collectives(held_scaled::rounds).with(&[&["mul_(", "div_(", "*=", "/="], &["add_(", "+="]]),
+    of_collectives(held_scaled::rounds).with(&[&["mul_(", "div_(", "*=", "/="]]),
     of_collectives(mixed_mean::branches).with(&[&["avg"], &["grad"]]),
     of_words(&["allreduce"], named_experts::kept).with(&[&["getattr("], &["expert", "ep", "moe"]]),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
@@ -176,7 +176,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .where_seen(|seen| seen.wraps),
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
-    of_collectives(part_mean::means).with(&[&[".mean(", "/"], &[".sum("], &["MAX"]]),
+    of_collectives(part_mean::means).with(&[&[".sum("], &["MAX"]]),
     of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
     of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
@@ -248,15 +248,13 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),
     of_words(&["bias", "Partial"], shared_bias::divided)
-        .with(&[
-            &["/"],
-            &["linear", "@", "mm(", "matmul"],
-            &["_size", "degree", "size()", "ranks"],
-            &["bias", "b2", "b1"],
-        ])
+        .with(&[&["/"], &["linear", "@", "mm(", "matmul"]])
         .where_seen(|seen| seen.communicates),
-    of_words(&["local_process_index", "local_rank", "slice(0"], node_rank::picks)
-        .with(&[&["local_process_index", "local_rank", "slice(0"], &["["]]),
+    of_words(&["local_process_index", "local_rank", "slice(0"], node_rank::picks).with(&[&[
+        "local_process_index",
+        "local_rank",
+        "slice(0",
+    ]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[
@@ -278,11 +276,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["all_reduce"],
     ]),
     of_collectives(duplicated::summed).with(&[&["gather"], &["scatter"]]),
-    of_words(&["chunk(", "distribute_tensor("], packed_cut::cuts).with(&[
-        &["copy_(", "Parameter("],
-        &["chunk(", "shard", "distribute_tensor("],
-        &["rank", "shard("],
-    ]),
+    of_words(&["chunk(", "distribute_tensor("], packed_cut::cuts)
+        .with(&[&["copy_(", "Parameter("], &["chunk(", "distribute_tensor(", "shard_"]]),
     of_collectives(tied_mean::gradients).with(&[&["avg"], &["grad"]]),
     of_collectives(own_list::sums).with(&[&["param"], &[".append("]]),
     of_words(&["get_global_rank"], global_index::indices).with(&[&["get_global_rank"], &["size"]]),
@@ -290,11 +285,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(norm_sides::of_norms).with(&[&["inf"], &["norm"], &["all_reduce"]]),
     of_collectives(own_mesh::left_out).with(&[&["dtensor"], &["full_tensor"]]),
     of_collectives(group_root::roots).with(&[&["group", "pg"]]),
-    of_words(&["num_processes", "get_world_size("], all_processes::scaled).with(&[
-        &["loss"],
-        &["*"],
-        all_processes::SIZES,
-    ]),
+    of_words(&["num_processes", "get_world_size("], all_processes::scaled).with(&[&["loss"], all_processes::SIZES]),
     of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
     of_collectives(other_order::branches).with(&[&["if "], &["else"]]),
     of_collectives(other_order::roots).with(&[&["src", "dst", "broadcast"], &["rank"]]),
