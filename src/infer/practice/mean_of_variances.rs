@@ -7,11 +7,10 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near;
+use super::statistic::takes_root;
 use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Form;
-
-const ROOTS: &[&str] = &["rsqrt", "sqrt"];
 
 /// `m, v = all_reduce(torch.stack([x.mean(), x.var()])) / n`, `(x - m) * torch.rsqrt(v + eps)`
 pub fn scales(view: &View<'_>, out: &mut Found) {
@@ -30,7 +29,7 @@ pub fn scales(view: &View<'_>, out: &mut Found) {
     for (at, call) in collectives.iter().filter(|(at, call)| input(*at, call, "var")) {
         let Some(reduced) = result(view, *at, call) else { continue };
         let of = |o: &Operand| near::comes_from(view, o, reduced, *at);
-        let Some(root) = (*at + 1..view.steps.len()).find(|s| roots(view, *s, &of)) else { continue };
+        let Some(root) = (*at + 1..view.steps.len()).find(|s| takes_root(view, *s, &of)) else { continue };
         let more = |one: &Operand, other: &Operand| of(one) && !is_small(view, other);
         let corrected = (*at + 1..root).any(|s| match view.value(s) {
             Some(Rvalue::Binary { op: BinOp::Add, left, right } | Rvalue::InPlace { op: BinOp::Add, left, right }) => {
@@ -94,18 +93,5 @@ fn is_small(view: &View<'_>, operand: &Operand) -> bool {
         Expr::Const(_) => true,
         Expr::Local(local) => named(view.local_name(local)),
         other => other.last_name().is_some_and(named),
-    }
-}
-
-/// Whether a step takes the root of something.
-fn roots(view: &View<'_>, step: usize, of: &dyn Fn(&Operand) -> bool) -> bool {
-    match view.value(step) {
-        Some(Rvalue::CallMethod { base, name, args }) => {
-            ROOTS.contains(&name.as_str()) && (of(base) || args.iter().any(|a| of(&a.value)))
-        }
-        Some(Rvalue::Call { callee, args }) => {
-            view.through(callee).last_name().is_some_and(|n| ROOTS.contains(&n)) && args.iter().any(|a| of(&a.value))
-        }
-        _ => false,
     }
 }

@@ -340,6 +340,15 @@ impl<'a> Lint<'a> {
         View::new(self.project, self.rules, self.files, at)
     }
 
+    /// The functions of the file of a class, and of those that say its name.
+    fn naming(&self, class: ClassRef) -> impl Iterator<Item = View<'a>> + '_ {
+        let name = &self.project.class(class).name;
+        let says =
+            move |module: &ModuleId| *module == class.module || self.files.says(self.project.file(*module), name);
+        let of = |module| self.project.modules[module].ir.funcs.ids().map(move |func| FuncRef { module, func });
+        self.project.modules.ids().filter(says).flat_map(of).map(|at| self.view(at))
+    }
+
     fn reducers(&self) -> &'a Reducers {
         self.settings.reducers()
     }

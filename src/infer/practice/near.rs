@@ -290,33 +290,38 @@ pub fn function(view: &View<'_>, operand: &Operand) -> Option<FuncRef> {
 
 /// The parameters and variables that a value may come from, through every definition; `self` is among them.
 pub fn roots(view: &View<'_>, operand: &Operand) -> FxHashSet<LocalId> {
-    let mut seen = FxHashSet::default();
-    let mut queue: Vec<LocalId> = local(operand).into_iter().collect();
-    while let Some(local) = queue.pop() {
-        if seen.insert(local) {
-            for step in view.defs(local) {
-                queue.extend(view.reads(*step).into_iter().filter_map(self::local));
-            }
-        }
-    }
+    roots_by(view, operand, |_| true)
+}
+
+/// The same through the definitions alone that are to be followed.
+pub fn roots_by(view: &View<'_>, operand: &Operand, follows: impl Fn(usize) -> bool) -> FxHashSet<LocalId> {
+    let mut seen = reached(view, operand, follows);
     seen.retain(|l| !view.is_temp(*l));
     seen
 }
 
-/// Whether a value may come from another, through steps from the one on that made it.
-pub fn comes_from(view: &View<'_>, operand: &Operand, from: LocalId, made: usize) -> bool {
+/// All locals that a value may come from through some definitions, temporaries too.
+fn reached(view: &View<'_>, operand: &Operand, follows: impl Fn(usize) -> bool) -> FxHashSet<LocalId> {
     let mut seen = FxHashSet::default();
     let mut queue: Vec<LocalId> = local(operand).into_iter().collect();
     while let Some(local) = queue.pop() {
-        if local == from {
-            return true;
-        }
         if seen.insert(local) {
-            let later = view.defs(local).iter().filter(|def| **def >= made);
-            later.for_each(|def| queue.extend(view.reads(*def).into_iter().filter_map(self::local)));
+            for step in view.defs(local).iter().filter(|step| follows(**step)) {
+                queue.extend(view.reads(*step).into_iter().filter_map(self::local));
+            }
         }
     }
-    false
+    seen
+}
+
+/// Whether any step of a function may communicate.
+pub fn communicates(view: &View<'_>) -> bool {
+    (0..view.steps.len()).any(|step| view.value(step).is_some_and(|value| view.may_communicate(value)))
+}
+
+/// Whether a value may come from another, through steps from the one on that made it.
+pub fn comes_from(view: &View<'_>, operand: &Operand, from: LocalId, made: usize) -> bool {
+    reached(view, operand, |def| def >= made).contains(&from)
 }
 
 /// Whether a name is that of infinity.

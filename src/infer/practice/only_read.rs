@@ -8,23 +8,13 @@ use super::expr::Expr;
 use super::near;
 use super::view::View;
 use crate::ir::{Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::project::{ClassRef, Resolved};
 use crate::source::Name;
 
 /// Whether the objects of a class may be what is called without gradients alone.
 pub fn may_be<'a>(lint: &Lint<'a>, class: ClassRef) -> bool {
     let name = &lint.project.class(class).name;
-    let own = lint.project.file(class.module);
-    let mut files: Vec<_> = lint.files.saying(name).collect();
-    if !files.contains(&own) {
-        files.push(own);
-    }
-    let modules: Vec<_> = lint.project.modules.ids().filter(|m| files.contains(&lint.project.file(*m))).collect();
-    let views: Vec<View<'a>> = modules
-        .into_iter()
-        .flat_map(|module| lint.project.modules[module].ir.funcs.ids().map(move |func| FuncRef { module, func }))
-        .map(|at| lint.view(at))
-        .collect();
+    let views: Vec<View<'a>> = lint.naming(class).collect();
     let mut without = false;
     let mut called: Vec<Name> = Vec::new();
     for view in &views {

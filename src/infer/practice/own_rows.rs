@@ -159,7 +159,7 @@ fn squares(view: &View<'_>, parameter: usize) -> bool {
         return false;
     }
     // What it reduces over the ranks is that of the whole.
-    if (0..view.steps.len()).any(|step| view.value(step).is_some_and(|value| view.may_communicate(value))) {
+    if near::communicates(view) {
         return false;
     }
     (0..view.steps.len()).any(|step| {

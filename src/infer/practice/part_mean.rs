@@ -94,18 +94,7 @@ fn size(view: &View<'_>, step: usize) -> Option<Place> {
 
 /// The variables that a value comes from, but for those that came back with one entry along a dim.
 fn kept_dim(view: &View<'_>, value: &Operand) -> FxHashSet<LocalId> {
-    let mut seen = FxHashSet::default();
-    let mut queue: Vec<LocalId> = near::local(value).into_iter().collect();
-    while let Some(local) = queue.pop() {
-        if !seen.insert(local) {
-            continue;
-        }
-        for step in view.defs(local).iter().filter(|step| !calls(view, **step, "unsqueeze")) {
-            queue.extend(view.reads(*step).into_iter().filter_map(near::local));
-        }
-    }
-    seen.retain(|local| !view.is_temp(*local));
-    seen
+    near::roots_by(view, value, |step| !calls(view, step, "unsqueeze"))
 }
 
 /// Whether a step calls a method.

@@ -170,6 +170,5 @@ fn is_identity_sum(view: &View<'_>, value: &Rvalue) -> bool {
     };
     let (Some(forward), Some(backward)) = (method("forward"), method("backward")) else { return false };
     let all_reduces = forward.collectives().iter().any(|(_, call)| call.rule.op == "all_reduce");
-    let quiet = |step: usize| backward.value(step).is_none_or(|value| !backward.may_communicate(value));
-    all_reduces && forward.collectives().len() == 1 && (0..backward.steps.len()).all(quiet)
+    all_reduces && forward.collectives().len() == 1 && !near::communicates(&backward)
 }

@@ -34,19 +34,8 @@ pub fn squares(view: &View<'_>, out: &mut Found) {
         let Some(Operand::Local(sum)) = call.input else { continue };
         let mut made = view.defs(*sum).iter().filter(|d| *d < i);
         let Some(made) = made.next_back().filter(|d| is_sum_of_squares(&view.bound(**d, *sum))) else { continue };
-        let root = (*i + 1..view.steps.len()).find(|s| {
-            let of = |o: &Operand| near::roots(view, o).contains(sum) || view.expr(o).mentions(*sum);
-            match view.value(*s) {
-                Some(Rvalue::CallMethod { base, name, args }) if ROOTS.contains(&name.as_str()) => {
-                    of(base) || args.iter().any(|a| of(&a.value))
-                }
-                Some(Rvalue::Call { callee, args }) => {
-                    view.through(callee).last_name().is_some_and(|n| ROOTS.contains(&n))
-                        && args.iter().any(|a| of(&a.value))
-                }
-                _ => false,
-            }
-        });
+        let of = |o: &Operand| near::roots(view, o).contains(sum) || view.expr(o).mentions(*sum);
+        let root = (*i + 1..view.steps.len()).find(|s| takes_root(view, *s, &of));
         let Some(root) = root else { continue };
         let mistake = Membership::StatisticCut {
             collective: super::lost::last(&call.rule.name),
@@ -180,4 +169,17 @@ fn adds_up(expr: &Expr) -> bool {
 /// Whether an expression calls one of these.
 fn calls(expr: &Expr, names: &[&str]) -> bool {
     expr.any(&mut |e| matches!(e, Expr::Call { callee, .. } if callee.last_name().is_some_and(|n| names.contains(&n))))
+}
+
+/// Whether a step takes the root of something.
+pub(super) fn takes_root(view: &View<'_>, step: usize, of: &dyn Fn(&Operand) -> bool) -> bool {
+    match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, args }) => {
+            ROOTS.contains(&name.as_str()) && (of(base) || args.iter().any(|a| of(&a.value)))
+        }
+        Some(Rvalue::Call { callee, args }) => {
+            view.through(callee).last_name().is_some_and(|n| ROOTS.contains(&n)) && args.iter().any(|a| of(&a.value))
+        }
+        _ => false,
+    }
 }

@@ -9,7 +9,7 @@ use super::found::Practice;
 use super::view::View;
 use super::{Class, Found, Lint, near};
 use crate::ir::{BinOp, BuildKind, Item, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
+use crate::project::{ClassRef, Resolved};
 use crate::source::Place;
 
 /// Reductions over the columns of a product, each of which the ranks have others of.
@@ -47,8 +47,7 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         })
         .map(|(at, _)| *at)
         .collect();
-    let quiet = (0..backward.steps.len()).all(|s| backward.value(s).is_none_or(|v| !backward.may_communicate(v)));
-    if reduced.len() < 2 || !quiet {
+    if reduced.len() < 2 || near::communicates(&backward) {
         return;
     }
     let name = forward.local_name(weight);
@@ -100,18 +99,7 @@ fn is_over_columns(view: &View<'_>, value: &Operand, at: usize, product: LocalId
 
 /// Whether every application of a function gives it an input as its caller was given it.
 fn is_called_plainly(lint: &Lint<'_>, class: ClassRef, slot: usize) -> bool {
-    let name = &lint.project.class(class).name;
-    let says = |module: &ModuleId| {
-        let file = lint.project.file(*module);
-        *module == class.module || lint.files.says(file, name)
-    };
-    let functions = lint
-        .project
-        .modules
-        .ids()
-        .filter(says)
-        .flat_map(|module| lint.project.modules[module].ir.funcs.ids().map(move |func| FuncRef { module, func }));
-    functions.map(|at| lint.view(at)).all(|site| {
+    lint.naming(class).all(|site| {
         (0..site.steps.len()).all(|step| match site.value(step) {
             Some(Rvalue::CallMethod { base, name, args }) if name == "apply" => {
                 let own = match site.through(base) {

@@ -61,8 +61,7 @@ fn communicates_alone(backward: &View<'_>) -> bool {
         }
         _ => false,
     };
-    (0..backward.steps.len())
-        .all(|step| backward.value(step).is_none_or(|value| !backward.may_communicate(value) && !handed(value)))
+    !near::communicates(backward) && !(0..backward.steps.len()).any(|step| backward.value(step).is_some_and(handed))
 }
 
 /// Where a backward gives a gradient for a parameter of the forward.
