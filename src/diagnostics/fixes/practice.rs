@@ -150,6 +150,7 @@ impl<'a> At<'a> {
             | Placements::OnOtherMesh { .. }
             | Placements::CutLocal { .. }
             | Placements::PackedCut { .. }
+            | Placements::ViewsApart { .. }
             | Placements::OwnRows { .. }
             | Placements::LabelledAs { .. } => None,
         }

@@ -43,6 +43,7 @@ impl Words<'_> {
                 draft
             }
             Placements::PackedCut { parameter, split, filled } => packed_cut(parameter, *split, *filled),
+            Placements::ViewsApart { parts, joined, apart } => views_apart(*parts, *joined, *apart),
             Placements::OwnRows { function, value, wrapped } => own_rows(function, value, *wrapped),
             Placements::CutLocal { weight, how, made, meets } => {
                 let title = format!("no gradient reaches `{weight}`: `{how}` leaves autograd behind");
@@ -162,6 +163,16 @@ fn plural(n: usize, word: &str) -> String {
 }
 
 /// A weight of several parts that is cut as one.
+fn views_apart(parts: usize, joined: Place, apart: Place) -> Draft {
+    let title = "the views of the ranks stand mixed: each rank's block holds all of them, and they are taken apart as if each stood whole";
+    let mut draft = Draft::new(&codes::SHARDS_APART, title.to_string());
+    draft.primary = "the blocks of the ranks, one behind the other".to_string();
+    draft.labels.push(Label { place: joined, message: format!("puts {parts} views behind one another") });
+    draft.labels.push(Label { place: apart, message: "takes rows of other views for those of one".to_string() });
+    draft.help.push("gather each view for itself, and put them together then".to_string());
+    draft
+}
+
 fn packed_cut(parameter: &str, split: Place, filled: Place) -> Draft {
     let title =
         format!("`{parameter}` holds several parts, and is cut as one: a rank gets rows of other parts than it reads");

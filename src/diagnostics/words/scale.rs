@@ -200,6 +200,7 @@ fn sums(mistake: &Mistake) -> String {
 fn says(what: &What) -> String {
     match what {
         What::Counted => "counts what this rank has".to_string(),
+        What::AllCounted => "counts what all ranks have".to_string(),
         What::Mean => "the mean over the tokens of this rank".to_string(),
         What::Sum => "the sum over the tokens of this rank".to_string(),
         What::Times(s) => format!("multiplied by `{s}`"),

@@ -181,6 +181,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
+    of_words(&["gather"], views_apart::taken).with(&[&["gather"], &["cat("], &["diag(", "diagonal(", "chunk("]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),

@@ -193,6 +193,7 @@ mod unsummed_input;
 mod unused_group;
 mod unwrapped;
 pub mod view;
+mod views_apart;
 mod weight_left;
 mod weights_cut;
 mod whole_input;

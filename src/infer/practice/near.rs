@@ -301,7 +301,7 @@ pub fn roots_by(view: &View<'_>, operand: &Operand, follows: impl Fn(usize) -> b
 }
 
 /// All locals that a value may come from through some definitions, temporaries too.
-fn reached(view: &View<'_>, operand: &Operand, follows: impl Fn(usize) -> bool) -> FxHashSet<LocalId> {
+pub fn reached(view: &View<'_>, operand: &Operand, follows: impl Fn(usize) -> bool) -> FxHashSet<LocalId> {
     let mut seen = FxHashSet::default();
     let mut queue: Vec<LocalId> = local(operand).into_iter().collect();
     while let Some(local) = queue.pop() {

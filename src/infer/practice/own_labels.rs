@@ -17,10 +17,10 @@ use crate::rules::Form;
 use crate::source::{Name, Place};
 
 /// How many functions and variables lie between scores and what gathers.
-const MOST_STEPS: usize = 8;
+pub const MOST_STEPS: usize = 8;
 
 /// Methods and functions whose result has the same rows in the same order.
-const SAME: &[&str] = &[
+pub const SAME: &[&str] = &[
     "normalize",
     "to",
     "long",
@@ -219,7 +219,7 @@ fn last<T>(view: &View<'_>, local: LocalId, step: usize, ask: &dyn Fn(&Expr, usi
 }
 
 /// Where what a call gives is gathered: by a collective, an autograd function or a function of the project.
-fn made(view: &View<'_>, call: usize, depth: usize) -> Option<Place> {
+pub fn made(view: &View<'_>, call: usize, depth: usize) -> Option<Place> {
     let value = view.value(call)?;
     if let Some(collective) = view.collective(value) {
         let result = collective.rule.op == "all_gather" && collective.rule.form == Form::Result;

@@ -611,6 +611,7 @@ impl<'a> Run<'a> {
             },
             ("len", Some(Val::Rounds(scale, _))) => state.num(scale.clone()),
             ("len", Some(Val::Mask)) => state.num(tokens()),
+            ("len", Some(Val::Named(text))) if is_batch_name(text) => state.num(tokens()),
             ("sum", Some(Val::List(l))) => self.total(id, *l, state),
             ("range", _) => {
                 let count = if args.plain.len() > 1 { args.plain.get(1) } else { args.plain.first() };
@@ -671,6 +672,8 @@ impl<'a> Run<'a> {
         let list = state.lists[list].clone();
         let length = list.length.clone().unwrap_or_else(|| Scale::integer(list.items.len() as i64));
         match list.items.as_slice() {
+            // What is counted in each of this rank's samples is counted in all of them together.
+            [Val::Num(n)] if n.scale == tokens() && list.length.is_some() => state.num(tokens()),
             [Val::Num(n)] => state.num(n.scale.times(&length)),
             [Val::Tensor(t)] => {
                 let mut t = t.clone();
@@ -702,6 +705,7 @@ impl<'a> Run<'a> {
             Val::List(l) => self.of_list(*l, state),
             Val::Tuple(items) if !items.is_empty() && items.len() <= 8 => Elements::Each(items.clone()),
             Val::Rounds(scale, item) => Elements::Rounds(scale.clone(), item.clone()),
+            Val::Dict(entries) => super::dicts::keys(entries),
             Val::Module(m) => {
                 let item = self.child(*m, "[]", state);
                 Elements::Rounds(Scale::Unknown, Box::new(item))

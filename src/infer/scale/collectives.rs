@@ -164,7 +164,8 @@ impl<'a> Run<'a> {
                     state.counted.push((axes.clone(), place));
                 }
                 let scale = if mean { n.scale.clone() } else { n.scale.times(&Scale::size(axes)) };
-                Val::Num(Num { id: state.fresh(), scale, added: n.added, made: None })
+                let made = (!mean && n.scale == super::eval::tokens()).then_some(place);
+                Val::Num(Num { id: state.fresh(), scale, added: n.added, made })
             }
             Val::Tensor(t) => {
                 let data: AxisSet = axes.iter().filter(|a| kind(a) != Kind::Model).cloned().collect();

@@ -60,6 +60,28 @@ pub fn is_batch_name(name: &str) -> bool {
         || lower.ends_with("_ids")
 }
 
+/// A text without the spaces in it that part no words, or its beginning.
+fn closed_up(text: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::new();
+    let mut parted = false;
+    for c in text.chars().take(160) {
+        if c.is_whitespace() {
+            parted = true;
+            continue;
+        }
+        if parted && is_word(c) && out.ends_with(is_word) {
+            out.push(' ');
+        }
+        parted = false;
+        out.push(c);
+        if out.len() >= 80 {
+            break;
+        }
+    }
+    out
+}
+
 /// What may execute functions of the project.
 pub enum Executes<'a> {
     Call,
@@ -126,8 +148,7 @@ impl<'a> Run<'a> {
     pub fn text(&self, state: &State, id: StmtId) -> Name {
         let written = || {
             let place = self.place(state, id);
-            let text = self.files[place.file].slice(place.span).chars().filter(|c| !c.is_whitespace());
-            Name::from(text.take(80).collect::<String>())
+            Name::from(closed_up(self.files[place.file].slice(place.span)))
         };
         match state.frames.last() {
             Some(frame) => self.known.text(frame.at, id, written),
@@ -628,7 +649,11 @@ pub fn sizes(scale: &Scale) -> Scale {
 
 /// A number, where it is made: of tokens, they are counted there.
 pub fn made(times: bool, scale: &Scale) -> What {
-    if *scale == tokens() { What::Counted } else { what(times, scale) }
+    match scale.over(&sizes(scale)) == tokens() {
+        true if *scale == tokens() => What::Counted,
+        true => What::AllCounted,
+        false => what(times, scale),
+    }
 }
 
 /// Whether a factor is a product of sizes of groups.

@@ -10,8 +10,20 @@ use crate::ir::StmtId;
 impl Run<'_> {
     /// What a module returns, if its forward makes a loss of what it is given.
     pub fn forwarded(&mut self, id: StmtId, module: ModId, args: &Args, state: &State) -> Option<Vec<(State, Val)>> {
+        self.loss_of(id, module, "forward", args, state)
+    }
+
+    /// What a method of a module returns, if it makes a loss of what it is given.
+    pub fn loss_of(
+        &mut self,
+        id: StmtId,
+        module: ModId,
+        method: &str,
+        args: &Args,
+        state: &State,
+    ) -> Option<Vec<(State, Val)>> {
         let class = state.modules.get(module)?.class?;
-        let forward = self.method(class, "forward").filter(|_| !args.open)?;
+        let forward = self.method(class, method).filter(|_| !args.open)?;
         let text = self.files[self.project.file(forward.module)].slice(self.project.func(forward).span);
         if !text.contains("loss") || self.vain >= MOST_VAIN {
             return None;

@@ -78,6 +78,11 @@ impl<'a> Run<'a> {
             (Val::Trainer(at), _) => self.trainer_attr(id, *at, name, state),
             (Val::Optimizer, "param_groups") => Val::Optimizer,
             (Val::Module(m), "module") => Val::Module(*m),
+            // Numbers by the names of losses are no part of a model.
+            (Val::Module(m), dict) if dict.ends_with("_dict") => {
+                let of = &state.modules[*m].name;
+                Val::named(&format!("{}.{dict}", of.split('@').next().unwrap_or(of)))
+            }
             (Val::Module(m), _) => self.child(*m, name, state),
             (Val::Named(text), _) => {
                 self.by_name(id, name, state).unwrap_or_else(|| Val::named(&format!("{text}.{name}")))
@@ -177,61 +182,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn set_item(&mut self, base: &Operand, index: &Operand, value: &Operand, state: &mut State) {
-        let (whole, key, value) = (self.operand(base, state), self.operand(index, state), self.operand(value, state));
-        match (&whole, key.text()) {
-            (Val::Dict(items), Some(key)) => {
-                let mut items = items.clone();
-                items.retain(|(n, _)| n != key);
-                items.push((key.clone(), value));
-                self.put_whole(base, Val::Dict(items), state);
-            }
-            // Gradients by their parameters.
-            (Val::Dict(items), None) if items.is_empty() && matches!(value, Val::Grad(_)) => {
-                let list = state.list(vec![Val::Tuple(vec![key, value])], None);
-                self.put_whole(base, list, state);
-            }
-            (Val::Grad(g), _) => self.put_entries(&g.clone(), &key, &value, state),
-            // The own block of a gathered list, put back: all entries count alike.
-            (Val::List(l), _) => self.put_back(*l, &value, state),
-            _ => {}
-        }
-    }
-
-    /// Writes what a variable holds, or the attribute that it was read from.
-    fn put_whole(&mut self, base: &Operand, value: Val, state: &mut State) {
-        let (Operand::Local(local), Some(at)) = (base, state.frames.last().map(|f| f.at)) else { return };
-        state.set(*local, value.clone());
-        let view = self.view(at);
-        let [def] = view.defs(*local) else { return };
-        let Some(crate::ir::Rvalue::Attr { base: Operand::Local(owner), name }) = view.value(*def) else { return };
-        if let (true, Some(Val::Object(object))) = (view.is_temp(*local), state.get(*owner).cloned()) {
-            let number = self.number(name);
-            if let Some(o) = state.objects.get_mut(object) {
-                o.attrs.insert(number, value);
-            }
-        }
-    }
-
-    /// An entry of a gathered list whose gradients were cut off is one with gradients again.
-    fn put_back(&self, list: usize, value: &Val, state: &mut State) {
-        let whole = match value {
-            Val::Tensor(t) => Some(t.parts.clone()),
-            Val::Named(text) => match self.per_token(text, state) {
-                Val::Tensor(t) => Some(t.parts),
-                _ => None,
-            },
-            _ => None,
-        };
-        let (Some(parts), Some(list)) = (whole, state.lists.get_mut(list)) else { return };
-        if list.length.is_some()
-            && let [Val::Tensor(t)] = list.items.as_mut_slice()
-        {
-            t.parts = parts;
-            state.put_back |= matches!(value, Val::Named(_));
-        }
-    }
-
     pub fn method_call(
         &mut self,
         id: StmtId,
@@ -276,7 +226,17 @@ impl<'a> Run<'a> {
         if let Some(hooked) = self.hook(id, receiver, name, &args, &state) {
             return hooked;
         }
-        if let Some(value) = self.known_method(id, receiver, name, &args, &mut state) {
+        if let Val::Module(module) = receiver
+            && name.contains("loss")
+            && let Some(ways) = self.loss_of(id, *module, name, &args, &state)
+        {
+            return ways;
+        }
+        let known = match receiver {
+            Val::Dict(entries) => self.of_dict(base, entries, name, &args, &mut state),
+            _ => self.known_method(id, receiver, name, &args, &mut state),
+        };
+        if let Some(value) = known {
             return vec![(state, value)];
         }
         if let (Val::Named(text), "append" | "extend" | "add") = (receiver, name.as_str())
@@ -398,10 +358,6 @@ impl<'a> Run<'a> {
             }
             Val::Optimizer => self.of_optimizer(id, name, state),
             Val::List(l) => self.of_list_method(id, *l, name, args, state),
-            Val::Dict(items) => match (name, args.plain.first().and_then(Val::text)) {
-                ("get" | "pop", Some(key)) => items.iter().find(|(n, _)| n == key).map(|(_, v)| v.clone()),
-                _ => None,
-            },
             Val::ParamName => match (name, args.plain.first().and_then(Val::text)) {
                 ("endswith" | "startswith", Some(text)) => {
                     Some(Val::Test(Test::Param(Name::from(format!("name has {text}")))))
@@ -541,7 +497,13 @@ impl<'a> Run<'a> {
                 Val::Num(n) => state.num(n.scale.clone()),
                 _ => Val::Zero(state.fresh()),
             }),
-            _ if SAME.contains(&name) => Some(on.clone()),
+            _ if SAME.contains(&name) => Some(match on {
+                // Where a count of all ranks gets its bound, it is made what divides a loss.
+                Val::Num(n) if name.starts_with("clamp") && n.made.is_some() => {
+                    Val::Num(super::value::Num { made: Some(self.place(state, id)), ..n.clone() })
+                }
+                _ => on.clone(),
+            }),
             _ => None,
         }
     }

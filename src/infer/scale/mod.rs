@@ -10,6 +10,7 @@ mod calls;
 mod collectives;
 mod conditional;
 mod cut;
+mod dicts;
 mod elsewhere;
 mod eval;
 mod exec;

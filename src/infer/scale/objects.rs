@@ -50,8 +50,22 @@ impl<'a> Run<'a> {
             Some(hint) => self.class_hinted(at, hint),
             None => self.class_read(at, param),
         };
-        let class = class.filter(|c| self.says_groups(*c))?;
-        self.made_object(class, state)
+        let class = class?;
+        if self.is_criterion(class) {
+            let module = state.module(&param.name);
+            state.modules[module].class = Some(class);
+            return Some(Val::Module(module));
+        }
+        self.says_groups(class).then(|| self.made_object(class, state))?
+    }
+
+    /// Whether a class is a module that computes losses, by its name and by what its forward communicates.
+    fn is_criterion(&self, class: ClassRef) -> bool {
+        let name = &self.project.class(class).name;
+        let text = self.files[self.project.file(class.module)].slice(self.project.class(class).span);
+        ["Criterion", "Loss"].iter().any(|end| name.ends_with(end))
+            && text.contains("all_reduce")
+            && self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module"))
     }
 
     /// How far this execution has come.

@@ -32,6 +32,8 @@ pub enum What {
     Wrapped(AxisSet),
     /// What one rank has is counted.
     Counted,
+    /// A count of all ranks.
+    AllCounted,
     /// Gradients of so many rounds add up.
     Rounds(Scale),
     Backward,

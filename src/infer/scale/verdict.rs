@@ -127,7 +127,10 @@ fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Pl
     }
     let Some(known) = Carried::of(state, class, term, dense) else { return Judgement::Unknown };
     match known.layouts.settled(&known.wrong, false) {
-        Some(factor) => Judgement::Wrong(Box::new(Mistake { factor, beside: known.beside, ..made })),
+        Some(factor) => {
+            let place = sized(&factor, &made, term).unwrap_or(made.place);
+            Judgement::Wrong(Box::new(Mistake { factor, place, beside: known.beside, ..made }))
+        }
         None if known.is_opaque || known.beside => Judgement::Unknown,
         None if known.of_experts => Judgement::Right,
         None => match of_sets(state, term, &known.own, declared, made) {
@@ -135,6 +138,22 @@ fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Pl
             None => Judgement::Right,
         },
     }
+}
+
+/// The last step that has numbers of ranks, where these alone are wrong and the last step of all has none.
+fn sized(factor: &Monomial, made: &Mistake, term: &Term) -> Option<Place> {
+    let of_ranks = |m: &Monomial| m.powers().any(|(f, _)| matches!(f, Factor::Size(_)));
+    let last = term.part.events.iter().rfind(|e| e.place == made.place)?;
+    let named = match &last.what {
+        What::Times(s) | What::Over(s) => s.known().is_some_and(|m| !of_ranks(m)),
+        _ => false,
+    };
+    let all_of_ranks = factor.powers().all(|(f, _)| matches!(f, Factor::Size(_)));
+    let has_ranks = |e: &&Event| match &e.what {
+        What::Times(s) | What::Over(s) => s.known().is_some_and(of_ranks),
+        _ => false,
+    };
+    (named && all_of_ranks).then(|| term.part.events.iter().rfind(has_ranks).map(|e| e.place))?
 }
 
 /// The factor between the gradient of a loss and the loss itself, which was averaged over the same ranks before its backward pass.
