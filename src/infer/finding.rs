@@ -180,7 +180,15 @@ pub enum FindingKind {
     /// A backward that multiplies the gradient of the result before it is exchanged.
     BeforeExchange { class: Name, argument: Name, forward_at: Place },
     /// A gradient is exchanged after its product with another argument (`early`: before), and the forward has it the other way round.
-    Misordered { class: Name, argument: Name, other: Name, early: bool, forward_at: Place },
+    Misordered {
+        class: Name,
+        argument: Name,
+        other: Name,
+        early: bool,
+        /// Where the backward exchanges behind the product.
+        exchanged: Option<Place>,
+        forward_at: Place,
+    },
     /// Forward and backward of a function communicate over different groups.
     OtherGroup { class: Name, forward: AxisSet, backward: AxisSet, forward_at: Place },
     /// A backward returns fewer gradients than the forward has arguments.

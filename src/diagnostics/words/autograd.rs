@@ -64,8 +64,8 @@ impl Words<'_> {
                     .push("exchange the gradient back first, and wait for it, as for the other gradients".to_string());
                 draft
             }
-            FindingKind::Misordered { class, argument, other, early, forward_at } => {
-                misordered(class, argument, other, *early, *forward_at)
+            FindingKind::Misordered { class, argument, other, early, exchanged, forward_at } => {
+                misordered(class, argument, other, *early, (*exchanged, *forward_at))
             }
             FindingKind::OtherGroup { class, forward, backward, forward_at } => {
                 let title = format!(
@@ -149,13 +149,22 @@ fn step(term: &Term) -> Option<String> {
 }
 
 /// A product on the wrong side of an exchange.
-fn misordered(class: &str, argument: &str, other: &str, early: bool, forward_at: Place) -> Draft {
+fn misordered(
+    class: &str,
+    argument: &str,
+    other: &str,
+    early: bool,
+    (exchanged, forward_at): (Option<Place>, Place),
+) -> Draft {
     let (found, due) = if early { ("before", "after") } else { ("after", "before") };
     let title = format!(
         "the backward of `{class}` exchanges the gradient of `{argument}` {found} its product with `{other}`: each rank has another `{other}`"
     );
     let mut draft = Draft::new(&codes::PRODUCT_ORDER, title);
     draft.primary = format!("the product with this rank's `{other}`");
+    if let Some(place) = exchanged.filter(|_| !early) {
+        draft.labels.push(Label { place, message: "exchanged here, too late".to_string() });
+    }
     draft.labels.push(Label { place: forward_at, message: "the forward exchanges here".to_string() });
     draft.help.push(match early {
         true => {

@@ -52,8 +52,18 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push("sum over the ranks that have other parts alone".to_string());
             draft
         }
-        Membership::CopiesGathered { collective, argument, over, cut, said } => {
-            copies_gathered(collective, argument, over, (*cut, *said))
+        Membership::CopiesGathered { collective, argument, over, cut, said, layer } => {
+            copies_gathered(collective, argument, over, (*cut, *said), layer.as_ref())
+        }
+        Membership::WholeMarked { parameter, mode, divided } => {
+            let title = format!(
+                "`{parameter}` is whole on every rank where `{mode}` is `None`, and is marked as a part all the same"
+            );
+            let mut draft = Draft::new(&codes::PARTITION_NOT_MARKED, title);
+            draft.primary = format!("marks it whatever `{mode}` is");
+            draft.labels.push(spot(*divided, "divided in this mode alone".to_string()));
+            draft.help.push(format!("mark it only where `{mode}` is not `None`"));
+            draft
         }
         Membership::WholeCounted { over, taken } => {
             let over = axes(over);
@@ -499,7 +509,13 @@ fn rounds_divided(count: &str, schedule: Place, total: Place, divides: Option<Pl
 }
 
 /// A gather whose backward sums what all ranks compute alike.
-fn copies_gathered(collective: &str, argument: &str, over: &[Name], (cut, said): (Place, Place)) -> Draft {
+fn copies_gathered(
+    collective: &str,
+    argument: &str,
+    over: &[Name],
+    (cut, said): (Place, Place),
+    layer: Option<&Name>,
+) -> Draft {
     let over = axes(over);
     let title = format!(
         "the backward of `{collective}` sums gradients that are equal on every rank of {over}: they are too large by their number"
@@ -507,7 +523,13 @@ fn copies_gathered(collective: &str, argument: &str, over: &[Name], (cut, said):
     let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
     draft.primary = "takes the gradient for the ranks' parts of a sum".to_string();
     draft.labels.push(spot(said, "all ranks compute the same".to_string()));
-    draft.labels.push(spot(cut, "its backward gives each rank the whole gradient".to_string()));
+    draft.labels.push(spot(
+        cut,
+        match layer {
+            Some(layer) => format!("`{layer}` gives each rank the whole gradient"),
+            None => "its backward gives each rank the whole gradient".to_string(),
+        },
+    ));
     draft.help.push(format!("give it `{argument}=False`"));
     draft
 }

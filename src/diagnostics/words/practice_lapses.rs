@@ -63,6 +63,16 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             draft.help.push(format!("scale `{reduced}` before it is reduced, and leave `{held}` as it is"));
             draft
         }
+        Lapse::NeededOther { gradient, asked, returned, input, at } => {
+            let title = format!(
+                "`{gradient}` is computed only where the gradient of `{input}` is asked for, which is another input"
+            );
+            let mut draft = Draft::new(&codes::MISPLACED_GRADIENT, title);
+            draft.primary = format!("asks for input {asked}");
+            draft.labels.push(spot(*at, format!("`{gradient}` is returned for input {returned}")));
+            draft.help.push(format!("ask for `ctx.needs_input_grad[{returned}]`"));
+            draft
+        }
         Lapse::PlainInput { .. } => plain_input(mistake),
         Lapse::MeansSummed { .. } => means_summed(mistake),
         other => of_gradients(other),
@@ -186,6 +196,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         | Lapse::HandleDropped { .. }
         | Lapse::NotHandedOn { .. }
         | Lapse::HeldScaled { .. }
+        | Lapse::NeededOther { .. }
         | Lapse::PlainInput { .. }
         | Lapse::MeansSummed { .. } => lapses(mistake),
     }

@@ -18,6 +18,18 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::OtherGate { .. }
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
+        Scales::UnmarkedBehind { layer, before, axes: over, used, said } => {
+            let over = axes(over);
+            let title = format!(
+                "the gradient of `{layer}` is not summed over {over}: with sequence parallelism `{before}` leaves each rank a part of the sequence, and nothing marks `{layer}`"
+            );
+            let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+            draft.primary = "whole on every rank, and not marked".to_string();
+            draft.labels.push(spot(*used, "computes with the rank's part".to_string()));
+            draft.labels.push(spot(*said, "says so".to_string()));
+            draft.help.push(format!("mark the parameters of `{layer}` as `sequence_parallel`"));
+            draft
+        }
         Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
         Scales::NarrowWrapper { axis, sliced, made, also } => {

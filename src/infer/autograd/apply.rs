@@ -9,6 +9,7 @@ use super::super::groups::is_passing;
 use super::super::limits::MAX_VAIN_DERIVATIONS;
 use super::super::machine::{Activation, Eval, Machine};
 use super::super::output::{DerivedRow, Output, Pass, Reason as Lost};
+use super::super::practice::view::View;
 use super::super::statics::module_body;
 use super::super::value::Value;
 use super::super::world::{Modes, World};
@@ -162,13 +163,20 @@ impl Machine<'_> {
         self.w.facts = known;
     }
 
+    /// The first exchange of the backward of a class behind a place in it.
+    fn exchanged_behind(&self, class: ClassRef, product: Place) -> Option<Place> {
+        let view = View::new(self.project, self.rules, self.files, self.project.own_method(class, "backward")?);
+        let places = view.collectives().iter().map(|(at, _)| view.place(view.steps[*at].id));
+        places.filter(|at| at.file == product.file && at.span.start > product.span.end).min_by_key(|at| at.span.start)
+    }
+
     fn report_function(&mut self, class: ClassRef, case: &Case, trouble: &Trouble) {
         // A forward that says that its result has no gradient never sees its backward called.
         let file = case.forward_at.file;
         if self.files[file].slice(self.project.class(class).span).contains("mark_non_differentiable") {
             return;
         }
-        let class = self.project.class(class).name.clone();
+        let (at, class) = (class, self.project.class(class).name.clone());
         let kind = match trouble {
             Trouble::NotAdjoint => FindingKind::NotAdjoint {
                 class,
@@ -194,6 +202,7 @@ impl Machine<'_> {
                 argument: argument.clone(),
                 other: other.clone(),
                 early: *early,
+                exchanged: self.exchanged_behind(at, case.backward_at),
                 forward_at: case.forward_at,
             },
             Trouble::Scaled { in_forward, at } => {

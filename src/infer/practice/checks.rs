@@ -181,6 +181,13 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
+    of_collectives(beside_layers::complete).with(&[
+        &["grad"],
+        &["tp", "tensor"],
+        &["named_parameters", "getattr(", "parameters()"],
+    ]),
+    of_words(&["needs_input_grad"], needed::gradients).with(&[&["needs_input_grad"]]),
+    of_words(&["embed"], late_shared::summed).with(&[&["embed"], &["grad"], &["reduce", "scatter", "sync"]]),
     of_words(&["gather"], views_apart::taken).with(&[&["gather"], &["cat("], &["diag(", "diagonal(", "chunk("]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
@@ -276,7 +283,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["model_parallel", "mp_group", "pp_group", "pipeline", "mp_pg"],
         &["all_reduce"],
     ]),
-    of_collectives(duplicated::summed).with(&[&["gather"], &["scatter"]]),
+    of_collectives(duplicated::summed).with(&[&["gather"]]),
     of_words(&["chunk(", "distribute_tensor("], packed_cut::cuts)
         .with(&[&["copy_(", "Parameter("], &["chunk(", "distribute_tensor(", "shard_"]]),
     of_collectives(tied_mean::gradients).with(&[&["avg"], &["grad"]]),

@@ -4,6 +4,7 @@
 //! `gather_from_sequence_parallel_region`: without `tensor_parallel_output_grad=False` its backward reduce-scatters. Next: `plain_input.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near::{self, Note};
@@ -35,20 +36,26 @@ const ALIKE: &[&str] = &[
     "redundantly on",
 ];
 
+/// What comments say of a layer that every rank has in full.
+const WHOLE: &[&str] = &["replicated", "not sharded", "whole on every", "full on every", "not split", "duplicated"];
+
 /// `h = gather(h)`, all ranks alike, `scatter(out)`
 pub fn summed(view: &View<'_>, out: &mut Found) {
     for (i, call) in view.collectives() {
         let Some(argument) = told_by(view, call) else { continue };
         let Stmt::Assign { dst, .. } = view.steps[*i].stmt else { continue };
-        let Some((cut, axes)) = cut_again(view, *i, *dst) else { continue };
-        let Some(said) = said(view) else { continue };
-        let mistake = Membership::CopiesGathered {
-            collective: super::lost::last(&call.rule.name),
-            argument,
-            over: axes,
-            cut: view.place(view.steps[cut].id),
-            said,
+        let cut = || {
+            let (cut, axes) = cut_again(view, *i, *dst)?;
+            Some((cut, axes, said(view)?, None))
         };
+        let whole = || {
+            let (used, said, layer) = whole_layer(view, *i, *dst)?;
+            Some((used, call.rule.default_group.clone(), said, Some(layer)))
+        };
+        let Some((cut, over, said, layer)) = cut().or_else(whole) else { continue };
+        let collective = super::lost::last(&call.rule.name);
+        let cut = view.place(view.steps[cut].id);
+        let mistake = Membership::CopiesGathered { collective, argument, over, cut, said, layer };
         out.push((view.place(view.steps[*i].id), Practice::Membership(mistake)));
         return;
     }
@@ -89,6 +96,37 @@ fn cut_again(view: &View<'_>, gather: usize, whole: LocalId) -> Option<(usize, V
         _ => false,
     });
     (own && !layered).then(|| (*cut, call.rule.default_group.clone()))
+}
+
+/// The layer that alone reads what is gathered, of which a comment says that it is whole on every rank, and whose output is returned.
+fn whole_layer(view: &View<'_>, gather: usize, whole: LocalId) -> Option<(usize, Place, Name)> {
+    if view.collectives().iter().any(|(at, _)| *at > gather) {
+        return None;
+    }
+    let class = near::class_of(view)?;
+    let from = |o: &Operand| near::comes_from(view, o, whole, gather);
+    let (used, name) = (gather + 1..view.steps.len()).find_map(|step| match view.value(step)? {
+        Rvalue::CallMethod { base, name, args } if near::is_self(view, base) => {
+            matches!(&**args, [one] if from(&one.value)).then_some((step, name))
+        }
+        _ => None,
+    })?;
+    let set = near::assigned(view, class, name);
+    let [(method, made, value)] = set.as_slice() else { return None };
+    let Expr::Call { callee, .. } = method.expr(value) else { return None };
+    let torch = callee.path().is_some_and(|path| path.starts_with("torch.nn."));
+    let made = method.place(method.steps[*made].id);
+    let line = |place: Place| view.files[place.file].position(place.span.start).line;
+    let span = view.project.class(ClassRef { module: view.at.module, class }).span;
+    let beside = near::comments(method, span).into_iter().filter_map(|note| Some((note.place?, note.text)));
+    let said = beside
+        .into_iter()
+        .find(|(place, text)| line(*place) == line(made) && WHOLE.iter().any(|word| text.contains(word)));
+    let returned = view.steps[used + 1..].iter().all(|step| match step.stmt {
+        Stmt::Return { value } => from(value),
+        _ => true,
+    });
+    (torch && returned).then(|| Some((used, said?.0, name.clone())))?
 }
 
 /// The comment in the class that says that all ranks compute alike.

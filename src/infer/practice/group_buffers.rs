@@ -27,7 +27,9 @@ pub fn made_for_group(view: &View<'_>, out: &mut Found) {
         let made = match (call.rule.form, call.rule.op.as_str()) {
             (Form::IntoList, "all_gather") => listed(view, call),
             (Form::IntoOutput, "all_gather") => shaped(view, call, BinOp::Mul),
-            (Form::IntoOutput, "reduce_scatter") => shaped(view, call, BinOp::FloorDiv),
+            (Form::IntoOutput, "reduce_scatter") => {
+                shaped(view, call, BinOp::FloorDiv).or_else(|| pieces(view, call.input?))
+            }
             _ => None,
         };
         let Some((size, made)) = made else { continue };
@@ -103,6 +105,40 @@ fn listed(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<(Name, Place)> {
     let filtered = step.guards.len() != around.guards.len();
     let counted = view.expr(callee).last_name() == Some("range") && !filtered;
     counted.then(|| size_of_other(view, &length.value)).flatten()
+}
+
+/// `[t.contiguous() for t in x.chunk(size, dim=dim)]`, or the chunks as they are.
+fn pieces(view: &View<'_>, given: &Operand) -> Option<(Name, Place)> {
+    let cut = |of: &Operand| match view.source(of)?.1 {
+        Rvalue::CallMethod { name, args, .. } if name == "chunk" => {
+            size_of_other(view, view.argument(args, 0, "chunks")?)
+        }
+        Rvalue::Call { callee, args } => match view.expr(callee).last_name()? {
+            "chunk" => size_of_other(view, view.argument(args, 1, "chunks")?),
+            _ => None,
+        },
+        _ => None,
+    };
+    let inner = |of: &Operand| match view.source(of)?.1 {
+        Rvalue::Call { callee, args } if view.expr(callee).last_name() == Some("list") => cut(&args.first()?.value),
+        _ => None,
+    };
+    let listed = || {
+        let list = near::local(given)?;
+        let list = match view.defs(list) {
+            [one] => match view.value(*one) {
+                Some(Rvalue::Use(Operand::Local(next))) => *next,
+                _ => list,
+            },
+            _ => return None,
+        };
+        let mut added =
+            view.steps.iter().filter(|s| matches!(s.stmt, Stmt::Append { collection, .. } if *collection == list));
+        let (step, None) = (added.next()?, added.next()) else { return None };
+        let Stmt::For { iter, .. } = view.steps[*step.loops.last()?].stmt else { return None };
+        cut(iter)
+    };
+    cut(given).or_else(|| inner(given)).or_else(listed)
 }
 
 /// Whether a method of a list is called, which may make it longer.

@@ -24,6 +24,8 @@ pub enum Lapse {
     StatisticMeets { collective: Name, made: Place, meets: Place, backward: Option<Place> },
     /// A list has one tensor many times, and a collective writes to each of its entries; where that is called.
     OneBuffer { collective: Name, list: Option<Name>, call: Place },
+    /// A gradient is computed where that of another input is asked for: the input that is asked for, the one that it is returned for, and where.
+    NeededOther { gradient: Name, asked: usize, returned: usize, input: Name, at: Place },
     /// A buffer is computed with, or returned from what is named after a collective, and nothing writes to it; what makes it and where.
     NeverFilled { buffer: Name, by: Name, made: Place, returned: bool },
     /// What a buffer holds is divided by the number of ranks in each round, and what is summed over them and added to it is not.

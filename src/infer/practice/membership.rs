@@ -49,7 +49,10 @@ pub enum Membership {
     MeanOfVariances { root: Place },
     /// A gather takes the gradient for parts, where all ranks compute alike; the argument that tells it so, what cuts the result again, and
     /// the comment.
-    CopiesGathered { collective: Name, argument: Name, over: Vec<Name>, cut: Place, said: Place },
+    /// `layer`: the layer that is whole on every rank, where that is what the place stands for.
+    CopiesGathered { collective: Name, argument: Name, over: Vec<Name>, cut: Place, said: Place, layer: Option<Name> },
+    /// A parameter is a part in some modes of its layer, whole where the mode is none, and marked as a part in all; where it is divided.
+    WholeMarked { parameter: Name, mode: Name, divided: Place },
     /// Labels of this rank's rows count from 0 among the columns of all ranks.
     LabelsOfFirst { columns: Option<Name>, gathered: Place },
     /// A sampler shuffles with a seed of this rank, and slices by the rank.

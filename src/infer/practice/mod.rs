@@ -17,6 +17,7 @@ mod axis_map;
 mod backward_group;
 pub mod backwards;
 mod beside;
+mod beside_layers;
 mod bypassed;
 mod called;
 mod checks;
@@ -72,6 +73,7 @@ pub mod hints;
 mod in_flight;
 pub mod lapses;
 mod late_hook;
+mod late_shared;
 mod left_alone;
 mod left_dim;
 mod loader_length;
@@ -98,6 +100,7 @@ mod named_axes;
 mod named_experts;
 mod narrow;
 pub mod near;
+mod needed;
 mod never_waited;
 mod new_groups;
 mod no_result;
@@ -197,6 +200,7 @@ mod views_apart;
 mod weight_left;
 mod weights_cut;
 mod whole_input;
+mod whole_marked;
 mod whose;
 mod worker_rank;
 mod world_rank;
@@ -242,6 +246,8 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     uneven::biases,
     pool::shared,
     partition::unmarked,
+    whole_marked::modes,
+    beside_layers::unmarked,
     doubled::marked_twice,
     axis_map::disagreeing,
     backwards::other_input,

@@ -8,6 +8,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
+use super::unfold::is_around;
 use super::view::View;
 use crate::ir::{Const, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
@@ -50,11 +51,19 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
             let name = given_whole(view, &base).filter(|_| cuts_both_ways(text));
             name.filter(|_| is_handed_on(view, i) && !gathers())
         };
-        let Some(input) = replicated(view, &base).or_else(whole) else { continue };
+        let placed = placed(view, &base, i);
+        let Some(input) = replicated(view, placed.as_ref().unwrap_or(&base)).or_else(whole) else { continue };
         let Some(meets) = partial_output(view, class) else { return };
         let practice = Placements::StyleInput { input, partial: meets };
         out.push((view.place(step.id), Practice::Placements(practice)));
     }
+}
+
+/// What a variable that is bound again was bound to last.
+fn placed(view: &View<'_>, base: &Expr, step: usize) -> Option<Expr> {
+    let Expr::Local(local) = base else { return None };
+    let last = view.defs(*local).iter().copied().rfind(|def| *def < step)?;
+    is_around(&view.steps[last], &view.steps[step]).then(|| view.bound(last, *local))
 }
 
 /// The tensor that an expression places on every rank: `DTensor.from_local(x, mesh, (Replicate(),))`.

@@ -32,6 +32,8 @@ pub enum Training {
     /// A flag that says whether gradients are summed is on only in the rounds that the last stage of a pipeline skips. `told`: the place is
     /// where it is off, and `other` the backward pass; the other way round otherwise.
     LastStage { flag: Name, rounds: Name, told: bool, other: Place, cooldown: Place },
+    /// The gradient of a shared weight is summed over its copies after what holds it was scattered; the call that scatters, and both collectives.
+    AfterScatter { before: Place, scattered: Place, summed: Place },
     /// A flag that the forward pass reads is set after it.
     LateFlag { flag: Name, forward: Place, backward: Place },
     /// What a loop receives is only sent on, and it reads the first value instead.

@@ -673,7 +673,9 @@ impl<'a> Run<'a> {
         let length = list.length.clone().unwrap_or_else(|| Scale::integer(list.items.len() as i64));
         match list.items.as_slice() {
             // What is counted in each of this rank's samples is counted in all of them together.
-            [Val::Num(n)] if n.scale == tokens() && list.length.is_some() => state.num(tokens()),
+            [Val::Num(n)] if n.scale == tokens() && list.length.as_ref().is_some_and(super::eval::is_of_samples) => {
+                state.num(tokens())
+            }
             [Val::Num(n)] => state.num(n.scale.times(&length)),
             [Val::Tensor(t)] => {
                 let mut t = t.clone();

@@ -656,6 +656,11 @@ pub fn made(times: bool, scale: &Scale) -> What {
     }
 }
 
+/// Whether a length is that of a list of samples, known by its name alone.
+pub fn is_of_samples(length: &Scale) -> bool {
+    length.known().is_some_and(|m| !m.is_number() && m.powers().all(|(f, _)| matches!(f, Factor::Named(_))))
+}
+
 /// Whether a factor is a product of sizes of groups.
 pub fn is_size(scale: &Scale) -> bool {
     scale.known().is_some_and(|m| {

@@ -499,7 +499,7 @@ impl<'a> Run<'a> {
             }),
             _ if SAME.contains(&name) => Some(match on {
                 // Where a count of all ranks gets its bound, it is made what divides a loss.
-                Val::Num(n) if name.starts_with("clamp") && n.made.is_some() => {
+                Val::Num(n) if name.starts_with("clamp") && n.made.is_some() && n.scale != tokens() => {
                     Val::Num(super::value::Num { made: Some(self.place(state, id)), ..n.clone() })
                 }
                 _ => on.clone(),

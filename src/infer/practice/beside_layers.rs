@@ -1,0 +1,222 @@
+//! Whole layers next to layers that a rule types. In: a class, or a function that sums gradients. Out: a linear layer behind one that leaves
+//! each rank a part of the sequence, which nothing marks; a sum over the ranks for a linear layer whose output goes into one that sums the
+//! gradient of its input already. Never: where no comment says that the sequence is split, or may be. Source: mcore-bridge, pull request
+//! 173; AReno, pull request 496; `rules/models/megatron_layers.toml` for the layers. Next: `parameters.rs`, `doubled.rs`.
+
+use super::expr::{Expr, path_of_hint};
+use super::found::{Practice, Scales};
+use super::near::{self, Note};
+use super::view::View;
+use super::{Class, Found, Lint};
+use crate::ir::{ClassId, Const, LocalId, Operand, Rvalue};
+use crate::project::ClassRef;
+use crate::rules::LayerRule;
+use crate::rules::collective::Transition;
+use crate::source::{Name, Place};
+use crate::types::Spmd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What comments say of a value of which each rank has a part of the sequence.
+const SPLIT: &[&str] = &["s/tp", "sequence shard", "sequence parallel", "sequence_parallel", "reduce-scatter"];
+
+/// A layer that a method calls on something: the attribute, the step and the argument.
+type Used<'a> = (&'a Name, usize, &'a Operand);
+
+/// `mid, _ = self.row(x)` and `self.linear(mid)`, in a class that marks nothing
+pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
+    if !text.contains("Linear(") || !text.contains("Parallel") || marks(text) {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
+    let Some(said) = said(init, class.at, SPLIT) else { return };
+    let Some(forward) = lint.project.own_method(class.at, "forward") else { return };
+    let view = near::shared(init, forward);
+    let all = used(&view);
+    for (row, from, _) in &all {
+        let Some(rule) = kept_layer(&view, class.at.class, row).filter(|rule| scatters(rule)) else { continue };
+        for (whole, at, given) in all.iter().filter(|(_, at, _)| at > from) {
+            let Some(made) = whole_linear(&view, class.at.class, whole) else { continue };
+            if !comes_of(&view, given, *from, *at) {
+                continue;
+            }
+            let mistake = Scales::UnmarkedBehind {
+                layer: (*whole).clone(),
+                before: (*row).clone(),
+                axes: rule.default_group.clone(),
+                used: view.place(view.steps[*at].id),
+                said,
+            };
+            out.push((made, Practice::Scales(mistake)));
+            return;
+        }
+    }
+}
+
+/// Whether a class sets marks on parameters, or hands them to something that may.
+fn marks(text: &str) -> bool {
+    ["setattr(", ".sequence_parallel =", "mark_", "_mark", "allreduce ="].iter().any(|word| text.contains(word))
+}
+
+/// The calls of a method of what its object keeps, with one argument.
+fn used<'a>(view: &View<'a>) -> Vec<Used<'a>> {
+    let of = |step: usize| match view.value(step)? {
+        Rvalue::CallMethod { base, name, args } if near::is_self(view, base) => match &**args {
+            [one] => Some((name, step, &one.value)),
+            _ => None,
+        },
+        _ => None,
+    };
+    (0..view.steps.len()).filter_map(of).collect()
+}
+
+/// The rule of the layer that an attribute is: by what the constructor makes, or by the annotation of what it is given.
+fn kept_layer(view: &View<'_>, class: ClassId, attr: &str) -> Option<Arc<LayerRule>> {
+    let set = near::assigned(view, class, attr);
+    let [(method, _, value)] = set.as_slice() else { return None };
+    let path = match method.expr(value) {
+        Expr::Call { callee, .. } => near::path(method, &callee)?,
+        // `self.a, self.b = a, b`
+        Expr::Item(of, at) => match (*of, *at) {
+            (Expr::Build(items), Expr::Const(Const::Int(n))) => {
+                let Some(Expr::Local(local)) = items.get(usize::try_from(n).ok()?) else { return None };
+                hinted(method, *local)?
+            }
+            _ => return None,
+        },
+        Expr::Local(local) => hinted(method, local)?,
+        _ => return None,
+    };
+    view.rules.layer(&path).cloned()
+}
+
+/// The path of the class that a parameter is annotated with.
+fn hinted(view: &View<'_>, local: LocalId) -> Option<Name> {
+    let param = view.func.params.iter().find(|p| p.local == local)?;
+    path_of_hint(view.project, view.at.module, param.hint.as_deref()?)
+}
+
+fn cases(rule: &LayerRule) -> impl Iterator<Item = (bool, &Transition)> {
+    rule.cases.iter().flat_map(|(cond, r)| r.transitions.iter().map(move |(_, t)| (cond.is_none(), t)))
+}
+
+/// Whether a layer gives all ranks the same, or in some configuration each a part of the sequence.
+fn scatters(rule: &LayerRule) -> bool {
+    let invariant = |t: &Transition| t.result.set.contains(Spmd::Invariant);
+    cases(rule).any(|(_, t)| t.result.dim() == Some(0)) && cases(rule).any(|(other, t)| other && invariant(t))
+}
+
+/// Whether a layer takes what all ranks have alike and sums its gradient, or in some configuration parts of the sequence.
+fn sums_gradient(rule: &LayerRule) -> bool {
+    let invariant = |t: &Transition| t.source.set.contains(Spmd::Invariant) && !t.result.set.contains(Spmd::Invariant);
+    cases(rule).any(|(_, t)| t.source.dim() == Some(0)) && cases(rule).any(|(other, t)| other && invariant(t))
+}
+
+/// Where the constructor makes a linear layer of torch.
+fn whole_linear(view: &View<'_>, class: ClassId, attr: &str) -> Option<Place> {
+    let set = near::assigned(view, class, attr);
+    let [(method, made, value)] = set.as_slice() else { return None };
+    let Expr::Call { callee, args, .. } = method.expr(value) else { return None };
+    let divided = args.iter().any(|(_, a)| {
+        a.any(&mut |e| {
+            matches!(e, Expr::Binary(..))
+                || e.last_name().is_some_and(|n| n.contains("local") || n.contains("partition"))
+        })
+    });
+    let linear = callee.path().is_some_and(|path| path == "torch.nn.Linear") && !divided;
+    linear.then(|| method.place(method.steps[*made].id))
+}
+
+/// Whether an argument is what a step gave, as it is or as the first of a tuple.
+fn comes_of(view: &View<'_>, given: &Operand, from: usize, before: usize) -> bool {
+    let is_call = |e: &Expr| matches!(e, Expr::Call { step, .. } if *step == from);
+    let of = |e: &Expr| match e {
+        Expr::Item(base, at) => is_call(base) && matches!(**at, Expr::Const(Const::Int(0))),
+        other => is_call(other),
+    };
+    match view.expr(given) {
+        Expr::Local(local) => {
+            let last = view.defs(local).iter().copied().rfind(|def| *def < before);
+            last.is_some_and(|def| of(&view.bound(def, local)))
+        }
+        made => of(&made),
+    }
+}
+
+/// The comment in a class that says one of these.
+fn said(view: &View<'_>, class: ClassRef, words: &[&str]) -> Option<Place> {
+    let span = view.project.class(class).span;
+    let speaks = |note: &Note| near::has_any(&note.text, words);
+    near::comments(view, span).into_iter().find(speaks).and_then(|note| note.place)
+}
+
+/// `if "q_a" in name: all_reduce(p.grad, group=tp_group)`, where the output of `q_a` goes into a layer that sums the gradient of its input
+pub fn complete(view: &View<'_>, out: &mut Found) {
+    if view.code().contains("sequence_parallel") {
+        return;
+    }
+    for (at, call) in view.collectives() {
+        let step = &view.steps[*at];
+        let text = view.text(view.place(step.id)).to_lowercase();
+        let named = |name: &str| ["tp", "tensor"].iter().any(|part| name.contains(part));
+        let group = call.group.map(|g| near::deep(view, &view.expr(g)));
+        let over = named(&text) || group.is_some_and(|g| g.any(&mut |e| e.last_name().is_some_and(named)));
+        if call.rule.op != "all_reduce" || !over || !text.contains("grad") || step.loops.is_empty() {
+            continue;
+        }
+        let mut words = Vec::new();
+        for guard in step.guards.iter() {
+            view.expr(guard.test).any(&mut |e| {
+                words.extend(e.string().cloned());
+                false
+            });
+        }
+        words.retain(|word| word.len() > 2 && !word.contains("grad"));
+        let Some((first, axes)) = summed_before(view, &words) else { continue };
+        let told = step.guards.last().map_or(view.place(step.id), |g| view.part(g.at, 0));
+        let mistake = Scales::SummedAgain { axes, first, sum: view.place(step.id) };
+        out.push((told, Practice::Scales(mistake)));
+        return;
+    }
+}
+
+/// Where a class of the file calls a layer that sums the gradient of its input on what comes of a linear layer with one of these names, or
+/// with one of these marks, and over which axes; a comment there says that the sequence may be whole as well as split.
+fn summed_before(view: &View<'_>, words: &[Name]) -> Option<(Place, Vec<Name>)> {
+    let module = view.at.module;
+    view.project.modules[module].ir.classes.ids().filter(|_| !words.is_empty()).find_map(|class| {
+        let at = ClassRef { module, class };
+        let forward: Rc<View<'_>> = near::shared(view, view.project.own_method(at, "forward")?);
+        let text = view.text(view.spot(view.project.class(at).span));
+        said_of_both(view, at)?;
+        let all = used(&forward);
+        all.iter().find_map(|(layer, step, given)| {
+            let rule = kept_layer(&forward, class, layer).filter(|rule| sums_gradient(rule))?;
+            let fed = all.iter().any(|(whole, from, _)| {
+                let named =
+                    words.iter().any(|word| whole.contains(word.as_str()) || text.contains(&format!(".{word} =")));
+                let made = |def: usize| def >= *from;
+                let result = (0..forward.steps.len()).filter(|s| s == from).find_map(|s| match forward.steps[s].stmt {
+                    crate::ir::Stmt::Assign { dst, .. } => Some(*dst),
+                    _ => None,
+                });
+                named
+                    && from < step
+                    && result.is_some_and(|dst| near::reached(&forward, given, made).contains(&dst))
+                    && whole_linear(&forward, class, whole).is_some()
+            });
+            fed.then(|| (forward.place(forward.steps[*step].id), rule.default_group.clone()))
+        })
+    })
+}
+
+/// The comment in a class that says that its input is a part of the sequence, or else whole.
+fn said_of_both(view: &View<'_>, class: ClassRef) -> Option<Place> {
+    let span = view.project.class(class).span;
+    let both = |note: &Note| {
+        let split = ["sequence", "[s/tp", "slice of s", "/ tp"].iter().any(|word| note.text.contains(word));
+        split && ["else", " or "].iter().any(|word| note.text.contains(word))
+    };
+    near::comments(view, span).into_iter().find(both).and_then(|note| note.place)
+}

@@ -1,0 +1,22 @@
+"""Sharding constraints on the outputs of selected modules."""
+from torch_xla.distributed.spmd.xla_sharding import MarkShardingFunction
+
+ACTIVATION_SHARDING = {
+    "embed_tokens": ("fsdp", None, None),
+    "mlp": ("fsdp", None, None),
+    "lm_head": ("fsdp", None, "tensor"),
+}
+
+
+def shard_activations(model, mesh):
+    def make_hook(spec):
+        def hook(module, args, output):
+            return MarkShardingFunction.apply(output, mesh, spec)
+
+        return hook
+
+    for name, module in model.named_modules():
+        spec = ACTIVATION_SHARDING.get(name.rsplit(".", 1)[-1])
+        if spec is not None:
+            module.register_forward_hook(make_hook(spec))
+    return model
