@@ -1,7 +1,7 @@
 //! Losses where they leave the program that is seen: returned by a loss function, or computed from the only module of a file. In: the root
 //! under execution. Out: the module that a parameter without an annotation stands for, the parameters that are data beside it, and a
-//! returned loss of which every rank of a tensor-parallel axis counts the whole. Never: a file with several models, or a parameter whose
-//! name says another thing. Next: `root.rs`, which asks; `intrinsics.rs` for `backward()`.
+//! returned loss of which every rank of a tensor-parallel axis counts the whole. Never: a file with several models, a class of losses, one
+//! that the function makes itself, or a parameter whose name says another thing. Next: `root.rs`, which asks; `intrinsics.rs` for `backward()`.
 
 use super::finding::{FindingKind, OperandAt};
 use super::machine::Machine;
@@ -9,7 +9,7 @@ use super::practice::expr::Expr;
 use super::practice::view::View;
 use super::value::Value;
 use crate::ir::{LocalId, Operand, Param, ParamKind, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, ModuleId, Project};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::source::{Files, Name};
 use crate::types::{Axis, AxisState, AxisType, Spmd, Tri};
 
@@ -18,8 +18,12 @@ const MODELS: &[&str] =
     &["model", "head", "critic", "policy", "actor", "net", "module", "reward_model", "value_model", "value_head"];
 /// Words in names of data of which a rank has only a part.
 const PARTS: &[&str] = &["local", "shard", "part", "own", "rank", "chunk", "split"];
+/// Ends of names of what computes a loss from what a model gives.
+const LOSSES: &[&str] = &["loss", "criterion", "objective", "crit"];
 /// The axis on which all ranks have the same data.
 const SAME_DATA: &str = "tp";
+/// How many calls are followed from an object to its name.
+const MOST_CALLS: usize = 4;
 /// Classes of a file that are looked at; more are a library.
 const MOST_CLASSES: usize = 8;
 
@@ -57,6 +61,29 @@ fn is_called(param: &str, class: &str) -> bool {
     short.len() > 3 && class.to_lowercase().ends_with(&short)
 }
 
+/// Whether a function makes an object of a class and keeps it under a name that is as asked.
+fn makes(view: &View<'_>, class: ClassRef, wanted: &dyn Fn(&str) -> bool) -> bool {
+    (0..view.steps.len()).any(|step| match view.steps[step].stmt {
+        Stmt::Assign { dst, value: value @ Rvalue::Call { .. } } => {
+            let made = view.callee(value).is_some_and(|path| view.project.path(&path) == Resolved::Class(class));
+            made && is_kept(view, *dst, wanted, MOST_CALLS)
+        }
+        _ => false,
+    })
+}
+
+/// Whether a value gets a name that is as asked, also behind calls of its methods: `criterion = InfoNce(t).to(device)`.
+fn is_kept(view: &View<'_>, local: LocalId, wanted: &dyn Fn(&str) -> bool, depth: usize) -> bool {
+    let (true, Some(depth)) = (view.is_temp(local), depth.checked_sub(1)) else {
+        return wanted(view.local_name(local));
+    };
+    view.readers(local).iter().any(|at| match view.steps[*at].stmt {
+        Stmt::SetAttr { name, .. } => wanted(name),
+        Stmt::Assign { dst, .. } => is_kept(view, *dst, wanted, depth),
+        _ => false,
+    })
+}
+
 impl Machine<'_> {
     /// The module of the file that a parameter of a free function stands for, if the function calls it.
     pub(super) fn sole_object_class(&self, param: &Param) -> Option<ClassRef> {
@@ -74,7 +101,27 @@ impl Machine<'_> {
         let view = View::new(self.project, self.rules, self.files, at);
         let calls = |step| matches!(view.value(step), Some(Rvalue::Call { callee: Operand::Local(l), .. }) if *l == param.local);
         let rebound = !view.defs(param.local).is_empty();
-        ((0..view.steps.len()).any(calls) && !rebound).then_some(class)
+        let given = (0..view.steps.len()).any(calls) && !rebound;
+        (given && !self.is_made_beside(&view, param, class)).then_some(class)
+    }
+
+    /// Whether a class is that of something else than a parameter: of a loss, of what the function makes under another name, or of what the file
+    /// keeps under the name of a loss.
+    fn is_made_beside(&self, view: &View<'_>, param: &Param, class: ClassRef) -> bool {
+        let name = &self.project.class(class).name;
+        let is_loss = |name: &str| {
+            let short = name.to_lowercase();
+            LOSSES.iter().any(|word| short.ends_with(word))
+        };
+        if is_loss(name) && !is_loss(&param.name) || makes(view, class, &|made| made != param.name) {
+            return true;
+        }
+        let text = self.files[self.project.file(class.module)].whole().to_lowercase();
+        let funcs = self.project.modules[class.module].ir.funcs.ids();
+        LOSSES.iter().any(|word| text.contains(word)) && !is_loss(&param.name) && {
+            let of = |func| View::new(self.project, self.rules, self.files, FuncRef { module: class.module, func });
+            funcs.into_iter().any(|func| makes(&of(func), class, &is_loss))
+        }
     }
 
     /// Parameters of a root that are data beside a module which only their file shows: what is read as a tensor, and not given to it.
