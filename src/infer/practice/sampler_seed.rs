@@ -1,7 +1,7 @@
 //! Samplers whose order is another on each rank. In: a function. Out: a sampler that shuffles with a seed into which this rank's number goes, and
-//! takes a slice of what it has shuffled. Never: a sampler that keeps the order, or one that is told that there is one replica: there each
-//! rank draws for itself. Source: torch 2.9, torch.utils.data.DistributedSampler: "seed: ... should be identical across all processes in the
-//! distributed group". Next: `sampler.rs`.
+//! takes a slice of what it has shuffled. Never: a sampler that keeps the order, one that is told that there is one replica, where each rank
+//! draws for itself, or a number that all replicas of one set share. Source: torch 2.9, torch.utils.data.DistributedSampler: "seed: ... should
+//! be identical across all processes in the distributed group". Next: `sampler.rs`.
 
 use super::Found;
 use super::expr::Expr;
@@ -11,7 +11,7 @@ use super::membership::Membership;
 use super::near;
 use super::unfold::unfold;
 use super::view::View;
-use crate::ir::{Const, LocalKind, Operand, Rvalue};
+use crate::ir::{ArgKind, BinOp, Const, LocalKind, Operand, Rvalue};
 use crate::source::Place;
 
 /// The end of the name of what slices by the rank.
@@ -35,15 +35,36 @@ pub fn seeds(view: &View<'_>, out: &mut Found) {
         if is_ordered || is_alone {
             continue;
         }
-        let own = told(2, "rank");
+        let (own, replicas) = (told(2, "rank"), told(1, "num_replicas"));
         let same =
             |e: &Expr| is_rank(view, e) || own.as_ref().is_some_and(|own| own == e && !matches!(e, Expr::Const(_)));
-        if !unfold(view, &view.expr(seed), i).any(&mut |e| same(e)) {
+        if !has_rank(&unfold(view, &view.expr(seed), i), &same, replicas.as_ref()) {
             continue;
         }
         let made = made(view, seed).unwrap_or(view.place(step.id));
         let mistake = Membership::SeedOfRank { sampler, sliced: view.place(step.id) };
         out.push((made, Practice::Membership(mistake)));
+    }
+}
+
+/// Whether this rank's number is in an expression. Divided by the number of replicas, it is that of the replicas' set: one for all of it.
+fn has_rank(expr: &Expr, is_rank: &dyn Fn(&Expr) -> bool, replicas: Option<&Expr>) -> bool {
+    match expr {
+        Expr::Binary(BinOp::FloorDiv, _, by) if replicas.is_some_and(|n| is_alike(n, by)) => false,
+        _ => is_rank(expr) || expr.inner().into_iter().any(|e| has_rank(e, is_rank, replicas)),
+    }
+}
+
+/// Whether two expressions are the same, wherever what they call is called.
+fn is_alike(a: &Expr, b: &Expr) -> bool {
+    let parts = |a: &[(ArgKind, Expr)], b: &[(ArgKind, Expr)]| {
+        a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && is_alike(a, b))
+    };
+    match (a, b) {
+        (Expr::Call { callee, args, .. }, Expr::Call { callee: other, args: given, .. }) => {
+            is_alike(callee, other) && parts(args, given)
+        }
+        _ => a == b,
     }
 }
 
