@@ -105,6 +105,7 @@ const MATTERS: &[&str] = &[
     "step(",
     "scale",
     "mean(",
+    ".apply(",
 ];
 
 /// Words in names of functions that change gradients of a module.

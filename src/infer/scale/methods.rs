@@ -216,11 +216,11 @@ impl<'a> Run<'a> {
             return vec![(state, value)];
         }
         if let (Val::Class(class), "apply") = (receiver, name.as_str()) {
+            state.unsettled |= self.communicates(*class);
             if self.scales_backward(*class) {
                 self.lose_all(&mut state);
                 return vec![(state, Val::named("call"))];
             }
-            state.unsettled |= self.communicates(*class);
         }
         self.hand_function(receiver, name, &args, &mut state);
         if let Some(hooked) = self.hook(id, receiver, name, &args, &state) {
