@@ -78,7 +78,7 @@ fn says_rate(text: &str) -> bool {
 }
 
 /// Whether an expression is, or has in it, the number of ranks of a group.
-fn is_size(view: &View<'_>, expr: &Expr) -> bool {
+pub fn is_size(view: &View<'_>, expr: &Expr) -> bool {
     let named = |name: &str| {
         let lower = name.to_lowercase();
         of_size_name(name).is_some() || words(&lower).is_some() || lower.contains("world") || lower == "n_ranks"

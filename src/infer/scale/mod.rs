@@ -14,6 +14,7 @@ mod dicts;
 mod elsewhere;
 mod eval;
 mod exec;
+mod experts;
 mod forwarded;
 mod grads;
 pub mod groups;

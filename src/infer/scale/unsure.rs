@@ -1,8 +1,9 @@
 //! Factors that something outside may make right. In: a module. Out: whether a mistake is about parameters of a library that is not known,
-//! which may scale their gradients itself, as an autograd function of the file does, about sizes that the file compares with the number of all ranks, or
-//! about a sum that a step may divide. Next: `verdict.rs`.
+//! which may scale their gradients itself, as an autograd function of the file does, about sizes that the file compares with the number of all ranks,
+//! about a sum that a step may divide, or about experts whose gradients the file scales once more. Next: `verdict.rs`.
 
 use super::elsewhere;
+use super::experts;
 use super::groups::WORLD;
 use super::value::What;
 use super::verdict::{Mistake, Wrong};
@@ -36,6 +37,7 @@ impl<'a> Unsure<'a> {
             || matches!(mistake.wrong, Wrong::Than(_)) && !is_followed(mistake) && self.scales_backwards()
             || self.sums_unseen(mistake)
             || elsewhere::may_divide(self.project, self.rules, self.files, self.module, mistake)
+            || experts::may_scale(self.project, self.rules, self.files, self.module, mistake)
     }
 
     /// Whether the file compares a product of sizes of the factor with the number of all ranks.

@@ -106,7 +106,8 @@ fn data(axes: &AxisSet) -> Vec<Axis> {
     axes.iter().filter(|a| kind(a) != Kind::Model).cloned().collect()
 }
 
-fn is_of_experts(axis: &Axis) -> bool {
+/// Whether an axis is one of experts alone.
+pub fn is_of_experts(axis: &Axis) -> bool {
     matches!(axis.name(), "edp" | "etp") || axis.name().contains("expert") || axis.name().starts_with("edp")
 }
 
