@@ -55,16 +55,7 @@ pub fn membership(mistake: &Membership) -> Draft {
         Membership::CopiesGathered { collective, argument, over, cut, said, layer } => {
             copies_gathered(collective, argument, over, (*cut, *said), layer.as_ref())
         }
-        Membership::WholeMarked { parameter, mode, divided } => {
-            let title = format!(
-                "`{parameter}` is whole on every rank where `{mode}` is `None`, and is marked as a part all the same"
-            );
-            let mut draft = Draft::new(&codes::PARTITION_NOT_MARKED, title);
-            draft.primary = format!("marks it whatever `{mode}` is");
-            draft.labels.push(spot(*divided, "divided in this mode alone".to_string()));
-            draft.help.push(format!("mark it only where `{mode}` is not `None`"));
-            draft
-        }
+        Membership::WholeMarked { parameter, mode, divided } => whole_marked(parameter, mode, *divided),
         Membership::WholeCounted { over, taken } => {
             let over = axes(over);
             let title = format!(
@@ -543,5 +534,16 @@ fn other_count(summed: &[Name], counted: &[Name], count: Place, divided: Place) 
     draft.labels.push(spot(count, format!("counted over {counted}")));
     draft.labels.push(spot(divided, "divided here".to_string()));
     draft.help.push("reduce both over the same group".to_string());
+    draft
+}
+
+/// A whole parameter that is marked as a part.
+fn whole_marked(parameter: &str, mode: &str, divided: Place) -> Draft {
+    let title =
+        format!("`{parameter}` is whole on every rank where `{mode}` is `None`, and is marked as a part all the same");
+    let mut draft = Draft::new(&codes::PARTITION_NOT_MARKED, title);
+    draft.primary = format!("marks it whatever `{mode}` is");
+    draft.labels.push(spot(divided, "divided in this mode alone".to_string()));
+    draft.help.push(format!("mark it only where `{mode}` is not `None`"));
     draft
 }

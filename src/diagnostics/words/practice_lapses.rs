@@ -3,6 +3,7 @@
 use super::super::codes;
 use super::{Draft, spot};
 use crate::infer::practice::lapses::Lapse;
+use crate::source::Place;
 
 pub fn lapses(mistake: &Lapse) -> Draft {
     match mistake {
@@ -64,14 +65,7 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             draft
         }
         Lapse::NeededOther { gradient, asked, returned, input, at } => {
-            let title = format!(
-                "`{gradient}` is computed only where the gradient of `{input}` is asked for, which is another input"
-            );
-            let mut draft = Draft::new(&codes::MISPLACED_GRADIENT, title);
-            draft.primary = format!("asks for input {asked}");
-            draft.labels.push(spot(*at, format!("`{gradient}` is returned for input {returned}")));
-            draft.help.push(format!("ask for `ctx.needs_input_grad[{returned}]`"));
-            draft
+            needed_other(gradient, *asked, *returned, input, *at)
         }
         Lapse::PlainInput { .. } => plain_input(mistake),
         Lapse::MeansSummed { .. } => means_summed(mistake),
@@ -200,4 +194,15 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         | Lapse::PlainInput { .. }
         | Lapse::MeansSummed { .. } => lapses(mistake),
     }
+}
+
+/// A gradient under the test of another input.
+fn needed_other(gradient: &str, asked: usize, returned: usize, input: &str, at: Place) -> Draft {
+    let title =
+        format!("`{gradient}` is computed only where the gradient of `{input}` is asked for, which is another input");
+    let mut draft = Draft::new(&codes::MISPLACED_GRADIENT, title);
+    draft.primary = format!("asks for input {asked}");
+    draft.labels.push(spot(at, format!("`{gradient}` is returned for input {returned}")));
+    draft.help.push(format!("ask for `ctx.needs_input_grad[{returned}]`"));
+    draft
 }

@@ -19,16 +19,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
         Scales::UnmarkedBehind { layer, before, axes: over, used, said } => {
-            let over = axes(over);
-            let title = format!(
-                "the gradient of `{layer}` is not summed over {over}: with sequence parallelism `{before}` leaves each rank a part of the sequence, and nothing marks `{layer}`"
-            );
-            let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
-            draft.primary = "whole on every rank, and not marked".to_string();
-            draft.labels.push(spot(*used, "computes with the rank's part".to_string()));
-            draft.labels.push(spot(*said, "says so".to_string()));
-            draft.help.push(format!("mark the parameters of `{layer}` as `sequence_parallel`"));
-            draft
+            unmarked_behind(layer, before, over, *used, *said)
         }
         Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
@@ -494,4 +485,18 @@ fn factor(mistake: &Scales) -> Draft {
 pub fn axes(names: &[Name]) -> String {
     let each: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
     each.join(" and ")
+}
+
+/// A whole layer behind one that leaves each rank a part of the sequence.
+fn unmarked_behind(layer: &str, before: &str, over: &[Name], used: Place, said: Place) -> Draft {
+    let over = axes(over);
+    let title = format!(
+        "the gradient of `{layer}` is not summed over {over}: with sequence parallelism `{before}` leaves each rank a part of the sequence, and nothing marks `{layer}`"
+    );
+    let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+    draft.primary = "whole on every rank, and not marked".to_string();
+    draft.labels.push(spot(used, "computes with the rank's part".to_string()));
+    draft.labels.push(spot(said, "says so".to_string()));
+    draft.help.push(format!("mark the parameters of `{layer}` as `sequence_parallel`"));
+    draft
 }

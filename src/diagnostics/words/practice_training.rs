@@ -67,16 +67,7 @@ pub fn training(mistake: &Training) -> Draft {
         Training::LastStage { flag, rounds, told, other, cooldown } => {
             last_stage(flag, rounds, *told, *other, *cooldown)
         }
-        Training::AfterScatter { before, scattered, summed } => {
-            let title = "the gradient of the shared weight is summed over its copies after it was scattered: each rank adds what is reduced to what is not";
-            let mut draft = Draft::new(&codes::LATE_REDUCTION, title.to_string());
-            draft.primary = "too late for the rows that other ranks have reduced".to_string();
-            draft.labels.push(spot(*before, "reduces before".to_string()));
-            draft.labels.push(spot(*scattered, "leaves each rank its part of the buffer".to_string()));
-            draft.labels.push(spot(*summed, "sums over the stages that hold a copy".to_string()));
-            draft.help.push("sum it over its copies first, or give it a bucket of its own".to_string());
-            draft
-        }
+        Training::AfterScatter { before, scattered, summed } => after_scatter(*before, *scattered, *summed),
         Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
@@ -235,5 +226,17 @@ fn norm_one_side(largest: bool, group: Option<&str>, reduced: Place) -> Draft {
     draft.primary = "decides which norm is taken".to_string();
     draft.labels.push(spot(reduced, "has no counterpart in the other branch".to_string()));
     draft.help.push("reduce in both branches, by the largest or by a sum".to_string());
+    draft
+}
+
+/// A shared weight whose gradient is summed too late.
+fn after_scatter(before: Place, scattered: Place, summed: Place) -> Draft {
+    let title = "the gradient of the shared weight is summed over its copies after it was scattered: each rank adds what is reduced to what is not";
+    let mut draft = Draft::new(&codes::LATE_REDUCTION, title.to_string());
+    draft.primary = "too late for the rows that other ranks have reduced".to_string();
+    draft.labels.push(spot(before, "reduces before".to_string()));
+    draft.labels.push(spot(scattered, "leaves each rank its part of the buffer".to_string()));
+    draft.labels.push(spot(summed, "sums over the stages that hold a copy".to_string()));
+    draft.help.push("sum it over its copies first, or give it a bucket of its own".to_string());
     draft
 }

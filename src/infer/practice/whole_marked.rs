@@ -26,7 +26,9 @@ pub fn modes<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let made: Vec<Name> = init.steps.iter().filter_map(|step| made_of(init, step.stmt, &sizes)).collect();
     for method in near::methods(init, class.at.class) {
         for index in 0..method.steps.len() {
-            let Some((target, mark)) = marks_part(&method, index) else { continue };
+            let Some((target, mark)) = marks_part(&method, index).filter(|_| is_certain(&method, index)) else {
+                continue;
+            };
             // An assertion holds for every mode that there is.
             let asserts = |at: StmtId| method.steps.iter().any(|s| s.id == at && matches!(s.stmt, Stmt::Assert { .. }));
             let guards = method.steps[index].guards.iter().filter(|g| !asserts(g.at));
@@ -39,6 +41,23 @@ pub fn modes<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             }
         }
     }
+}
+
+/// Whether a mark that is set as an attribute is set to true.
+fn is_certain(view: &View<'_>, index: usize) -> bool {
+    let value = match view.steps[index].stmt {
+        Stmt::SetAttr { value, .. } => value,
+        Stmt::Assign { value: Rvalue::Call { callee, args }, .. }
+            if view.expr(callee).last_name() == Some("setattr") =>
+        {
+            match args.get(2) {
+                Some(arg) => &arg.value,
+                None => return false,
+            }
+        }
+        _ => return true,
+    };
+    view.through(value) == Expr::Const(Const::Bool(true))
 }
 
 /// Which parameter a mark is set on: `self.weight`, or one of a list of names.

@@ -656,9 +656,11 @@ pub fn made(times: bool, scale: &Scale) -> What {
     }
 }
 
-/// Whether a length is that of a list of samples, known by its name alone.
+/// Whether a length is that of the samples of this rank, known by its name alone: `len(targets)`.
 pub fn is_of_samples(length: &Scale) -> bool {
-    length.known().is_some_and(|m| !m.is_number() && m.powers().all(|(f, _)| matches!(f, Factor::Named(_))))
+    let named = |name: &str| name.strip_prefix("len(").and_then(|n| n.strip_suffix(')')).is_some_and(is_batch_name);
+    let of = |f: &Factor| matches!(f, Factor::Named(name) if named(name));
+    length.known().is_some_and(|m| !m.is_number() && m.powers().all(|(f, _)| of(f)))
 }
 
 /// Whether a factor is a product of sizes of groups.
