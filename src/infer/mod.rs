@@ -27,6 +27,7 @@ mod exec;
 mod expr;
 mod external;
 mod facts;
+mod filled;
 pub mod finding;
 pub mod formula;
 mod groups;

@@ -14,7 +14,7 @@ use crate::ir::{Const, StmtId};
 use crate::project::{ClassRef, ModuleId, Resolved};
 use crate::rules::{Entry, Gives, IntrinsicRule};
 use crate::source::{Idx, Name, Span};
-use crate::types::{Axis, AxisSet, AxisType, Dist, TensorType};
+use crate::types::{Axis, AxisSet, TensorType};
 use std::sync::Arc;
 
 /// Builtins of Python that the checker gives a meaning; other free names are unknown.
@@ -552,14 +552,7 @@ impl Machine<'_> {
                 }
                 self.record_attr(id, base, name, &value);
             }
-            Value::Tensor(tensor) if name == "data" || name == "grad" => {
-                if name == "data"
-                    && let Some(t) = self.tensor(&value).cloned()
-                {
-                    let filled = self.w.heap.tensor(*tensor).map_or(t.clone(), |old| filled(old, t));
-                    self.retype(*tensor, filled);
-                }
-            }
+            Value::Tensor(tensor) if name == "data" => self.set_data(id, *tensor, &value),
             Value::Tensor(tensor) if name == "requires_grad" => {
                 if let (Some(b), Some(t)) = (value.as_bool(), self.w.heap.tensor(*tensor).cloned()) {
                     self.retype(*tensor, TensorType { grad: crate::types::Tri::from_bool(b), ..t });
@@ -584,21 +577,6 @@ impl Machine<'_> {
 /// Whether a group is called after what it is for.
 fn is_named_group(value: &Value) -> bool {
     matches!(value, Value::Group(axes) if axes.single().is_some_and(|axis| axis.name() != UNNAMED))
-}
-
-/// `old.data = new`: a parameter that was made as a part, of its size, stays that part where the new values do not say what they are.
-fn filled(old: &TensorType, new: TensorType) -> TensorType {
-    let mut out = TensorType { grad: old.grad, dist: Dist::Unknown, ..new };
-    let Some(divided) = &old.divided else { return out };
-    out.divided = Some(divided.clone());
-    out.home = old.home;
-    for (axis, part) in old.local.listed().filter(|(_, s)| s.set == AxisType::V) {
-        let given = out.local.get(axis);
-        if given.set.is_unknown() || given.set == AxisType::V && given.shard.is_none() {
-            out.local.set(axis, part.clone());
-        }
-    }
-    out
 }
 
 /// A function found in a class, as the receiver sees it.

@@ -1,0 +1,62 @@
+//! New values for a parameter: `x.data = ...`. In: the assignment. Out: what the parameter is from there on. Never: what is made of other
+//! values than its own, taken for them. Next: `names.rs`, stores of attributes.
+
+use super::machine::Machine;
+use super::value::{ObjId, Value};
+use crate::ir::StmtId;
+use crate::rules::shapes::ShapeRule;
+use crate::source::Place;
+use crate::types::{AxisType, Dist, TensorType};
+
+impl Machine<'_> {
+    /// `x.data = value`
+    pub(super) fn set_data(&mut self, id: StmtId, tensor: ObjId, value: &Value) {
+        // Its own values in another form of number, or in other memory, leave it what it is.
+        if self.is_own_data(id) {
+            return;
+        }
+        let Some(t) = self.tensor(value).cloned() else { return };
+        let filled = self.w.heap.tensor(tensor).map_or(t.clone(), |old| filled(old, t));
+        self.retype(tensor, filled);
+    }
+
+    /// Whether a statement is `x.data = x.data.to(...)`, with any methods that give the same values.
+    fn is_own_data(&self, id: StmtId) -> bool {
+        let text = |place: Place| self.files[place.file].slice(place.span);
+        let Some(mut rest) = text(self.part(id, 1)).strip_prefix(text(self.place(id))) else { return false };
+        while let Some(call) = rest.strip_prefix('.') {
+            let Some((name, arguments)) = call.split_once('(') else { return false };
+            let same = self
+                .rules
+                .op(&format!("torch.Tensor.{name}"))
+                .is_some_and(|rule| rule.identity && rule.shape == ShapeRule::Same);
+            let mut depth = 1_usize;
+            let end = arguments.find(|c: char| {
+                match c {
+                    '(' => depth += 1,
+                    ')' => depth -= 1,
+                    _ => {}
+                }
+                depth == 0
+            });
+            let (true, Some(end)) = (same, end) else { return false };
+            rest = &arguments[end + 1..];
+        }
+        rest.is_empty()
+    }
+}
+
+/// `old.data = new`: a parameter that was made as a part, of its size, stays that part where the new values do not say what they are.
+fn filled(old: &TensorType, new: TensorType) -> TensorType {
+    let mut out = TensorType { grad: old.grad, dist: Dist::Unknown, ..new };
+    let Some(divided) = &old.divided else { return out };
+    out.divided = Some(divided.clone());
+    out.home = old.home;
+    for (axis, part) in old.local.listed().filter(|(_, s)| s.set == AxisType::V) {
+        let given = out.local.get(axis);
+        if given.set.is_unknown() || given.set == AxisType::V && given.shard.is_none() {
+            out.local.set(axis, part.clone());
+        }
+    }
+    out
+}
