@@ -96,23 +96,12 @@ fn row(rule: &CollectiveRule, function: &Name, verdict: Verdict) -> VerifiedRow 
     let parts: Vec<String> = rule
         .transitions
         .iter()
-        .map(|(condition, t)| {
-            let text = format!("{} -> {}", pattern(&t.source), pattern(&t.result));
-            match condition {
-                Some((param, value)) => format!("{text} when {} is {value}", rule.args.params[*param].name),
-                None => text,
-            }
+        .map(|(condition, t)| match condition {
+            Some((param, value)) => format!("{t} when {} is {value}", rule.args.params[*param].name),
+            None => t.to_string(),
         })
         .collect();
     VerifiedRow { function: function.to_string(), declared: parts.join(", "), verdict }
-}
-
-fn pattern(p: &Pattern) -> String {
-    match &p.shard {
-        Some(DimRef::At(n)) => format!("S({n})"),
-        Some(DimRef::Argument(name)) => format!("S({name})"),
-        None => p.set.to_string(),
-    }
 }
 
 fn verdict(project: &Project, func: FuncRef, rule: &CollectiveRule, exits: &[&Exit]) -> Verdict {
@@ -208,7 +197,8 @@ fn composed(rule: &CollectiveRule, input: Option<usize>, cases: &Cases<'_>) -> V
 
 /// The types of one argument and the result in a case.
 fn case_sides(case: &Case, input: usize) -> Option<(AxisState, AxisState)> {
-    let principal = case.principal.as_ref().filter(|_| !case.ambiguous && case.communicates())?;
+    let principal =
+        case.principal.as_ref().filter(|_| !case.ambiguous && case.communicates() && case.further.is_empty())?;
     let at = case.inputs.iter().position(|i| *i == input)?;
     let state = |(t, dim): (Spmd, Option<usize>)| AxisState {
         shard: dim.and_then(|d| i8::try_from(shown_dim(case, d)).ok()),

@@ -230,6 +230,7 @@ impl Machine<'_> {
         self.record_at(place, &Name::from("return"), value);
         self.mode_result(id, value);
         self.layer_returned(id, value);
+        self.ruled_returned(id, value);
         let Some(Contract { result: Some(result), .. }) = contract(func) else { return };
         let module = self.activation().module;
         // What such a forward is depends on its backward as well; the derivation compares both.

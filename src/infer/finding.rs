@@ -200,8 +200,8 @@ pub enum FindingKind {
         class: Name,
         axes: AxisSet,
         derived: String,
-        /// Declared by a rule for the function of this name, not by a comment.
-        by_rules: bool,
+        /// What a rule says of the function of this name, if not a comment declares it.
+        ruled: Option<String>,
         forward: Arc<Term>,
         backward: Arc<Term>,
         forward_at: Place,
@@ -301,6 +301,8 @@ pub enum Declared {
     Return,
     /// The contract of the layer whose forward returns.
     Layer,
+    /// The rule that types the function that returns.
+    Ruled,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -21,8 +21,15 @@ use std::sync::Arc;
 /// A layer whose own forward runs as a root, with the arguments of the root.
 pub type OpenLayer = (LayerSource, Vec<(Name, Value)>);
 
-/// A return of such a layer: the case of the rule, and where and in which world it does not hold.
-pub type Returned = (usize, Option<(Place, Facts)>);
+/// A return of such a layer.
+#[derive(Clone, Debug)]
+pub struct Returned {
+    /// The case of the rule.
+    case: usize,
+    /// Where it does not hold, if it does not.
+    wrong: Option<Place>,
+    facts: Facts,
+}
 
 /// A layer, its name, and where that stands.
 #[derive(Clone, Debug)]
@@ -35,6 +42,17 @@ pub struct LayerSource {
 
 /// Which tensors a layer has, and what is known of that which decides its case.
 type Kind = (Vec<Name>, Vec<Option<bool>>);
+
+impl LayerSource {
+    /// Whether two worlds differ in an argument of the constructor that the rule has: what it says holds for all values of these.
+    fn tells_apart(&self, one: &Facts, other: &Facts) -> bool {
+        let is_argument = |atom: &Atom| {
+            let name = atom.name().split([' ', '.']).next().unwrap_or_default();
+            name != "config" && self.rule.args.params.iter().any(|p| p.name == name)
+        };
+        one.iter().any(|(atom, holds)| is_argument(atom) && other.get(atom) == Some(!holds))
+    }
+}
 
 impl Machine<'_> {
     /// The rule that types a layer of the project by its name.
@@ -70,7 +88,9 @@ impl Machine<'_> {
     }
 
     /// The rule of a class whose forward is about to run as a root.
-    pub fn layer_source(&mut self, func: &Func, class: Option<ClassRef>) -> Option<LayerSource> {
+    pub fn layer_source(&mut self, root: FuncRef, class: Option<ClassRef>) -> Option<LayerSource> {
+        self.ruled = self.ruled_source(root);
+        let func = self.project.func(root);
         let class = class.filter(|_| func.name == "forward")?;
         let rule = self.rule_of_class(class).filter(|rule| !rule.default_group.is_empty())?;
         let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };
@@ -268,7 +288,7 @@ impl Machine<'_> {
             return self.passed(at, Pass::Unknown);
         };
         if !found.set.meet(wanted).is_empty() || self.is_restricted(&axis) {
-            self.layer_outcomes.push((case, None));
+            self.layer_outcomes.push(Returned { case, wrong: None, facts: self.w.facts.clone() });
             return self.passed(at, Pass::Right);
         }
         let by = Origin::new(source.at, Reason::Contract(source.name.clone()), wanted.known());
@@ -277,24 +297,26 @@ impl Machine<'_> {
         let declared_at = source.at;
         let kind = FindingKind::DeclaredMismatch { axis, what: Declared::Layer, declared, found, declared_at };
         self.report(at, kind);
-        self.layer_outcomes.push((case, Some((at, self.w.facts.clone()))));
+        self.layer_outcomes.push(Returned { case, wrong: Some(at), facts: self.w.facts.clone() });
         self.forget_types(tensor);
     }
 
     /// At the end of the root of a layer: a case of the rule that holds on some ways and not on others is one of a source that has more switches than
     /// the rule knows. Of those ways nothing is said.
     pub(super) fn layer_done(&mut self, source: Option<&LayerSource>) {
+        self.ruled_done();
         let outcomes = std::mem::take(&mut self.layer_outcomes);
-        for (case, wrong) in &outcomes {
-            let Some((at, facts)) = wrong else { continue };
-            if outcomes.iter().any(|(other, wrong)| other == case && wrong.is_none()) {
-                self.out.take_back(*at, facts, &|kind| {
+        let Some(source) = source else { return };
+        for found in &outcomes {
+            let Some(at) = found.wrong else { continue };
+            let mut right = outcomes.iter().filter(|other| other.case == found.case && other.wrong.is_none());
+            if right.any(|other| !source.tells_apart(&found.facts, &other.facts)) {
+                self.out.take_back(at, &found.facts, &|kind| {
                     matches!(kind, FindingKind::DeclaredMismatch { what: Declared::Layer, .. })
                 });
             }
         }
         // What is found only where such a switch is not as it is by default is beyond the contract.
-        let Some(source) = source else { return };
         for (name, by_default) in self.further_switches(source) {
             let atom = Atom::True(self.flag_name(&name));
             self.out.findings.iter_mut().for_each(|finding| {

@@ -103,6 +103,8 @@ pub struct Machine<'a> {
     pub layer: Option<std::sync::Arc<super::layer_source::OpenLayer>>,
     /// Its returns so far: the case of the rule, and where and in which world it does not hold.
     pub layer_outcomes: Vec<super::layer_source::Returned>,
+    /// The rule of the function that is the root, where the function is no more than its body.
+    pub ruled: Option<super::ruled_source::RuledSource>,
     /// The application of an autograd function whose forward is executed with the arguments that it is given there.
     pub applied: Option<std::sync::Arc<super::autograd::Written>>,
 }
@@ -147,6 +149,7 @@ impl<'a> Machine<'a> {
             kept: None,
             layer: None,
             layer_outcomes: Vec::new(),
+            ruled: None,
             applied: None,
         }
     }

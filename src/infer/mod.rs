@@ -68,6 +68,7 @@ mod repair;
 mod repeated;
 mod resets;
 mod root;
+mod ruled_source;
 pub mod scale;
 pub mod scout;
 mod settings;

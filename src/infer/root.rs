@@ -138,9 +138,11 @@ fn ruled(run: &Run<'_>) -> Vec<Finding> {
             let f = run.project.func(*at);
             let place = Place { file: run.project.file(at.module), span: f.name_span };
             let input = f.params.iter().position(|p| p.name == *tensor)?;
-            let compared = |given: &[(Name, Const)], says: &[Transition]| {
+            let groups = super::ruled_source::groups_of(run.settings, rule, f);
+            let compared = |given: &[(Name, Const)], transitions: &[Transition]| {
                 let cases = run.guarded(|m| m.wrapper_cases(*at, tensor, given)).unwrap_or_default();
-                super::autograd::against_rule(place, &f.name, says, input, &cases)
+                let says = super::autograd::Says { transitions, input, groups: &groups };
+                super::autograd::against_rule(place, &f.name, &says, &cases)
             };
             let all: Vec<Transition> = rule.transitions.iter().map(|(_, t)| t.clone()).collect();
             compared(&[], &all).or_else(|| {
@@ -476,7 +478,7 @@ impl Machine<'_> {
         let mut left = self.settings.allowance(root.module);
         self.vain_after = self.vain_allowance(root, shared);
         let mut needed = Needs::default();
-        let source = self.layer_source(func, class);
+        let source = self.layer_source(root, class);
         worlds = self.assumed_worlds(root.module, worlds);
         if let Some(source) = &source {
             worlds = self.layer_worlds(source, root, receiver.as_ref(), worlds);

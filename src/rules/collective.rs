@@ -6,6 +6,7 @@
 use super::signature::Signature;
 use crate::source::Name;
 use crate::types::{AxisType, Spmd};
+use std::fmt;
 
 /// A shard dim in a notation: a number, or the name of the argument that gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,22 @@ impl Transition {
     pub fn parse(text: &str) -> Result<Transition, String> {
         let (source, result) = text.split_once("->").ok_or_else(|| format!("`{text}` has no `->`"))?;
         Ok(Transition { source: Pattern::parse(source)?, result: Pattern::parse(result)? })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shard {
+            Some(DimRef::At(n)) => write!(f, "S({n})"),
+            Some(DimRef::Argument(name)) => write!(f, "S({name})"),
+            None => write!(f, "{}", self.set),
+        }
+    }
+}
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.source, self.result)
     }
 }
 

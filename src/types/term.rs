@@ -472,4 +472,9 @@ impl Term {
                 | Term::Broadcast { .. }
         )
     }
+
+    /// Whether ranks exchange anything on the way to a term.
+    pub fn exchanges(&self) -> bool {
+        self.steps().iter().any(|step| step.communicates())
+    }
 }

@@ -36,24 +36,17 @@ impl Words<'_> {
                 );
                 draft
             }
-            FindingKind::DeclaredOther {
-                class,
-                axes,
-                derived,
-                by_rules,
-                forward,
-                backward,
-                forward_at,
-                backward_at,
-            } => {
-                let exchanges = forward.communicates() || backward.communicates();
-                let title = declared_other(class, (axes, derived), *by_rules, exchanges);
+            FindingKind::DeclaredOther { class, axes, derived, ruled, forward, backward, forward_at, backward_at } => {
+                let exchanges = forward.exchanges() || backward.exchanges();
+                let title = declared_other(class, (axes, derived), ruled.is_some(), exchanges);
                 let mut draft = Draft::new(&codes::DECLARED_OTHER, title);
                 draft.labels.push(Label { place: *forward_at, message: format!("forward: {}", chain(forward)) });
                 draft.labels.push(Label { place: *backward_at, message: format!("backward: {}", chain(backward)) });
-                draft.help.push(match by_rules {
-                    true => "calls are typed by the rule: change the direction that is wrong, or the name".to_string(),
-                    false => format!("declare {derived}, or change the direction that is wrong"),
+                draft.help.push(match ruled {
+                    Some(says) => {
+                        format!("calls are typed by the rule, {says}: change the direction that is wrong, or the name")
+                    }
+                    None => format!("declare {derived}, or change the direction that is wrong"),
                 });
                 draft
             }

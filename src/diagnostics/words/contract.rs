@@ -13,30 +13,7 @@ impl Words<'_> {
             FindingKind::DeclaredMismatch { axis, what, declared, found, declared_at } => {
                 let name = self.name(found);
                 let (is, said) = (state_words(&found.state), state_words(declared));
-                let (code, title) = match what {
-                    Declared::Comment => (
-                        &codes::DECLARED_MISMATCH,
-                        format!("{name} is {is} on `{axis}`, not {said} as its comment says"),
-                    ),
-                    Declared::Assertion => {
-                        (&codes::DECLARED_MISMATCH, format!("{name} is {is} on `{axis}`, not {said} as stated"))
-                    }
-                    Declared::Argument => (
-                        &codes::ARGUMENT_MISMATCH,
-                        format!("{name} is {is} on `{axis}`, but the function takes {said}"),
-                    ),
-                    Declared::Return => (
-                        &codes::RETURN_MISMATCH,
-                        format!("{name} is {is} on `{axis}`, but the function is declared to return {said}"),
-                    ),
-                    Declared::Layer => (
-                        &codes::RETURN_MISMATCH,
-                        format!(
-                            "`{}` returns a value that is {is} on `{axis}`, where this layer gives {said}",
-                            layer(declared)
-                        ),
-                    ),
-                };
+                let (code, title) = declared_title(*what, &name, (&is, &said), axis.name(), declared);
                 let mut draft = Draft::new(code, title);
                 if *declared_at != finding.place {
                     let message = match &declared.origin {
@@ -129,4 +106,38 @@ fn bad_arguments(name: &str, problem: &ArgumentProblem) -> Draft {
         _ => {}
     }
     draft
+}
+
+/// What is said of a value that is not what something declares.
+fn declared_title(
+    what: Declared,
+    name: &str,
+    (is, said): (&str, &str),
+    axis: &str,
+    declared: &AxisState,
+) -> (&'static codes::Code, String) {
+    match what {
+        Declared::Comment => {
+            (&codes::DECLARED_MISMATCH, format!("{name} is {is} on `{axis}`, not {said} as its comment says"))
+        }
+        Declared::Assertion => (&codes::DECLARED_MISMATCH, format!("{name} is {is} on `{axis}`, not {said} as stated")),
+        Declared::Argument => {
+            (&codes::ARGUMENT_MISMATCH, format!("{name} is {is} on `{axis}`, but the function takes {said}"))
+        }
+        Declared::Return => (
+            &codes::RETURN_MISMATCH,
+            format!("{name} is {is} on `{axis}`, but the function is declared to return {said}"),
+        ),
+        Declared::Layer => (
+            &codes::RETURN_MISMATCH,
+            format!("`{}` returns a value that is {is} on `{axis}`, where this layer gives {said}", layer(declared)),
+        ),
+        Declared::Ruled => (
+            &codes::RETURN_MISMATCH,
+            format!(
+                "`{}` returns a value that is {is} on `{axis}`, where the rules give {said} for a function of this name",
+                layer(declared)
+            ),
+        ),
+    }
 }

@@ -110,11 +110,6 @@ pub fn returns_divided(case: &Case, backward: &Term) -> bool {
     exchanged && is_divided(backward) && !numeric::signatures(&forward, &back).is_empty()
 }
 
-/// Whether the ranks exchange anything for a term.
-pub fn exchanges(term: &Term) -> bool {
-    term.steps().iter().any(|s| s.communicates())
-}
-
 /// Whether a step divides by a number of ranks.
 pub fn is_divided(term: &Term) -> bool {
     term.steps().iter().any(|s| matches!(s, Term::Scale { up: false, .. }))

@@ -70,7 +70,7 @@ impl Machine<'_> {
                     class: self.project.class(derived.class).name.clone(),
                     axes: bad,
                     derived: notation(case, principal),
-                    by_rules: false,
+                    ruled: None,
                     forward: case.forward.clone(),
                     backward: backward.clone(),
                     forward_at: case.forward_at,
@@ -88,10 +88,11 @@ impl Machine<'_> {
         let path = format!("{}.apply", self.project.qualified_class(derived.class));
         let Entry::Collective(rule) = self.rules.get(&path)? else { return None };
         let says: Vec<Transition> = rule.transitions.iter().map(|(_, t)| t.clone()).collect();
-        let kind = against_rule(self.place_of(class.name_span), &class.name, &says, rule.input, &derived.cases)?.kind;
+        let says = Says { transitions: &says, input: rule.input, groups: &[] };
+        let kind = against_rule(self.place_of(class.name_span), &class.name, &says, &derived.cases)?.kind;
         // One that communicates, and yet exchanges nothing, does so on a copy that may be no copy: `all_reduce(x.contiguous())`.
         let exchanges = matches!(&kind, FindingKind::DeclaredOther { forward, backward, .. }
-            if forward.communicates() || backward.communicates());
+            if forward.exchanges() || backward.exchanges());
         (exchanges || !self.may_exchange(derived.class)).then_some(kind)
     }
 
@@ -106,33 +107,76 @@ impl Machine<'_> {
     }
 }
 
+/// What a rule says of a function that applies a class.
+pub struct Says<'a> {
+    /// The types of the cases that may hold.
+    pub transitions: &'a [Transition],
+    /// The argument that they are about.
+    pub input: usize,
+    /// What the group of the rule may be in the function: an argument of that name, the default.
+    pub groups: &'a [AxisSet],
+}
+
+/// The types of a case on the group of the rule: of a function that goes over several groups that one has to be known among them.
+fn on_group<'a>(case: &'a Case, groups: &[AxisSet]) -> Option<(&'a AxisSet, &'a [Signature], &'a Signature)> {
+    let of_rule = |axes: &AxisSet| case.further.is_empty() || groups.contains(axes);
+    if of_rule(&case.axes) {
+        return Some((&case.axes, &case.legal, case.principal.as_ref()?));
+    }
+    let further = case.further.iter().find(|f| of_rule(&f.axes))?;
+    Some((&further.axes, &further.legal, &further.principal))
+}
+
 /// What a function that applies a class is, where a rule says that it is something else: of each configuration some signature has to be
 /// one of the rule's.
-pub fn against_rule(at: Place, name: &Name, says: &[Transition], input: usize, cases: &[Case]) -> Option<Finding> {
-    let decided = |c: &Case| c.trouble.is_none() && !c.legal.is_empty() && !c.ambiguous && c.further.is_empty();
-    if cases.is_empty() || !cases.iter().all(decided) || says.is_empty() {
+pub fn against_rule(at: Place, name: &Name, says: &Says<'_>, cases: &[Case]) -> Option<Finding> {
+    let decided =
+        |c: &Case| c.trouble.is_none() && !c.legal.is_empty() && !c.ambiguous && on_group(c, says.groups).is_some();
+    if cases.is_empty() || !cases.iter().all(decided) || says.transitions.is_empty() {
         return None;
     }
-    let fits = |case: &Case| {
-        let input = case.inputs.iter().position(|i| *i == input);
-        case.legal.iter().any(|s| {
+    let fits = |case: &Case, legal: &[Signature]| {
+        let input = case.inputs.iter().position(|i| *i == says.input);
+        legal.iter().any(|s| {
             let source = input.and_then(|k| s.sources.get(k)).map(|(t, _)| *t);
-            says.iter()
+            says.transitions
+                .iter()
                 .any(|t| source.is_none_or(|source| t.source.set.contains(source)) && t.result.set.contains(s.result.0))
         })
     };
-    let case = cases.iter().find(|c| !fits(c))?;
+    let mut on_rule = cases.iter().filter_map(|c| Some((c, on_group(c, says.groups)?)));
+    let (case, (axes, _, principal)) =
+        on_rule.find(|(c, (axes, legal, _))| !fits(c, legal) || c.communicates() && is_elsewhere(axes, says.groups))?;
     let kind = FindingKind::DeclaredOther {
         class: name.clone(),
-        axes: case.axes.clone(),
-        derived: notation(case, case.principal.as_ref()?),
-        by_rules: true,
+        axes: axes.clone(),
+        derived: notation(case, principal),
+        ruled: Some(shown(says)),
         forward: case.forward.clone(),
         backward: case.backward.first()?.clone(),
         forward_at: case.forward_at,
         backward_at: case.backward_at,
     };
     Some(Finding::everywhere(at, kind))
+}
+
+/// Whether axes are none of the group of a rule, of a function that takes no group.
+fn is_elsewhere(axes: &AxisSet, groups: &[AxisSet]) -> bool {
+    let [default] = groups else { return false };
+    let is_known = |axes: &AxisSet| !axes.is_empty() && axes.iter().all(|a| !a.is_variable());
+    is_known(axes) && is_known(default) && !axes.iter().any(|axis| default.contains(axis))
+}
+
+/// The types of a rule, each once, with the axes of its group where they are known.
+fn shown(says: &Says<'_>) -> String {
+    let mut texts: Vec<String> = says.transitions.iter().map(Transition::to_string).collect();
+    texts.sort();
+    texts.dedup();
+    let types = texts.join(" or ");
+    match says.groups {
+        [group] => format!("{types} on `{group}`"),
+        _ => types,
+    }
 }
 
 /// Whether a declaration allows a type on an axis; one that does not mention it allows any.

@@ -10,7 +10,7 @@ use super::super::machine::{Activation, Eval, Machine};
 use super::super::practice::view::View;
 use super::super::value::{Closure, ObjId, Value};
 use super::super::world::{Flow, Frame, World};
-use super::decide::{decide, exchanges, fits_without_factor, is_divided, is_mean, merged, returns_divided, told_apart};
+use super::decide::{decide, fits_without_factor, is_divided, is_mean, merged, returns_divided, told_apart};
 use super::terms::{Deriving, Gap};
 use crate::ir::{BinOp, BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
@@ -648,7 +648,9 @@ impl Machine<'_> {
         let place = match (f, b) {
             // The mean that a wrapper takes over all ranks undoes what only the own part of a gradient is multiplied with.
             (0, 1..)
-                if case.trouble.is_none() && !exchanges(backward) && (is_over_all(case) || self.is_averaged_here()) =>
+                if case.trouble.is_none()
+                    && !backward.exchanges()
+                    && (is_over_all(case) || self.is_averaged_here()) =>
             {
                 None
             }

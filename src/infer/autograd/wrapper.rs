@@ -102,7 +102,7 @@ fn composed(case: &Case, applied: &Application, after: &Arc<Term>, rank: usize) 
         (fits && (moves.is_empty() || rank == case.rank)).then_some(())
     };
     only_moves(after, &|t| *t == Term::Grad(0))?;
-    if case.outputs.is_some() || !case.further.is_empty() || case.trouble.is_some() {
+    if case.outputs.is_some() || case.trouble.is_some() {
         return None;
     }
     // Arguments of the class in the order of the wrapper's.
@@ -143,6 +143,7 @@ fn composed(case: &Case, applied: &Application, after: &Arc<Term>, rank: usize) 
         rank: if rank == case.rank { rank } else { case.rank },
         legal: Vec::new(),
         principal: None,
+        further: Vec::new(),
         forward: Arc::new(forward),
         backward,
         ..case.clone()
