@@ -534,7 +534,8 @@ impl Machine<'_> {
         let definition = self.project.class(class);
         if self.rules.may_name(&definition.name) {
             let path = self.project.qualified_class(class);
-            if self.rules.get(&path).is_some() {
+            let runs = |entry: &Entry| matches!(entry, Entry::Layer(rule) if rule.open);
+            if self.rules.get(&path).is_some_and(|entry| !runs(entry)) {
                 return self.call_external(id, &path, args);
             }
         }

@@ -7,7 +7,7 @@ use super::machine::{Eval, Machine};
 use super::output::Reason;
 use super::value::{Flavour, Value};
 use crate::ir::StmtId;
-use crate::project::ClassRef;
+use crate::project::{ClassRef, Resolved};
 use crate::rules::{Entry, ModuleRule};
 use crate::source::Name;
 use crate::types::{AxisSet, LocalType, TensorType, Tri};
@@ -41,7 +41,10 @@ impl Machine<'_> {
                 let object = self.external_module(id, &rule, args);
                 Eval::One(object)
             }
-            Some(Entry::Layer(rule)) => Eval::One(self.new_layer(id, &rule, args)),
+            Some(Entry::Layer(rule)) => match self.project.path(path) {
+                Resolved::Class(class) if rule.open => self.construct(id, class, args),
+                _ => Eval::One(self.new_layer(id, &rule, args)),
+            },
             Some(Entry::Mark(_)) => Eval::One(Value::Unknown),
             None => match path.strip_prefix("builtins.").or_else(|| like_builtin(path)) {
                 Some(name) => self.builtin(id, name, args),

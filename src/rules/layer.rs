@@ -34,6 +34,8 @@ pub struct LayerRule {
     pub params: Vec<(Name, Pattern)>,
     /// Attributes with which somebody turns the collectives off after the construction.
     pub switches: Vec<Name>,
+    /// It is made of other modules: where its source is in the project, calls run it, and the rule is what it is compared with.
+    pub open: bool,
     /// What a condition names, and the attributes that a source without it keeps instead.
     pub kept_as: Vec<(Name, Vec<Name>)>,
     pub source: Name,
@@ -156,6 +158,7 @@ impl Loader {
                 gives_bias,
                 params: params.clone(),
                 switches: names(&l.switches),
+                open: l.open,
                 kept_as: l.kept_as.iter().map(|(path, other)| (Name::from(path.as_str()), names(other))).collect(),
                 source: source.clone(),
             };

@@ -212,6 +212,9 @@ pub struct Layer {
     /// Attributes that turn the collectives off, whatever they are set to.
     #[serde(default)]
     pub switches: Vec<String>,
+    /// Whether it is made of other modules: where its source is in the project, calls run it.
+    #[serde(default)]
+    pub open: bool,
     /// What sources of other versions keep instead of something that a condition names; without any of them it is false there.
     #[serde(default)]
     pub kept_as: BTreeMap<String, Vec<String>>,
