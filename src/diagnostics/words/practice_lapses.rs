@@ -174,17 +174,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
             draft.help.push("make each entry: `[torch.empty_like(x) for _ in range(n)]`".to_string());
             draft
         }
-        Lapse::NeverFilled { buffer, by, made, returned } => {
-            let read = if *returned { "returned" } else { "read" };
-            let mut draft = Draft::new(
-                &codes::UNFILLED_BUFFER,
-                format!("`{buffer}` is {read} as `{by}` left it: no collective and nothing else writes to it"),
-            );
-            draft.primary = format!("{read} here, whatever the memory held before");
-            draft.labels.push(spot(*made, "allocated here, without values".to_string()));
-            draft.help.push(format!("give `{buffer}` to the collective that fills it, before it is {read}"));
-            draft
-        }
+        Lapse::NeverFilled { buffer, by, made, returned } => never_filled(buffer, by, *made, *returned),
         Lapse::LateHook { .. }
         | Lapse::ParameterDivided { .. }
         | Lapse::HandleDropped { .. }
@@ -204,5 +194,18 @@ fn needed_other(gradient: &str, asked: usize, returned: usize, input: &str, at: 
     draft.primary = format!("asks for input {asked}");
     draft.labels.push(spot(at, format!("`{gradient}` is returned for input {returned}")));
     draft.help.push(format!("ask for `ctx.needs_input_grad[{returned}]`"));
+    draft
+}
+
+/// A buffer that nothing writes to.
+fn never_filled(buffer: &str, by: &str, made: Place, returned: bool) -> Draft {
+    let read = if returned { "returned" } else { "read" };
+    let mut draft = Draft::new(
+        &codes::UNFILLED_BUFFER,
+        format!("`{buffer}` is {read} as `{by}` left it: no collective and nothing else writes to it"),
+    );
+    draft.primary = format!("{read} here, whatever the memory held before");
+    draft.labels.push(spot(made, "allocated here, without values".to_string()));
+    draft.help.push(format!("give `{buffer}` to the collective that fills it, before it is {read}"));
     draft
 }

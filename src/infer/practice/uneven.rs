@@ -89,7 +89,7 @@ fn without_steps(expr: Expr) -> Option<(Expr, Vec<(crate::ir::ArgKind, Expr)>)> 
 }
 
 /// Whether the forward of a class gathers or scatters on the way, so that its norms may see different things.
-pub fn gathers(lint: &Lint<'_>, class: ClassRef) -> bool {
+fn gathers(lint: &Lint<'_>, class: ClassRef) -> bool {
     let methods = &lint.project.class(class).methods;
     methods.iter().filter(|(n, _)| n != "__init__").any(|(_, f)| {
         let view = lint.view(crate::project::FuncRef { module: class.module, func: *f });
