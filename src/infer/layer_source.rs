@@ -88,9 +88,7 @@ impl Machine<'_> {
     }
 
     /// The rule of a class whose forward is about to run as a root.
-    pub fn layer_source(&mut self, root: FuncRef, class: Option<ClassRef>) -> Option<LayerSource> {
-        self.ruled = self.ruled_source(root);
-        let func = self.project.func(root);
+    pub fn layer_source(&self, func: &Func, class: Option<ClassRef>) -> Option<LayerSource> {
         let class = class.filter(|_| func.name == "forward")?;
         let rule = self.rule_of_class(class).filter(|rule| !rule.default_group.is_empty())?;
         let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };
@@ -304,7 +302,6 @@ impl Machine<'_> {
     /// At the end of the root of a layer: a case of the rule that holds on some ways and not on others is one of a source that has more switches than
     /// the rule knows. Of those ways nothing is said.
     pub(super) fn layer_done(&mut self, source: Option<&LayerSource>) {
-        self.ruled_done();
         let outcomes = std::mem::take(&mut self.layer_outcomes);
         let Some(source) = source else { return };
         for found in &outcomes {

@@ -8,6 +8,7 @@ use super::contract::contract_conditions;
 use super::facts::{Body, Left, declare, facts, left, mentions, only, speaking};
 use super::finding::Finding;
 use super::heap::{Cell, ObjectCell, ObjectClass};
+use super::layer_source::LayerSource;
 use super::limits::MAX_STEPS;
 use super::machine::{Activation, Machine};
 use super::memo::{Memo, Task, combined, kept, kept_each, kept_long, kept_told};
@@ -451,6 +452,18 @@ impl Machine<'_> {
         output
     }
 
+    /// Before a root runs: what its returns are compared with, the rule of the function or of the layer that it is the forward of.
+    fn compared_begin(&mut self, root: FuncRef, class: Option<ClassRef>) -> Option<LayerSource> {
+        self.ruled = self.ruled_source(root);
+        self.layer_source(self.project.func(root), class)
+    }
+
+    /// After it ran: what is found on some ways only is taken back.
+    fn compared_end(&mut self, source: Option<&LayerSource>) {
+        self.ruled_done();
+        self.layer_done(source);
+    }
+
     /// Executes a function whose caller is not known. A method gets the object that the constructor of its class leaves.
     pub(super) fn executed(
         &mut self,
@@ -478,7 +491,7 @@ impl Machine<'_> {
         let mut left = self.settings.allowance(root.module);
         self.vain_after = self.vain_allowance(root, shared);
         let mut needed = Needs::default();
-        let source = self.layer_source(root, class);
+        let source = self.compared_begin(root, class);
         worlds = self.assumed_worlds(root.module, worlds);
         if let Some(source) = &source {
             worlds = self.layer_worlds(source, root, receiver.as_ref(), worlds);
@@ -528,7 +541,7 @@ impl Machine<'_> {
             left = left.saturating_sub(self.budget.spent());
             self.vain_after = self.vain_after.map(|end| end.saturating_sub(self.budget.spent()));
         }
-        self.layer_done(source.as_ref());
+        self.compared_end(source.as_ref());
         self.out.finish();
         (std::mem::take(&mut self.out), needed.of_all())
     }

@@ -8,7 +8,7 @@ use super::found::{Practice, Scales};
 use super::near::{self, Note};
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{ClassId, Const, LocalId, Operand, Rvalue};
+use crate::ir::{ClassId, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
 use crate::rules::LayerRule;
 use crate::rules::collective::Transition;
@@ -137,7 +137,7 @@ fn comes_of(view: &View<'_>, given: &Operand, from: usize, before: usize) -> boo
     };
     match view.expr(given) {
         Expr::Local(local) => {
-            let last = view.defs(local).iter().copied().rfind(|def| *def < before);
+            let last = view.last_def(local, before);
             last.is_some_and(|def| of(&view.bound(def, local)))
         }
         made => of(&made),
@@ -189,7 +189,9 @@ fn summed_before(view: &View<'_>, words: &[Name]) -> Option<(Place, Vec<Name>)> 
         let at = ClassRef { module, class };
         let forward: Rc<View<'_>> = near::shared(view, view.project.own_method(at, "forward")?);
         let text = view.text(view.spot(view.project.class(at).span));
-        said_of_both(view, at)?;
+        if !speaks_of_both(view, at) {
+            return None;
+        }
         let all = used(&forward);
         all.iter().find_map(|(layer, step, given)| {
             let rule = kept_layer(&forward, class, layer).filter(|rule| sums_gradient(rule))?;
@@ -197,13 +199,9 @@ fn summed_before(view: &View<'_>, words: &[Name]) -> Option<(Place, Vec<Name>)> 
                 let named =
                     words.iter().any(|word| whole.contains(word.as_str()) || text.contains(&format!(".{word} =")));
                 let made = |def: usize| def >= *from;
-                let result = (0..forward.steps.len()).filter(|s| s == from).find_map(|s| match forward.steps[s].stmt {
-                    crate::ir::Stmt::Assign { dst, .. } => Some(*dst),
-                    _ => None,
-                });
                 named
                     && from < step
-                    && result.is_some_and(|dst| near::reached(&forward, given, made).contains(&dst))
+                    && matches!(forward.steps[*from].stmt, Stmt::Assign { dst, .. } if near::reached(&forward, given, made).contains(dst))
                     && whole_linear(&forward, class, whole).is_some()
             });
             fed.then(|| (forward.place(forward.steps[*step].id), rule.default_group.clone()))
@@ -211,12 +209,10 @@ fn summed_before(view: &View<'_>, words: &[Name]) -> Option<(Place, Vec<Name>)> 
     })
 }
 
-/// The comment in a class that says that its input is a part of the sequence, or else whole.
-fn said_of_both(view: &View<'_>, class: ClassRef) -> Option<Place> {
-    let span = view.project.class(class).span;
-    let both = |note: &Note| {
-        let split = ["sequence", "[s/tp", "slice of s", "/ tp"].iter().any(|word| note.text.contains(word));
-        split && ["else", " or "].iter().any(|word| note.text.contains(word))
-    };
-    near::comments(view, span).into_iter().find(both).and_then(|note| note.place)
+/// Whether a comment in a class says that its input is a part of the sequence, or else whole.
+fn speaks_of_both(view: &View<'_>, class: ClassRef) -> bool {
+    near::comments(view, view.project.class(class).span).into_iter().any(|note| {
+        near::has_any(&note.text, &["sequence", "[s/tp", "slice of s", "/ tp"])
+            && near::has_any(&note.text, &["else", " or "])
+    })
 }

@@ -119,7 +119,7 @@ fn is_zero(view: &View<'_>, count: &Expr, before: usize, depth: usize) -> bool {
     match count {
         Expr::Const(Const::Int(0)) => true,
         Expr::Local(local) => {
-            let Some(def) = view.defs(*local).iter().copied().rfind(|def| *def < before) else {
+            let Some(def) = view.last_def(*local, before) else {
                 let outer = near::deep(view, count);
                 return outer != *count && inner(&outer);
             };

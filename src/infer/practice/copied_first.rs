@@ -115,7 +115,9 @@ fn events(view: &View<'_>, depth: usize) -> Vec<(At, Does)> {
 fn called(view: &View<'_>, value: &Rvalue) -> Vec<Does> {
     match value {
         Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => {
-            let method = own_method(view, name).map(|method| (events(&method, 1), method));
+            let method = near::own_method(view, name)
+                .map(|at| near::shared(view, at))
+                .map(|method| (events(&method, 1), method));
             let Some((all, method)) = method else { return Vec::new() };
             // Attributes of the object are the same in all of its methods.
             let own = |list: &Expr| near::own_attribute(&method, list).map(|name| of_self(view, name));
@@ -158,10 +160,6 @@ fn plain(list: Expr) -> Expr {
         Expr::Call { callee, args, .. } => Expr::Call { callee, args, step: 0 },
         other => other,
     }
-}
-
-fn own_method<'a>(view: &View<'a>, name: &Name) -> Option<std::rc::Rc<View<'a>>> {
-    near::methods(view, near::class_of(view)?).into_iter().find(|method| method.func.name == *name)
 }
 
 /// The variable whose gradient an expression is, or is made of.

@@ -82,9 +82,9 @@ fn is_initialized(expr: &Expr) -> bool {
     expr.call_of("is_initialized").or_else(|| expr.call_of("is_available")).is_some()
 }
 
-/// `[torch.empty_like(x) for _ in range(size)]`
-fn listed(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<(Name, Place)> {
-    let mut list = near::local(call.output?)?;
+/// What a list has one entry for each of, and nothing else: `xs` of `[f(x) for x in xs]`.
+fn entry_for_each<'a>(view: &View<'a>, list: &Operand) -> Option<&'a Operand> {
+    let mut list = near::local(list)?;
     while let [one] = view.defs(list)
         && let Some(Rvalue::Use(Operand::Local(next))) = view.value(*one)
     {
@@ -99,11 +99,18 @@ fn listed(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<(Name, Place)> {
     if !items.is_empty() || changed_by_method(view, list) || step.loops.len() != around.loops.len() + 1 {
         return None;
     }
-    let Stmt::For { iter, .. } = view.steps[*step.loops.last()?].stmt else { return None };
-    let (_, Rvalue::Call { callee, args }) = view.source(iter)? else { return None };
-    let [length] = &args[..] else { return None };
     let filtered = step.guards.len() != around.guards.len();
-    let counted = view.expr(callee).last_name() == Some("range") && !filtered;
+    match view.steps[*step.loops.last()?].stmt {
+        Stmt::For { iter, .. } if !filtered => Some(iter),
+        _ => None,
+    }
+}
+
+/// `[torch.empty_like(x) for _ in range(size)]`
+fn listed(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<(Name, Place)> {
+    let (_, Rvalue::Call { callee, args }) = view.source(entry_for_each(view, call.output?)?)? else { return None };
+    let [length] = &args[..] else { return None };
+    let counted = view.expr(callee).last_name() == Some("range");
     counted.then(|| size_of_other(view, &length.value)).flatten()
 }
 
@@ -123,22 +130,7 @@ fn pieces(view: &View<'_>, given: &Operand) -> Option<(Name, Place)> {
         Rvalue::Call { callee, args } if view.expr(callee).last_name() == Some("list") => cut(&args.first()?.value),
         _ => None,
     };
-    let listed = || {
-        let list = near::local(given)?;
-        let list = match view.defs(list) {
-            [one] => match view.value(*one) {
-                Some(Rvalue::Use(Operand::Local(next))) => *next,
-                _ => list,
-            },
-            _ => return None,
-        };
-        let mut added =
-            view.steps.iter().filter(|s| matches!(s.stmt, Stmt::Append { collection, .. } if *collection == list));
-        let (step, None) = (added.next()?, added.next()) else { return None };
-        let Stmt::For { iter, .. } = view.steps[*step.loops.last()?].stmt else { return None };
-        cut(iter)
-    };
-    cut(given).or_else(|| inner(given)).or_else(listed)
+    cut(given).or_else(|| inner(given)).or_else(|| cut(entry_for_each(view, given)?))
 }
 
 /// Whether a method of a list is called, which may make it longer.

@@ -297,15 +297,19 @@ fn handed(view: &View<'_>, value: &Rvalue) -> Option<(Expr, Name)> {
     near::own_attribute(view, &target).is_some().then_some((target, by))
 }
 
-/// Whether a statement that sets a mark says that there is none.
-pub fn is_off(view: &View<'_>, stmt: &Stmt) -> bool {
-    let value = match stmt {
+/// What a statement sets a mark to: `p.mark = x`, `setattr(p, "mark", x)`.
+pub fn mark_value(stmt: &Stmt) -> Option<&Operand> {
+    match stmt {
         Stmt::SetAttr { value, .. } => Some(value),
         Stmt::Assign { value: Rvalue::Call { args, .. }, .. } => args.get(2).map(|a| &a.value),
         _ => None,
-    };
+    }
+}
+
+/// Whether a statement that sets a mark says that there is none.
+pub fn is_off(view: &View<'_>, stmt: &Stmt) -> bool {
     let off = |o: &Operand| matches!(view.expr(o), Expr::Const(crate::ir::Const::Bool(false) | crate::ir::Const::None));
-    value.is_some_and(off)
+    mark_value(stmt).is_some_and(off)
 }
 
 fn is_no_parameter(view: &View<'_>, target: &Expr) -> bool {

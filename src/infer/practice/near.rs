@@ -395,6 +395,11 @@ pub fn frozen(view: &View<'_>, step: usize) -> Option<LocalId> {
     local(base).filter(|_| name == "requires_grad_" && off)
 }
 
+/// The method of that name of the class that a function is in.
+pub fn own_method(view: &View<'_>, name: &str) -> Option<FuncRef> {
+    view.project.own_method(ClassRef { module: view.at.module, class: class_of(view)? }, name)
+}
+
 /// The methods of a class.
 pub fn methods<'a>(view: &View<'a>, class: ClassId) -> Vec<Rc<View<'a>>> {
     let module = view.at.module;

@@ -11,7 +11,7 @@ use super::near;
 use super::view::{Guard, View};
 use crate::ir::{Const, LocalId, Stmt, StmtId};
 use crate::project::FuncRef;
-use crate::source::{Name, Place};
+use crate::source::Name;
 
 /// The input that one test asks for, and the statement that tests it.
 type Asked = (usize, StmtId);
@@ -39,7 +39,7 @@ pub fn gradients(view: &View<'_>, out: &mut Found) {
                     input,
                     at: view.place(step.id),
                 };
-                out.push((tested(view, test), Practice::Lapse(mistake)));
+                out.push((view.part(test, 0), Practice::Lapse(mistake)));
                 return;
             }
         }
@@ -94,11 +94,6 @@ fn together(view: &View<'_>, items: &[Expr], at: usize, test: StmtId) -> bool {
         let own = asked_for(view, item);
         own.is_some_and(|(i, other)| other == test && i == k)
     })
-}
-
-/// Where a statement tests.
-fn tested(view: &View<'_>, test: StmtId) -> Place {
-    view.part(test, 0)
 }
 
 /// What the forward calls an input.

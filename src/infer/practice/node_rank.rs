@@ -122,7 +122,7 @@ fn gathered(view: &View<'_>, local: LocalId, before: usize, depth: usize) -> Opt
     if depth > MAX_EXPR_DEPTH {
         return None;
     }
-    let made = view.defs(local).iter().copied().rfind(|def| *def < before)?;
+    let made = view.last_def(local, before)?;
     let value = view.value(made)?;
     let everyone = |view: &View<'_>, value: &Rvalue| match value {
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
@@ -152,10 +152,8 @@ fn gathered(view: &View<'_>, local: LocalId, before: usize, depth: usize) -> Opt
 
 /// The method of the same class that a call calls.
 fn own_method(view: &View<'_>, value: &Rvalue) -> Option<FuncRef> {
-    let Rvalue::CallMethod { base, name, .. } = value else { return None };
-    if !near::is_self(view, base) {
-        return None;
+    match value {
+        Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => near::own_method(view, name),
+        _ => None,
     }
-    let class = crate::project::ClassRef { module: view.at.module, class: near::class_of(view)? };
-    view.project.own_method(class, name)
 }

@@ -113,7 +113,7 @@ fn product(view: &View<'_>, scores: &Expr, step: usize, depth: usize) -> Option<
     let side = |e: &Expr| (e.clone(), step);
     match scores {
         Expr::Local(local) => {
-            let def = view.defs(*local).iter().copied().rfind(|def| *def < step)?;
+            let def = view.last_def(*local, step)?;
             let whole = is_around(&view.steps[def], view.steps.get(step)?);
             whole.then(|| product(view, &view.bound(def, *local), def, depth)).flatten()
         }

@@ -87,7 +87,7 @@ fn cut(view: &View<'_>, value: &Operand, before: usize, depth: usize) -> Option<
         return None;
     }
     let local = near::local(value)?;
-    let made = view.defs(local).iter().copied().rfind(|def| *def < before)?;
+    let made = view.last_def(local, before)?;
     let step = view.value(made)?;
     match step {
         Rvalue::CallMethod { base, name, .. } if matches!(name.as_str(), "contiguous" | "clone" | "to" | "detach") => {

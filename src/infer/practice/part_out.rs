@@ -111,7 +111,7 @@ fn value_name(view: &View<'_>, base: &Operand, dst: LocalId, step: usize) -> Opt
 /// The placements that a value was given last.
 fn placements_before(view: &View<'_>, base: &Operand, step: usize) -> Option<Vec<Placed>> {
     let made = match view.expr(base) {
-        Expr::Local(local) => view.bound(view.defs(local).iter().copied().rfind(|def| *def < step)?, local),
+        Expr::Local(local) => view.bound(view.last_def(local, step)?, local),
         other => other,
     };
     let Expr::Call { callee, args, .. } = &made else { return None };

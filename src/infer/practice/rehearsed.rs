@@ -91,7 +91,7 @@ fn rooted_at(view: &View<'_>, other: &View<'_>, step: usize) -> Option<Rooted> {
 
 /// The value of a variable at a step: what it was bound to last, on every way that leads there.
 fn last_value(view: &View<'_>, o: &Operand, step: usize) -> Expr {
-    let last = |local| view.defs(local).iter().copied().rfind(|def| *def < step);
+    let last = |local| view.last_def(local, step);
     match view.expr(o) {
         Expr::Local(local) if view.defs(local).len() > 1 => match last(local) {
             Some(def) if is_around(&view.steps[def], &view.steps[step]) => view.bound(def, local),

@@ -301,7 +301,7 @@ impl<'a> Search<'_, 'a> {
             }
             return self.variable(&parent, *outer, up, parent.steps.len(), depth);
         }
-        let Some(def) = view.defs(local).iter().copied().rfind(|def| *def < before) else {
+        let Some(def) = view.last_def(local, before) else {
             return self.leaf(view, &Expr::Local(local), up);
         };
         // What only some ways bind is not followed.

@@ -74,7 +74,7 @@ fn parameter(view: &View<'_>, operand: &Operand, step: usize) -> Option<Name> {
             return bias.then(|| name.clone());
         }
         let local = near::local(operand)?;
-        step = view.defs(local).iter().copied().rfind(|def| *def < step)?;
+        step = view.last_def(local, step)?;
         operand = match view.value(step)? {
             Rvalue::Use(inner) => inner,
             Rvalue::CallMethod { base, name, args } if KEEPS.contains(&name.as_str()) => {

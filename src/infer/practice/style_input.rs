@@ -62,7 +62,7 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
 /// What a variable that is bound again was bound to last.
 fn placed(view: &View<'_>, base: &Expr, step: usize) -> Option<Expr> {
     let Expr::Local(local) = base else { return None };
-    let last = view.defs(*local).iter().copied().rfind(|def| *def < step)?;
+    let last = view.last_def(*local, step)?;
     is_around(&view.steps[last], &view.steps[step]).then(|| view.bound(last, *local))
 }
 

@@ -41,7 +41,7 @@ fn unfolded(view: &View<'_>, expr: &Expr, step: usize, depth: usize) -> Expr {
 fn variable(view: &View<'_>, local: LocalId, step: usize, depth: usize) -> Expr {
     let defs = view.defs(local);
     let stays = Expr::Local(local);
-    let Some(last) = defs.iter().copied().rfind(|def| *def < step) else { return stays };
+    let Some(last) = view.last_def(local, step) else { return stays };
     // Of a variable with several values, one that is not known is none of the others.
     let unknown = if view.is_param(local) || defs.len() > 1 { Expr::Unknown } else { stays };
     let (Some(depth), Some(reader)) = (depth.checked_sub(1), view.steps.get(step)) else { return unknown };

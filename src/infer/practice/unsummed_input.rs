@@ -92,7 +92,7 @@ fn product(view: &View<'_>, step: usize) -> Option<(LocalId, LocalId, LocalId)> 
 /// Whether a value that is reduced is one of each row of a product.
 fn is_over_columns(view: &View<'_>, value: &Operand, at: usize, product: LocalId) -> bool {
     let Some(local) = near::local(value) else { return false };
-    let Some(made) = view.defs(local).iter().copied().rfind(|def| *def < at) else { return false };
+    let Some(made) = view.last_def(local, at) else { return false };
     let Expr::Call { callee, .. } = view.bound(made, local) else { return false };
     callee.last_name().is_some_and(|name| OVER_COLUMNS.contains(&name)) && near::comes_from(view, value, product, 0)
 }

@@ -257,6 +257,11 @@ impl<'a> View<'a> {
         &self.defs[local.index()]
     }
 
+    /// The last step before another, in order of the text, that binds a local.
+    pub fn last_def(&self, local: LocalId, before: usize) -> Option<usize> {
+        self.defs(local).iter().copied().rfind(|def| *def < before)
+    }
+
     pub fn is_temp(&self, local: LocalId) -> bool {
         self.func.locals()[local].kind == LocalKind::Temp
     }

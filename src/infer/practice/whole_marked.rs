@@ -5,6 +5,7 @@
 
 use super::expr::Expr;
 use super::found::Practice;
+use super::marking::{mark_set, mark_value};
 use super::membership::Membership;
 use super::partition::marks_part;
 use super::view::View;
@@ -34,7 +35,7 @@ pub fn modes<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             let guards = method.steps[index].guards.iter().filter(|g| !asserts(g.at));
             let guarded = guards.clone().any(|g| says(&method, &method.expr(g.test), &mode));
             let Some(parameter) = parameter(&target, &made) else { continue };
-            if !guarded && refuses(&method, &mode).is_none() {
+            if !guarded && !refuses(&method, &mode) {
                 let mistake = Membership::WholeMarked { parameter, mode, divided };
                 out.push((mark, Practice::Membership(mistake)));
                 return;
@@ -43,21 +44,11 @@ pub fn modes<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
 }
 
-/// Whether a mark that is set as an attribute is set to true.
+/// Whether a mark that is set as an attribute is set to true; of a function that sets it this is asked where it is found.
 fn is_certain(view: &View<'_>, index: usize) -> bool {
-    let value = match view.steps[index].stmt {
-        Stmt::SetAttr { value, .. } => value,
-        Stmt::Assign { value: Rvalue::Call { callee, args }, .. }
-            if view.expr(callee).last_name() == Some("setattr") =>
-        {
-            match args.get(2) {
-                Some(arg) => &arg.value,
-                None => return false,
-            }
-        }
-        _ => return true,
-    };
-    view.through(value) == Expr::Const(Const::Bool(true))
+    let stmt = view.steps[index].stmt;
+    let value = mark_set(view, stmt).and_then(|_| mark_value(stmt));
+    value.is_none_or(|value| view.through(value) == Expr::Const(Const::Bool(true)))
 }
 
 /// Which parameter a mark is set on: `self.weight`, or one of a list of names.
@@ -137,20 +128,20 @@ fn may_be_none(init: &View<'_>, mode: &Name) -> bool {
         let after = &head[at + mode.len() + rest.len()..];
         after.trim_start_matches('=').trim_start().starts_with("none")
     });
-    by_default && init.defs(param.local).is_empty() && refuses(init, mode).is_none()
+    by_default && init.defs(param.local).is_empty() && !refuses(init, mode)
 }
 
-/// Where a function tests whether the mode is none or is said at all.
-fn refuses(view: &View<'_>, mode: &str) -> Option<Place> {
+/// Whether a function tests whether the mode is none or is said at all.
+fn refuses(view: &View<'_>, mode: &str) -> bool {
     let asks = |test: &Expr| match test {
         Expr::Compare(CmpOp::Is | CmpOp::IsNot, of, none) => none.is_none() && says(view, of, mode),
         Expr::Unary(_, of) => says(view, of, mode),
         Expr::Local(local) => view.local_name(*local) == mode,
         _ => false,
     };
-    view.steps.iter().find_map(|step| match step.stmt {
-        Stmt::If { test, .. } | Stmt::Assert { test, .. } if asks(&view.expr(test)) => Some(view.place(step.id)),
-        _ => None,
+    view.steps.iter().any(|step| match step.stmt {
+        Stmt::If { test, .. } | Stmt::Assert { test, .. } => asks(&view.expr(test)),
+        _ => false,
     })
 }
 
@@ -162,7 +153,6 @@ fn made_of(init: &View<'_>, stmt: &Stmt, sizes: &[Name]) -> Option<Name> {
     let of_sizes = made.any(&mut |e| match e {
         Expr::Local(local) => sizes.contains(init.local_name(*local)),
         Expr::Attr(_, size) => sizes.contains(size),
-        Expr::Const(Const::None) => false,
         _ => false,
     });
     (parameter && of_sizes).then(|| name.clone())

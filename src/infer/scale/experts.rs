@@ -161,7 +161,7 @@ fn is_entry(key: &Expr) -> bool {
 fn hooks(view: &View<'_>, step: usize, followed: &[Place]) -> bool {
     let Some(Rvalue::CallMethod { name, args, .. }) = view.value(step) else { return false };
     let Some(hook) = args.first().filter(|_| HOOKS.contains(&name.as_str())) else { return false };
-    let Some(at) = near::function(view, &hook.value).or_else(|| own_method(view, &hook.value)) else { return true };
+    let Some(at) = near::function(view, &hook.value).or_else(|| method_given(view, &hook.value)) else { return true };
     let hook = near::other(view, at);
     let within = |p: &Place| p.file == view.project.file(at.module) && contains(hook.func.span, p.span);
     !followed.iter().any(within)
@@ -173,12 +173,9 @@ fn contains(outer: crate::source::Span, inner: crate::source::Span) -> bool {
 }
 
 /// The method of its own class that a value is.
-fn own_method(view: &View<'_>, value: &Operand) -> Option<FuncRef> {
+fn method_given(view: &View<'_>, value: &Operand) -> Option<FuncRef> {
     let value = view.through(value);
-    let (class, name) = (near::class_of(view)?, near::own_attribute(view, &value)?);
-    let methods = &view.project.modules[view.at.module].ir.classes[class].methods;
-    let (_, func) = methods.iter().find(|(method, _)| method == name)?;
-    Some(FuncRef { module: view.at.module, func: *func })
+    near::own_method(view, near::own_attribute(view, &value)?)
 }
 
 /// Whether a step makes a group of parameters with a rate or a factor that has the number of expert-parallel ranks in it:

@@ -144,17 +144,14 @@ fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Pl
 /// The last step that has numbers of ranks, where these alone are wrong and the last step of all has none.
 fn sized(factor: &Monomial, made: &Mistake, term: &Term) -> Option<Place> {
     let of_ranks = |m: &Monomial| m.powers().any(|(f, _)| matches!(f, Factor::Size(_)));
-    let last = term.part.events.iter().rfind(|e| e.place == made.place)?;
-    let named = match &last.what {
-        What::Times(s) | What::Over(s) => s.known().is_some_and(|m| !of_ranks(m)),
-        _ => false,
+    let has_ranks = |e: &Event| match &e.what {
+        What::Times(s) | What::Over(s) => s.known().map(of_ranks),
+        _ => None,
     };
+    let events = &term.part.events;
+    let named = has_ranks(events.iter().rfind(|e| e.place == made.place)?) == Some(false);
     let all_of_ranks = factor.powers().all(|(f, _)| matches!(f, Factor::Size(_)));
-    let has_ranks = |e: &&Event| match &e.what {
-        What::Times(s) | What::Over(s) => s.known().is_some_and(of_ranks),
-        _ => false,
-    };
-    (named && all_of_ranks).then(|| term.part.events.iter().rfind(has_ranks).map(|e| e.place))?
+    (named && all_of_ranks).then(|| events.iter().rfind(|e| has_ranks(e) == Some(true)).map(|e| e.place))?
 }
 
 /// The factor between the gradient of a loss and the loss itself, which was averaged over the same ranks before its backward pass.
