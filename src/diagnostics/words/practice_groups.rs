@@ -387,6 +387,33 @@ fn of_ways(mistake: &Membership) -> Draft {
     }
 }
 
+/// Parameters of experts that are taken for those that all ranks have.
+fn of_experts(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::ExpertNotMarked { parameter, sibling, mark, marked } => {
+            let title = format!(
+                "the gradient of `{parameter}` is summed over the ranks of another group: `{sibling}` of the same experts is marked `{mark}` and it is not"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "not marked: taken for a parameter that all ranks have".to_string();
+            draft.labels.push(spot(*marked, format!("marks `{sibling}`")));
+            draft.help.push(format!("mark `{parameter}` like `{sibling}`"));
+            draft
+        }
+        Membership::ExpertsNotMarked { mark, told } => {
+            let title = format!(
+                "gradients of experts are summed over the ranks of another group: nothing marks them `{mark}` where the others are"
+            );
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "says what holds without the mark as well".to_string();
+            draft.labels.push(spot(*told, "tells experts apart".to_string()));
+            draft.help.push(format!("mark parameters of experts too: `{mark}` is whether all ranks have them"));
+            draft
+        }
+        other => of_values(other),
+    }
+}
+
 /// Parts of a sequence, and of gradients, that are taken for the whole.
 fn of_parts(mistake: &Membership) -> Draft {
     match mistake {
@@ -401,6 +428,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("reduce under the condition of the step".to_string());
             draft
         }
+        Membership::ExpertNotMarked { .. } | Membership::ExpertsNotMarked { .. } => of_experts(mistake),
         Membership::SiblingNotHooked { module, summed, hooked } => {
             let title = format!(
                 "the gradients of `{module}` are not summed: a hook sums those of `{summed}`, and `{module}` is made alike"

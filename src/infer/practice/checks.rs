@@ -181,11 +181,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
-    of_collectives(beside_layers::complete).with(&[
-        &["grad"],
-        &["tp", "tensor"],
-        &["named_parameters", "getattr(", "parameters()"],
-    ]),
+    of_collectives(beside_layers::complete).with(&[&["grad"], &["named_parameters", "getattr(", "parameters()"]]),
     of_words(&["needs_input_grad"], needed::gradients).with(&[&["needs_input_grad"]]),
     of_words(&["embed"], late_shared::summed).with(&[&["embed"], &["grad"], &["reduce", "scatter", "sync"]]),
     of_words(&["gather"], views_apart::taken).with(&[&["gather"], &["cat("], &["diag(", "diagonal(", "chunk("]]),

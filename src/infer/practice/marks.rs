@@ -10,10 +10,11 @@ use super::view::View;
 use super::{Class, Found, Lint};
 use crate::infer::memo::{Memo, Task, kept_each};
 use crate::ir::{ArgKind, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, ModuleId};
-use crate::rules::Entry;
+use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
+use crate::rules::{Entry, ModuleRule};
 use crate::source::{Name, Place, Span};
 use rustc_hash::FxHashSet;
+use std::sync::Arc;
 
 /// Marks that some function sets: `p.mark = x`, `setattr(p, "mark", x)`, `setattr(p, MARK, x)`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -368,8 +369,7 @@ pub fn parts(init: &View<'_>, attr: &Name) -> Vec<Name> {
         if name != attr {
             continue;
         }
-        let Expr::Call { callee, args, .. } = init.expr(value) else { return Vec::new() };
-        let Some(Entry::Module(rule)) = callee.path().and_then(|p| init.rules.get(p)) else { return Vec::new() };
+        let Some((rule, args)) = made_module(init, &init.expr(value), 0) else { return Vec::new() };
         let given =
             |param: &str| args.iter().find(|(k, _)| matches!(k, ArgKind::Keyword(n) if n == param)).map(|(_, e)| e);
         let absent = |part: &Name| {
@@ -390,6 +390,30 @@ pub fn parts(init: &View<'_>, attr: &Name) -> Vec<Name> {
         return rule.params.iter().map(|(p, _)| p.clone()).filter(|p| !absent(p)).collect();
     }
     Vec::new()
+}
+
+/// A module by its rule, with the arguments that it is made with.
+type MadeModule = (Arc<ModuleRule>, Vec<(ArgKind, Expr)>);
+
+/// The module that an expression makes, by its rule, with the arguments; through a function of the project that makes and returns it.
+fn made_module(view: &View<'_>, made: &Expr, depth: usize) -> Option<MadeModule> {
+    let Expr::Call { callee, args, .. } = made else { return None };
+    let path = callee.path()?;
+    if let Some(Entry::Module(rule)) = view.rules.get(path) {
+        return Some((rule.clone(), args.clone()));
+    }
+    let Resolved::Func(at) = view.project.path(path) else { return None };
+    let maker = view.other(at);
+    // It may do more than make the module.
+    if super::near::has_any(maker.code(), &["requires_grad", "setattr", "register_", ".bias =", "parallel"]) {
+        return None;
+    }
+    let mut returned = maker.steps.iter().filter_map(|step| match step.stmt {
+        Stmt::Return { value } => Some(value),
+        _ => None,
+    });
+    let (Some(value), None) = (returned.next(), returned.next()) else { return None };
+    if depth > 1 { None } else { made_module(&maker, &maker.through(value), depth + 1) }
 }
 
 fn made(init: &View<'_>, attr: &Name) -> Option<Place> {

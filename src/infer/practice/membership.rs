@@ -16,6 +16,10 @@ pub enum Membership {
     CopiesCounted { over: Vec<Name>, equal: Place },
     /// A norm of parts is summed over the ranks that have the same part too; where it is taken, and where the group is chosen.
     ReplicasCounted { over: Vec<Name>, taken: Place, group: Option<Place> },
+    /// A parameter of experts without the mark that another one of the layer has.
+    ExpertNotMarked { parameter: Name, sibling: Name, mark: Name, marked: Place },
+    /// Parameters that are of no expert get the mark, and those of experts do not; where the two are told apart.
+    ExpertsNotMarked { mark: Name, told: Place },
     /// A norm that a hook sums, and one made alike that it leaves out.
     SiblingNotHooked { module: Name, summed: Name, hooked: Place },
     /// Sums of gradients run where the sequence is whole, by a flag that says so.

@@ -21,6 +21,7 @@ mod beside_layers;
 mod bypassed;
 mod called;
 mod checks;
+mod class_marks;
 mod clock;
 mod collected;
 pub mod coming;
@@ -37,6 +38,7 @@ mod cut_local;
 mod cut_loss;
 mod cut_parts;
 mod data_sum;
+mod divided;
 mod doubled;
 mod dropped_handle;
 mod duplicated;
@@ -83,6 +85,8 @@ mod local_norm;
 mod lost;
 mod lost_gradients;
 mod made;
+mod mark_beside;
+mod marked_elsewhere;
 pub mod marking;
 mod marks;
 mod masked_rows;
@@ -128,6 +132,7 @@ mod own_largest;
 mod own_list;
 mod own_mesh;
 mod own_overflow;
+mod own_parameters;
 mod own_part;
 mod own_rows;
 mod own_scaler;
@@ -135,6 +140,7 @@ mod own_size;
 mod own_statistic;
 mod packed_cut;
 mod parameter_divided;
+mod part_beside;
 mod part_list;
 mod part_loss;
 mod part_mean;
@@ -248,6 +254,8 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     partition::unmarked,
     whole_marked::modes,
     beside_layers::unmarked,
+    part_beside::unmarked,
+    mark_beside::left_out,
     doubled::marked_twice,
     axis_map::disagreeing,
     backwards::other_input,
@@ -313,11 +321,17 @@ struct Class<'a> {
     /// Its constructor, once somebody asked, and whether that may mark parameters.
     init: OnceCell<Option<View<'a>>>,
     marks: OnceCell<bool>,
+    /// What its functions mark, once somebody asked.
+    own_marks: OnceCell<Option<class_marks::ClassMarks<'a>>>,
 }
 
 impl<'a> Class<'a> {
     fn init(&self, lint: &Lint<'a>) -> Option<&View<'a>> {
         self.init.get_or_init(|| lint.constructor(self.at)).as_ref()
+    }
+
+    fn own_marks(&self, lint: &Lint<'a>) -> Option<&class_marks::ClassMarks<'a>> {
+        self.own_marks.get_or_init(|| class_marks::of(lint, self)).as_ref()
     }
 
     /// Its constructor, if that may mark parameters.
@@ -546,6 +560,7 @@ fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
             beside: beside.clone(),
             init: OnceCell::new(),
             marks: OnceCell::new(),
+            own_marks: OnceCell::new(),
         };
         for check in OF_CLASSES {
             check(lint, &class, &mut out);

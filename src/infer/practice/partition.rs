@@ -1,20 +1,18 @@
 //! Parts of parameters that nothing marks as parts. In: a constructor. Out: a parameter whose size is divided by the number of ranks of
 //! an axis and that carries no mark, in a file that marks others of that kind. Never: a parameter that a call or a loop which is not
-//! followed may mark. Source: DESIGN.md section 7. Next: `marking.rs`, which finds the marks.
+//! followed may mark. Source: DESIGN.md section 7. Next: `divided.rs`, which reads sizes, and
+//! `part_beside.rs`, which asks where other parameters of the class are marked.
 
 use super::expr::Expr;
 use super::found::Practice;
 use super::marking::{mark_set, own_names};
 use super::view::View;
-use super::{Class, Found, Lint, near};
-use crate::ir::{Arg, ArgKind, BinOp, Const, Operand, Rvalue, Stmt};
+use super::{Class, Found, Lint, divided, near};
+use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
-use crate::rules::{Entry, Gives};
+use crate::rules::Entry;
 use crate::source::{Name, Place};
 use crate::types::AxisType;
-
-/// Steps that are followed into the sizes of a parameter.
-const MOST_DEPTH: usize = 6;
 
 /// Parameters of a class that are parts and are not marked.
 pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
@@ -33,14 +31,8 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some(touched) = touched(init) else { return };
     for step in &init.steps {
         let Some((name, args)) = made(init, step.stmt) else { continue };
-        let Some(axes) = args.iter().find_map(|(_, a)| divided(init, a, 0)) else { continue };
-        let mark = init.rules.entries().find_map(|(_, e)| match e {
-            Entry::Mark(rule) if rule.set == AxisType::V && rule.axes.iter().any(|a| axes.contains(a)) => {
-                Some(Name::from(rule.name.trim_start_matches('.')))
-            }
-            _ => None,
-        });
-        let Some(mark) = mark.filter(|_| !touched.contains(&name)) else { continue };
+        let Some(axes) = args.first().and_then(|(_, a)| divided::tensor(init, a, 0)) else { continue };
+        let Some(mark) = mark_over(init, &axes).filter(|_| !touched.contains(&name)) else { continue };
         if is_seen_to_below(lint, init, class.at, &name) {
             continue;
         }
@@ -49,6 +41,16 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let practice = Practice::PartitionNotMarked { parameter: name, mark, axes, other, is_asked };
         out.push((init.place(step.id), practice));
     }
+}
+
+/// The mark of parts over one of some axes.
+pub fn mark_over(view: &View<'_>, axes: &[Name]) -> Option<Name> {
+    view.rules.entries().find_map(|(_, e)| match e {
+        Entry::Mark(rule) if rule.set == AxisType::V && rule.axes.iter().any(|a| axes.contains(a)) => {
+            Some(Name::from(rule.name.trim_start_matches('.')))
+        }
+        _ => None,
+    })
 }
 
 /// Whether the file may ask parameters for marks.
@@ -98,50 +100,6 @@ fn made(init: &View<'_>, stmt: &Stmt) -> Option<(Name, Vec<(ArgKind, Expr)>)> {
         }
         _ => None,
     }
-}
-
-/// The axes by whose number of ranks something in an expression is divided.
-fn divided(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Vec<Name>> {
-    if depth > MOST_DEPTH {
-        return None;
-    }
-    let expr = near::deep(view, expr);
-    match &expr {
-        Expr::Binary(BinOp::FloorDiv | BinOp::Div, _, by) => ranks(view, by),
-        Expr::Call { callee, args, .. } if callee.last_name() == Some("divide") && args.len() == 2 => {
-            ranks(view, &args[1].1)
-        }
-        Expr::Call { callee, args, .. } if callee.path().is_some_and(|p| p.starts_with("torch.")) => {
-            args.iter().find_map(|(_, a)| divided(view, a, depth + 1))
-        }
-        Expr::Build(items) => items.iter().find_map(|e| divided(view, e, depth + 1)),
-        Expr::Attr(..) => {
-            let name = near::own_attribute(view, &expr)?;
-            let set = near::assigned(view, near::class_of(view)?, name);
-            let [(method, _, value)] = set.as_slice() else { return None };
-            divided(method, &method.expr(value), depth + 1)
-        }
-        _ => None,
-    }
-}
-
-/// The axes of which an expression is the number of ranks.
-fn ranks(view: &View<'_>, expr: &Expr) -> Option<Vec<Name>> {
-    match near::deep(view, expr) {
-        Expr::Call { callee, args, .. } if args.is_empty() => match view.rules.get(callee.path()?) {
-            Some(Entry::Group(rule)) if rule.gives == Gives::Size => Some(rule.axes.clone()),
-            _ => None,
-        },
-        Expr::Attr(_, name) => of_name(&name),
-        Expr::Local(local) => of_name(view.local_name(local)),
-        _ => None,
-    }
-}
-
-/// The axes of `tp_size`, `tp_world_size`.
-fn of_name(name: &str) -> Option<Vec<Name>> {
-    let axes = super::super::scale::groups::words(name.strip_suffix("_size")?)?;
-    Some(axes.iter().map(|a| Name::from(a.name())).collect())
 }
 
 /// Attributes that are marked, or given to something that may mark them; `None` if that may be any.
@@ -202,7 +160,7 @@ pub fn whole_unmarked(init: &View<'_>, name: &str) -> Option<Place> {
     let touched = touched(init)?;
     init.steps.iter().find_map(|step| {
         let (made, args) = made(init, step.stmt).filter(|(made, _)| made == name && !touched.contains(made))?;
-        let whole = args.iter().all(|(_, a)| divided(init, a, 0).is_none());
+        let whole = args.iter().all(|(_, a)| divided::tensor(init, a, 0).is_none());
         (whole && made == name).then(|| init.place(step.id))
     })
 }

@@ -89,7 +89,7 @@ fn without_steps(expr: Expr) -> Option<(Expr, Vec<(crate::ir::ArgKind, Expr)>)> 
 }
 
 /// Whether the forward of a class gathers or scatters on the way, so that its norms may see different things.
-fn gathers(lint: &Lint<'_>, class: ClassRef) -> bool {
+pub fn gathers(lint: &Lint<'_>, class: ClassRef) -> bool {
     let methods = &lint.project.class(class).methods;
     methods.iter().filter(|(n, _)| n != "__init__").any(|(_, f)| {
         let view = lint.view(crate::project::FuncRef { module: class.module, func: *f });
@@ -241,6 +241,9 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some(init) = class.marking_init(lint) else { return };
     let marked = marked_attributes(lint, init);
     let Some((first, mark, at)) = marked.first() else { return };
+    if class.own_marks(lint).is_some_and(|marks| marks.has_own_ways(lint)) {
+        return;
+    }
     // What is not followed may mark any of them.
     let derives = |other| lint.settings.statics.linearized(other).contains(&class.at);
     for step in &init.steps {
