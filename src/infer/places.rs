@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 /// Where some words stand: their starts, ascending, and the least end of each and those after it.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    starts: Vec<u32>,
-    ends: Vec<u32>,
+    starts: Box<[u32]>,
+    ends: Box<[u32]>,
     /// They may stand anywhere.
     anywhere: bool,
 }
@@ -21,7 +21,7 @@ impl Places {
         for at in (1..ends.len()).rev() {
             ends[at - 1] = ends[at - 1].min(ends[at]);
         }
-        Places { starts, ends, anywhere: false }
+        Places { starts: starts.into(), ends: ends.into(), anywhere: false }
     }
 
     /// Of words that may stand anywhere, or nowhere.

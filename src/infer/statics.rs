@@ -55,7 +55,7 @@ struct ClassFacts {
 #[derive(Clone, Debug)]
 enum Member {
     /// A method, and its closure once somebody asked: most methods are never looked up.
-    Method(FuncRef, OnceLock<Value>),
+    Method(FuncRef, OnceLock<Box<Value>>),
     Value(Value),
 }
 
@@ -171,7 +171,7 @@ impl Statics {
             Member::Value(value) => Some(value.clone()),
             Member::Method(at, closure) => {
                 note_func(*at);
-                Some(closure.get_or_init(|| self.method(*at)).clone())
+                Some((**closure.get_or_init(|| Box::new(self.method(*at)))).clone())
             }
         }
     }
@@ -403,6 +403,9 @@ fn class_members(project: &Project, class: ClassRef) -> Members {
     let body = &project.modules[module].ir.funcs[definition.body];
     let (mut members, mut fields) = (Vec::new(), Vec::new());
     members_of(body.body(), body, module, &mut members, &mut fields);
+    // They stay for the whole run.
+    members.shrink_to_fit();
+    fields.shrink_to_fit();
     (members, fields)
 }
 

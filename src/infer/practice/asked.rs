@@ -203,8 +203,8 @@ fn next(automaton: &impl Automaton, text: &[u8], mut state: StateID, at: usize) 
 /// What the text of a file shows.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// For each check of functions, whether it has something to look at.
-    pub checks: Vec<bool>,
+    /// The checks of functions that have something to look at, ascending.
+    checks: Box<[u16]>,
     pub communicates: bool,
     /// Where words of switches stand, ascending.
     pub switches: Vec<u32>,
@@ -234,6 +234,11 @@ impl Shown {
         self.groups.get(check).is_none_or(|groups| groups.iter().all(|group| self.near.has(*group, span)))
     }
 
+    /// The checks of functions that have something to look at, each with its number.
+    pub fn asked(&self) -> impl Iterator<Item = (usize, &'static Check)> {
+        self.checks.iter().map(|at| (usize::from(*at), &OF_FUNCTIONS[usize::from(*at)]))
+    }
+
     /// Whether the file speaks of something.
     pub fn speaks_of(&self, topic: Topic) -> bool {
         self.topics[topic as usize]
@@ -241,7 +246,7 @@ impl Shown {
 
     fn all(value: bool) -> Shown {
         Shown {
-            checks: vec![value; OF_FUNCTIONS.len()],
+            checks: if value { numbers(|_| true) } else { Box::default() },
             communicates: value,
             switches: Vec::new(),
             groups: Arc::default(),
@@ -256,6 +261,11 @@ impl Shown {
             topics: [value; TOPICS],
         }
     }
+}
+
+/// The numbers of some checks of functions, ascending.
+fn numbers(asked: impl Fn(usize) -> bool) -> Box<[u16]> {
+    (0..OF_FUNCTIONS.len()).filter(|at| asked(*at)).filter_map(|at| u16::try_from(at).ok()).collect()
 }
 
 /// Bytes from which the faster automaton is worth its construction.
@@ -334,6 +344,7 @@ impl Sought {
             return Shown { switches, ..Shown::all(true) };
         }
         let mut shown = Shown::all(false);
+        let mut checks = vec![false; OF_FUNCTIONS.len()];
         let mut near = vec![Vec::new(); self.groups];
         let (mut marks, mut gradients) = (Vec::new(), Vec::new());
         self.searcher.each(text, |pattern, found| {
@@ -345,8 +356,8 @@ impl Sought {
                     Sign::Mark => marks.push((found.start as u32, found.end as u32)),
                     Sign::Gradient => gradients.push((found.start as u32, found.end as u32)),
                     Sign::Topic(topic) => shown.topics[*topic as usize] = true,
-                    Sign::Check(at) => shown.checks[*at] = true,
-                    Sign::Named(at) => shown.checks[*at] = shown.checks[*at] || stands_alone(text, &found),
+                    Sign::Check(at) => checks[*at] = true,
+                    Sign::Named(at) => checks[*at] = checks[*at] || stands_alone(text, &found),
                     Sign::Communicates => shown.communicates = shown.communicates || stands_alone(text, &found),
                     Sign::Switch => shown.switches.push(found.end as u32),
                     Sign::Near(at) => near[*at].push(found.end as u32),
@@ -359,17 +370,18 @@ impl Sought {
             }
         });
         (shown.marks, shown.gradients) = (Places::new(marks), Places::new(gradients));
-        for (asked, check) in shown.checks.iter_mut().zip(OF_FUNCTIONS) {
+        for (asked, check) in checks.iter_mut().zip(OF_FUNCTIONS) {
             *asked |= check.communicates && shown.communicates;
         }
         // Where words stand is kept for the checks that may look there: one that asks for others too, which stand nowhere, is near nothing.
         let mut asked = vec![false; self.groups];
-        for (_, groups) in shown.checks.iter().zip(self.near.iter()).filter(|(check, _)| **check) {
+        for (_, groups) in checks.iter().zip(self.near.iter()).filter(|(check, _)| **check) {
             if !groups.iter().any(|group| near[*group].is_empty()) {
                 groups.iter().for_each(|group| asked[*group] = true);
             }
         }
         near.iter_mut().zip(asked).filter(|(_, asked)| !asked).for_each(|(places, _)| places.clear());
+        shown.checks = numbers(|at| checks[at]);
         shown.near = Grouped::new(&near);
         shown.groups = self.near.clone();
         shown.switches.shrink_to_fit();

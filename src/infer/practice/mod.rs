@@ -497,8 +497,7 @@ pub fn looks_at(func: &Func, gist: &Gist, shown: &Shown, rules: &RuleBook) -> bo
     };
     let due = || {
         let seen = Glance::alone(func, gist, shown.communicates && communicates);
-        let mut checks = OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked);
-        checks.any(|((at, check), _)| check.is_due(&seen, shown, at, func))
+        shown.asked().any(|(at, check)| check.is_due(&seen, shown, at, func))
     };
     shown.gradients.inside(func.span) && may_reduce()
         || gist.reads_switch && shown.has_switch(func.span)
@@ -512,8 +511,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
     let (shown, digest) = (taken.asked.shown(module, text), taken.digests.of(project, module));
     sums.wraps = shown.wraps;
     digest.assigned.keys().for_each(|name| sums.marks.add(name));
-    let checks: Vec<(usize, &Check)> =
-        OF_FUNCTIONS.iter().enumerate().zip(&shown.checks).filter(|(_, asked)| **asked).map(|(c, _)| c).collect();
+    let checks: Vec<(usize, &Check)> = shown.asked().collect();
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
     let beside = Rc::new(Beside::default());
     for ((func, f), gist) in project.modules[module].ir.funcs.iter_enumerated().zip(&digest.funcs) {
