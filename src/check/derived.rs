@@ -65,10 +65,8 @@ pub(super) fn derived(project: &Project, files: &Files, output: &Output) -> Vec<
 
 /// Lines for each configuration of a derived function.
 fn derived_cases(cases: &[Case], empty: &DerivedLine) -> Vec<DerivedLine> {
-    let of_case = |(i, case): (usize, &Case)| {
-        let others: Vec<Facts> =
-            cases.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, c)| c.facts.clone()).collect();
-        let when = diagnostics::conditions_of(std::slice::from_ref(&case.facts), &others);
+    let worlds: Vec<&[Facts]> = cases.iter().map(|case| std::slice::from_ref(&case.facts)).collect();
+    let of_case = |(case, when): (&Case, Vec<String>)| {
         let line = DerivedLine { when, ..derived_line(empty, case) };
         let further = case.further.iter().map(|f| DerivedLine {
             axes: f.axes.iter().map(|a| a.shown().to_string()).collect(),
@@ -78,15 +76,23 @@ fn derived_cases(cases: &[Case], empty: &DerivedLine) -> Vec<DerivedLine> {
         });
         further.chain([line.clone()]).collect::<Vec<_>>()
     };
-    let mut lines: Vec<Vec<DerivedLine>> = cases.iter().enumerate().map(of_case).collect();
+    let mut lines: Vec<Vec<DerivedLine>> =
+        cases.iter().zip(diagnostics::conditions_of_each(&worlds)).map(of_case).collect();
     let typed = |line: &DerivedLine| (line.axes.clone(), line.principal.clone());
     let types: Vec<Vec<_>> = lines.iter().map(|lines| lines.iter().map(typed).collect()).collect();
+    // Most configurations have a type that others have too.
+    let mut known: Vec<(_, Vec<String>)> = Vec::new();
     for line in lines.iter_mut().flatten() {
         let key = typed(line);
+        if let Some((_, when)) = known.iter().find(|(of, _)| *of == key) {
+            line.when_typed.clone_from(when);
+            continue;
+        }
         let with = |has: bool| -> Vec<Facts> {
             cases.iter().zip(&types).filter(|(_, of)| of.contains(&key) == has).map(|(c, _)| c.facts.clone()).collect()
         };
         line.when_typed = diagnostics::conditions_of(&with(true), &with(false));
+        known.push((key, line.when_typed.clone()));
     }
     lines.concat()
 }

@@ -2,6 +2,7 @@
 //! removed. Never: detection. One table lists every code; one Markdown page explains each. Next: `words/`.
 
 mod codes;
+mod cubes;
 pub mod fixes;
 pub mod signature;
 mod suppress;
@@ -11,7 +12,7 @@ mod words;
 pub use codes::{CODES, Code, find, page};
 pub use signature::SignatureLine;
 pub use suppress::suppress;
-pub use when::{Known, conditions, conditions_of};
+pub use when::{Known, conditions, conditions_of, conditions_of_each};
 pub use words::{chain, describe, describe_known, describe_syntax, reason};
 
 use crate::source::{Diagnostic, FileId, Place, Span};

@@ -1,7 +1,7 @@
 //! Inferred signatures in words, a line for each function: `f(x: S(0)@tp) -> R@tp when sequence_parallel, I@tp otherwise`.
 //! In: the ends of functions, by path. Out: lines. Never: inference. Next: `when.rs`, which finds the conditions.
 
-use super::when::conditions_of;
+use super::when::conditions_of_each;
 use crate::infer::autograd::{Case, Signature, shown_dim};
 use crate::infer::formula::Facts;
 use crate::infer::output::Exit;
@@ -80,23 +80,20 @@ fn lines(project: &Project, at: FuncRef, exits: &[&Exit]) -> Vec<String> {
         return Vec::new();
     }
     let name = &project.func(at).qualname;
-    let when = |v: &Variant| {
-        let others: Vec<Facts> =
-            variants.iter().filter(|o| !std::ptr::eq(*o, v)).flat_map(|o| o.worlds.iter().cloned()).collect();
-        conditions_of(&v.worlds, &others).join(" or ")
-    };
+    let worlds: Vec<&[Facts]> = variants.iter().map(|v| v.worlds.as_slice()).collect();
+    let when: Vec<String> = conditions_of_each(&worlds).into_iter().map(|ways| ways.join(" or ")).collect();
     let alike = variants.iter().all(|v| v.params == variants[0].params);
     if alike {
-        let mut results: Vec<(String, String)> = variants.iter().map(|v| (v.result.clone(), when(v))).collect();
+        let mut results: Vec<(String, String)> = variants.iter().map(|v| v.result.clone()).zip(when).collect();
         // What needs the fewest words comes first, and the last one is the rest: what is unknown, if anything is.
         results.sort_by_key(|(r, w)| (r.is_empty(), w.starts_with("not ") || w.is_empty(), w.len(), r.clone()));
         return vec![format!("{name}({}){}", variants[0].params, joined(&results))];
     }
     let mut out: Vec<String> = variants
         .iter()
-        .map(|v| {
+        .zip(when)
+        .map(|(v, when)| {
             let arrow = if v.result.is_empty() { String::new() } else { format!(" -> {}", v.result) };
-            let when = when(v);
             let when = if when.is_empty() { String::new() } else { format!("  when {when}") };
             format!("{name}({}){arrow}{when}", v.params)
         })

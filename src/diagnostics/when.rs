@@ -1,15 +1,14 @@
 //! The configurations in which a finding holds, in words. In: the worlds that found it and those that did not. Out: conditions, empty
-//! if it holds always. Never: atoms that no flag of the user stands for. Next: `words/mod.rs`.
+//! if it holds always. Never: atoms that no flag of the user stands for. Next: `cubes.rs`, `words/mod.rs`.
 
+use super::cubes::{Cube, absorbed, cubes_of, merged_cubes_of};
 use crate::infer::finding::{Finding, Reached};
 use crate::infer::formula::{Atom, Facts, show_const, show_fact, shown};
 use crate::infer::limits::MAX_EXPANDED;
+use rustc_hash::FxHashSet;
 
 /// Ways to meet a mistake that are written out; a reader who sees these finds the others.
 const MOST_CONDITIONS: usize = 3;
-
-/// A conjunction of facts.
-type Cube<'a> = Vec<(&'a Atom, bool)>;
 
 /// The configurations of a finding.
 #[derive(Clone, Debug)]
@@ -96,13 +95,22 @@ pub fn conditions(found: &[Facts], silent: &[Facts]) -> Vec<String> {
 
 /// The same, as a reader of signatures writes it: `sequence_parallel and not bias`; with `…` at the end if there are more ways.
 pub fn conditions_of(found: &[Facts], silent: &[Facts]) -> Vec<String> {
-    let (found, silent) = cleaned(found, silent);
-    let Some(cubes) = cubes_of(&found, &silent) else { return Vec::new() };
-    let cubes = merged(cubes);
-    if cubes.iter().any(Vec::is_empty) {
-        return Vec::new();
-    }
-    let mut out: Vec<(usize, String)> = absorbed(cubes)
+    as_signature(&clean(found), clean(silent))
+}
+
+/// The same for each of some kinds of worlds, told from all others.
+pub fn conditions_of_each(kinds: &[&[Facts]]) -> Vec<Vec<String>> {
+    // A function with many flags has thousands of worlds.
+    let kinds: Vec<Vec<Facts>> = kinds.iter().map(|worlds| clean(worlds)).collect();
+    let others =
+        |at: usize| kinds.iter().enumerate().filter(move |(other, _)| *other != at).flat_map(|(_, o)| o.clone());
+    kinds.iter().enumerate().map(|(at, worlds)| as_signature(worlds, others(at).collect())).collect()
+}
+
+fn as_signature(found: &[Facts], silent: Vec<Facts>) -> Vec<String> {
+    let silent = without(silent, found);
+    let Some(cubes) = merged_cubes_of(found, &silent) else { return Vec::new() };
+    let mut out: Vec<(usize, String)> = cubes
         .iter()
         .map(|cube| (cube.len(), cube.iter().map(|(a, v)| as_code(a, *v)).collect::<Vec<_>>().join(" and ")))
         .collect();
@@ -123,90 +131,21 @@ fn as_code(atom: &Atom, value: bool) -> String {
     }
 }
 
+/// Without what is no flag of the user, and what both have.
 fn cleaned(found: &[Facts], silent: &[Facts]) -> (Vec<Facts>, Vec<Facts>) {
-    let clean = |facts: &[Facts]| -> Vec<Facts> {
-        facts.iter().flat_map(|f| f.expanded(MAX_EXPANDED)).map(|f| f.filtered(|a| !is_private(a))).collect()
-    };
-    let found = clean(found);
-    let silent = clean(silent).into_iter().filter(|f| !found.contains(f)).collect();
+    let (found, silent) = (clean(found), clean(silent));
+    let silent = without(silent, &found);
     (found, silent)
 }
 
-/// One conjunction for each world that found it, without what does not matter; `None` if it holds always.
-fn cubes_of<'a>(found: &'a [Facts], silent: &[Facts]) -> Option<Vec<Cube<'a>>> {
-    if silent.is_empty() || found.iter().any(Facts::is_empty) {
-        return None;
-    }
-    let mut cubes: Vec<Cube<'a>> = Vec::new();
-    let mut left: Vec<&Facts> = found.iter().collect();
-    // The fact that tells most of them from the silent ones is more likely the reason than one that happens to tell a few.
-    while let Some(fact) = common(&left, silent) {
-        left.retain(|facts| facts.get(fact.0) != Some(fact.1));
-        cubes.push(vec![fact]);
-    }
-    for facts in left {
-        let cube = needed(facts, silent);
-        if cube.is_empty() {
-            return None;
-        }
-        if !cubes.contains(&cube) {
-            cubes.push(cube);
-        }
-    }
-    Some(cubes)
+fn clean(worlds: &[Facts]) -> Vec<Facts> {
+    worlds.iter().flat_map(|f| f.expanded(MAX_EXPANDED)).map(|f| f.filtered(|a| !is_private(a))).collect()
 }
 
-/// The fact that no silent world may have, of most worlds; of several the first.
-fn common<'a>(found: &[&'a Facts], silent: &[Facts]) -> Option<(&'a Atom, bool)> {
-    let mut best: Option<((&Atom, bool), usize)> = None;
-    let mut seen: Cube<'_> = Vec::new();
-    for fact in found.iter().flat_map(|facts| facts.iter()) {
-        // Worlds share most of what they know.
-        if seen.contains(&fact) {
-            continue;
-        }
-        seen.push(fact);
-        if !tells(&[fact], silent) {
-            continue;
-        }
-        let worlds = found.iter().filter(|facts| facts.get(fact.0) == Some(fact.1)).count();
-        if best.is_none_or(|(_, most)| worlds > most) {
-            best = Some((fact, worlds));
-        }
-    }
-    best.map(|(fact, _)| fact)
-}
-
-/// Whether no silent world may have all of these facts.
-fn tells(cube: &[(&Atom, bool)], silent: &[Facts]) -> bool {
-    !silent.iter().any(|s| cube.iter().all(|(a, v)| s.get(a).is_none_or(|known| known == *v)))
-}
-
-/// Without conjunctions that another one covers.
-fn absorbed(cubes: Vec<Cube<'_>>) -> Vec<Cube<'_>> {
-    let covers = |a: &Cube<'_>, b: &Cube<'_>| a.len() < b.len() && a.iter().all(|x| b.contains(x));
-    let kept: Vec<Cube<'_>> = cubes.iter().filter(|c| !cubes.iter().any(|d| covers(d, c))).cloned().collect();
-    kept
-}
-
-/// `a and b or a and not b` is `a`, and `a or not a and b` is `a or b`.
-fn merged(mut cubes: Vec<Cube<'_>>) -> Vec<Cube<'_>> {
-    // What the longer one has to lose: the fact that the shorter one has the other way round, beside nothing that it lacks.
-    let opposite = |short: &Cube<'_>, long: &Cube<'_>| {
-        let mut against = short.iter().filter(|fact| !long.contains(fact));
-        let fact = against.next().filter(|(atom, value)| long.contains(&(*atom, !value)))?;
-        against.next().is_none().then(|| long.iter().position(|(atom, _)| *atom == fact.0)).flatten()
-    };
-    let next = |cubes: &[Cube<'_>]| {
-        let pairs = cubes.iter().flat_map(|short| cubes.iter().enumerate().map(move |(at, long)| (short, at, long)));
-        pairs.filter(|(short, _, long)| short.len() <= long.len()).find_map(|(s, at, l)| Some((at, opposite(s, l)?)))
-    };
-    // Each round makes one of them shorter.
-    while let Some((at, fact)) = next(&cubes) {
-        cubes[at].remove(fact);
-        cubes = absorbed(cubes);
-    }
-    cubes
+fn without(mut worlds: Vec<Facts>, others: &[Facts]) -> Vec<Facts> {
+    let others: FxHashSet<&Facts> = others.iter().collect();
+    worlds.retain(|f| !others.contains(f));
+    worlds
 }
 
 fn written(cubes: &[Cube<'_>]) -> Vec<String> {
@@ -217,27 +156,6 @@ fn written(cubes: &[Cube<'_>]) -> Vec<String> {
     out.sort();
     out.dedup();
     out.into_iter().map(|(_, text)| text).take(MOST_CONDITIONS).collect()
-}
-
-/// The facts of a world that tell it from the silent ones, of which none does alone: two if two do, else all but those that do not matter.
-fn needed<'a>(facts: &'a Facts, silent: &[Facts]) -> Cube<'a> {
-    let mut kept: Cube<'a> = facts.iter().collect();
-    for (i, a) in kept.iter().enumerate() {
-        if let Some(b) = kept[i + 1..].iter().find(|b| tells(&[*a, **b], silent)) {
-            return vec![*a, *b];
-        }
-    }
-    let mut i = 0;
-    while i < kept.len() {
-        let mut without = kept.clone();
-        without.remove(i);
-        if !tells(&without, silent) {
-            i += 1;
-        } else {
-            kept = without;
-        }
-    }
-    kept
 }
 
 /// Atoms that the checker made up for tests it does not follow.

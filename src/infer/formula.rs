@@ -9,10 +9,11 @@ use crate::ir::Const;
 use crate::source::Name;
 use crate::types::Axis;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A test of a flag.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Atom {
     /// The flag is true.
     True(Name),
@@ -55,6 +56,12 @@ impl PartialEq for Facts {
         (Arc::ptr_eq(&self.atoms, &other.atoms)
             || mine.len() == theirs.len() && mine.iter().rev().zip(theirs.iter().rev()).all(same))
             && (Arc::ptr_eq(&self.rules, &other.rules) || self.rules == other.rules)
+    }
+}
+
+impl Hash for Facts {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.atoms.hash(state);
     }
 }
 

@@ -353,7 +353,7 @@ impl Stmt {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Const {
     None,
     Bool(bool),
