@@ -148,6 +148,8 @@ impl<'a> At<'a> {
             Placements::RegionGradient { conditional: false }
             | Placements::Count { .. }
             | Placements::OnOtherMesh { .. }
+            | Placements::LocalHead { .. }
+            | Placements::NormKept { .. }
             | Placements::CutLocal { .. }
             | Placements::PackedCut { .. }
             | Placements::ViewsApart { .. }

@@ -94,6 +94,8 @@ impl Words<'_> {
                 draft
             }
             Placements::StyleInput { input, partial } => style_input(input, *partial),
+            Placements::LocalHead { head, context } => local_head(head, *context),
+            Placements::NormKept { norm, source, style, made } => norm_kept(norm, source, style, *made),
             Placements::ShardDim { dim, sequence, why } => {
                 let title = format!("dim {dim} is taken for the sharded one, and dim {sequence} is the sequence");
                 let mut draft = Draft::new(&codes::SHARD_DIM, title);
@@ -134,6 +136,32 @@ fn style_input(input: &str, partial: Place) -> Draft {
     draft.labels.push(Label { place: partial, message: "each rank computes a term of the output".to_string() });
     draft.notes.push("what each rank computes from the whole input gives the input a part of its gradient".to_string());
     draft.help.push("`to_local(grad_placements=(Partial(),))`".to_string());
+    draft
+}
+
+fn local_head(head: &str, context: Option<Place>) -> Draft {
+    let title = format!(
+        "the loss takes the part of the vocabulary that a rank has for the whole: `{head}` gives a plain tensor, and `loss_parallel` works on distributed ones"
+    );
+    let mut draft = Draft::new(&codes::PLAN_LAYOUTS, title);
+    draft.primary = "split over the vocabulary, and local".to_string();
+    let message = || "changes losses of distributed tensors alone".to_string();
+    draft.labels.extend(context.map(|place| Label { place, message: message() }));
+    draft.help.push("`use_local_output=False` where the loss is parallel".to_string());
+    draft
+}
+
+fn norm_kept(norm: &str, source: &str, style: &str, made: Place) -> Draft {
+    let title =
+        format!("the gradient of `{norm}` is not summed: `{style}` takes the heads that a rank has for replicated");
+    let mut draft = Draft::new(&codes::GRADIENT_PLACEMENT, title);
+    draft.primary = format!("behind `{source}`, which gives each rank its own heads");
+    draft.labels.push(Label { place: made, message: "whatever comes is taken for equal on all ranks".to_string() });
+    draft.notes.push("each rank has a part of the gradient of the weight, from its own heads".to_string());
+    draft.help.push(
+        "a style that shards the input by heads, as `SequenceParallel(sequence_dim=2, use_local_output=True)`"
+            .to_string(),
+    );
     draft
 }
 

@@ -114,6 +114,10 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local("], own_rows::given).with(&[&["local"]]),
     of_words(&["from_local("], own_rows::wrapped).with(&[&["from_local("], &["to_local"], &["placements"]]),
     of_words(&["local_map"], local_map::regions),
+    of_words(&[plan_heads::CONTEXT], plan_heads::local_heads).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),
+    of_words(&["q_norm\"", "k_norm\"", "q_norm'", "k_norm'"], plan_heads::kept_norms)
+        .with(&[style_plan::WORDS])
+        .where_seen(|seen| seen.plans),
     of_words(style_plan::WORDS, style_plan::norms).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),
     of_names(local_map::ROUTERS, local_map::styles)
         .with(&[local_map::ROUTERS])
@@ -203,7 +207,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["autograd"], handed_on::left_out).with(&[&["def forward"], &["ctx."]]),
     of_words(&["autograd"], handed_on::around).with(&[&["def forward"], &["ctx."]]),
     of_collectives(own_statistic::met).with(&[&["mean(", "sum("], &["exp(", "pow(", "square(", " * ", "**"]]),
-    of_words(&["all_reduce"], own_statistic::of_own_function).with(&[
+    of_words(&["all_reduce", "all_gather"], own_statistic::of_own_function).with(&[
         &[".apply("],
         &["mean(", "sum("],
         &["sqrt(", "pow(", "var", " * "],

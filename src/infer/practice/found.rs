@@ -213,7 +213,8 @@ impl Practice {
                         | Placements::CutLocal { .. }
                         | Placements::PartOut { .. }
                         | Placements::RegionGradient { .. }
-                        | Placements::StyleGradient { .. },
+                        | Placements::StyleGradient { .. }
+                        | Placements::NormKept { .. },
                 )
                 | Practice::Lapse(super::lapses::Lapse::SumInLoss { .. } | super::lapses::Lapse::PlainInput { .. },)
         )
@@ -247,6 +248,10 @@ pub enum Until {
 pub enum Placements {
     /// The replicated input of a parallel style, whose local part is taken without gradient placements; where its output is taken for partial.
     StyleInput { input: Name, partial: Place },
+    /// The head of a plan gives its part of the vocabulary as a plain tensor; where the loss asks for a distributed one, if the file shows it.
+    LocalHead { head: Name, context: Option<Place> },
+    /// A norm behind a projection that is split, with a style that takes its input for replicated; where that is.
+    NormKept { norm: Name, source: Name, style: Name, made: Place },
     /// `to_local()` or `full_tensor()` of a weight that meets values of one rank, without gradient placements.
     BareLocal { method: Name, weight: Name, meets: Place, evidence: Option<Place> },
     /// The local part of a trained parameter that autograd does not see; how it is taken, and what it meets.

@@ -149,6 +149,7 @@ mod part_out;
 mod partition;
 mod plain_input;
 mod plan;
+mod plan_heads;
 mod pool;
 mod positions;
 mod rank_size;

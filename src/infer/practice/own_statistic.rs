@@ -12,7 +12,7 @@ use super::mixed_mean::averages;
 use super::near;
 use super::unfold::unfold;
 use super::view::{CollectiveCall, View};
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::Resolved;
 use crate::rules::{Form, OpClass};
 use crate::source::{Name, Place};
@@ -89,24 +89,53 @@ fn own_sum<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, Name, Place
     let backward = near::shared(view, view.project.own_method(class, "backward")?);
     let [.., given] = &forward.func.params[..] else { return None };
     let [(at, call)] = forward.collectives() else { return None };
-    let summed = near::local(call.input?)?;
-    let copies = |local: LocalId| match forward.through(&Operand::Local(local)) {
+    let plain = forward.steps[*at].guards.is_empty() && forward.func.params.len() == 2;
+    let (_, returned) = returned(&forward).filter(|_| plain)?;
+    let copies = |of: &Expr| match near::deep(&forward, of) {
         Expr::Call { callee, .. } => matches!(&*callee, Expr::Attr(of, name)
-            if matches!(name.as_str(), "clone" | "detach") && of.mentions(given.local)),
+            if matches!(name.as_str(), "clone" | "detach" | "contiguous") && of.mentions(given.local)),
         other => other == Expr::Local(given.local),
     };
-    let returns = |method: &View<'_>, local: LocalId| {
-        let mut all = method.steps.iter().filter(|s| matches!(s.stmt, Stmt::Return { .. }));
-        let (one, more) = (all.next()?, all.next());
-        let Stmt::Return { value } = one.stmt else { return None };
-        (more.is_none() && method.expr(value) == Expr::Local(local)).then(|| method.place(one.id))
-    };
-    let in_place = matches!(call.rule.form, Form::InPlace) && averages(&forward, call) == Some(false);
-    let plain = forward.steps[*at].guards.is_empty() && forward.func.params.len() == 2;
-    returns(&forward, summed).filter(|_| in_place && plain && copies(summed))?;
+    let summed = call.input?;
+    let in_place = matches!(call.rule.form, Form::InPlace)
+        && averages(&forward, call) == Some(false)
+        && returned == forward.expr(summed);
+    let is_gathered = call.rule.op == "all_gather";
+    let is_sum = in_place || is_gathered && adds_up(&forward, &returned, call.output?) == Some(true);
+    (is_sum && copies(&forward.expr(summed))).then_some(())?;
     let [_, gradient] = &backward.func.params[..] else { return None };
-    let back = returns(&backward, gradient.local).filter(|_| backward.defs(gradient.local).is_empty())?;
+    // Anything else that reads it may sum it in place.
+    let untouched = backward.defs(gradient.local).is_empty() && backward.readers(gradient.local).len() == 1;
+    let (back, _) = self::returned(&backward).filter(|(_, e)| untouched && *e == Expr::Local(gradient.local))?;
     Some((&args.first()?.value, view.project.class(class).name.clone(), back))
+}
+
+/// Where a method returns and what, if it does so once.
+fn returned(method: &View<'_>) -> Option<(Place, Expr)> {
+    let mut all = method.steps.iter().filter(|s| matches!(s.stmt, Stmt::Return { .. }));
+    let (one, more) = (all.next()?, all.next());
+    let Stmt::Return { value } = one.stmt else { return None };
+    more.is_none().then(|| (method.place(one.id), method.expr(value)))
+}
+
+/// Whether a value is the sum of what was gathered into a list: `torch.stack(parts).sum(0)`, `sum(parts)`.
+fn adds_up(view: &View<'_>, value: &Expr, parts: &Operand) -> Option<bool> {
+    let parts = view.expr(parts);
+    let value = near::deep(view, value);
+    let Expr::Call { callee, args, .. } = &value else { return Some(false) };
+    if **callee == Expr::Path(Name::from("builtins.sum")) {
+        return Some(args.len() == 1 && args[0].1 == parts);
+    }
+    // Of torch the first argument, and of a method the object.
+    let (stacked, rest) = match &**callee {
+        Expr::Path(path) if path == "torch.sum" => (near::deep(view, &args.first()?.1), &args[1..]),
+        Expr::Attr(base, name) if name == "sum" => (near::deep(view, base), args.as_slice()),
+        _ => return Some(false),
+    };
+    let first = |args: &[(ArgKind, Expr)]| matches!(args, [(_, Expr::Const(Const::Int(0)))]);
+    let of = stacked.call_of("stack")?;
+    let (list, dim) = of.split_first()?;
+    Some(list.1 == parts && (dim.is_empty() || first(dim)) && first(rest))
 }
 
 /// Where something is added up along a dim, and the variables that it is made of.
@@ -173,7 +202,7 @@ fn added_up(view: &View<'_>, at: usize, input: LocalId) -> Option<(usize, FxHash
         Expr::Attr(base, _) => &**base,
         _ => return None,
     };
-    let along = args.iter().any(|(_, a)| matches!(a, Expr::Const(crate::ir::Const::Int(_)) | Expr::Unary(..)));
+    let along = args.iter().any(|(_, a)| matches!(a, Expr::Const(Const::Int(_)) | Expr::Unary(..)));
     let bent = base.any(&mut |e| match e {
         Expr::Call { callee, .. } => callee.last_name().is_some_and(|n| BENT.contains(&n)),
         Expr::Binary(BinOp::Mul, a, b) => a == b,

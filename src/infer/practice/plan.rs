@@ -129,13 +129,13 @@ pub(super) fn attributes(init: &View<'_>) -> Attributes {
     let mut out = Attributes::new();
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
-        let Expr::Call { callee, args, .. } = init.expr(value) else {
-            // `self.q, self.k = (Linear(d, d) for _ in range(2))`
-            let defs = super::near::local(value).map(|local| init.defs(local));
-            if matches!(defs, Some([one]) if matches!(init.steps[*one].stmt, Stmt::Unpack { .. })) {
+        let (callee, args) = match (init.expr(value), unpacked(init, value)) {
+            (Expr::Call { callee, args, .. }, _) | (_, Some(Some(Expr::Call { callee, args, .. }))) => (callee, args),
+            (_, Some(_)) => {
                 out.push((name.clone(), init.place(step.id), Made::Other));
+                continue;
             }
-            continue;
+            (_, None) => continue,
         };
         let made = callee.last_name().unwrap_or_default();
         let off = Expr::Const(Const::Bool(false));
@@ -151,6 +151,20 @@ pub(super) fn attributes(init: &View<'_>) -> Attributes {
         out.push((name.clone(), init.place(step.id), made));
     }
     out
+}
+
+/// What each of several variables gets that are unpacked, if a comprehension makes all of them alike:
+/// `self.q, self.k = (Linear(d, d) for _ in range(2))`. `None`: nothing is unpacked.
+fn unpacked(init: &View<'_>, value: &Operand) -> Option<Option<Expr>> {
+    let [def] = init.defs(super::near::local(value)?) else { return None };
+    let Stmt::Unpack { value: whole, .. } = init.steps[*def].stmt else { return None };
+    let list = super::near::local(whole);
+    let mut appended = init.steps.iter().filter_map(|step| match step.stmt {
+        Stmt::Append { collection, value, .. } if Some(*collection) == list => Some(value),
+        _ => None,
+    });
+    let (one, more) = (appended.next(), appended.next());
+    Some(one.filter(|_| more.is_none()).map(|value| init.expr(value)))
 }
 
 /// The calls of submodules in `forward`, against the words of the plan for them.

@@ -102,9 +102,11 @@ const SAME: &[&str] = &[
     "min",
     "sqrt_",
     "pow_",
+    "full_tensor",
 ];
 /// Those that leave it alone.
-const READS: &[&str] = &["print", "isfinite", "isnan", "isinf", "any", "log", "info", "debug", "append", "type", "str"];
+const READS: &[&str] =
+    &["print", "isinstance", "isfinite", "isnan", "isinf", "any", "log", "info", "debug", "append", "type", "str"];
 
 /// The dim of a mesh along which parameters and reduced gradients are equal.
 const REPLICAS: &str = "dp_replicate";
@@ -233,16 +235,19 @@ fn is(value: &Val, number: f64) -> bool {
 /// Whether a call gives a root of squares, or squares. `first`: of gradients, or of nothing that is known.
 fn root_after(name: &str, before: Option<bool>, first: bool, order: Option<&Val>) -> Option<bool> {
     let two = order.is_none_or(|o| is(o, 2.0));
+    let open = order.is_some_and(|o| !matches!(o, Val::Const(_) | Val::Path(_)));
     match name {
         "norm" | "vector_norm" | "get_total_norm" if two && (first && before.is_none() || before == Some(true)) => {
             Some(true)
         }
+        // Whatever order the caller asks for, but for 1, no sum of norms is a norm.
+        "norm" | "vector_norm" | "get_total_norm" if open && first && before.is_none() => Some(true),
         "square" if first && before.is_none() || before == Some(true) => Some(false),
         "pow" | "pow_" if order.is_some() && two && (first && before.is_none() || before == Some(true)) => Some(false),
         "sqrt" | "sqrt_" if before == Some(false) => Some(true),
         "sum" if before == Some(false) => before,
         "item" | "float" | "double" | "to" | "cuda" | "cpu" | "detach" | "clone" | "view" | "reshape" | "squeeze"
-        | "stack" | "cat" | "tensor" | "as_tensor" => before,
+        | "stack" | "cat" | "tensor" | "as_tensor" | "full_tensor" => before,
         _ => None,
     }
 }
@@ -324,6 +329,10 @@ impl<'a> Run<'a> {
         norm.root = root_after(name, norm.root, grads, order);
         let sums = NORMS.contains(&name) || name == "sum";
         norm.each = !sums && (norm.each || grads);
+        if name == "full_tensor" {
+            // It is summed over the axes that the gradients know, whichever these are.
+            norm.of.clear();
+        }
         Some(Val::Norm(norm))
     }
 
