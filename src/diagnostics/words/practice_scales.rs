@@ -104,8 +104,10 @@ fn shares(mistake: &Scales) -> Draft {
             let title = "gradients of parts of the sequence are averaged over tensor-parallel ranks, not summed";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
             draft.primary = "divides by the number of ranks".to_string();
-            draft.labels.push(spot(*summed, "each rank's gradient is a term of this sum".to_string()));
-            draft.help.push("leave out the division: the complete gradient is the sum".to_string());
+            let terms = summed.map(|place| spot(place, "each rank's gradient is a term of this sum".to_string()));
+            draft.labels.extend(terms);
+            let repair = if summed.is_some() { "leave out the division" } else { "sum" };
+            draft.help.push(format!("{repair}: the complete gradient is the sum"));
             draft
         }
         Scales::NodeRank { rank, gathered, picked } => {

@@ -1,5 +1,5 @@
-//! Hooks that average what has to be summed. In: a function that registers a hook on gradients. Out: a sum over tensor-parallel ranks that
-//! the hook divides by their number, where the code says that each of them has a part of the sequence. Never: ranks that hold the
+//! Averages of what has to be summed. In: a function that registers a hook on gradients, or a loop over parameters. Out: a sum over
+//! tensor-parallel ranks that is divided by their number, where the code says that each of them has a part of the sequence. Never: ranks that hold the
 //! whole sequence, whose gradients are equal and may well be averaged. Source: Megatron-LM, `finalize_model_grads`: gradients of
 //! parameters of the sequence-parallel region are summed over the tensor-parallel group. Next: `near.rs`.
 
@@ -7,10 +7,11 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::gradient::root;
+use super::mixed_mean;
 use super::near;
-use super::view::View;
-use crate::ir::{BinOp, Operand, Rvalue};
-use crate::source::Place;
+use super::view::{CollectiveCall, View};
+use crate::ir::{BinOp, Const, Operand, Rvalue, UnOp};
+use crate::source::{Name, Place};
 
 /// Calls that register a hook on a gradient.
 pub const REGISTER: &[&str] = &["register_hook", "register_post_accumulate_grad_hook"];
@@ -24,7 +25,20 @@ const SPLIT: &[&str] = &[
     "slice of the sequence",
     "shard of the sequence",
     "sequence shard",
+    "shard of one sequence",
+    "chunk of the sequence",
+    "sequence chunk",
+    "sequence / tp",
+    "sequence / mp",
+    "seq / tp",
+    "[s / tp",
+    "[s/tp",
+    "[s / mp",
+    "[s/mp",
 ];
+
+/// The flag that says that sequences are split.
+const FLAG: &str = "sequence_parallel";
 
 pub fn hooks(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {
@@ -32,12 +46,15 @@ pub fn hooks(view: &View<'_>, out: &mut Found) {
         if !REGISTER.contains(&name.as_str()) {
             continue;
         }
-        let Some(hook) = args.first().and_then(|a| near::function(view, &a.value)) else { continue };
-        let hook = near::other(view, hook);
-        if !speaks_of_parts(view) && !speaks_of_parts(&hook) {
+        if asks_for_split(view, step) == Some(false) {
             continue;
         }
-        if let Some((divided, summed)) = averages(&hook) {
+        let Some(hook) = args.first().and_then(|a| near::function(view, &a.value)) else { continue };
+        let hook = near::other(view, hook);
+        if !speaks_of_parts(view) && !speaks_of_parts(&hook) && !is_of_parts(view) {
+            continue;
+        }
+        if let Some((divided, summed)) = averages_first(&hook) {
             out.push((divided, Practice::Scales(Scales::AveragedParts { summed })));
         }
     }
@@ -50,35 +67,123 @@ fn speaks_of_parts(view: &View<'_>) -> bool {
     near::speaks_of(&text, SPLIT) || SPLIT.iter().any(|w| name.contains(w))
 }
 
+/// Whether a comment in a class of the file says so, whose instances a function looks for.
+fn is_of_parts(view: &View<'_>) -> bool {
+    let asked = |name: &Name| {
+        (0..view.steps.len()).any(|step| match view.value(step) {
+            Some(Rvalue::Call { callee: Operand::Global(f), args }) if f == "isinstance" => {
+                let is = |e: &Expr| e.last_name().is_some_and(|last| last == name.as_str());
+                args.get(1).is_some_and(|of| view.through(&of.value).any(&mut |e| is(e)))
+            }
+            _ => false,
+        })
+    };
+    let module = &view.project.modules[view.at.module].ir;
+    module.classes.iter().any(|class| {
+        let said = near::comments(view, class.span);
+        said.iter().any(|note| near::speaks_of(&note.text, SPLIT)) && asked(&class.name)
+    })
+}
+
 /// Whether a name is about the ranks among which tensors are split.
 fn is_tensor_axis(name: &str) -> bool {
     let name = name.to_lowercase();
-    let words = ["model_parallel", "tensor_parallel", "tp_group", "tp_size", "tp_world_size"];
+    let words = ["model_parallel", "tensor_parallel", "tp_group", "tp_size", "tp_world_size", "mp_group", "mp_size"];
     words.iter().any(|w| name.contains(w))
         && !["data", "expert", "context", "pipeline"].iter().any(|w| name.contains(w))
 }
 
-/// Where a sum over tensor-parallel ranks is divided by their number, and the sum.
-fn averages(hook: &View<'_>) -> Option<(Place, Place)> {
+/// `all_reduce(p.grad, op=AVG, group=tp_group)` of parameters that a mark, or the function by their names, takes for those of parts.
+pub fn in_loops(view: &View<'_>, out: &mut Found) {
+    for (at, call) in view.collectives() {
+        let step = &view.steps[*at];
+        let of_gradient = |e: &Expr| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad");
+        if call.rule.op != "all_reduce"
+            || step.loops.is_empty()
+            || !call.input.is_some_and(|i| of_gradient(&view.through(i)))
+        {
+            continue;
+        }
+        let takes = |words: &[&str]| {
+            let says = |e: &Expr| match e {
+                Expr::Const(Const::Str(text)) => near::has_any(text, words),
+                other => other.last_name().is_some_and(|name| near::has_any(name, words)),
+            };
+            step.guards.iter().any(|guard| {
+                let test = view.through(guard.test);
+                let asks = |e: &Expr| matches!(e, Expr::Call { .. } | Expr::Compare(..)) && e.any(&mut |e| says(e));
+                guard.holds && !matches!(test, Expr::Unary(..)) && test.any(&mut |e| asks(e))
+            })
+        };
+        let split = asks_for_split(view, *at);
+        let told = || split == Some(true) || near::notes(view).iter().any(|note| near::speaks_of(&note.text, SPLIT));
+        let parts = takes(&["sequence_parallel"]) || takes(&["norm"]) && told();
+        if takes(&["average", "avg", "mean"]) || split == Some(false) || !parts {
+            continue;
+        }
+        if let Some((divided, summed)) = averages(view, *at, call) {
+            out.push((divided, Practice::Scales(Scales::AveragedParts { summed })));
+        }
+    }
+}
+
+/// Whether a step runs where a flag says that sequences are split, or that they are not; nothing where none is asked for.
+fn asks_for_split(view: &View<'_>, step: usize) -> Option<bool> {
+    let says = |e: &Expr| match e {
+        Expr::Local(local) => view.local_name(*local).contains(FLAG),
+        other => other.last_name().is_some_and(|name| name.contains(FLAG)),
+    };
+    let mut found = None;
+    for guard in view.steps[step].guards.iter() {
+        let test = view.expr(guard.test);
+        if !test.any(&mut |e| says(e)) && !view.through(guard.test).any(&mut |e| says(e)) {
+            continue;
+        }
+        let denied = |e: &Expr| matches!(e, Expr::Unary(UnOp::Not, of) if of.any(&mut |e| says(e)));
+        let (holds, rest) = match test {
+            Expr::Unary(UnOp::Not, of) => (!guard.holds, *of),
+            other => (guard.holds, other),
+        };
+        if !holds || rest.any(&mut |e| denied(e)) {
+            return Some(false);
+        }
+        found = Some(true);
+    }
+    found
+}
+
+/// Where the first sum of a hook is divided, and the sum, where that is another place.
+fn averages_first(hook: &View<'_>) -> Option<(Place, Option<Place>)> {
     let (at, call) = hook.collectives().iter().find(|(_, call)| call.rule.op == "all_reduce")?;
-    let group = near::deep(hook, &hook.expr(call.group?));
+    averages(hook, *at, call)
+}
+
+/// Where a sum over tensor-parallel ranks is divided by their number, and the sum, where that is another place.
+fn averages<'a>(view: &View<'a>, at: usize, call: &CollectiveCall<'a>) -> Option<(Place, Option<Place>)> {
+    let group = near::deep(view, &view.expr(call.group?));
     let over = |e: &Expr| match e {
         Expr::Call { callee, .. } => callee.last_name().is_some_and(is_tensor_axis),
-        Expr::Local(local) => is_tensor_axis(hook.local_name(*local)),
+        Expr::Local(local) => is_tensor_axis(view.local_name(*local)),
         other => other.last_name().is_some_and(is_tensor_axis),
     };
-    let value = root(hook, call.input?)?;
-    let same = |o: &Operand| root(hook, o) == Some(value);
-    let is_size = |o: &Operand| match near::deep(hook, &hook.expr(o)) {
+    let input = call.input?;
+    let value = root(view, input)?;
+    let attribute = Some(view.through(input)).filter(|e| matches!(e, Expr::Attr(..)));
+    let same = |o: &Operand| root(view, o) == Some(value) || attribute.as_ref().is_some_and(|e| view.through(o) == *e);
+    let is_size = |o: &Operand| match near::deep(view, &view.expr(o)) {
         Expr::Call { callee, args, .. } if callee.last_name() == Some("get_world_size") => {
-            args.first().is_some_and(|(_, g)| near::deep(hook, g) == group)
+            args.first().is_some_and(|(_, g)| near::deep(view, g) == group)
         }
         other => over(&other),
     };
     if !over(&group) {
         return None;
     }
-    let by_number = |step: usize| match hook.value(step) {
+    let sum = view.place(view.steps[at].id);
+    if mixed_mean::averages(view, call) == Some(true) {
+        return Some((sum, None));
+    }
+    let by_number = |step: usize| match view.value(step) {
         Some(Rvalue::Binary { op: BinOp::Div, left, right } | Rvalue::InPlace { op: BinOp::Div, left, right }) => {
             same(left) && is_size(right)
         }
@@ -87,6 +192,7 @@ fn averages(hook: &View<'_>) -> Option<(Place, Place)> {
         }
         _ => false,
     };
-    let divided = (0..hook.steps.len()).find(|step| by_number(*step))?;
-    Some((hook.place(hook.steps[divided].id), hook.place(hook.steps[*at].id)))
+    let divided =
+        (0..view.steps.len()).find(|step| by_number(*step) && view.steps[*step].loops == view.steps[at].loops)?;
+    Some((view.place(view.steps[divided].id), Some(sum)))
 }

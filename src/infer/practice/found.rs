@@ -331,8 +331,8 @@ pub enum Scales {
     WorldRank { group: Place, named: Option<Name> },
     /// As many parts as one axis has ranks, and the rank of another picks one.
     OtherPart { size: Vec<Name>, rank: Vec<Name>, parts: Place },
-    /// A hook averages gradients of parts of the sequence over the ranks that have the parts.
-    AveragedParts { summed: Place },
+    /// Gradients of parts of the sequence are averaged over the ranks that have the parts; the sum, where something else divides.
+    AveragedParts { summed: Option<Place> },
     /// Divided by the size of one group, and summed over another.
     OtherSize { size: Vec<Name>, group: Vec<Name>, reduced: Place },
     /// A count that several ranks have of the same data, summed over all and scaled by fewer.
