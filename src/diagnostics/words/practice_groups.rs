@@ -202,6 +202,24 @@ fn of_values(mistake: &Membership) -> Draft {
                 .push("add the start of the part, or cut the positions of the whole sequence as well".to_string());
             draft
         }
+        Membership::PositionsOfAll { group, at, used } => {
+            let title =
+                format!("the rank among all ranks says where a part of the sequence begins: `{group}` has the parts");
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+            draft.primary = "rank among all ranks".to_string();
+            draft.labels.push(spot(*used, "positions of this rank's part".to_string()));
+            draft.labels.push(spot(*at, "the other parts are on the ranks of this group".to_string()));
+            draft.help.push(format!("`dist.get_rank({group})`"));
+            draft
+        }
+        Membership::QuotientOfAll { picked } => {
+            let title = "the rank among all ranks is divided by the size of one group and picks a part of another: the next replica has none";
+            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title.to_string());
+            draft.primary = "counts on over all replicas".to_string();
+            draft.labels.push(spot(*picked, "as many parts as the other group has ranks".to_string()));
+            draft.help.push("`dist.get_rank(group)` of the group with the parts".to_string());
+            draft
+        }
         Membership::SummedMean { mean, made, taken } => {
             let title =
                 format!("`{mean}` is the sum of the means of all ranks, and is taken off as if it were their mean");

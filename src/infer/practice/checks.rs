@@ -139,6 +139,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["distributedsampler("], sampler_seed::seeds).with(&[&["distributedsampler("], &["seed"]]),
     of_names(&["get_rank"], own_group::global_rank).where_seen(|seen| seen.asks_rank),
     of_names(&["get_rank"], world_rank::of_other_group).where_seen(|seen| seen.asks_rank),
+    of_names(&["get_rank"], world_offset::offsets).where_seen(|seen| seen.asks_rank),
+    of_names(&["get_rank"], world_offset::quotients).with(&[&["//"], &["chunk(", "tensor_split("]]),
     of_names(&["get_rank"], mesh_rank::given_out).with(&[&["get_rank"], &["size"]]),
     of_words(&["chunk(", "split(", "narrow(", ":"], other_part::picked)
         .with(&[&["rank"], &["size"], &["//", "chunk(", "tensor_split("]])

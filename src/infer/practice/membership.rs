@@ -45,6 +45,10 @@ pub enum Membership {
     PartMean { reduced: Place, size: Option<Place> },
     /// Positions of a part of a sequence start at 0.
     PositionsRestart { tokens: Name, cut: Place },
+    /// The rank among all ranks says where a part of a sequence begins that is split over another group; where that is given, and the use.
+    PositionsOfAll { group: Name, at: Place, used: Place },
+    /// The rank among all ranks, divided by the size of an inner group, picks a part of an outer one: other replicas have none; where.
+    QuotientOfAll { picked: Place },
     /// The sum of the means of all ranks is taken off as if it were their mean.
     SummedMean { mean: Name, made: Place, taken: Place },
     /// Squares of distances from the mean of this rank are summed over ranks; where the sum that it is made of is summed, and where they are.

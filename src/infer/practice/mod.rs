@@ -213,6 +213,7 @@ mod worker_rank;
 mod world_rank;
 mod wrapped;
 
+mod world_offset;
 use super::digest::Gist;
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};

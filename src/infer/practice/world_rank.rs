@@ -136,7 +136,7 @@ fn share_of_group(view: &View<'_>, share: &Operand) -> Option<Place> {
 }
 
 /// A group that the caller has to give; one that may be left out is all ranks by default.
-fn explicit(view: &View<'_>, group: &Operand) -> bool {
+pub(super) fn explicit(view: &View<'_>, group: &Operand) -> bool {
     let may_be_left_out = |at: &View<'_>, name: &str| at.func.params.iter().any(|p| p.name == name && p.has_default);
     match near::deep(view, &view.expr(group)) {
         Expr::Local(local) => {
@@ -152,8 +152,19 @@ fn explicit(view: &View<'_>, group: &Operand) -> bool {
                 && !methods.iter().any(|method| may_be_left_out(method, &name))
                 && !set.iter().any(|(method, _, value)| is_all_ranks(method, &method.expr(value)))
         }
+        // What a library keeps under the name of the parts of a sequence.
+        Expr::Path(path) => is_of_sequence(path.rsplit('.').next().unwrap_or_default()),
         _ => false,
     }
+}
+
+/// Parts of names of groups over which a sequence is split.
+const OF_SEQUENCE: &[&str] = &["cp", "sp", "seq", "sequence", "context", "ring", "ulysses", "usp"];
+
+/// Whether a name is that of a group over which a sequence is split.
+pub(super) fn is_of_sequence(name: &str) -> bool {
+    let ends = ["group", "pg"].iter().any(|word| name.to_lowercase().ends_with(word));
+    ends && OF_SEQUENCE.iter().any(|word| near::has_part(name, word))
 }
 
 /// Whether a value is the group of all ranks.
