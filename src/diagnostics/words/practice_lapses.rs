@@ -67,6 +67,9 @@ pub fn lapses(mistake: &Lapse) -> Draft {
         Lapse::NeededOther { gradient, asked, returned, input, at } => {
             needed_other(gradient, *asked, *returned, input, *at)
         }
+        Lapse::BesideCopy { input, weights, function, copied, summed } => {
+            beside_copy(input, weights, function, *copied, *summed)
+        }
         Lapse::PlainInput { .. } => plain_input(mistake),
         Lapse::MeansSummed { .. } => means_summed(mistake),
         other => of_gradients(other),
@@ -182,6 +185,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         | Lapse::HeldScaled { .. }
         | Lapse::NeededOther { .. }
         | Lapse::PlainInput { .. }
+        | Lapse::BesideCopy { .. }
         | Lapse::MeansSummed { .. } => lapses(mistake),
     }
 }
@@ -207,5 +211,15 @@ fn never_filled(buffer: &str, by: &str, made: Place, returned: bool) -> Draft {
     draft.primary = format!("{read} here, whatever the memory held before");
     draft.labels.push(spot(made, "allocated here, without values".to_string()));
     draft.help.push(format!("give `{buffer}` to the collective that fills it, before it is {read}"));
+    draft
+}
+
+fn beside_copy(input: &str, weights: &str, function: &str, copied: Place, summed: Place) -> Draft {
+    let title = format!("`{weights}` meets this rank's part: nothing sums the gradient of `{weights}` over the ranks");
+    let mut draft = Draft::new(&codes::INVARIANT_MIXED, title);
+    draft.primary = format!("`{weights}` comes of `{input}` as it was, and is the same on every rank");
+    draft.labels.push(spot(copied, format!("what comes of `{input}` from here on has its gradient summed")));
+    draft.labels.push(spot(summed, "each rank's products are a part of this sum".to_string()));
+    draft.help.push(format!("put `{weights}` through `{function}` as well"));
     draft
 }

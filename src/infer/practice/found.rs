@@ -196,7 +196,9 @@ impl Practice {
         match self {
             Practice::Lapse(super::lapses::Lapse::PlainInput { used, .. }) => vec![*used],
             Practice::Membership(Membership::CopiesGathered { cut, .. }) => vec![place, *cut],
-            Practice::Scales(Scales::BiasDivided { .. }) => vec![place],
+            Practice::Scales(Scales::BiasDivided { .. }) | Practice::Lapse(super::lapses::Lapse::BesideCopy { .. }) => {
+                vec![place]
+            }
             _ => Vec::new(),
         }
     }
@@ -216,7 +218,11 @@ impl Practice {
                         | Placements::StyleGradient { .. }
                         | Placements::NormKept { .. },
                 )
-                | Practice::Lapse(super::lapses::Lapse::SumInLoss { .. } | super::lapses::Lapse::PlainInput { .. },)
+                | Practice::Lapse(
+                    super::lapses::Lapse::SumInLoss { .. }
+                        | super::lapses::Lapse::PlainInput { .. }
+                        | super::lapses::Lapse::BesideCopy { .. }
+                )
         )
     }
 

@@ -42,6 +42,9 @@ pub enum Lapse {
         summed: Place,
         repair: Option<Name>,
     },
+    /// Weights that come of an input as it was are multiplied with what comes of its copy, whose gradient is summed; where the copy is made,
+    /// and where the products are summed over the ranks.
+    BesideCopy { input: Name, weights: Name, function: Name, copied: Place, summed: Place },
     /// A loss is a mean over the tokens of one rank, and the gradient of a weight is summed over the ranks that have the others.
     MeansSummed {
         loss: Option<Name>,

@@ -17,6 +17,7 @@ mod axis_map;
 mod backward_group;
 pub mod backwards;
 mod beside;
+mod beside_copy;
 mod beside_layers;
 mod bypassed;
 mod called;
