@@ -4,7 +4,7 @@
 use super::super::codes;
 use super::{Draft, spot};
 use crate::infer::practice::training::Training;
-use crate::source::Place;
+use crate::source::{Name, Place};
 
 pub fn training(mistake: &Training) -> Draft {
     match mistake {
@@ -68,6 +68,10 @@ pub fn training(mistake: &Training) -> Draft {
             last_stage(flag, rounds, *told, *other, *cooldown)
         }
         Training::AfterScatter { before, scattered, summed } => after_scatter(*before, *scattered, *summed),
+        Training::FinaliserOff { method, off, split } => finaliser_off(method, off.as_ref(), *split),
+        Training::OverrideSum { method, axes, summed, helper } => {
+            override_sum(method, axes, *summed, helper.as_deref())
+        }
         Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
@@ -238,5 +242,38 @@ fn after_scatter(before: Place, scattered: Place, summed: Place) -> Draft {
     draft.labels.push(spot(scattered, "leaves each rank its part of the buffer".to_string()));
     draft.labels.push(spot(summed, "sums over the stages that hold a copy".to_string()));
     draft.help.push("sum it over its copies first, or give it a bucket of its own".to_string());
+    draft
+}
+
+fn finaliser_off(method: &str, off: Option<&(Name, Place)>, split: Place) -> Draft {
+    let title = format!(
+        "`{method}` reduces over data-parallel ranks alone: gradients of norms and shared weights, of which each rank has a part, stay those of one rank"
+    );
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "all that is reduced before the step".to_string();
+    draft.labels.extend(
+        off.map(|(name, place)| spot(*place, format!("`{name}` would sum them, and nothing puts it back or calls it"))),
+    );
+    draft.labels.push(spot(split, "each rank has a part of such gradients".to_string()));
+    draft.help.push(match off {
+        Some((name, _)) => format!("call what `{name}` was, instead of `{method}`, once before the step"),
+        None => "sum them over the ranks that share the model as well, before the step".to_string(),
+    });
+    draft
+}
+
+fn override_sum(method: &str, axes: &[Name], summed: Place, helper: Option<&str>) -> Draft {
+    let over: Vec<String> = axes.iter().map(|axis| format!("`{axis}`")).collect();
+    let over = over.join(" and ");
+    let title = format!(
+        "`{method}` leaves out the sum over {over} that the method of the base has: gradients stay those of one rank"
+    );
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "overrides it, and reduces over data ranks alone".to_string();
+    draft.labels.push(spot(summed, format!("the base sums gradients over {over} here")));
+    let repair = helper.map_or(format!("call `super().{method}()`, or sum here as well"), |name| {
+        format!("call `self.{name}()` here too")
+    });
+    draft.help.push(repair);
     draft
 }

@@ -190,11 +190,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
     of_collectives(beside_layers::complete).with(&[&["grad"], &["named_parameters", "getattr(", "parameters()"]]),
     of_words(&["needs_input_grad"], needed::gradients).with(&[&["needs_input_grad"]]),
+    of_words(&["finali", "grad_sync", "reduce_grad"], finaliser_off::steps).with(&[&["grad"], &["sync", "reduce"]]),
     of_words(&["embed"], late_shared::summed).with(&[&["embed"], &["grad"], &["reduce", "scatter", "sync"]]),
     of_words(&["gather"], views_apart::taken).with(&[&["gather"], &["cat("], &["diag(", "diagonal(", "chunk("]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
-    of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_words(&[".apply("], beside_copy::weights).with(&[&["*", "mul"]]),
+    of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
     of_words(&["add_("], overwritten::gradients).with(&[&["add_("], &["copy_("], &["grad"]]),
     of_words(&["_hook("], late_hook::registered).with(&[

@@ -50,6 +50,7 @@ mod epochs;
 mod expert_mean;
 pub mod expr;
 mod factor;
+mod finaliser_off;
 mod first_rank;
 mod fixed_source;
 mod flow;
@@ -125,6 +126,7 @@ mod other_axes;
 mod other_order;
 mod other_part;
 mod outside;
+mod override_sum;
 mod overwritten;
 mod own_decision;
 mod own_group;
@@ -211,10 +213,10 @@ mod whole_input;
 mod whole_marked;
 mod whose;
 mod worker_rank;
+mod world_offset;
 mod world_rank;
 mod wrapped;
 
-mod world_offset;
 use super::digest::Gist;
 use super::finding::{Finding, FindingKind};
 use super::formula::{Atom, Facts};
@@ -264,6 +266,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backwards::other_input,
     backwards::same_sizes,
     backward_group::left_out,
+    override_sum::left_out,
     weight_left::left_out,
     unsummed_input::parts,
     early_return::unsummed,

@@ -34,6 +34,12 @@ pub enum Training {
     LastStage { flag: Name, rounds: Name, told: bool, other: Place, cooldown: Place },
     /// The gradient of a shared weight is summed over its copies after what holds it was scattered; the call that scatters, and both collectives.
     AfterScatter { before: Place, scattered: Place, summed: Place },
+    /// The model's own reduction of gradients is all that is called before a step. `off`: the attribute with the finaliser that sums the
+    /// others, and where it is set to nothing. `split`: where the file says that ranks share the model.
+    FinaliserOff { method: Name, off: Option<(Name, Place)>, split: Place },
+    /// A method reduces gradients over the data ranks alone, and that of its base over others too: there, in the method `helper` if that is
+    /// another one.
+    OverrideSum { method: Name, axes: Vec<Name>, summed: Place, helper: Option<Name> },
     /// A flag that the forward pass reads is set after it.
     LateFlag { flag: Name, forward: Place, backward: Place },
     /// What a loop receives is only sent on, and it reads the first value instead.
