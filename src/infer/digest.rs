@@ -97,9 +97,34 @@ pub struct Gist {
     /// Names of the module, or of builtins, that it reads, in no particular order: first those that it calls, so many.
     pub globals: Box<[Name]>,
     pub calls: u32,
-    /// Methods that it calls, in no particular order; of what: a name of the module, or anything else.
-    pub methods: Box<[(Name, Option<Name>)]>,
+    pub methods: Methods,
     pub rare: Option<Box<Rare>>,
+}
+
+/// Methods that a function calls, in no particular order; of what: a name of the module, or anything else. Most are called of something
+/// without a name, and they stay for the whole run: a name of a module stands behind each of those that are called of one.
+#[derive(Clone, Debug, Default)]
+pub struct Methods {
+    names: Box<[Name]>,
+    /// How many are called of anything else; these come first.
+    of_anything: u32,
+}
+
+impl Methods {
+    fn new<'a>(all: impl Iterator<Item = (&'a Name, Option<&'a Name>)>) -> Methods {
+        let (of_anything, of_names): (Vec<_>, Vec<_>) = all.partition(|(_, base)| base.is_none());
+        let flat = |(name, base): &(&Name, Option<&Name>)| std::iter::once((*name).clone()).chain(base.cloned());
+        Methods {
+            names: of_anything.iter().chain(&of_names).flat_map(flat).collect(),
+            of_anything: u32::try_from(of_anything.len()).expect("a file is shorter"),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, Option<&Name>)> {
+        let (of_anything, of_names) = self.names.split_at(self.of_anything as usize);
+        let pairs = of_names.chunks_exact(2).map(|pair| (&pair[0], Some(&pair[1])));
+        of_anything.iter().map(|name| (name, None)).chain(pairs)
+    }
 }
 
 /// What few functions have.
@@ -272,7 +297,7 @@ impl<'a, 'f> Walk<'a, 'f> {
             self.methods.iter().filter(|(_, base)| base.is_none()).map(|(name, _)| *name).collect();
         let apart = |(name, base): &(&Name, Option<&Name>)| base.is_none() || !anywhere.contains(name);
         let methods = self.methods.iter().copied().filter(apart);
-        self.gist.methods = methods.map(|(name, base)| (name.clone(), base.cloned())).collect();
+        self.gist.methods = Methods::new(methods);
         let (calls, reads): (Vec<&Name>, Vec<&Name>) = self.globals.into_iter().partition(|n| self.called.contains(n));
         self.gist.calls = u32::try_from(calls.len()).unwrap_or(u32::MAX);
         self.gist.globals = calls.into_iter().chain(reads).cloned().collect();
@@ -564,7 +589,7 @@ impl Gist {
             Stands::Attribute(base, name) => Some((name, base.as_ref())),
             Stands::For(_) => None,
         });
-        self.methods.iter().map(|(name, base)| (name, base.as_ref())).chain(stands)
+        self.methods.iter().chain(stands)
     }
 }
 

@@ -2,7 +2,7 @@
 //! the rules. Out: [`Relevance`]. Never: an effect on what a relevant function yields; an irrelevant one called with typed arguments
 //! is still executed. Next: `root.rs`.
 
-use super::digest::{COMMON, Digests, Gist, Rare};
+use super::digest::{COMMON, Digests, Gist, Methods, Rare};
 use super::limits::{MAX_CHOICE, MAX_DISTANCE, MAX_SETUP};
 use super::memo::{Memo, Task, combined, kept_equals};
 use super::namesakes::Namesakes;
@@ -512,9 +512,9 @@ impl Names<'_> {
     }
 
     /// The methods, each once, that are called of what may be inside the project. Members of what is outside are outside as well.
-    fn inside<'m>(&self, methods: &'m [(Name, Option<Name>)]) -> FxHashSet<&'m Name> {
+    fn inside<'m>(&self, methods: &'m Methods) -> FxHashSet<&'m Name> {
         let outside = |base: &Name| matches!(self.project.member(self.module, base), Some(Resolved::External(_)));
-        let inside = methods.iter().filter(|(_, base)| !base.as_ref().is_some_and(outside));
+        let inside = methods.iter().filter(|(_, base)| !base.is_some_and(outside));
         inside.map(|(name, _)| name).collect()
     }
 }

@@ -194,7 +194,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["embed"], late_shared::summed).with(&[&["embed"], &["grad"], &["reduce", "scatter", "sync"]]),
     of_words(&["gather"], views_apart::taken).with(&[&["gather"], &["cat("], &["diag(", "diagonal(", "chunk("]]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
-    of_words(&[".apply("], beside_copy::weights).with(&[&["*", "mul"]]),
+    of_words(&[".apply("], beside_copy::weights).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
     of_words(&["add_("], overwritten::gradients).with(&[&["add_("], &["copy_("], &["grad"]]),

@@ -132,7 +132,7 @@ impl<'a> Glancer<'a> {
     /// Whether a function may call one of another module of the project that gives the rank among all ranks, whatever its name there.
     fn asks_module(&mut self, gist: &'a Gist) -> bool {
         gist.methods.iter().any(|(name, base)| {
-            let of = base.as_ref().and_then(|base| self.denoted(base).module);
+            let of = base.and_then(|base| self.denoted(base).module);
             let found = of.and_then(|of| self.project.member(of, name));
             found.is_some_and(|found| is_rank(name, path_of(self.project, &found).as_ref()))
         })
