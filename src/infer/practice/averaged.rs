@@ -118,13 +118,31 @@ pub fn in_loops(view: &View<'_>, out: &mut Found) {
         let split = asks_for_split(view, *at);
         let told = || split == Some(true) || near::notes(view).iter().any(|note| near::speaks_of(&note.text, SPLIT));
         let parts = takes(&["sequence_parallel"]) || takes(&["norm"]) && told();
-        if takes(&["average", "avg", "mean"]) || split == Some(false) || !parts {
+        if takes(&["average", "avg", "mean"]) || split == Some(false) || !parts || is_multiplied(view) {
             continue;
         }
         if let Some((divided, summed)) = averages(view, *at, call) {
             out.push((divided, Practice::Scales(Scales::AveragedParts { summed })));
         }
     }
+}
+
+/// Whether a function multiplies gradients, as one that puts a factor back.
+pub(super) fn is_multiplied(view: &View<'_>) -> bool {
+    let of_gradient =
+        |o: &Operand| view.through(o).any(&mut |e| e.last_name().is_some_and(|name| name.contains("grad")));
+    (0..view.steps.len()).any(|step| match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, .. }) => {
+            // What is divided where the others are averaged comes with a factor that all have.
+            let others = view.steps[step].guards.iter().any(|guard| !guard.holds);
+            let name = name.trim_end_matches('_');
+            (name == "mul" || name == "div" && others) && of_gradient(base)
+        }
+        Some(Rvalue::Binary { op: BinOp::Mul, left, right } | Rvalue::InPlace { op: BinOp::Mul, left, right }) => {
+            of_gradient(left) || of_gradient(right)
+        }
+        _ => false,
+    })
 }
 
 /// Whether a step runs where a flag says that sequences are split, or that they are not; nothing where none is asked for.

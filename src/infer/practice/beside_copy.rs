@@ -51,6 +51,9 @@ const STOPS: &[&str] = &[
     "new_ones",
     "new_empty",
     "randint",
+    "rand",
+    "randn",
+    "bernoulli",
     "multinomial",
     "isin",
     "any",
@@ -61,6 +64,13 @@ const STOPS: &[&str] = &[
     "gumbel",
     "type",
 ];
+
+/// How functions stop gradients, or copy what they are given.
+const STOP_WORDS: &[&str] =
+    &[".apply(", "copy", "detach", "no_grad", ".size(", "shape", "sign(", "round(", ".ne(", "arange(", "mask", ".data"];
+
+/// What takes the kind of a tensor from another one.
+const KINDS: &[&str] = &["to", "type_as", "expand_as", "view_as", "reshape_as", "new_tensor"];
 
 /// What gives values and their indices.
 const WITH_INDICES: &[&str] = &["topk", "max", "min", "sort", "kthvalue", "median"];
@@ -82,7 +92,7 @@ struct Call {
 pub fn weights(view: &View<'_>, out: &mut Found) {
     let calls: Vec<Call> = (0..view.steps.len()).filter_map(|step| applied(view, step, 0)).collect();
     let text = view.files[view.project.file(view.at.module)].whole();
-    if calls.len() < 2 || near::has_any(text, OWN_WAYS) {
+    if calls.len() < 2 || near::has_any(text, OWN_WAYS) || near::is_unrecorded(view) {
         return;
     }
     for copy in calls.iter().filter(|call| sums(view, call.class, "backward")) {
@@ -168,6 +178,9 @@ fn product(view: &View<'_>, step: usize, copy: &Call) -> Option<(Name, Name)> {
     };
     let copied = |o: &Operand| near::comes_from(view, o, copy.made, copy.step);
     let weights = |o: &Operand| {
+        if view.source(o).is_some_and(|(_, made)| may_copy(view, made)) {
+            return false;
+        }
         let mut seen = FxHashSet::default();
         !copied_only(view, o, copy) && flows(view, o, step, copy, &mut seen)
     };
@@ -228,14 +241,50 @@ fn flows(view: &View<'_>, value: &Operand, before: usize, copy: &Call, seen: &mu
         (_, Some(Rvalue::Binary { left, right, .. } | Rvalue::InPlace { left, right, .. })) => on(left) || on(right),
         (_, Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }))) => {
             let Some(name) = near::written_name(view, value) else { return false };
-            if STOPS.contains(&name.as_str()) || view.may_communicate(value) || applied(view, def, 0).is_some() {
+            let stops = STOPS.contains(&name.as_str()) || view.may_communicate(value);
+            if stops || applied(view, def, 0).is_some() || may_copy(view, value) {
                 return false;
             }
-            let base = matches!(value, Rvalue::CallMethod { base, .. } if !near::is_self(view, base) && on(base));
-            base || args.iter().any(|arg| on(&arg.value))
+            let of_object = |base: &Operand| near::is_self(view, base);
+            if matches!(value, Rvalue::CallMethod { base, name, .. } if of_object(base) && is_own_module(view, name)) {
+                return false;
+            }
+            let base = matches!(value, Rvalue::CallMethod { base, .. } if !of_object(base) && on(base));
+            base || !KINDS.contains(&name.as_str()) && args.iter().any(|arg| on(&arg.value))
         }
         _ => false,
     }
+}
+
+/// Whether a function of the project that is called, or a method of the object, may copy what it is given as well.
+fn may_copy<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
+    let called = match value {
+        Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => near::own_method(view, name),
+        _ => view.callee(value).and_then(|path| match view.project.path(&path) {
+            Resolved::Func(at) => Some(at),
+            _ => None,
+        }),
+    };
+    called.is_some_and(|at| {
+        let inner = near::shared(view, at);
+        near::communicates(&inner) || near::has_any(inner.code(), STOP_WORDS)
+    })
+}
+
+/// Whether a submodule is of a class of the project, whose forward may copy as well.
+fn is_own_module(view: &View<'_>, name: &str) -> bool {
+    let Some(class) = near::class_of(view) else { return false };
+    near::methods(view, class).iter().any(|method| {
+        method.steps.iter().any(|step| match step.stmt {
+            Stmt::SetAttr { name: set, value, .. } if set == name => match method.expr(value) {
+                Expr::Call { callee, .. } => {
+                    near::path(method, &callee).is_some_and(|p| matches!(view.project.path(&p), Resolved::Class(_)))
+                }
+                _ => false,
+            },
+            _ => false,
+        })
+    })
 }
 
 /// Whether a value goes into a sum, also by what is added in place.

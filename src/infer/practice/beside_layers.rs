@@ -26,7 +26,7 @@ type Used<'a> = (&'a Name, usize, &'a Operand);
 /// `mid, _ = self.row(x)` and `self.linear(mid)`, in a class that marks nothing
 pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
-    if !text.contains("Linear(") || !text.contains("Parallel") || marks(text) {
+    if !text.contains("Linear(") || !text.contains("Parallel") || marks(text) || text.contains("_hook(") {
         return;
     }
     let Some(init) = class.init(lint) else { return };

@@ -189,24 +189,79 @@ impl<'a> ClassMarks<'a> {
         near::has_any(text, &["__dict__", "vars(", "register_hook(", "_grad_hook("]) || reads("grad")
     }
 
-    /// Whether the class may leave parameters without gradients.
-    pub fn freezes(&self, lint: &Lint<'_>) -> bool {
-        let text = text_of(lint, self.class);
-        near::ending(text, "requires_grad").chain(near::ending(text, "requires_grad_")).any(|at| {
-            let rest = &text[at + "requires_grad".len()..];
-            let set = rest.trim_start().strip_prefix('=').filter(|value| !value.starts_with('='));
-            match (rest.strip_prefix("_("), set) {
-                (Some(given), _) => !given.starts_with([')', 'T']),
-                // The same as that of something else decides nothing.
-                (_, Some(value)) => {
-                    let value = value.trim_start();
-                    let end = value.find([',', ')', '\n']).unwrap_or(value.len());
-                    !value.starts_with("True") && !value[..end].ends_with(".requires_grad")
+    /// Whether the class gives a parameter of its own to something that communicates, which may sum its gradient.
+    pub fn exchanges(&self, name: &str) -> bool {
+        let own = |view: &View<'_>, e: &Expr| near::own_attribute(view, e).is_some_and(|own| own == name);
+        self.views.iter().any(|view| {
+            (0..view.steps.len()).any(|step| match view.value(step) {
+                Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
+                    let given = |o: &Operand| view.through(o).any(&mut |e| own(view, e));
+                    view.may_communicate(value) && args.iter().any(|arg| given(&arg.value))
                 }
-                _ => rest.starts_with(['"', '\'']) && rest[1..].trim_start().starts_with(','),
-            }
+                _ => false,
+            })
         })
     }
+
+    /// Whether a method hands a parameter on as it is, to be used where ranks may have something else.
+    pub fn returns(&self, name: &str) -> bool {
+        self.views.iter().any(|view| {
+            let own = |e: &Expr| near::own_attribute(view, e).is_some_and(|own| own == name);
+            view.steps.iter().any(|step| match step.stmt {
+                Stmt::Return { value } => match near::deep(view, &view.expr(value)) {
+                    Expr::Build(items) => items.iter().any(|item| own(&near::deep(view, item))),
+                    one => own(&one),
+                },
+                _ => false,
+            })
+        })
+    }
+
+    /// Whether a function that asks for modules of this class walks over parameters and reduces.
+    pub fn is_summed_by_class(&self, lint: &Lint<'_>) -> bool {
+        let class = lint.project.class(self.class);
+        let says = |module: &ModuleId| lint.files.says(lint.project.file(*module), &class.name);
+        lint.project.modules.ids().filter(says).any(|module| {
+            let whole = lint.files[lint.project.file(module)].whole();
+            let span = Span::new(0, whole.len() as u32);
+            functions_in(lint, module, span).any(|at| {
+                let text = lint.files[lint.project.file(module)].slice(lint.project.func(at).span);
+                near::has_word(text, &class.name) && text.contains("parameters(") && text.contains("reduce")
+            })
+        })
+    }
+
+    /// Whether the class, or its file by the name of parameters, may leave parameters without gradients.
+    pub fn freezes(&self, lint: &Lint<'_>) -> bool {
+        let whole = lint.files[lint.project.file(self.class.module)].whole();
+        freezes(text_of(lint, self.class)) || near::has_any(whole, &["requires_grad_(False)", "requires_grad = False"])
+    }
+
+    /// Whether the class rules a mark out for a parameter, or takes a parameter without its gradient.
+    pub fn denies(&self, lint: &Lint<'_>, name: &str, mark: &str) -> bool {
+        let text = text_of(lint, self.class);
+        let denied = |line: &str| line.trim_start().starts_with("assert not") && line.contains(mark);
+        let gone = [format!("{name}.detach("), format!("{name}.data"), format!("del self.{name}")];
+        gone.iter().any(|word| text.contains(word)) || text.lines().any(denied)
+    }
+}
+
+/// Whether a text may leave parameters without gradients.
+pub fn freezes(text: &str) -> bool {
+    near::ending(text, "requires_grad").chain(near::ending(text, "requires_grad_")).any(|at| {
+        let rest = &text[at + "requires_grad".len()..];
+        let set = rest.trim_start().strip_prefix('=').filter(|value| !value.starts_with('='));
+        match (rest.strip_prefix("_("), set) {
+            (Some(given), _) => !given.starts_with([')', 'T']),
+            // The same as that of something else decides nothing.
+            (_, Some(value)) => {
+                let value = value.trim_start();
+                let end = value.find([',', ')', '\n']).unwrap_or(value.len());
+                !value.starts_with("True") && !value[..end].ends_with(".requires_grad")
+            }
+            _ => rest.starts_with(['"', '\'']) && rest[1..].trim_start().starts_with(','),
+        }
+    })
 }
 
 pub fn text_of<'a>(lint: &Lint<'a>, class: ClassRef) -> &'a str {

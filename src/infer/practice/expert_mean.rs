@@ -29,6 +29,9 @@ const DEGREES: &[&str] = &[
     "scale",
     "tp_group",
     "tensor_parallel",
+    "get_process_group_ranks",
+    ".size() !=",
+    ".size() ==",
 ];
 
 /// Parts of names of the ranks with copies of the experts.

@@ -45,6 +45,10 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             }
             if marks.freezes(lint)
                 || marks.has_own_ways(lint)
+                || marks.exchanges(&other.name)
+                || marks.denies(lint, &other.name, &site.mark)
+                || !of_experts && marks.returns(&other.name)
+                || marks.is_summed_by_class(lint)
                 || marked_elsewhere::may_be(marks, lint, &other.name, &site.mark)
             {
                 continue;

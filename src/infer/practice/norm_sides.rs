@@ -47,7 +47,11 @@ pub fn of_norms(view: &View<'_>, out: &mut Found) {
         }
         for (has, lacks, largest) in [(&inf, &other, false), (&other, &inf, true)] {
             let missing = has.reductions.iter().find(|(_, call)| is_norm(view, call) && !covers(view, lacks, call));
-            let Some((i, call)) = missing.filter(|_| !has.open && !lacks.open) else { continue };
+            // Several groups, one after the other, may be the ranks of one.
+            let others = || lacks.reductions.iter().all(|(_, call)| !covers(view, has, call));
+            let both = has.reductions.len() > 1 && !lacks.reductions.is_empty() && others();
+            let product = lacks.reductions.len() > has.reductions.len() || both;
+            let Some((i, call)) = missing.filter(|_| !has.open && !lacks.open && !product) else { continue };
             let group = call.group.map(|g| Name::from(shown(view, g))).filter(|name| name != "WORLD");
             let mistake = Training::NormOneSide { largest, group, reduced: view.place(view.steps[*i].id) };
             out.push((test, Practice::Training(mistake)));

@@ -27,6 +27,9 @@ const SHARES: &[&str] = &[
     "super",
     "pipeline",
     "sequence_parallel",
+    "whole",
+    "without ",
+    "not split",
 ];
 const AXES: &[&str] = &["tp", "mp", "cp", "pp"];
 
@@ -70,7 +73,10 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         }
         let (above, below) = (lint.view(base), lint.view(at));
         let Some(sum) = left(lint, &order, &above, &below) else { continue };
-        if speaks(lint, *own, &sum) || is_called(lint, &above, &sum) {
+        // A class that freezes parameters may leave out those whose gradients its base sums.
+        let freezes =
+            || lint.files[lint.project.file(own.module)].slice(lint.project.class(*own).span).contains("requires_grad");
+        if speaks(lint, *own, &sum) || is_called(lint, &above, &sum) || freezes() {
             continue;
         }
         let place = below.spot(below.func.name_span);

@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::marking::{mark_set, own_names};
 use super::view::View;
-use super::{Class, Found, Lint, divided, near};
+use super::{Class, Found, Lint, class_marks, divided, near};
 use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
 use crate::rules::Entry;
@@ -33,7 +33,7 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let Some((name, args)) = made(init, step.stmt) else { continue };
         let Some(axes) = args.first().and_then(|(_, a)| divided::tensor(init, a, 0)) else { continue };
         let Some(mark) = mark_over(init, &axes).filter(|_| !touched.contains(&name)) else { continue };
-        if is_seen_to_below(lint, init, class.at, &name) {
+        if is_seen_to_below(lint, init, class.at, &name) || is_ruled_out(class_marks::text_of(lint, class.at)) {
             continue;
         }
         let asked = || asked(init, &mark);
@@ -144,6 +144,18 @@ fn named_by_value<'a>(init: &View<'a>, args: &'a [Arg]) -> Option<Vec<Name>> {
 }
 
 /// Whether a class of the file that is derived from that of a constructor speaks of an attribute: it may mark it.
+/// Whether a class raises where there are several ranks, freezes parameters, or marks them in a way that is not followed.
+fn is_ruled_out(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start).peekable();
+    let mut alone = false;
+    while let Some(line) = lines.next() {
+        let raises = lines.peek().is_some_and(|next| next.starts_with("raise"));
+        alone |= line.starts_with("assert") && line.contains("== 1");
+        alone |= line.starts_with("if ") && near::has_any(line, &["!= 1", "> 1"]) && raises;
+    }
+    alone || class_marks::freezes(text) || text.contains("_parameters[")
+}
+
 fn is_seen_to_below(lint: &Lint<'_>, init: &View<'_>, class: ClassRef, name: &str) -> bool {
     let own = &lint.project.class(class).name;
     let attribute = format!("self.{name}");

@@ -18,12 +18,20 @@ pub const CONTEXT: &str = "loss_parallel";
 const SPLITS: &str = "ColwiseParallel";
 /// What heads are called.
 const HEADS: &[&str] = &["output", "lm_head", "head", "output_layer", "unembed", "embed_out", "output_projection"];
-/// What makes distributed tensors of outputs, or computes the loss of parts.
-const WRAPS: &[&str] =
-    &["from_local(", "PrepareModuleOutput", "use_local_output=False", "vocab_parallel", "VocabParallel"];
-/// What sums gradients in a way of its own, and code that has none.
+/// What makes distributed tensors of outputs, or computes the loss of parts, in lowercase.
+const WRAPS: &[&str] = &[
+    "from_local(",
+    "preparemoduleoutput",
+    "use_local_output=false",
+    "use_local_output = false",
+    "use_local_output\": false",
+    "use_local_output', false",
+    "vocab_parallel",
+    "vocabparallel",
+];
+/// What sums gradients in a way of its own, and code that has none, in lowercase.
 const SUMS: &[&str] =
-    &["Partial(", "_hook(", "all_reduce", "reduce_scatter", "no_grad", "inference_mode", "requires_grad"];
+    &["partial(", "_hook(", "all_reduce", "reduce_scatter", "no_grad", "affine=", "inference_mode", "requires_grad"];
 /// What a style that splits nothing does with the module.
 const REPLICATES: &[&str] = &["distribute_module(", "from_local(", "Replicate()"];
 
@@ -41,6 +49,11 @@ impl Entry {
         self.args.iter().find(|(kind, _)| matches!(kind, ArgKind::Keyword(n) if n == name)).map(|(_, value)| value)
     }
 
+    /// Whether it may have arguments that do not stand there.
+    fn is_open(&self) -> bool {
+        self.args.iter().any(|(kind, _)| matches!(kind, ArgKind::Star | ArgKind::DoubleStar))
+    }
+
     fn is(&self, style: &str) -> bool {
         self.style.last_name() == Some(style)
     }
@@ -55,7 +68,7 @@ pub fn local_heads(view: &View<'_>, out: &mut Found) {
     }
     let context = entered(view);
     for entry in (0..view.steps.len()).flat_map(|step| entries(view, step)) {
-        let is_head = HEADS.contains(&entry.leaf.as_str()) && entry.is(SPLITS);
+        let is_head = HEADS.contains(&entry.leaf.as_str()) && entry.is(SPLITS) && !entry.is_open();
         let splits = entry.keyword("output_layouts").is_none_or(|layouts| layouts.any(&mut is_last_dim));
         let is_local = entry.keyword("use_local_output").is_none_or(|e| *e == Expr::Const(Const::Bool(true)));
         // A plan that asks for the option itself says what the loss is.
@@ -80,6 +93,11 @@ pub fn kept_norms(view: &View<'_>, out: &mut Found) {
             let beside = || entries.iter().filter(|other| other.parent == norm.parent);
             let splits = |other: &&Entry| other.is(SPLITS) && projects(&other.leaf, letter) && other.args.is_empty();
             let Some(source) = beside().find(splits) else { continue };
+            // Of queries alone it may be the norm of a latent, before the projection.
+            let other = |e: &Entry| normed(&e.leaf).is_some_and(|l| l != letter) && replicates(view, e).is_some();
+            if !beside().any(other) || is_applied_before(&text, &norm.leaf) {
+                continue;
+            }
             // A projection in two steps may have its norm between them.
             let in_steps = |other: &Entry| near::has_any(&other.leaf, &["_a", "_b", "lora", "down", "up", "compress"]);
             if beside().any(in_steps) {
@@ -93,6 +111,17 @@ pub fn kept_norms(view: &View<'_>, out: &mut Found) {
             }
         }
     }
+}
+
+/// Whether the file applies a norm, and not to what a projection of queries or keys gives.
+fn is_applied_before(text: &str, norm: &str) -> bool {
+    let call = format!("self.{norm}(");
+    let given = |at: usize| text[at + call.len()..].trim_start();
+    let of_projection = |rest: &str| {
+        let first = rest.trim_start_matches("self.").split(['(', '.', ')', ',']).next().unwrap_or_default();
+        projects(first, 'q') || projects(first, 'k') || matches!(first, "q" | "k" | "xq" | "xk" | "query" | "key")
+    };
+    text.match_indices(&call).any(|(at, _)| !of_projection(given(at)))
 }
 
 /// `q` of `q_norm` and of `q_layernorm`.

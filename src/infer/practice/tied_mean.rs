@@ -3,12 +3,14 @@
 //! the sum of both. Next: `tied.rs`.
 
 use super::Found;
+use super::averaged::is_multiplied;
 use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::lost::last;
 use super::mixed_mean::averages;
 use super::near;
 use super::view::View;
+use crate::source::Name;
 
 /// Parts of names of groups of stages that share a weight, and of such weights.
 const SHARED: &[&str] = &["tied", "embedding", "embd", "shared_weight"];
@@ -33,7 +35,14 @@ pub fn gradients(view: &View<'_>, out: &mut Found) {
             shared |= matches!(e, Expr::Attr(_, name) if has(name)) || named(e);
             false
         });
-        if gradient && shared && named(&view.expr(group)) && !near::is_self(view, input) {
+        // Copies of a stage are averaged as others are, and what is copied is read alone.
+        let name = view.expr(group).last_name().map(Name::from).or_else(|| {
+            let local = near::local(group)?;
+            Some(view.local_name(local).clone())
+        });
+        let of_copies = name.is_some_and(|name| ["dp", "data"].iter().any(|word| near::has_part(&name, word)));
+        let apart = of_copies || given.any(&mut |e| e.call_of("clone").is_some()) || is_multiplied(view);
+        if gradient && shared && named(&view.expr(group)) && !near::is_self(view, input) && !apart {
             let mistake = Scales::TiedMean { collective: last(&call.rule.name) };
             out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
         }

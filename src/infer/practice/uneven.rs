@@ -9,8 +9,8 @@ use super::marking::mark_set;
 use super::marks::{asked_by_any, parts};
 use super::membership::Membership;
 use super::reducers::{Covered, Test};
-use super::view::View;
-use super::{Class, Found, Lint};
+use super::view::{Guard, View};
+use super::{Class, Found, Lint, class_marks};
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, Resolved};
 use crate::source::{Name, Place};
@@ -241,14 +241,22 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some(init) = class.marking_init(lint) else { return };
     let marked = marked_attributes(lint, init);
     let Some((first, mark, at)) = marked.first() else { return };
-    if class.own_marks(lint).is_some_and(|marks| marks.has_own_ways(lint)) {
+    let own = class.own_marks(lint);
+    if own.is_some_and(|marks| marks.has_own_ways(lint) || marks.freezes(lint) || marks.is_summed_by_class(lint)) {
         return;
     }
+    let excluded = |guards: &[Guard<'_>]| {
+        let site = own.and_then(|marks| marks.sites.iter().find(|site| site.path.as_ref() == Some(first)));
+        site.is_some_and(|site| class_marks::exclude((&site.view, site.guards()), (init, guards)))
+    };
     // What is not followed may mark any of them.
     let derives = |other| lint.settings.statics.linearized(other).contains(&class.at);
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
         let is_marked = marked.iter().any(|(attr, ..)| attr == name);
+        if excluded(&step.guards) || own.is_some_and(|marks| marks.exchanges(name) || marks.denies(lint, name, mark)) {
+            continue;
+        }
         if is_marked || !trains(init, value) || lint.settings.marking.may_mark(class.at, name, (&derives, &[]), false) {
             continue;
         }

@@ -33,6 +33,10 @@ pub fn offsets(view: &View<'_>, out: &mut Found) {
         return;
     }
     let Some(used) = begins(view, rank, i) else { return };
+    if !is_named(view, used) {
+        return;
+    }
+    let used = view.place(view.steps[used].id);
     if let Some((group, at)) = group_of_sequence(view) {
         out.push((place, Practice::Membership(Membership::PositionsOfAll { group, at, used })));
     }
@@ -132,7 +136,7 @@ fn parts(view: &View<'_>, base: &Operand) -> Option<LocalId> {
 }
 
 /// Where a rank times a length is the first position of a part.
-fn begins(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
+fn begins(view: &View<'_>, rank: LocalId, from: usize) -> Option<usize> {
     let (mut held, mut firsts) = (held(view, rank), FxHashSet::<LocalId>::default());
     for later in from + 1..view.steps.len() {
         let Stmt::Assign { dst, value } = view.steps[later].stmt else { continue };
@@ -148,7 +152,7 @@ fn begins(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
             Rvalue::Binary { op: BinOp::Add, left, right } if is(&firsts, left) || is(&firsts, right) => {
                 let other = if is(&firsts, left) { right } else { left };
                 if counts_up(view, other) {
-                    return Some(view.place(view.steps[later].id));
+                    return Some(later);
                 }
                 firsts.insert(*dst);
             }
@@ -162,7 +166,7 @@ fn begins(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
                 firsts.insert(*dst);
             }
             Rvalue::Item { base, index } if is(&firsts, index) && (is_table(view, base) || counts_up(view, base)) => {
-                return Some(view.place(view.steps[later].id));
+                return Some(later);
             }
             Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
                 let given = |arg: &&Arg| is(&firsts, &arg.value);
@@ -172,13 +176,48 @@ fn begins(view: &View<'_>, rank: LocalId, from: usize) -> Option<Place> {
                     _ => false,
                 });
                 if named || first && view.callee(value).is_some_and(|path| path == "torch.arange") {
-                    return Some(view.place(view.steps[later].id));
+                    return Some(later);
                 }
             }
             _ => {}
         }
     }
     None
+}
+
+/// Whether what a step makes, or reads, goes by a name of positions: numbers of samples, labels and slots are counted over all ranks too.
+fn is_named(view: &View<'_>, step: usize) -> bool {
+    let words = || TABLES.iter().chain(STARTS);
+    let named = |name: &str| words().any(|word| near::has_part(name, word));
+    let read = view.reads(step).into_iter().any(|o| {
+        near::local(o).is_some_and(|l| named(view.local_name(l))) || view.expr(o).last_name().is_some_and(named)
+    });
+    let keyword = |value: &Rvalue| match value {
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+            args.iter().any(|arg| matches!(&arg.kind, ArgKind::Keyword(name) if named(name)))
+        }
+        _ => false,
+    };
+    let mut made: FxHashSet<LocalId> = view.binds(step).iter().copied().collect();
+    (read || view.value(step).is_some_and(keyword))
+        || (step..view.steps.len()).any(|later| {
+            let reads = view.reads(later).into_iter().any(|o| near::local(o).is_some_and(|l| made.contains(&l)));
+            let binds = view.binds(later);
+            if later > step && !reads {
+                return false;
+            }
+            made.extend(binds.iter().copied());
+            let target = match view.steps[later].stmt {
+                Stmt::SetAttr { name, .. } => named(name),
+                Stmt::Return { .. } => named(&view.func.name),
+                _ => false,
+            };
+            let called = later > step && near::name_of_call(view, later).is_some_and(|name| named(&name));
+            target
+                || called
+                || view.value(later).is_some_and(keyword)
+                || binds.iter().any(|l| named(view.local_name(*l)))
+        })
 }
 
 /// Whether a length is one by the number of all ranks.
@@ -210,10 +249,11 @@ fn is_table(view: &View<'_>, base: &Operand) -> bool {
 fn takes_all(view: &View<'_>) -> bool {
     let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
     let of_all = |line: &str| line.contains("range(") && near::has_any(line, &["world", "num_proc", "nproc"]);
-    text.match_indices("new_group(").any(|(at, word)| {
-        let given = text[at + word.len()..].split('\n').next().unwrap_or_default();
-        given.starts_with(')') || given.contains("world") || given.contains("range(") || text.lines().any(of_all)
-    })
+    text.contains("get_process_group_ranks(")
+        || text.match_indices("new_group(").any(|(at, word)| {
+            let given = text[at + word.len()..].split('\n').next().unwrap_or_default();
+            given.starts_with(')') || given.contains("world") || given.contains("range(") || text.lines().any(of_all)
+        })
 }
 
 /// A group over which the function, or another method of its class, exchanges parts of a sequence: its name and where it is given.
