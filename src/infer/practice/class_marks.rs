@@ -240,9 +240,9 @@ impl<'a> ClassMarks<'a> {
     /// Whether the class rules a mark out for a parameter, or takes a parameter without its gradient.
     pub fn denies(&self, lint: &Lint<'_>, name: &str, mark: &str) -> bool {
         let text = text_of(lint, self.class);
-        let denied = |line: &str| line.trim_start().starts_with("assert not") && line.contains(mark);
+        let denied = |line: &str| line.starts_with("assert not") && line.contains(mark);
         let gone = [format!("{name}.detach("), format!("{name}.data"), format!("del self.{name}")];
-        gone.iter().any(|word| text.contains(word)) || text.lines().any(denied)
+        gone.iter().any(|word| text.contains(word)) || near::refusals(text).any(denied)
     }
 }
 

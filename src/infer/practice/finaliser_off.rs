@@ -227,7 +227,7 @@ fn sums(view: &View<'_>, step: usize) -> bool {
 /// Where a file says that the gradients of ranks that share the model differ, or a comment does; nowhere where it says that nothing is split.
 fn split(view: &View<'_>, in_comment: bool) -> Option<Place> {
     let text = view.files[view.project.file(view.at.module)].whole();
-    if refuses(text) {
+    if near::refusals(text).any(|line| near::has_any(&line.to_lowercase(), SPLIT)) {
         return None;
     }
     let mut found = None;
@@ -251,20 +251,6 @@ fn split(view: &View<'_>, in_comment: bool) -> Option<Place> {
         start += line.len();
     }
     found
-}
-
-/// Whether the file raises where something is split.
-fn refuses(text: &str) -> bool {
-    let said = |line: &str| near::has_any(&line.to_lowercase(), SPLIT);
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        let bare = line.trim_start();
-        let raises = lines.peek().is_some_and(|next| next.trim_start().starts_with("raise"));
-        if said(line) && (bare.starts_with("assert") || bare.starts_with("if ") && raises) {
-            return true;
-        }
-    }
-    false
 }
 
 /// Whether a comment speaks of ranks that share the model: ranks with parts of a sequence may be reduced over like data ranks.

@@ -85,6 +85,20 @@ pub fn own_parts(funcs: &IndexVec<FuncId, Func>) -> Vec<Span> {
     left_by(functions.collect(), funcs[FuncId::from_index(0)].span)
 }
 
+/// The lines of a text that rule something out: assertions, and tests of which the next line raises.
+pub fn refusals(text: &str) -> impl Iterator<Item = &str> {
+    let mut lines = text.lines().map(str::trim_start).peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let line = lines.next()?;
+            let raises = lines.peek().is_some_and(|next| next.starts_with("raise"));
+            if line.starts_with("assert") || line.starts_with("if ") && raises {
+                return Some(line);
+            }
+        }
+    })
+}
+
 /// The text of a function without comments and sentences, in lowercase.
 pub fn code(view: &View<'_>, span: Span) -> String {
     bare(view.files[view.project.file(view.at.module)].slice(span))

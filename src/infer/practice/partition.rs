@@ -146,13 +146,9 @@ fn named_by_value<'a>(init: &View<'a>, args: &'a [Arg]) -> Option<Vec<Name>> {
 /// Whether a class of the file that is derived from that of a constructor speaks of an attribute: it may mark it.
 /// Whether a class raises where there are several ranks, freezes parameters, or marks them in a way that is not followed.
 fn is_ruled_out(text: &str) -> bool {
-    let mut lines = text.lines().map(str::trim_start).peekable();
-    let mut alone = false;
-    while let Some(line) = lines.next() {
-        let raises = lines.peek().is_some_and(|next| next.starts_with("raise"));
-        alone |= line.starts_with("assert") && line.contains("== 1");
-        alone |= line.starts_with("if ") && near::has_any(line, &["!= 1", "> 1"]) && raises;
-    }
+    let of_one = |line: &str| line.starts_with("assert") && line.contains("== 1");
+    let of_several = |line: &str| line.starts_with("if ") && near::has_any(line, &["!= 1", "> 1"]);
+    let alone = near::refusals(text).any(|line| of_one(line) || of_several(line));
     alone || class_marks::freezes(text) || text.contains("_parameters[")
 }
 
