@@ -292,10 +292,7 @@ fn divides_by_others(method: &View<'_>) -> bool {
         Some(
             Rvalue::Binary { op: BinOp::Div | BinOp::FloorDiv, right, .. }
             | Rvalue::InPlace { op: BinOp::Div | BinOp::FloorDiv, right, .. },
-        ) => near::deep(method, &method.expr(right)).any(&mut |e| match e {
-            Expr::Local(local) => is_of_others(method.local_name(*local)),
-            other => other.last_name().is_some_and(is_of_others),
-        }),
+        ) => near::deep(method, &method.expr(right)).any(&mut |e| method.name_of(e).is_some_and(is_of_others)),
         _ => false,
     })
 }

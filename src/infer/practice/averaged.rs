@@ -147,10 +147,7 @@ pub(super) fn is_multiplied(view: &View<'_>) -> bool {
 
 /// Whether a step runs where a flag says that sequences are split, or that they are not; nothing where none is asked for.
 fn asks_for_split(view: &View<'_>, step: usize) -> Option<bool> {
-    let says = |e: &Expr| match e {
-        Expr::Local(local) => view.local_name(*local).contains(FLAG),
-        other => other.last_name().is_some_and(|name| name.contains(FLAG)),
-    };
+    let says = |e: &Expr| view.name_of(e).is_some_and(|name| name.contains(FLAG));
     let mut found = None;
     for guard in view.steps[step].guards.iter() {
         let test = view.expr(guard.test);
@@ -179,11 +176,7 @@ fn averages_first(hook: &View<'_>) -> Option<(Place, Option<Place>)> {
 /// Where a sum over tensor-parallel ranks is divided by their number, and the sum, where that is another place.
 fn averages<'a>(view: &View<'a>, at: usize, call: &CollectiveCall<'a>) -> Option<(Place, Option<Place>)> {
     let group = near::deep(view, &view.expr(call.group?));
-    let over = |e: &Expr| match e {
-        Expr::Call { callee, .. } => callee.last_name().is_some_and(is_tensor_axis),
-        Expr::Local(local) => is_tensor_axis(view.local_name(*local)),
-        other => other.last_name().is_some_and(is_tensor_axis),
-    };
+    let over = |e: &Expr| view.name_or_callee(e).is_some_and(is_tensor_axis);
     let input = call.input?;
     let value = root(view, input)?;
     let attribute = Some(view.through(input)).filter(|e| matches!(e, Expr::Attr(..)));

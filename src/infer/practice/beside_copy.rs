@@ -274,16 +274,11 @@ fn may_copy<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
 /// Whether a submodule is of a class of the project, whose forward may copy as well.
 fn is_own_module(view: &View<'_>, name: &str) -> bool {
     let Some(class) = near::class_of(view) else { return false };
-    near::methods(view, class).iter().any(|method| {
-        method.steps.iter().any(|step| match step.stmt {
-            Stmt::SetAttr { name: set, value, .. } if set == name => match method.expr(value) {
-                Expr::Call { callee, .. } => {
-                    near::path(method, &callee).is_some_and(|p| matches!(view.project.path(&p), Resolved::Class(_)))
-                }
-                _ => false,
-            },
-            _ => false,
-        })
+    near::assigned(view, class, name).iter().any(|(method, _, value)| match method.expr(value) {
+        Expr::Call { callee, .. } => {
+            near::path(method, &callee).is_some_and(|path| matches!(view.project.path(&path), Resolved::Class(_)))
+        }
+        _ => false,
     })
 }
 

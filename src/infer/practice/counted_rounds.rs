@@ -179,10 +179,7 @@ fn of_data(view: &View<'_>, step: usize) -> bool {
 /// Whether no rank decides whether a step runs.
 pub(super) fn unguarded(view: &View<'_>, step: usize) -> bool {
     !view.steps[step].guards.iter().any(|guard| {
-        near::deep(view, &view.expr(guard.test)).any(&mut |e| match e {
-            Expr::Local(l) => view.local_name(*l).contains("rank"),
-            other => other.last_name().is_some_and(|name| name.contains("rank")),
-        })
+        near::deep(view, &view.expr(guard.test)).any(&mut |e| view.name_of(e).is_some_and(|name| name.contains("rank")))
     })
 }
 

@@ -279,10 +279,7 @@ fn has_cp(view: &View<'_>, expr: &Expr) -> bool {
         let context = near::has_part(n, "cp") || n.to_lowercase().contains("context_parallel");
         context && ["size", "degree", "world"].iter().any(|w| n.to_lowercase().contains(w))
     };
-    let direct = |e: &Expr| match e {
-        Expr::Local(l) => sized(view.local_name(*l)),
-        other => other.last_name().is_some_and(sized),
-    };
+    let direct = |e: &Expr| view.name_of(e).is_some_and(sized);
     expr.any(&mut |e| {
         direct(e)
             || matches!(e, Expr::Local(_)) && {

@@ -62,10 +62,7 @@ pub fn sums(view: &View<'_>, out: &mut Found) {
 fn splits_model(view: &View<'_>, group: &Operand) -> bool {
     let named =
         |name: &str| near::has_part(name, "tp") || name.contains("tensor_model") || name.contains("tensor_parallel");
-    near::deep(view, &view.expr(group)).any(&mut |e| match e {
-        Expr::Local(local) => named(view.local_name(*local)),
-        other => other.last_name().is_some_and(named),
-    })
+    near::deep(view, &view.expr(group)).any(&mut |e| view.name_of(e).is_some_and(named))
 }
 
 /// The flag that says, where a condition holds or not, that every rank has the whole sequence.

@@ -55,12 +55,8 @@ pub fn of_stages(view: &View<'_>, out: &mut Found) {
             func.params.iter().enumerate().find(|(_, p)| names_group(p) && p.has_default && of_stages(&p.name));
         let Some((position, param)) = wanted else { continue };
         let told = args.iter().any(|a| view.through(&a.value).any(&mut |e| e.last_name().is_some_and(of_stages)));
-        let guarded = step.guards.iter().any(|g| {
-            view.through(g.test).any(&mut |e| match e {
-                Expr::Local(local) => of_stages(view.local_name(*local)),
-                other => other.last_name().is_some_and(of_stages),
-            })
-        });
+        let guarded =
+            step.guards.iter().any(|g| view.through(g.test).any(&mut |e| view.name_of(e).is_some_and(of_stages)));
         if told || guarded || view.argument(args, position, &param.name).is_some() || !reduces_over(view, at, param) {
             continue;
         }

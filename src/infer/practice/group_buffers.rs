@@ -65,10 +65,7 @@ fn asks_for_value(view: &View<'_>, guard: &Guard<'_>, call: &CollectiveCall<'_>)
 
 /// Whether a test asks whether there are several ranks, or any at all: others may choose between the groups.
 fn asks_for_several(view: &View<'_>, guard: &Guard<'_>) -> bool {
-    let sized = |e: &Expr| match e {
-        Expr::Local(l) => view.local_name(*l).contains("size"),
-        other => other.last_name().is_some_and(|n| n.contains("size")),
-    };
+    let sized = |e: &Expr| view.name_of(e).is_some_and(|name| name.contains("size"));
     match near::deep(view, &view.expr(guard.test)) {
         Expr::Compare(_, left, right) => {
             matches!(*right, Expr::Const(Const::Int(_))) && near::deep(view, &left).any(&mut |e| sized(e))

@@ -64,11 +64,7 @@ fn empty(view: &View<'_>, guard: &Guard<'_>) -> Option<LocalId> {
 
 /// The name of a group whose ranks have other parameters.
 fn named(view: &View<'_>, group: &Expr) -> Option<Name> {
-    let name = match group {
-        Expr::Local(local) => view.local_name(*local).clone(),
-        Expr::Call { callee, .. } => Name::from(callee.last_name()?),
-        other => Name::from(other.last_name()?),
-    };
+    let name = Name::from(view.name_or_callee(group)?);
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     (has(OTHER_PARAMETERS) && !has(OTHERS)).then_some(name)
 }

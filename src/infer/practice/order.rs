@@ -253,10 +253,7 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     }
     let Rvalue::CallMethod { base, name, args } = value else { return None };
     let of = view.expr(base);
-    let named = |e: &Expr| match e {
-        Expr::Local(l) => view.local_name(*l).contains("opt"),
-        other => other.last_name().is_some_and(|n| n.contains("opt")),
-    };
+    let named = |e: &Expr| view.name_of(e).is_some_and(|name| name.contains("opt"));
     match name.as_str() {
         "backward" => Some(What::Backward),
         "step" if named(&of) => Some(What::Step(of)),

@@ -7,7 +7,7 @@ use super::named_axes;
 use super::near;
 use super::training::Training;
 use super::view::View;
-use super::{Class, Found, Lint};
+use super::{Class, Found, Lint, class_marks};
 use crate::ir::{Operand, Rvalue};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::{Name, Place};
@@ -74,8 +74,7 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let (above, below) = (lint.view(base), lint.view(at));
         let Some(sum) = left(lint, &order, &above, &below) else { continue };
         // A class that freezes parameters may leave out those whose gradients its base sums.
-        let freezes =
-            || lint.files[lint.project.file(own.module)].slice(lint.project.class(*own).span).contains("requires_grad");
+        let freezes = || class_marks::text_of(lint, *own).contains("requires_grad");
         if speaks(lint, *own, &sum) || is_called(lint, &above, &sum) || freezes() {
             continue;
         }
@@ -146,8 +145,7 @@ fn is_of_torch<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
 
 /// Whether a class speaks of ranks that share the model, of its base, or of the method that sums.
 fn speaks(lint: &Lint<'_>, class: ClassRef, sum: &Sum) -> bool {
-    let file = lint.project.file(class.module);
-    let text = lint.files[file].slice(lint.project.class(class).span).to_lowercase();
+    let text = class_marks::text_of(lint, class).to_lowercase();
     text.lines().map(|line| line.split("# bug").next().unwrap_or_default()).any(|line| {
         let names = line.replace(|c: char| !c.is_alphanumeric(), "_");
         AXES.iter().any(|word| near::has_part(&names, word))

@@ -188,10 +188,7 @@ fn parts(view: &View<'_>, expr: &Expr, step: usize, depth: usize) -> Option<Plac
 /// Whether an index goes by a name of ranks.
 fn is_rank(view: &View<'_>, index: &Operand) -> bool {
     let said = |name: &str| name.contains("rank");
-    view.expr(index).any(&mut |e| match e {
-        Expr::Local(local) => said(view.local_name(*local)),
-        other => other.last_name().is_some_and(said),
-    })
+    view.expr(index).any(&mut |e| view.name_of(e).is_some_and(said))
 }
 
 /// An all-gather that writes to a variable before a step.

@@ -61,10 +61,16 @@ fn set<'a>(view: &View<'a>, stmt: &'a Stmt) -> Option<(Name, &'a Operand)> {
 
 /// The tensor of a parameter that is trained.
 fn made(value: &Expr) -> Option<Expr> {
-    let Expr::Call { callee, args, .. } = value else { return None };
+    let Expr::Call { args, .. } = value else { return None };
+    let (_, tensor) = args.first().filter(|_| trains(value))?;
+    Some(tensor.clone())
+}
+
+/// Whether a value is a parameter that is made here and has a gradient.
+pub fn trains(value: &Expr) -> bool {
+    let Expr::Call { callee, args, .. } = value else { return false };
     let whole = |e: &Expr| *e == Expr::Const(Const::Bool(true));
     let named = |kind: &ArgKind| matches!(kind, ArgKind::Keyword(k) if k == "requires_grad");
-    let trains = args.iter().skip(1).all(|(kind, e)| whole(e) && (named(kind) || *kind == ArgKind::Positional));
-    let (_, tensor) = args.first().filter(|_| callee.last_name() == Some("Parameter") && trains)?;
-    Some(tensor.clone())
+    callee.last_name() == Some("Parameter")
+        && args.iter().skip(1).all(|(kind, e)| whole(e) && (named(kind) || *kind == ArgKind::Positional))
 }

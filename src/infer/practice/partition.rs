@@ -143,7 +143,6 @@ fn named_by_value<'a>(init: &View<'a>, args: &'a [Arg]) -> Option<Vec<Name>> {
     marks.then(|| own_names(init, &init.expr(&target.value)))?
 }
 
-/// Whether a class of the file that is derived from that of a constructor speaks of an attribute: it may mark it.
 /// Whether a class raises where there are several ranks, freezes parameters, or marks them in a way that is not followed.
 fn is_ruled_out(text: &str) -> bool {
     let of_one = |line: &str| line.starts_with("assert") && line.contains("== 1");
@@ -152,6 +151,7 @@ fn is_ruled_out(text: &str) -> bool {
     alone || class_marks::freezes(text) || text.contains("_parameters[")
 }
 
+/// Whether a class of the file that is derived from that of a constructor speaks of an attribute: it may mark it.
 fn is_seen_to_below(lint: &Lint<'_>, init: &View<'_>, class: ClassRef, name: &str) -> bool {
     let own = &lint.project.class(class).name;
     let attribute = format!("self.{name}");

@@ -67,10 +67,7 @@ pub(super) fn waits(view: &View<'_>, group: Option<&Operand>, test: Test) -> boo
 /// Whether a group is a mesh or made by one.
 fn is_of_mesh(view: &View<'_>, group: &Operand) -> bool {
     let named = |name: &str| near::has_part(name, "mesh") || name.ends_with("Mesh");
-    let is_mesh = |e: &Expr| match e {
-        Expr::Local(l) => named(view.local_name(*l)),
-        other => other.last_name().is_some_and(named),
-    };
+    let is_mesh = |e: &Expr| view.name_of(e).is_some_and(named);
     match near::deep(view, &view.through(group)) {
         Expr::Item(of, _) => is_mesh(&of),
         Expr::Call { callee, .. } => match &*callee {

@@ -10,7 +10,6 @@ use super::lost::last;
 use super::mixed_mean::averages;
 use super::near;
 use super::view::View;
-use crate::source::Name;
 
 /// Parts of names of groups of stages that share a weight, and of such weights.
 const SHARED: &[&str] = &["tied", "embedding", "embd", "shared_weight"];
@@ -23,11 +22,7 @@ pub fn gradients(view: &View<'_>, out: &mut Found) {
         }
         let (Some(input), Some(group)) = (call.input, call.group) else { continue };
         let has = |name: &str| SHARED.iter().any(|word| name.contains(word));
-        let named = |e: &Expr| match e {
-            Expr::Local(local) => has(view.local_name(*local)),
-            Expr::Call { callee, .. } => callee.last_name().is_some_and(has),
-            other => other.last_name().is_some_and(has),
-        };
+        let named = |e: &Expr| view.name_or_callee(e).is_some_and(has);
         let given = view.through(input);
         let (mut gradient, mut shared) = (false, false);
         given.any(&mut |e| {
@@ -36,13 +31,11 @@ pub fn gradients(view: &View<'_>, out: &mut Found) {
             false
         });
         // Copies of a stage are averaged as others are, and what is copied is read alone.
-        let name = view.expr(group).last_name().map(Name::from).or_else(|| {
-            let local = near::local(group)?;
-            Some(view.local_name(local).clone())
-        });
-        let of_copies = name.is_some_and(|name| ["dp", "data"].iter().any(|word| near::has_part(&name, word)));
+        let group = view.expr(group);
+        let of_data = |name: &str| ["dp", "data"].iter().any(|word| near::has_part(name, word));
+        let of_copies = view.name_of(&group).is_some_and(of_data);
         let apart = of_copies || given.any(&mut |e| e.call_of("clone").is_some()) || is_multiplied(view);
-        if gradient && shared && named(&view.expr(group)) && !near::is_self(view, input) && !apart {
+        if gradient && shared && named(&group) && !near::is_self(view, input) && !apart {
             let mistake = Scales::TiedMean { collective: last(&call.rule.name) };
             out.push((view.place(view.steps[*i].id), Practice::Scales(mistake)));
         }

@@ -10,7 +10,7 @@ use super::marks::{asked_by_any, parts};
 use super::membership::Membership;
 use super::reducers::{Covered, Test};
 use super::view::{Guard, View};
-use super::{Class, Found, Lint, class_marks};
+use super::{Class, Found, Lint, class_marks, own_parameters};
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, Resolved};
 use crate::source::{Name, Place};
@@ -241,26 +241,28 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some(init) = class.marking_init(lint) else { return };
     let marked = marked_attributes(lint, init);
     let Some((first, mark, at)) = marked.first() else { return };
-    let own = class.own_marks(lint);
-    if own.is_some_and(|marks| marks.has_own_ways(lint) || marks.freezes(lint) || marks.is_summed_by_class(lint)) {
-        return;
-    }
-    let excluded = |guards: &[Guard<'_>]| {
-        let site = own.and_then(|marks| marks.sites.iter().find(|site| site.path.as_ref() == Some(first)));
+    let may_be_right = |name: &Name, guards: &[Guard<'_>]| {
+        let Some(marks) = class.own_marks(lint) else { return false };
+        let site = marks.sites.iter().find(|site| site.path.as_ref() == Some(first));
         site.is_some_and(|site| class_marks::exclude((&site.view, site.guards()), (init, guards)))
+            || marks.has_own_ways(lint)
+            || marks.freezes(lint)
+            || marks.exchanges(name)
+            || marks.denies(lint, name, mark)
+            || marks.is_summed_by_class(lint)
     };
     // What is not followed may mark any of them.
     let derives = |other| lint.settings.statics.linearized(other).contains(&class.at);
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
         let is_marked = marked.iter().any(|(attr, ..)| attr == name);
-        if excluded(&step.guards) || own.is_some_and(|marks| marks.exchanges(name) || marks.denies(lint, name, mark)) {
+        if is_marked
+            || !own_parameters::trains(&init.expr(value))
+            || lint.settings.marking.may_mark(class.at, name, (&derives, &[]), false)
+        {
             continue;
         }
-        if is_marked || !trains(init, value) || lint.settings.marking.may_mark(class.at, name, (&derives, &[]), false) {
-            continue;
-        }
-        if normalised_with(lint, class.at, first, name) {
+        if normalised_with(lint, class.at, first, name) && !may_be_right(name, &step.guards) {
             let practice = Practice::SiblingNotMarked {
                 module: name.clone(),
                 sibling: first.clone(),
@@ -271,15 +273,6 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             out.push((init.place(made), practice));
         }
     }
-}
-
-/// Whether a value is a parameter that is made here and has a gradient.
-fn trains(init: &View<'_>, value: &Operand) -> bool {
-    let Expr::Call { callee, args, .. } = init.expr(value) else { return false };
-    let whole = |e: &Expr| *e == Expr::Const(crate::ir::Const::Bool(true));
-    let named = |kind: &crate::ir::ArgKind| matches!(kind, crate::ir::ArgKind::Keyword(k) if k == "requires_grad");
-    callee.last_name() == Some("Parameter")
-        && args.iter().skip(1).all(|(kind, e)| whole(e) && (named(kind) || *kind == crate::ir::ArgKind::Positional))
 }
 
 /// Whether a method of a class gives two attributes to one normalisation.

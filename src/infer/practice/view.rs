@@ -270,6 +270,22 @@ impl<'a> View<'a> {
         &self.func.locals()[local].name
     }
 
+    /// The name that an expression goes by: that of a variable, or the last one of a path.
+    pub fn name_of<'e>(&'e self, expr: &'e Expr) -> Option<&'e str> {
+        match expr {
+            Expr::Local(local) => Some(self.local_name(*local)),
+            other => other.last_name(),
+        }
+    }
+
+    /// The same; of what a call gives, the name of what is called: `get_tp_group()`.
+    pub fn name_or_callee<'e>(&'e self, expr: &'e Expr) -> Option<&'e str> {
+        match expr {
+            Expr::Call { callee, .. } => callee.last_name(),
+            other => self.name_of(other),
+        }
+    }
+
     pub fn is_param(&self, local: LocalId) -> bool {
         self.func.params.iter().any(|p| p.local == local)
     }

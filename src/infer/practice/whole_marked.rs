@@ -91,11 +91,7 @@ fn divided(init: &View<'_>) -> Option<(Name, Vec<Name>, Place)> {
 fn of_ranks(init: &View<'_>, by: &Expr) -> bool {
     let named =
         |name: &str| name.contains("size") && ["tp", "world", "parallel"].iter().any(|part| name.contains(part));
-    match by {
-        Expr::Local(local) => named(init.local_name(*local)),
-        Expr::Call { callee, .. } => callee.last_name().is_some_and(named),
-        other => other.last_name().is_some_and(named),
-    }
+    init.name_or_callee(by).is_some_and(named)
 }
 
 /// The name of what is compared with a word: `parallel_mode == "row"`.

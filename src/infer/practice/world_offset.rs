@@ -239,10 +239,7 @@ fn counts_up(view: &View<'_>, value: &Operand) -> bool {
 /// Whether a value is a table that is read by position.
 fn is_table(view: &View<'_>, base: &Operand) -> bool {
     let named = |name: &str| TABLES.iter().any(|word| near::has_part(name, word));
-    match view.expr(base) {
-        Expr::Local(local) => named(view.local_name(local)),
-        other => other.last_name().is_some_and(named),
-    }
+    view.name_of(&view.expr(base)).is_some_and(named)
 }
 
 /// Whether the file makes a group of all ranks, or asks how many there are to split a sequence among them.
@@ -273,10 +270,6 @@ fn in_function(view: &View<'_>) -> Option<(Name, Place)> {
 /// The name of a group of a sequence that is given, and is surely not that of all ranks.
 fn of_sequence(view: &View<'_>, group: &Operand) -> Option<Name> {
     let expr = view.expr(group);
-    let name = match &expr {
-        Expr::Local(local) => view.local_name(*local).clone(),
-        Expr::Call { callee, .. } => Name::from(callee.last_name()?),
-        other => Name::from(other.last_name()?),
-    };
+    let name = Name::from(view.name_or_callee(&expr)?);
     (is_of_sequence(&name) && (explicit(view, group) || is_other(view, &expr, 0))).then_some(name)
 }
