@@ -3,6 +3,7 @@
 
 use super::expr::{CallArg, CallArgs};
 use super::heap::{Cell, DictCell, ListCell, ObjectCell, ObjectClass};
+use super::join::{Joiner, agreeing, alike, same_value};
 use super::limits::{MAX_CALL_DEPTH, MAX_CHOICE, MAX_RECURSION};
 use super::machine::{Activation, Eval, Machine};
 use super::output::Reason;
@@ -360,7 +361,7 @@ impl Machine<'_> {
             match twin {
                 Some(at) => {
                     let other = out.remove(at);
-                    out.insert(at, self.one_outcome(other, &(world, value), Some(apart)));
+                    out.insert(at, one_outcome(Joiner::new(&mut self.next_id, Some(apart)), other, &(world, value)));
                 }
                 None => out.push((world, value)),
             }
@@ -383,13 +384,12 @@ impl Machine<'_> {
         let mut kept: Vec<(World, Value)> = Vec::new();
         for (world, value) in outcomes {
             let twin = kept.iter().position(|(w, v)| {
-                super::join::alike(w, &world)
-                    && super::join::same_value(&w.heap, v, &world.heap, &value, super::limits::MAX_VALUE_DEPTH)
+                alike(w, &world) && same_value(&w.heap, v, &world.heap, &value, super::limits::MAX_VALUE_DEPTH)
             });
             match twin {
                 Some(at) => {
                     let (w, v) = kept.remove(at);
-                    let merged = super::join::Joiner::new(&mut self.next_id, None).worlds(w, &world);
+                    let merged = Joiner::new(&mut self.next_id, None).worlds(w, &world);
                     kept.insert(at, (merged, v));
                 }
                 None => kept.push((world, value)),
@@ -400,9 +400,15 @@ impl Machine<'_> {
         }
         while kept.len() > self.budget.worlds() {
             self.lose(Reason::Budget, "worlds");
-            let last = kept.pop().expect("more outcomes than the cap");
-            let other = kept.pop().expect("more outcomes than the cap");
-            kept.push(self.one_outcome(other, &last, None));
+            let (at, last) = super::exec::nearest(kept.len(), |at, last, on| {
+                let ((w, v), (x, y)) = (&kept[at], &kept[last]);
+                agreeing(w, x, on, &|_| true).is_some()
+                    && same_value(&w.heap, v, &x.heap, y, super::limits::MAX_VALUE_DEPTH)
+            });
+            let last = kept.remove(last);
+            let other = kept.remove(at);
+            let joiner = Joiner::forced(&mut self.next_id);
+            kept.insert(at, one_outcome(joiner, other, &last));
         }
         match kept.len() {
             0 => {
@@ -428,25 +434,12 @@ impl Machine<'_> {
             match twin {
                 Some(at) => {
                     let other = out.remove(at);
-                    out.insert(at, self.one_outcome(other, &(world, value), None));
+                    out.insert(at, one_outcome(Joiner::new(&mut self.next_id, None), other, &(world, value)));
                 }
                 None => out.push((world, value)),
             }
         }
         out
-    }
-
-    /// What two outcomes have in common. `ranks`: they are those of different ranks of these axes.
-    fn one_outcome(
-        &mut self,
-        (world, value): (World, Value),
-        other: &(World, Value),
-        ranks: Option<crate::types::AxisSet>,
-    ) -> (World, Value) {
-        let mut joiner = super::join::Joiner::new(&mut self.next_id, ranks);
-        let mut joined = joiner.worlds(world, &other.0);
-        let value = joiner.values(&mut joined.heap, &value, &other.1, super::limits::MAX_VALUE_DEPTH);
-        (joined, value)
     }
 
     /// Pushes a frame with the parameters bound.
@@ -713,4 +706,11 @@ impl Machine<'_> {
             self.w.modes.grad = false;
         }
     }
+}
+
+/// What two outcomes have in common.
+fn one_outcome(mut joiner: Joiner<'_>, (world, value): (World, Value), other: &(World, Value)) -> (World, Value) {
+    let mut joined = joiner.worlds(world, &other.0);
+    let value = joiner.values(&mut joined.heap, &value, &other.1, super::limits::MAX_VALUE_DEPTH);
+    (joined, value)
 }

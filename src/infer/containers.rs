@@ -1,5 +1,5 @@
 //! Containers of modules, and modules built from a specification. In: a rule's `does` and a call. Out: lists, dicts, objects, and what
-//! a specification builds. Never: names of frameworks. Source: `rules/README.md`, section on intrinsics. Next: `specs.rs`.
+//! a specification builds. Never: names of frameworks. Source: `rules/README.md`, section on intrinsics. Next: `alternatives.rs`.
 
 use super::expr::{CallArg, CallArgs};
 use super::heap::{Cell, ListCell, ObjectCell, ObjectClass};
@@ -95,7 +95,7 @@ impl Machine<'_> {
     }
 
     /// What a specification builds: a class with the specification's own parameters and submodules, or the value itself.
-    fn build_from(&mut self, id: StmtId, spec: &Value, args: &CallArgs) -> Eval {
+    pub(super) fn build_from(&mut self, id: StmtId, spec: &Value, args: &CallArgs) -> Eval {
         match spec {
             Value::Class(_) | Value::Partial(_) => self.call(id, spec, args),
             Value::Path(path) if self.rules.get(path).is_none() => match self.project.path(path) {
@@ -128,16 +128,13 @@ impl Machine<'_> {
             }
             Value::Sym(path) => {
                 let field = path.rsplit('.').next().unwrap_or(path);
-                match self.settings.specs.module_of(self.rules, field) {
-                    Some(module) => self.build_from(id, &module, args),
-                    None => self.not_built(args),
-                }
+                self.build_from_field(id, field, args)
             }
             _ => self.not_built(args),
         }
     }
 
-    fn not_built(&mut self, args: &CallArgs) -> Eval {
+    pub(super) fn not_built(&mut self, args: &CallArgs) -> Eval {
         self.unresolved(args, "module specification");
         Eval::One(Value::Unknown)
     }

@@ -4,7 +4,7 @@
 
 use super::expr::differing;
 use super::formula::{Formula, Outcome};
-use super::join::{Joiner, same_types, unlike_cells};
+use super::join::{Agree, Joiner, agreeing, unlike_cells};
 use super::limits::{MAX_LOOP_ROUNDS, MAX_UNROLLED, MAX_WORLDS};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
@@ -55,7 +55,7 @@ impl Machine<'_> {
             }
             // A temporary makes no worlds alike that were not so before.
             let settled = next.len() == before && is_temporary(node, self.func());
-            live = if settled { next } else { self.limit(next) };
+            live = if settled { next } else { self.limit(next, Some(node.id)) };
             single = live.len() == 1;
             if live.is_empty() {
                 break;
@@ -115,14 +115,20 @@ impl Machine<'_> {
         }
     }
 
-    /// Merges worlds that do not differ, and joins the last ones above the cap.
-    pub fn limit(&mut self, worlds: Vec<World>) -> Vec<World> {
+    /// Merges worlds that do not differ, and above the cap those that differ least.
+    /// `after`: the statement that led to them; what no later one reads tells no two of them apart.
+    pub fn limit(&mut self, worlds: Vec<World>, after: Option<StmtId>) -> Vec<World> {
         if worlds.len() < 2 {
             return worlds;
         }
+        let liveness = after.and_then(|after| Some((self.liveness()?, after)));
+        let live = |local| liveness.as_ref().is_none_or(|(all, after)| all.is_live(local, *after));
         let mut kept: Vec<World> = Vec::new();
         for world in worlds {
-            let twin = kept.iter().enumerate().find_map(|(at, k)| same_types(k, &world).map(|found| (at, found)));
+            let twin = kept
+                .iter()
+                .enumerate()
+                .find_map(|(at, k)| agreeing(k, &world, Agree::Decisive, &live).map(|found| (at, found)));
             match twin {
                 Some((at, found)) => {
                     let twin = std::mem::take(&mut kept[at]);
@@ -133,9 +139,11 @@ impl Machine<'_> {
         }
         while kept.len() > self.budget.worlds() {
             self.lose(Reason::Budget, "worlds");
-            let last = kept.pop().expect("more worlds than the cap");
-            let other = kept.pop().expect("more worlds than the cap");
-            kept.push(Joiner::new(&mut self.next_id, None).worlds(other, &last));
+            let alike = |at: usize, last: usize, on| agreeing(&kept[at], &kept[last], on, &live).is_some();
+            let (at, last) = nearest(kept.len(), alike);
+            let last = kept.remove(last);
+            let other = std::mem::take(&mut kept[at]);
+            kept[at] = Joiner::forced(&mut self.next_id).worlds(other, &last);
         }
         kept
     }
@@ -343,10 +351,10 @@ impl Machine<'_> {
                 None => out.extend(self.both(id, world, then, orelse, Meeting::Join)),
             }
         }
-        self.meet(out, &Meeting::Worlds)
+        self.meet(Some(id), out, &Meeting::Worlds)
     }
 
-    fn both(&mut self, _id: StmtId, world: World, then: &Block, orelse: &Block, meeting: Meeting) -> Vec<Path> {
+    fn both(&mut self, id: StmtId, world: World, then: &Block, orelse: &Block, meeting: Meeting) -> Vec<Path> {
         let meeting = match meeting {
             // What a function computes on one path means nothing on the other.
             Meeting::Join if self.deriving.is_some() => Meeting::Worlds,
@@ -370,24 +378,24 @@ impl Machine<'_> {
                 *ranks = ranks.iter().chain(axes.iter()).cloned().collect();
             }
         }
-        self.meet(paths, &meeting)
+        self.meet(Some(id), paths, &meeting)
     }
 
     /// Brings the paths that go on together.
-    fn meet(&mut self, paths: Vec<Path>, meeting: &Meeting) -> Vec<Path> {
+    fn meet(&mut self, after: Option<StmtId>, paths: Vec<Path>, meeting: &Meeting) -> Vec<Path> {
         let (on, mut out): (Vec<Path>, Vec<Path>) = paths.into_iter().partition(|p| p.flow == Flow::Next);
         let worlds: Vec<World> = on.into_iter().map(|p| p.world).collect();
         let worlds = match meeting {
-            Meeting::Worlds => self.limit(worlds),
-            Meeting::Join => self.join_all(worlds, None),
-            Meeting::Ranks(axes) => self.join_all(worlds, Some(axes)),
+            Meeting::Worlds => self.limit(worlds, after),
+            Meeting::Join => self.join_all(worlds, None, after),
+            Meeting::Ranks(axes) => self.join_all(worlds, Some(axes), after),
         };
         out.extend(worlds.into_iter().map(|world| Path { world, flow: Flow::Next }));
         out
     }
 
     /// One world that covers all; worlds with different facts stay apart where both sides of a branch keep them.
-    pub fn join_all(&mut self, worlds: Vec<World>, ranks: Option<&AxisSet>) -> Vec<World> {
+    pub fn join_all(&mut self, worlds: Vec<World>, ranks: Option<&AxisSet>, after: Option<StmtId>) -> Vec<World> {
         let mut kept: Vec<World> = Vec::new();
         for world in worlds {
             match kept.iter().position(|k| k.facts == world.facts) {
@@ -398,7 +406,7 @@ impl Machine<'_> {
                 None => kept.push(world),
             }
         }
-        self.limit(kept)
+        self.limit(kept, after)
     }
 
     fn for_loop(
@@ -443,14 +451,14 @@ impl Machine<'_> {
                     }
                 }
             }
-            live = self.limit(next);
+            live = self.limit(next, None);
         }
         for world in live {
             self.w = world;
             out.extend(self.block(orelse));
         }
         out.extend(broken.into_iter().map(|world| Path { world, flow: Flow::Next }));
-        self.meet(out, &Meeting::Worlds)
+        self.meet(Some(id), out, &Meeting::Worlds)
     }
 
     fn while_loop(&mut self, id: StmtId, head: &Block, test: &Operand, body: &Block, orelse: &Block) -> Vec<Path> {
@@ -553,10 +561,10 @@ impl Machine<'_> {
             out.extend(self.block(handler));
         }
         if finally.is_empty() {
-            return self.meet(out, &Meeting::Join);
+            return self.meet(None, out, &Meeting::Join);
         }
         let mut after = Vec::new();
-        for path in self.meet(out, &Meeting::Join) {
+        for path in self.meet(None, out, &Meeting::Join) {
             self.w = path.world;
             for ended in self.block(finally) {
                 let flow = if ended.flow == Flow::Next { path.flow.clone() } else { ended.flow };
@@ -604,6 +612,13 @@ impl Machine<'_> {
             Operand::Const(c) => Value::Const(Const::clone(c)),
         }
     }
+}
+
+/// Which two of so many paths to join where there are too many: such as no type tells apart, or the last ones.
+pub fn nearest(count: usize, alike: impl Fn(usize, usize, Agree) -> bool) -> (usize, usize) {
+    let pairs = || (1..count).rev().flat_map(|last| (0..last).rev().map(move |at| (at, last)));
+    let on = |agree| pairs().find(|(at, last)| alike(*at, *last, agree));
+    on(Agree::Variables).or_else(|| on(Agree::Types)).unwrap_or((count - 2, count - 1))
 }
 
 /// Whether a statement does nothing but give a temporary a value.

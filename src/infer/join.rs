@@ -6,7 +6,7 @@ use super::heap::{Cell, DictCell, Heap, ListCell, ObjectCell};
 use super::limits::MAX_VALUE_DEPTH;
 use super::value::{ObjId, Value};
 use super::world::World;
-use crate::ir::Const;
+use crate::ir::{Const, LocalId};
 use crate::source::Name;
 use crate::types::{AxisSet, AxisState, AxisType, LocalType, TensorType, Term};
 use std::sync::Arc;
@@ -18,12 +18,19 @@ pub struct Joiner<'a> {
     pub ranks: Option<AxisSet>,
     /// Nothing that is known of configurations, or of ranks, tells the paths apart.
     alike: bool,
+    /// There are too many paths: a type that differs between two of them is not known behind, where either is possible on its own path.
+    forced: bool,
     memo: Vec<((ObjId, ObjId), ObjId)>,
 }
 
 impl<'a> Joiner<'a> {
     pub fn new(next_id: &'a mut u32, ranks: Option<AxisSet>) -> Joiner<'a> {
-        Joiner { next_id, ranks, alike: false, memo: Vec::new() }
+        Joiner { next_id, ranks, alike: false, forced: false, memo: Vec::new() }
+    }
+
+    /// One that joins because there are too many paths.
+    pub fn forced(next_id: &'a mut u32) -> Joiner<'a> {
+        Joiner { forced: true, ..Joiner::new(next_id, None) }
     }
 
     /// One world that covers both.
@@ -201,6 +208,16 @@ impl<'a> Joiner<'a> {
 
     fn tensors(&self, x: &TensorType, y: &TensorType) -> TensorType {
         let mut out = x.join(y);
+        if self.forced {
+            for axis in LocalType::axes_of([&x.local, &y.local]) {
+                if x.local.get(&axis).set != y.local.get(&axis).set {
+                    out.local.set(&axis, AxisState::UNKNOWN);
+                }
+            }
+            if x.local.rest.set != y.local.rest.set {
+                out.local.rest = AxisState::UNKNOWN;
+            }
+        }
         let Some(ranks) = &self.ranks else { return out };
         if let (Some(a), Some(b)) = (&x.term, &y.term)
             && x.zero != y.zero
@@ -277,9 +294,10 @@ impl<'a> Joiner<'a> {
     }
 }
 
-/// Whether the checker behaves alike in both worlds, flags apart. A variable bound on one side only does not count.
+/// Whether the checker behaves alike in both worlds, flags apart, and asked the same of what it does not know. A variable bound on one side
+/// only does not count.
 pub fn alike(a: &World, b: &World) -> bool {
-    frames_alike(a, b) && a.heap.changes(&b.heap).iter().all(|id| cell_alike(a, b, *id))
+    frames_alike(a, b) && !symbols_differ(a, b) && a.heap.changes(&b.heap).iter().all(|id| cell_alike(a, b, *id))
 }
 
 /// The cells in which the worlds are not alike, if they are alike apart from these.
@@ -305,29 +323,43 @@ fn cell_alike(a: &World, b: &World, id: ObjId) -> bool {
     }
 }
 
-/// The cells in which two heaps differ, if the worlds differ in nothing that types depend on: the known type of a tensor, a truth value, an
-/// absence. Such worlds are joined; keeping them apart would multiply paths for nothing.
-pub fn same_types(a: &World, b: &World) -> Option<Vec<ObjId>> {
+/// What two worlds must agree on to be joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agree {
+    /// All that types may come to depend on: the known type of a tensor, a truth value, an absence.
+    Decisive,
+    /// The same of variables; of what objects hold, the known types of tensors, and groups.
+    Variables,
+    /// The known types of tensors, and groups.
+    Types,
+}
+
+/// The cells in which two heaps differ, if the worlds agree as far as asked. Such worlds are joined; keeping them apart would multiply paths
+/// for nothing. `live`: which variables of the function under execution may still be read.
+pub fn agreeing(a: &World, b: &World, on: Agree, live: &dyn Fn(LocalId) -> bool) -> Option<Vec<ObjId>> {
     if a.frames.len() != b.frames.len() || a.modes != b.modes {
         return None;
     }
-    let frames_differ = a
-        .frames
-        .iter()
-        .zip(&b.frames)
-        .any(|(x, y)| x.differing(y).any(|(_, v, w)| values_differ(&a.heap, v, &b.heap, w)));
+    let decisive = on != Agree::Types;
+    let apart = |local: LocalId, v: &Value, w: &Value, is_top: bool| {
+        values_differ(&a.heap, v, &b.heap, w, decisive) && (!is_top || live(local))
+    };
+    let frames = a.frames.iter().zip(&b.frames).rev().enumerate();
+    let frames_differ =
+        frames.into_iter().any(|(depth, (x, y))| x.differing(y).any(|(local, v, w)| apart(local, v, w, depth == 0)));
     if frames_differ || symbols_differ(a, b) {
         return None;
     }
+    let differ = |v: &Value, w: &Value| values_differ(&a.heap, v, &b.heap, w, on == Agree::Decisive);
     let changed = a.heap.changes(&b.heap);
     let cells_differ = changed.iter().any(|id| match (a.heap.get(*id), b.heap.get(*id)) {
         (Some(Cell::Tensor(x)), Some(Cell::Tensor(y))) => {
             (x.local != y.local || x.term != y.term) && (telling(x) || telling(y))
         }
         (Some(Cell::Object(x)), Some(Cell::Object(y))) => {
-            x.attrs.iter().any(|(n, v)| y.get(n).is_none_or(|w| values_differ(&a.heap, v, &b.heap, w)))
+            x.attrs.iter().any(|(n, v)| y.get(n).is_none_or(|w| differ(v, w)))
         }
-        (Some(Cell::Variable(v)), Some(Cell::Variable(w))) => values_differ(&a.heap, v, &b.heap, w),
+        (Some(Cell::Variable(v)), Some(Cell::Variable(w))) => differ(v, w),
         _ => false,
     });
     (!cells_differ).then_some(changed)
@@ -356,14 +388,14 @@ fn telling(t: &TensorType) -> bool {
     t.term.is_some() || t.local.listed().any(|(_, s)| s.known().is_some()) || t.local.rest.known().is_some()
 }
 
-fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value) -> bool {
+fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> bool {
     if a == b || matches!(a, Value::Unset) || matches!(b, Value::Unset) {
         return false;
     }
     let known = |heap: &Heap, v: &Value| match v {
         Value::Tensor(id) => heap.tensor(*id).is_some_and(telling),
-        Value::Const(Const::Bool(_) | Const::None) | Value::Cond(_) | Value::Group(_) => true,
-        Value::Atom(_) | Value::Layout(_) => true,
+        Value::Const(Const::Bool(_) | Const::None) | Value::Cond(_) | Value::Atom(_) => decisive,
+        Value::Group(_) | Value::Layout(_) => true,
         Value::Tuple(items) => {
             items.iter().any(|v| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling)))
         }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const UNSEEN: &str = "unseen";
 
 /// A constructor's argument among the attributes of an instance, where no attribute of Python can have its name.
-fn slot(name: &str) -> Name {
+pub(super) fn slot(name: &str) -> Name {
     Name::from(format!("({name})"))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn written(default: Option<&Name>) -> Value {
 }
 
 /// The value of each parameter: the argument, or the default.
-fn bind(signature: &Signature, args: &CallArgs) -> Vec<(Name, Value)> {
+pub(super) fn bind(signature: &Signature, args: &CallArgs) -> Vec<(Name, Value)> {
     let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
     let bound = signature.bind(&keywords);
     let mut out = Vec::with_capacity(signature.params.len());
@@ -165,7 +165,7 @@ impl Machine<'_> {
     }
 
     /// The axes of the layer's group in this world; `None` if a flag that the world does not know decides, or nothing tells.
-    fn layer_axes(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<AxisSet> {
+    pub(super) fn layer_axes(&mut self, rule: &LayerRule, values: &[(Name, Value)]) -> Option<AxisSet> {
         let given = rule.group.map(|at| values[at].1.clone());
         match given {
             None | Some(Value::Const(Const::None) | Value::Unknown) => self.axes_of_layer(rule, values),
@@ -319,9 +319,10 @@ impl Machine<'_> {
         axes: Option<AxisSet>,
         cell: Option<&ObjectCell>,
     ) -> Value {
-        let value = match axes {
-            Some(axes) => self.layer_transition(id, collective, args, axes),
-            None => self.new_tensor(TensorType::unknown()),
+        let agreed = self.agreed(collective, axes.as_ref(), args, cell);
+        let value = match (axes, agreed) {
+            (Some(axes), Some(collective)) => self.layer_transition(id, &collective, args, axes),
+            (None, _) | (_, None) => self.new_tensor(TensorType::unknown()),
         };
         self.with_bias(rule, value, cell)
     }

@@ -124,7 +124,7 @@ impl Machine<'_> {
         values
     }
 
-    fn constructor_of(&self, class: ClassRef) -> Option<FuncRef> {
+    pub(super) fn constructor_of(&self, class: ClassRef) -> Option<FuncRef> {
         let order = self.settings.statics.linearized(class);
         order.iter().find_map(|class| self.project.own_method(*class, "__init__"))
     }

@@ -67,6 +67,8 @@ pub struct Machine<'a> {
     /// Whether findings and rows are kept (not while a class is built only for its attributes).
     pub quiet: bool,
     pub says: rustc_hash::FxHashMap<FuncRef, super::guard::Says>,
+    /// Which variables are read again, by function, once paths of it were compared.
+    pub live: rustc_hash::FxHashMap<FuncRef, std::sync::Arc<super::liveness::Liveness>>,
     /// Plans for modules that this root applied, the one whose forward is executed, and modules whose style did its part.
     pub plans: Vec<super::dtensor::planned::Applied>,
     pub planning: Option<super::dtensor::planned::Applied>,
@@ -130,6 +132,7 @@ impl<'a> Machine<'a> {
             rank_restricted: AxisSet::default(),
             quiet: false,
             says: rustc_hash::FxHashMap::default(),
+            live: rustc_hash::FxHashMap::default(),
             plans: Vec::new(),
             planning: None,
             prepared: Vec::new(),

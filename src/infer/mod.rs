@@ -4,6 +4,7 @@
 //! Reading order: `digest.rs`, `relevance.rs` (what is worth executing); `value.rs`, `heap.rs`, `world.rs`, `join.rs`; `exec.rs`, `expr.rs`, `call.rs`; `ops.rs`, `collective.rs`.
 
 mod accumulators;
+mod alternatives;
 mod assertion;
 pub mod autograd;
 mod averaging;
@@ -43,6 +44,7 @@ mod layer;
 mod layer_source;
 pub mod layout;
 pub mod limits;
+mod liveness;
 mod looked_at;
 mod loss_root;
 mod machine;

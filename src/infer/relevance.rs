@@ -40,6 +40,7 @@ const TELLING: &[&str] = &[
     "sharding-mark-gradients",
     "declared-layout",
     "declared-sharding",
+    "build-module",
 ];
 
 /// Methods through which a module uses what its constructor made.

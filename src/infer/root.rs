@@ -704,7 +704,7 @@ impl Machine<'_> {
         }
         self.stack.clear();
         let quiet = std::mem::replace(&mut self.quiet, true);
-        worlds = self.limit(worlds);
+        worlds = self.limit(worlds, None);
         worlds.truncate(super::limits::MAX_WORLDS);
         self.quiet = quiet;
         worlds

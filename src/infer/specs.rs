@@ -1,6 +1,5 @@
 //! What the fields of module specifications hold anywhere in the project: `Submodules(linear=ColumnLinear)`. In: the project.
-//! Out: for a field the one class it is ever given, or one that stands for several with the same contract. Never: a guess between
-//! classes that differ. Next: `containers.rs`.
+//! Out: for a field the classes it is ever given. Never: a choice between them. Next: `alternatives.rs`.
 
 use super::digest::{Digest, Digests, Given};
 use super::memo::{Memo, Task, combined, differing, kept_equals};
@@ -60,21 +59,10 @@ impl Specs {
         fields.chain(names.map(|(module, name)| Read::Alternative(module.0, number(name)))).collect()
     }
 
-    /// The class that a field stands for: the only one it is given, or the first of several whose contracts agree.
-    pub fn module_of(&self, rules: &RuleBook, field: &str) -> Option<Value> {
+    /// The classes that a field is given anywhere, each once.
+    pub fn candidates(&self, field: &str) -> &[Value] {
         note(|| Read::Spec(number(field)));
-        let candidates = self.fields.get(field)?;
-        let first = candidates.first()?;
-        if candidates.len() == 1 {
-            return Some(first.clone());
-        }
-        let layer = |value: &Value| match value {
-            Value::Path(path) => rules.layer(path),
-            _ => None,
-        };
-        let rule = layer(first)?;
-        let alike = candidates.iter().all(|c| layer(c).is_some_and(|r| r.types_alike(rule)));
-        alike.then(|| first.clone())
+        self.fields.get(field).map_or(&[], Vec::as_slice)
     }
 
     /// The collective that a name of a module stands for in every version of its library.
@@ -138,10 +126,12 @@ fn fields(project: &Project, module: ModuleId, digest: &Digest, makers: &Makers)
     out
 }
 
-/// A class by name, as a path: contracts are looked up by it.
+/// A class by name, as a path: contracts are looked up by it. One of another package is known by its capital.
 fn class_named(project: &Project, module: ModuleId, name: &str) -> Option<Value> {
+    let is_class = |path: &str| path.rsplit('.').next().is_some_and(|last| last.starts_with(char::is_uppercase));
     match project.member(module, name)? {
         Resolved::Class(class) => Some(Value::Path(project.qualified_class(class))),
+        Resolved::External(path) if is_class(&path) => Some(Value::Path(path)),
         _ => None,
     }
 }

@@ -41,17 +41,6 @@ pub struct LayerRule {
     pub source: Name,
 }
 
-impl LayerRule {
-    /// Whether two layers take and give the same types under the same conditions.
-    pub fn types_alike(&self, other: &LayerRule) -> bool {
-        self.gives_bias == other.gives_bias
-            && self.cases.len() == other.cases.len()
-            && self.cases.iter().zip(&other.cases).all(|((c, r), (d, s))| {
-                c == d && r.transitions.iter().map(|t| &t.1).eq(s.transitions.iter().map(|t| &t.1))
-            })
-    }
-}
-
 /// An attribute of a parameter that says that it is split.
 #[derive(Clone, Debug)]
 pub struct MarkRule {

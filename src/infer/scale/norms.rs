@@ -15,6 +15,7 @@ use crate::infer::practice::near;
 use crate::ir::{BinOp, Const, StmtId};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Scale};
+use std::sync::Arc;
 
 /// What a rank has of the gradients of a wrapped module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -501,10 +502,10 @@ impl<'a> Run<'a> {
             }
             _ => return,
         };
-        let place = state.chain(place)[0];
+        let calls: Arc<[Place]> = state.chain(place).into();
         for class in classes.into_iter().flat_map(|c| state.leaves(c)).collect::<Vec<_>>() {
             if let Some(c) = state.classes.get_mut(class) {
-                c.clipped = Some(place);
+                c.clipped = Some(calls.clone());
             }
         }
     }
@@ -513,7 +514,7 @@ impl<'a> Run<'a> {
     pub fn reduced_late(&mut self, place: Place, class: ClassId, axes: &AxisSet, state: &State) {
         let Some(class) = state.classes.get(class) else { return };
         let data = axes.iter().any(|a| kind(a) == Kind::Data && !a.is_variable());
-        let (Some(before), true, true) = (class.clipped, data && class.total().1.is_empty(), !state.terms.is_empty())
+        let (Some(clipped), true, true) = (&class.clipped, data && class.total().1.is_empty(), !state.terms.is_empty())
         else {
             return;
         };
@@ -522,7 +523,11 @@ impl<'a> Run<'a> {
         if view.is_some_and(|view| (0..view.steps.len()).any(|step| crate::infer::practice::sets(&view, step))) {
             return;
         }
-        let place = state.chain(place)[0];
+        // Where the ways to both part: what calls the two of them is right if they change places.
+        let reduced = state.chain(place);
+        let Some((place, before)) = reduced.into_iter().zip(clipped.iter().copied()).find(|(a, b)| a != b) else {
+            return;
+        };
         self.noted.push((place, Practice::LateReduction { why: Late::Clipped, gradients: before, before }));
     }
 

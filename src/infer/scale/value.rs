@@ -10,6 +10,7 @@ use crate::project::{ClassRef, FuncRef};
 use crate::source::{Idx, Name, Place};
 use crate::types::{Axis, AxisSet, Scale};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A value that a reduction in place changes wherever it is held.
 pub type Id = u32;
@@ -187,8 +188,8 @@ pub struct Class {
     pub split: Option<(ClassId, ClassId)>,
     /// The axes over which a reduction has left each rank a part.
     pub shards: AxisSet,
-    /// Where they were clipped since the backward pass.
-    pub clipped: Option<Place>,
+    /// The calls that lead to where they were clipped since the backward pass, and that place.
+    pub clipped: Option<Arc<[Place]>>,
     /// The last reduction, with the calls that lead there.
     pub way: Vec<Place>,
 }
