@@ -547,11 +547,11 @@ impl<'a, 'f> Walk<'a, 'f> {
     }
 }
 
-/// Whether a value may be another variable's, also made contiguous.
+/// Whether a value may be another variable's, also made contiguous, or several put together.
 fn may_be_other(value: &Rvalue) -> bool {
     match value {
         Rvalue::Use(operand) | Rvalue::Await(operand) => matches!(operand, Operand::Local(_)),
-        Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()),
+        Rvalue::CallMethod { name, .. } => SAME.contains(&name.as_str()) || matches!(name.as_str(), "stack" | "cat"),
         _ => false,
     }
 }

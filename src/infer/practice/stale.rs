@@ -21,20 +21,21 @@ pub fn arrivals(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let Some((round, passed)) = only_passed(view, local) else { continue };
-        let Some(first) = first_value(view, local, round) else { continue };
         let name = view.local_name(local).clone();
-        let read = view.readers(first).iter().find(|s| view.steps[**s].loops.contains(&round) && !passes(view, **s));
-        let Some(read) = read else { continue };
         // A new value of it in the loop is another matter.
-        if view.defs(first).iter().any(|d| view.steps[*d].loops.contains(&round)) {
-            continue;
-        }
+        let kept = |first: &LocalId| !view.defs(*first).iter().any(|d| view.steps[*d].loops.contains(&round));
+        let read = |first: LocalId| {
+            let mut readers = view.readers(first).iter();
+            readers.find(|s| view.steps[**s].loops.contains(&round) && !passes(view, **s)).map(|read| (first, *read))
+        };
+        let firsts = first_values(view, local, round);
+        let Some((first, read)) = firsts.into_iter().filter(kept).find_map(read) else { continue };
         let mistake = Training::NeverRead {
             variable: name,
             first: view.local_name(first).clone(),
             passed: view.place(view.steps[passed].id),
         };
-        let place = view.place(view.steps[*read].id);
+        let place = view.place(view.steps[read].id);
         if !out.iter().any(|(at, _)| *at == place) {
             out.push((place, Practice::Training(mistake)));
         }
@@ -44,9 +45,11 @@ pub fn arrivals(view: &View<'_>, out: &mut Found) {
 /// The loop in which a variable is given to communication and gets what comes back, if nothing else reads it; and the call.
 fn only_passed(view: &View<'_>, local: LocalId) -> Option<(usize, usize)> {
     let readers = view.readers(local);
-    let passed = *readers.first()?;
+    let passed = readers.iter().copied().find(|s| passes(view, *s))?;
     let round = *view.steps[passed].loops.last()?;
-    let all = readers.iter().all(|s| view.steps[*s].loops.contains(&round) && passes(view, *s));
+    let idle = |s: usize| passes(view, s) || comes_to_nothing(view, s, MOST_DEPTH);
+    // What the variable holds before the loop is its own.
+    let all = readers.iter().all(|s| if view.steps[*s].loops.contains(&round) { idle(*s) } else { *s < round });
     let defs: Vec<&usize> = view.defs(local).iter().filter(|d| view.steps[**d].loops.contains(&round)).collect();
     let back = !defs.is_empty()
         && defs.iter().all(|d| {
@@ -65,6 +68,26 @@ fn only_passed(view: &View<'_>, local: LocalId) -> Option<(usize, usize)> {
             step.is_some_and(|s| readers.contains(&s))
         });
     (all && back).then_some((round, passed))
+}
+
+/// Whether nothing reads what a step makes: it takes apart what arrived, and the parts are left alone.
+fn comes_to_nothing(view: &View<'_>, step: usize, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    let own = |local: &LocalId| !matches!(view.func.locals()[*local].kind, LocalKind::Cell | LocalKind::Captured);
+    match view.steps[step].stmt {
+        Stmt::Assign { dst, value } => {
+            let pure = match value {
+                Rvalue::CallMethod { name, .. } => APART.contains(&name.as_str()) || SAME.contains(&name.as_str()),
+                Rvalue::Item { .. } | Rvalue::Use(_) => true,
+                _ => false,
+            };
+            pure && own(dst) && view.readers(*dst).iter().all(|s| comes_to_nothing(view, *s, depth))
+        }
+        Stmt::Unpack { before, star, after, .. } => {
+            before.iter().chain(star).chain(after.iter()).all(|local| own(local) && view.readers(*local).is_empty())
+        }
+        _ => false,
+    }
 }
 
 /// Whether a step gives what it reads to a function that sends it on and returns what arrives.
@@ -103,22 +126,33 @@ fn receives(view: &View<'_>, depth: usize) -> bool {
 /// Methods that give the values of their tensor.
 pub const SAME: &[&str] = &["contiguous", "clone", "detach"];
 
-/// The variable whose value a variable has before a loop.
-fn first_value(view: &View<'_>, local: LocalId, round: usize) -> Option<LocalId> {
+/// Methods that give the parts of their tensor.
+const APART: &[&str] = &["unbind", "chunk", "split"];
+
+/// Functions that put tensors together.
+const TOGETHER: &[&str] = &["torch.stack", "torch.cat"];
+
+/// The variables whose values a variable has before a loop: one, or those that are put together.
+fn first_values(view: &View<'_>, local: LocalId, round: usize) -> Vec<LocalId> {
     let outside: Vec<usize> =
         view.defs(local).iter().copied().filter(|d| !view.steps[*d].loops.contains(&round) && *d < round).collect();
-    let [def] = outside.as_slice() else { return None };
+    let [def] = outside.as_slice() else { return Vec::new() };
     let mut value = view.bound(*def, local);
     while let Expr::Call { callee, args, .. } = value {
         match *callee {
             Expr::Attr(base, name) if args.is_empty() && SAME.contains(&name.as_str()) => {
                 value = *base;
             }
-            _ => return None,
+            Expr::Path(path) if TOGETHER.contains(&path.as_str()) => {
+                let Some((_, Expr::Build(items))) = args.first() else { return Vec::new() };
+                let named = |item: &Expr| if let Expr::Local(first) = item { Some(*first) } else { None };
+                return items.iter().filter_map(named).collect();
+            }
+            _ => return Vec::new(),
         }
     }
     match value {
-        Expr::Local(first) if first != local => Some(first),
-        _ => None,
+        Expr::Local(first) if first != local => vec![first],
+        _ => Vec::new(),
     }
 }
