@@ -243,6 +243,15 @@ impl FindingKind {
         }
     }
 
+    /// Whether values are right, and only what comes back is not.
+    pub fn is_of_gradients(&self) -> bool {
+        match self {
+            FindingKind::Operator { violation, .. } => *violation == Violation::InvariantMixed,
+            FindingKind::CollectiveSource { .. } => self.unmarked_source().is_some(),
+            _ => false,
+        }
+    }
+
     /// The axis on which types do not fit, if the finding is about types on one.
     pub fn axis(&self) -> Option<&Axis> {
         match self {

@@ -2,7 +2,7 @@
 //! false or the atom to split on). Never: SAT; facts are conjunctions. Source: DESIGN.md section 5. Next: `world.rs`.
 
 use super::groups::is_all_ranks;
-use super::limits::{MAX_RULE_ATOMS, MAX_WORLDS};
+use super::limits::{MAX_RULE_ATOMS, MAX_TIED_WORLDS, MAX_WORLDS};
 use super::scale::value::EVERY;
 use super::settings::is_degree;
 use crate::ir::Const;
@@ -169,6 +169,29 @@ impl Facts {
     pub fn filtered(&self, keep: impl Fn(&Atom) -> bool) -> Facts {
         Facts { atoms: self.atoms.iter().filter(|(a, _)| keep(a)).cloned().collect(), rules: Arc::default() }
     }
+    /// The flags that are asked for, by their last names.
+    pub fn flags(&self) -> Vec<Name> {
+        let mut out: Vec<Name> = self.atoms.iter().map(|(atom, _)| last_name(atom)).collect();
+        for rule in &*self.rules {
+            rule.each_atom(&mut |atom| out.push(last_name(atom)));
+        }
+        out.retain(|name| !name.starts_with('?'));
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+    /// Whether what holds between flags denies these facts together, though none of them alone.
+    pub fn is_refused(&self, ties: &[Formula]) -> bool {
+        let ties: Vec<Arc<Formula>> = ties.iter().cloned().map(Arc::new).collect();
+        let possible = |atoms: Vec<(Atom, bool)>, own: &[Arc<Formula>]| {
+            let facts = Facts { atoms: atoms.into(), rules: ties.iter().chain(own).cloned().collect() };
+            facts.possible() && !facts.expanded(MAX_TIED_WORLDS).is_empty()
+        };
+        let named = self.atoms.iter().map(|(atom, value)| (atom.named(last_name(atom)), *value));
+        let alone = named.filter(|fact| possible(vec![fact.clone()], &[]));
+        let own: Vec<Arc<Formula>> = self.rules.iter().map(|rule| Arc::new(rule.by_last_names())).collect();
+        !possible(alone.collect(), &own) && possible(Vec::new(), &[])
+    }
     /// Whether no fact of the one is denied by a fact of the other.
     pub fn may_hold_with(&self, other: &Facts) -> bool {
         self.iter().all(|(atom, value)| other.get(atom).is_none_or(|v| v == value))
@@ -232,7 +255,20 @@ fn shared<T: Clone + PartialEq>(mine: &[T], theirs: &[T]) -> Vec<T> {
     mine[..start].iter().chain(rest).cloned().collect()
 }
 
+/// The name of a flag without the object that has it.
+fn last_name(atom: &Atom) -> Name {
+    atom.name().rsplit('.').next().map_or_else(|| atom.name().clone(), Name::from)
+}
+
 impl Atom {
+    /// The same test of another flag.
+    fn named(&self, name: Name) -> Atom {
+        match self {
+            Atom::True(_) => Atom::True(name),
+            Atom::IsNone(_) => Atom::IsNone(name),
+            Atom::Equals(_, c) => Atom::Equals(name, c.clone()),
+        }
+    }
     pub fn name(&self) -> &Name {
         match self {
             Atom::True(name) | Atom::IsNone(name) | Atom::Equals(name, _) => name,
@@ -286,6 +322,18 @@ impl Formula {
             Formula::Atom(a) => then(a),
             Formula::Not(f) => f.each_atom(then),
             Formula::And(items) | Formula::Or(items) => items.iter().for_each(|f| f.each_atom(then)),
+        }
+    }
+
+    /// The formula over flags without the objects that have them.
+    fn by_last_names(&self) -> Formula {
+        let all = |items: &[Formula]| items.iter().map(Formula::by_last_names).collect();
+        match self {
+            Formula::Const(b) => Formula::Const(*b),
+            Formula::Atom(atom) => Formula::Atom(atom.named(last_name(atom))),
+            Formula::Not(f) => Formula::Not(Box::new(f.by_last_names())),
+            Formula::And(items) => Formula::And(all(items)),
+            Formula::Or(items) => Formula::Or(all(items)),
         }
     }
 

@@ -6,7 +6,7 @@ use super::formula::{Atom, Formula, show_const};
 use super::limits::MAX_KEPT_TESTS;
 use super::machine::{Eval, Machine};
 use super::value::Value;
-use crate::ir::{CmpOp, LocalId, Operand, Rvalue, StmtId};
+use crate::ir::{CmpOp, LocalId, Operand, Rvalue, StmtId, UnOp};
 use crate::project::FuncRef;
 use crate::source::Name;
 
@@ -51,6 +51,11 @@ impl Machine<'_> {
                     _ => return,
                 };
                 self.kept = Some((dst, Name::from(format!("{path} is {with}")), holds));
+            }
+            Rvalue::Unary { op: UnOp::Not, operand: Operand::Local(of) } => {
+                let of = self.variable(*of);
+                let Some((_, path, holds)) = self.kept.clone().filter(|(noted, _, _)| *noted == of) else { return };
+                self.kept = Some((dst, path, !holds));
             }
             // Another value than that which was noted.
             _ if self.kept.as_ref().is_some_and(|(of, _, _)| *of == dst) => self.kept = None,

@@ -80,6 +80,7 @@ mod shared;
 mod specs;
 mod statics;
 mod straight_through;
+mod ties;
 mod trie;
 mod typed;
 pub use typed::types_in;

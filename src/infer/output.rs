@@ -249,6 +249,13 @@ impl Output {
         self.index.clear();
     }
 
+    /// Leaves out findings that are none, after all.
+    pub fn settle(&mut self, leave_out: impl FnOnce(&mut Vec<Finding>)) {
+        leave_out(&mut self.findings);
+        let key = |finding: &Finding| (finding.place, std::mem::discriminant(&finding.kind));
+        self.index = self.findings.iter().enumerate().map(|(at, finding)| (key(finding), at)).collect();
+    }
+
     /// The functions that are not known to be executed yet.
     fn unknown(&self, executed: &std::collections::BTreeSet<FuncRef>) -> std::collections::BTreeSet<FuncRef> {
         executed.difference(&self.executed).copied().collect()

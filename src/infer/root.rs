@@ -89,8 +89,12 @@ pub fn infer(
     let run = Run::new(project, rules, files, settings, memo);
     let ((), (practices, factors, sharding)) = rayon::join(|| execute(run, roots, &mut out), read);
     out.keep_causes();
+    let ties = super::ties::Ties { project, rules, files, settings };
+    out.settle(|found| ties.settle(found));
+    out.settle(|found| practices.settle(found));
     let practices = practices.findings(&out.findings);
-    let (practices, factors, told) = super::scale::together(project, files, practices, factors);
+    let (mut practices, factors, told) = super::scale::together(project, files, practices, factors);
+    ties.settle(&mut practices);
     out.factors = told;
     for finding in practices.into_iter().chain(factors) {
         out.report(finding);

@@ -461,6 +461,11 @@ impl<'a> Practices<'a> {
         Practices { lint, found, memo }
     }
 
+    /// Leaves out what is wrong with gradients alone, where none are recorded.
+    pub fn settle(&self, told: &mut Vec<Finding>) {
+        told.retain(|finding| !(finding.kind.is_of_gradients() && unrecorded::is_idle(&self.lint, finding.place)));
+    }
+
     /// The findings. `told`: what execution has found.
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
         let arities = arities(&self.lint, told, self.memo);

@@ -8,7 +8,7 @@ use super::near;
 use super::view::View;
 use crate::ir::{Arg, LocalId, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
-use crate::source::Place;
+use crate::source::{Place, Span};
 use std::rc::Rc;
 
 /// How far callers are followed.
@@ -38,8 +38,14 @@ fn is_only_unrecorded(view: &View<'_>) -> bool {
 
 fn only(view: &View<'_>, depth: usize) -> bool {
     let sites = match near::class_of(view) {
-        Some(class) if view.func.name == "forward" => sites(view, ClassRef { module: view.at.module, class }),
-        Some(_) => None,
+        Some(class) if view.func.name == "forward" => {
+            let at = ClassRef { module: view.at.module, class };
+            if is_made_frozen(view, &view.project.class(at).name) {
+                return true;
+            }
+            sites(view, at)
+        }
+        Some(_) => named_sites(view),
         None => Some(callers(view)),
     };
     let unrecorded = |(site, step): &(Rc<View<'_>>, usize)| {
@@ -49,6 +55,62 @@ fn only(view: &View<'_>, depth: usize) -> bool {
             || depth < MOST && only(site, depth + 1)
     };
     sites.is_some_and(|sites| !sites.is_empty() && sites.iter().all(unrecorded))
+}
+
+/// The calls of a method by its name, if no other class has one of that name.
+fn named_sites<'a>(view: &View<'a>) -> Option<Vec<(Rc<View<'a>>, usize)>> {
+    let name = &view.func.name;
+    let special = name.starts_with("__") || view.rules.tensor_method(name).is_some();
+    if special || view.project.methods_named(name).len() != 1 {
+        return None;
+    }
+    let mut out = Vec::new();
+    for at in near::functions(view, view.at.module) {
+        let caller = near::shared(view, at);
+        for step in 0..caller.steps.len() {
+            match caller.value(step) {
+                Some(Rvalue::CallMethod { name: called, .. }) if called == name => out.push((caller.clone(), step)),
+                // Handed on.
+                Some(Rvalue::Attr { name: read, .. }) if read == name => return None,
+                _ => {}
+            }
+        }
+    }
+    Some(out)
+}
+
+/// How parameters are taken out of training.
+const FREEZES: &[&str] = &["requires_grad_(False)", "requires_grad = False"];
+
+/// Whether all objects of a class are frozen where they are made: the file gives each to a function that freezes, or freezes what holds it.
+fn is_made_frozen(view: &View<'_>, class: &str) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    let (word, mut made) = (format!("{class}("), 0);
+    let freezes = |text: &str| FREEZES.iter().any(|how| text.contains(how));
+    let is_frozen = |func: &Span, at: usize| {
+        let own = &text[func.start as usize..func.end as usize];
+        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        let Some((holder, before)) = line.split_once(" = ") else { return false };
+        let given_to =
+            before.strip_suffix('(').and_then(|call| call.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next());
+        let own_function = given_to.and_then(|name| view.project.own_function(view.at.module, name));
+        let looped = own.split_once(&format!(" in {}.parameters():", holder.trim()));
+        own_function.is_some_and(|at| freezes(view.text(view.spot(view.project.func(at).span))))
+            || own.contains(&format!("{}.requires_grad_(False)", holder.trim()))
+            || looped.is_some_and(|(_, rest)| rest.lines().take(2).any(freezes))
+    };
+    for (at, _) in text.match_indices(&word) {
+        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        if line.trim_start().starts_with("class ") || line.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let around = view.project.func_around(view.at.module, Span::new(at as u32, at as u32));
+        if !around.is_some_and(|func| is_frozen(&view.project.func(func).span, at)) {
+            return false;
+        }
+        made += 1;
+    }
+    made > 0
 }
 
 /// Whether a call is given what belongs to a model that the function freezes.
