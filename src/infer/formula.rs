@@ -182,15 +182,34 @@ impl Facts {
     }
     /// Whether what holds between flags denies these facts together, though none of them alone.
     pub fn is_refused(&self, ties: &[Formula]) -> bool {
-        let ties: Vec<Arc<Formula>> = ties.iter().cloned().map(Arc::new).collect();
-        let possible = |atoms: Vec<(Atom, bool)>, own: &[Arc<Formula>]| {
-            let facts = Facts { atoms: atoms.into(), rules: ties.iter().chain(own).cloned().collect() };
-            facts.possible() && !facts.expanded(MAX_TIED_WORLDS).is_empty()
+        let possible = |atoms: Vec<(Atom, bool)>, own: &[Formula]| {
+            let rules: Vec<&Formula> = ties.iter().chain(own).collect();
+            let facts = Facts { atoms: atoms.into(), rules: Arc::default() };
+            let mut steps = MAX_TIED_WORLDS;
+            facts.allow(&rules, &mut steps)
         };
         let named = self.atoms.iter().map(|(atom, value)| (atom.named(last_name(atom)), *value));
         let alone = named.filter(|fact| possible(vec![fact.clone()], &[]));
-        let own: Vec<Arc<Formula>> = self.rules.iter().map(|rule| Arc::new(rule.by_last_names())).collect();
+        let own: Vec<Formula> = self.rules.iter().map(|rule| rule.by_last_names()).collect();
         !possible(alone.collect(), &own) && possible(Vec::new(), &[])
+    }
+    /// Whether these facts and others can be so that all rules hold, as far as so many steps tell.
+    fn allow(&self, rules: &[&Formula], steps: &mut usize) -> bool {
+        let mut open = None;
+        for rule in rules {
+            match rule.eval(self) {
+                Outcome::Decided(false) => return false,
+                Outcome::Decided(true) => {}
+                Outcome::Open(atom) => open = open.or(Some(atom)),
+            }
+        }
+        *steps = steps.saturating_sub(1);
+        match open {
+            Some(atom) if *steps > 0 => {
+                [false, true].iter().any(|side| self.with(atom.clone(), *side).allow(rules, steps))
+            }
+            Some(_) | None => true,
+        }
     }
     /// Whether no fact of the one is denied by a fact of the other.
     pub fn may_hold_with(&self, other: &Facts) -> bool {

@@ -3,7 +3,7 @@
 
 /// Worlds kept apart at once; above it the last ones are joined and their flags forgotten.
 pub const MAX_WORLDS: usize = 16;
-/// Combinations of flags that hang together that are looked through for one that can be; beyond it one is taken to be there.
+/// Combinations of flags that hang together that are looked through for one that can be; beyond them one is taken to be there.
 pub const MAX_TIED_WORLDS: usize = 256;
 /// Depth of calls executed within calls; deeper ones give unknown.
 pub const MAX_CALL_DEPTH: usize = 24;
