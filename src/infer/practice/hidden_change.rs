@@ -194,9 +194,14 @@ pub fn gathered(view: &View<'_>, own: &FxHashSet<LocalId>, copies: &FxHashSet<Lo
 
 /// Whether a step gives a variable the value of another one, or adds to it.
 fn is_other(view: &View<'_>, step: usize) -> bool {
-    match view.value(step) {
-        Some(Rvalue::Use(Operand::Local(other))) => !view.is_temp(*other),
-        Some(Rvalue::InPlace { op: BinOp::Add, .. }) => true,
+    let bound = view.binds(step);
+    let mut is_own = |e: &Expr| matches!(e, Expr::Local(local) if bound.contains(local));
+    match (view.steps[step].stmt, view.value(step)) {
+        (_, Some(Rvalue::Use(other @ Operand::Local(local)))) => {
+            !view.is_temp(*local) || !view.expr(other).any(&mut is_own)
+        }
+        (_, Some(Rvalue::Call { args, .. })) => !args.iter().any(|arg| view.expr(&arg.value).any(&mut is_own)),
+        (_, Some(Rvalue::InPlace { op: BinOp::Add, .. })) | (Stmt::Unpack { .. }, _) => true,
         _ => false,
     }
 }

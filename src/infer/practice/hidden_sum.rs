@@ -367,6 +367,11 @@ fn names_collective(e: &Expr) -> bool {
 fn communicates(view: &View<'_>, at: FuncRef, depth: usize) -> bool {
     let Some(depth) = depth.checked_sub(1) else { return false };
     let inner = near::shared(view, at);
+    // Which of its implementations is called, its argument decides.
+    let registers = format!("@{}.register", inner.func.name);
+    if inner.files[inner.project.file(at.module)].whole().contains(&registers) {
+        return true;
+    }
     let funcs = &view.project.modules[at.module].ir.funcs;
     let nested = |f: &FuncId| funcs[*f].parent == Some(at.func);
     (0..inner.steps.len()).any(|i| {

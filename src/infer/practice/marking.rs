@@ -128,6 +128,16 @@ impl Marking {
                     let walk = || walks_itself(view, &target) && class.is_some_and(|class| !holds_modules(view, class));
                     let own = near::own_attribute(view, &target).is_some() || walk();
                     let names = names(view, &target, 0).unwrap_or_default();
+                    // A method that a class lends to the objects of others marks anything.
+                    if class.is_some_and(|class| own && is_lent(view, class)) {
+                        self.sites.push(Site {
+                            names: Vec::new(),
+                            exact: None,
+                            class: None,
+                            followed: false,
+                            own: false,
+                        });
+                    }
                     self.sites.push(Site { names, exact, class, followed, own });
                 }
             }
@@ -222,6 +232,12 @@ fn walks_itself(view: &View<'_>, target: &Expr) -> bool {
     let defs = view.defs(*local);
     let walks = |def: &usize| visited(view, *def).is_some_and(|source| source.any(&mut |e| of_itself(e)));
     !defs.is_empty() && defs.iter().all(walks)
+}
+
+/// Whether the file calls a method by its class, with another object: `Base.mark(self)`.
+fn is_lent(view: &View<'_>, class: ClassRef) -> bool {
+    let text = view.files[view.project.file(view.at.module)].whole();
+    text.contains(&format!("{}.{}(self", view.project.class(class).name, view.func.name))
 }
 
 /// Whether a call may make a module: of a class, or of a function that builds.

@@ -54,12 +54,25 @@ pub fn scales(view: &View<'_>, out: &mut Found) {
             }
             _ => false,
         });
-        if corrected || !centred || handed {
+        if corrected || !centred || handed || is_centred_before(view, *at) {
             continue;
         }
         let mistake = Membership::MeanOfVariances { root: view.place(view.steps[root].id) };
         out.push((view.place(view.steps[*at].id), Practice::Membership(mistake)));
     }
+}
+
+/// Whether each rank takes the mean of its own data off before: the means do not differ then.
+fn is_centred_before(view: &View<'_>, at: usize) -> bool {
+    (0..at).any(|step| match view.value(step) {
+        Some(Rvalue::Binary { op: BinOp::Sub, left, right }) => match view.through(right) {
+            Expr::Call { callee, .. } => {
+                matches!(&*callee, Expr::Attr(of, name) if name == "mean" && **of == view.through(left))
+            }
+            _ => false,
+        },
+        _ => false,
+    })
 }
 
 /// Whether an operand is a moment of some data where it is reduced, or has one among its parts.

@@ -71,7 +71,7 @@ mod group_root;
 mod handed_on;
 mod handles;
 mod held_scaled;
-mod hidden_change;
+pub mod hidden_change;
 pub mod hidden_sum;
 pub mod hints;
 mod in_flight;
@@ -168,6 +168,7 @@ mod replaced;
 mod round_hook;
 mod rounds_divided;
 mod rounds_weight;
+mod ruled_out;
 mod sampler;
 mod sampler_seed;
 mod scheduled;
@@ -485,12 +486,12 @@ impl<'a> Practices<'a> {
         let idle = |(place, practice): &(Place, Practice)| {
             practice.is_of_gradients() && unrecorded::is_idle(&self.lint, *place)
         };
-        let found = self.found.into_iter().filter(|found| !again(found) && !typed(found) && !idle(found)).map(
-            |(place, practice)| {
-                let when = practice.when();
-                restricted(Finding::everywhere(place, FindingKind::Practice(practice)), &when)
-            },
-        );
+        let no = |(place, practice): &(Place, Practice)| ruled_out::is_ruled_out(&self.lint, *place, practice);
+        let is_left = |found: &(Place, Practice)| !again(found) && !typed(found) && !idle(found) && !no(found);
+        let found = self.found.into_iter().filter(is_left).map(|(place, practice)| {
+            let when = practice.when();
+            restricted(Finding::everywhere(place, FindingKind::Practice(practice)), &when)
+        });
         found.chain(arities).collect()
     }
 }

@@ -402,6 +402,14 @@ pub fn is_unrecorded(view: &View<'_>) -> bool {
         .any(|line| line.contains("no_grad") || line.contains("inference_mode"))
 }
 
+/// Whether a function is a property: its decorator stands on the line above.
+pub fn is_property(view: &View<'_>, at: FuncRef) -> bool {
+    let text = view.files[view.project.file(at.module)].whole();
+    let before = text.get(..view.project.func(at).span.start as usize).unwrap_or_default().trim_end();
+    let above = before.rsplit('\n').next().unwrap_or_default().trim();
+    above.starts_with('@') && above.ends_with("property")
+}
+
 /// The variable whose parameters a step takes out of training: `model.requires_grad_(False)`.
 pub fn frozen(view: &View<'_>, step: usize) -> Option<LocalId> {
     let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { return None };

@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::training::Training;
 use super::view::{CollectiveCall, View};
 use super::{Found, hidden_change, hidden_sum, near};
-use crate::ir::{ArgKind, CmpOp, LocalId, Operand, Stmt, StmtId};
+use crate::ir::{ArgKind, CmpOp, LocalId, Operand, Rvalue, Stmt, StmtId};
 use crate::rules::Form;
 use crate::source::Name;
 use rustc_hash::FxHashSet;
@@ -81,8 +81,8 @@ fn side<'v, 'a>(view: &'v View<'a>, test: StmtId, holds: bool) -> Side<'v, 'a> {
     for i in (0..view.steps.len()).filter(|i| inside(*i)) {
         binds.extend(view.binds(i).iter().copied().filter(|l| !view.is_temp(*l)));
         let seen = reductions.iter().any(|(at, _)| *at == i);
-        open |=
-            !seen && view.value(i).is_some_and(|value| hidden_sum::may_exchange(view, value) || takes_norm(view, i));
+        let hides = |value| hidden_sum::may_exchange(view, value) || hidden_change::maps(view, value);
+        open |= !seen && (view.value(i).is_some_and(hides) || takes_norm(view, i) || lists_norm(view, i));
     }
     Side { reductions, binds, open }
 }
@@ -91,6 +91,12 @@ fn side<'v, 'a>(view: &'v View<'a>, test: StmtId, holds: bool) -> Side<'v, 'a> {
 fn takes_norm(view: &View<'_>, step: usize) -> bool {
     let norm = |e: &Expr| matches!(e, Expr::Local(l) if view.local_name(*l).contains("norm"));
     hidden_change::gives_away(view, step, &|o| view.expr(o).any(&mut |e| norm(e)))
+}
+
+/// Whether a step puts a norm into a list or a dict, from which anything may take it.
+fn lists_norm(view: &View<'_>, step: usize) -> bool {
+    let norm = |o: &&Operand| near::local(o).is_some_and(|l| view.local_name(l).contains("norm"));
+    matches!(view.value(step), Some(value @ Rvalue::Build { .. }) if value.operands().iter().any(norm))
 }
 
 /// Whether a branch reduces over the ranks of a reduction of the other one, as far as can be told: all ranks are those of any group, and any

@@ -165,6 +165,12 @@ const SILENT: &[&str] =
 fn may_talk<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
     match value {
         Rvalue::CallMethod { name, .. } => !SILENT.contains(&name.as_str()),
+        Rvalue::Call { callee, .. } if view.callee(value).is_none() => {
+            // An entry of a table, or what another call gives.
+            let mut communicates = |e: &Expr| e.last_name().is_some_and(|name| view.rules.may_communicate(name));
+            let callee = near::deep(view, &view.expr(callee));
+            matches!(callee, Expr::Item(..) | Expr::Call { .. }) || callee.any(&mut communicates)
+        }
         Rvalue::Call { .. } => view.callee(value).is_some_and(|path| {
             let known =
                 ["builtins.", "torch.", "os.", "logging.", "time.", "json."].iter().any(|p| path.starts_with(p));

@@ -461,13 +461,10 @@ fn property<'a, T>(
     method: FuncRef,
     many: &mut dyn FnMut(&View<'a>, &[Expr]) -> Option<T>,
 ) -> Option<T> {
-    let inner = near::shared(view, method);
-    let text = view.files[view.project.file(method.module)].whole();
-    let before = text.get(..inner.func.span.start as usize).unwrap_or_default().trim_end();
-    let line = before.rsplit('\n').next().unwrap_or_default().trim();
-    if !line.starts_with('@') || !line.ends_with("property") {
+    if !near::is_property(view, method) {
         return None;
     }
+    let inner = near::shared(view, method);
     many(&inner, &returned(&inner))
 }
 

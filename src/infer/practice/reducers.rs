@@ -400,7 +400,8 @@ fn handed_over(view: &View<'_>) -> Option<Reducer> {
     let asks = |g: &super::view::Guard<'_>| view.through(g.test).any(&mut |e| e.call_of("getattr").is_some());
     let gradient = |o: &Operand| view.through(o).any(&mut |e| is_gradient(e));
     let unseen = |step: &usize| {
-        view.steps[*step].guards.iter().any(asks) && super::hidden_change::gives_away(view, *step, &gradient)
+        view.steps[*step].guards.iter().any(asks)
+            && (super::hidden_change::gives_away(view, *step, &gradient) || packs_gradient(view, *step))
     };
     let step = (0..view.steps.len()).find(unseen)?;
     Some(Reducer {
@@ -413,6 +414,15 @@ fn handed_over(view: &View<'_>) -> Option<Reducer> {
         outer: Vec::new(),
         only_when: None,
     })
+}
+
+/// Whether a call is given a gradient in a dict, for a function that sums, or to make an object of the project of it.
+fn packs_gradient(view: &View<'_>, step: usize) -> bool {
+    let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(step) else { return false };
+    let text = view.text(view.place(view.steps[step].id));
+    let Some((_, given)) = text.split_once('(').filter(|(_, given)| given.contains(".grad")) else { return false };
+    let object = || view.callee(value).is_some_and(|path| matches!(view.project.path(&path), Resolved::Class(_)));
+    text.contains("reduce(") || given.contains("reduce,") || object()
 }
 
 /// A flag of a configuration that a guard tests.

@@ -37,6 +37,8 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
     {
         return;
     }
+    // The module may sum the gradient of its input itself.
+    let sums = |backward: &str| backward.split("\nclass ").next().is_some_and(|own| own.contains("all_reduce("));
     for (i, step) in view.steps.iter().enumerate() {
         let Some(Rvalue::CallMethod { base, name, args }) = view.value(i) else { continue };
         if name != "to_local" || !args.is_empty() {
@@ -46,6 +48,7 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
         let gathers = || {
             [".placements", "_hook("].iter().any(|w| text.contains(w))
                 || ["all_gather", "copy_to"].iter().any(|w| file.contains(w))
+                || file.contains(".apply(") && file.split("def backward").skip(1).any(|own| sums(own))
         };
         let whole = || {
             let name = given_whole(view, &base).filter(|_| cuts_both_ways(text));

@@ -1,5 +1,6 @@
 //! Functions that only run without gradients. In: a finding about a gradient, and the function that it stands in. Out: whether all that is seen to
-//! call the function records nothing, or the process does not. Never: a module that is handed on, or a function that nothing calls: others
+//! call the function records nothing, or the process does not, or the file freezes all objects of its class, or
+//! trains a student beside a module that it calls without gradients. Never: a module that is handed on, or a function that nothing calls: others
 //! may call it with gradients. Next: `mod.rs`, which asks of what the checks have found.
 
 use super::Lint;
@@ -43,7 +44,11 @@ fn only(view: &View<'_>, depth: usize) -> bool {
             if is_made_frozen(view, &view.project.class(at).name) {
                 return true;
             }
-            sites(view, at)
+            let sites = sites(view, at);
+            if sites.as_ref().is_some_and(Vec::is_empty) && is_taught(view) {
+                return true;
+            }
+            sites
         }
         Some(_) => named_sites(view),
         None => Some(callers(view)),
@@ -77,6 +82,25 @@ fn named_sites<'a>(view: &View<'a>) -> Option<Vec<(Rc<View<'a>>, usize)>> {
         }
     }
     Some(out)
+}
+
+/// Whether a function of the file trains something beside a module that it is given and calls without gradients alone: that module may be of
+/// any class which nothing in sight makes.
+fn is_taught(view: &View<'_>) -> bool {
+    near::functions(view, view.at.module).into_iter().any(|at| {
+        let trainer = near::shared(view, at);
+        let calls: Vec<(LocalId, bool)> = (0..trainer.steps.len())
+            .filter_map(|step| match trainer.value(step) {
+                Some(Rvalue::Call { callee: Operand::Local(callee), .. }) if trainer.is_param(*callee) => {
+                    Some((*callee, trainer.without_gradient(step)))
+                }
+                _ => None,
+            })
+            .collect();
+        let is_teacher = |of: &LocalId| calls.iter().all(|(callee, without)| callee != of || *without);
+        let trains = calls.iter().any(|(callee, without)| !without && !is_teacher(callee));
+        trains && trainer.code().contains(".backward(") && calls.iter().any(|(callee, _)| is_teacher(callee))
+    })
 }
 
 /// How parameters are taken out of training.

@@ -226,7 +226,8 @@ fn is_size(view: &View<'_>, expr: &Expr) -> bool {
         _ => false,
     };
     let asked = matches!(expr, Expr::Call { callee, .. } if callee.last_name() == Some("size") && group(callee));
-    asked || elsewhere::is_size(view, expr)
+    // The same ranks are as many.
+    asked || expr.call_of("get_process_group_ranks").is_some() || elsewhere::is_size(view, expr)
 }
 
 fn speaks_of_experts(view: &View<'_>, expr: &Expr) -> bool {

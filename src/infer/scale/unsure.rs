@@ -1,6 +1,7 @@
 //! Factors that something outside may make right. In: a module. Out: whether a mistake is about parameters of a library that is not known,
 //! which may scale their gradients itself, as an autograd function of the file does, about sizes that the file compares with the number of all ranks,
-//! about a sum that a step may divide, or about experts whose gradients the file scales once more. Next: `verdict.rs`.
+//! about a sum that a step may divide, about experts whose gradients the file scales once more, about gradients that are written anew, or a loss
+//! whose weights come with the data or whose ranks count as many, as a comment says. Next: `verdict.rs`.
 
 use super::elsewhere;
 use super::experts;
@@ -10,11 +11,11 @@ use super::verdict::{Mistake, Wrong};
 use crate::infer::practice::expr::Expr;
 use crate::infer::practice::view::View;
 use crate::infer::practice::{hidden_sum, near};
-use crate::ir::{BinOp, FuncId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, FuncId, FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::RuleBook;
 use crate::source::{Files, Name, Place};
-use crate::types::Factor;
+use crate::types::{Factor, Scale};
 
 /// What a module leaves open.
 pub struct Unsure<'a> {
@@ -36,8 +37,50 @@ impl<'a> Unsure<'a> {
             || self.of_library(mistake)
             || matches!(mistake.wrong, Wrong::Than(_)) && !is_followed(mistake) && self.scales_backwards()
             || self.sums_unseen(mistake)
+            || mistake.wrong == Wrong::MeanOfMeans && self.says_equal(mistake)
+            || matches!(mistake.wrong, Wrong::Mean | Wrong::MeanOfMeans) && comes_weighed(mistake)
+            || self.writes_gradients(mistake)
             || elsewhere::may_divide(self.project, self.rules, self.files, self.module, mistake)
             || experts::may_scale(self.project, self.rules, self.files, self.module, mistake)
+    }
+
+    /// Whether a comment on the line of a mean, or the one above, says that each rank counts as many as the others.
+    fn says_equal(&self, mistake: &Mistake) -> bool {
+        let places = mistake.events.iter().map(|e| e.place).chain([mistake.place]);
+        places.into_iter().any(|place| {
+            let text = self.files[place.file].whole();
+            let start = text[..place.span.start as usize].rfind('\n').map_or(0, |at| at + 1);
+            let line = text[start..].lines().next().unwrap_or_default();
+            let above = text[..start].lines().next_back().unwrap_or_default();
+            let said = |line: &str| line.split_once('#').is_some_and(|(_, said)| said.contains("the same number of"));
+            said(line) || above.trim_start().starts_with('#') && said(above)
+        })
+    }
+
+    /// Whether a function with a mistake writes gradients anew from what it computes otherwise: from lists of all ranks' terms, or in arrays.
+    fn writes_gradients(&self, mistake: &Mistake) -> bool {
+        let places: Vec<Place> = mistake.events.iter().map(|e| e.place).chain([mistake.place]).collect();
+        let (module, file) = (&self.project.modules[self.module], self.project.file(self.module));
+        module.ir.funcs.iter_enumerated().any(|(func, ir)| {
+            let within = |p: &Place| p.file == file && ir.span.start <= p.span.start && p.span.end <= ir.span.end;
+            if ir.kind != FuncKind::Function || !places.iter().any(within) {
+                return false;
+            }
+            let view = View::new(self.project, self.rules, self.files, FuncRef { module: self.module, func });
+            let of_gradient = |step: usize, method: &str| match view.value(step) {
+                Some(Rvalue::CallMethod { base, name, args }) if name == method => {
+                    matches!(view.through(base), Expr::Attr(_, grad) if grad == "grad").then_some(args)
+                }
+                _ => None,
+            };
+            let mut computed = |e: &Expr| e.call_of("sum").is_some() || e.call_of("from_numpy").is_some();
+            (0..view.steps.len()).any(|step| {
+                let copied = of_gradient(step, "copy_").and_then(|args| args.first());
+                copied.is_some_and(|from| view.through(&from.value).any(&mut computed))
+                    || of_gradient(step, "zero_").is_some()
+                        && (step..view.steps.len()).any(|later| of_gradient(later, "add_").is_some())
+            })
+        })
     }
 
     /// Whether the file compares a product of sizes of the factor with the number of all ranks.
@@ -142,6 +185,18 @@ impl<'a> Unsure<'a> {
 /// Whether something that multiplies a gradient is among what the mistake is made of.
 fn is_followed(mistake: &Mistake) -> bool {
     mistake.events.iter().any(|e| matches!(e.what, What::Times(_)))
+}
+
+/// Whether a loss is multiplied by a weight that the data brings: who makes that may have put the number of ranks into it.
+fn comes_weighed(mistake: &Mistake) -> bool {
+    let of_data = |name: &str| {
+        let (of, last) = name.rsplit_once('.').unwrap_or_default();
+        matches!(of, "batch" | "data" | "sample" | "inputs" | "micro_batch") && last.contains("weight")
+    };
+    let has = |scale: &Scale| {
+        scale.known().is_some_and(|m| m.powers().any(|(f, _)| matches!(f, Factor::Named(name) if of_data(name))))
+    };
+    mistake.events.iter().any(|e| matches!(&e.what, What::Times(scale) if has(scale)))
 }
 
 /// The names in a text, between underscores.

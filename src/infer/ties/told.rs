@@ -4,6 +4,7 @@
 use super::Ties;
 use super::read::{Reader, flag, iff};
 use crate::infer::formula::Formula;
+use crate::infer::practice::near;
 use crate::infer::practice::view::{Guard, View};
 use crate::ir::Stmt;
 use crate::project::FuncRef;
@@ -31,7 +32,7 @@ impl Told {
                     self.holds.extend(asserted.map(|it| implied(&reader, &step.guards, it)));
                 }
                 Stmt::Raise => self.holds.extend(refused(&reader, &step.guards)),
-                Stmt::Return { value } if is_property(&view) && step.guards.is_empty() => {
+                Stmt::Return { value } if near::is_property(&view, at) && step.guards.is_empty() => {
                     let value = reader.condition(&view.through(value), true);
                     let own = reader.here || reader.class().is_some_and(|class| ties.is_config_class(class));
                     self.holds.extend(value.filter(|_| own).map(|it| iff(flag(&view.func.name), it)));
@@ -84,11 +85,4 @@ fn tested(reader: &Reader<'_, '_>, guard: &Guard<'_>) -> Option<Formula> {
     // Within a refusal and within a premise alike the test is denied in the end.
     let test = reader.condition(&reader.view.through(guard.test), !guard.holds)?;
     Some(if guard.holds { test } else { test.negate() })
-}
-
-/// Whether a function is a property: its decorator stands on the line above.
-fn is_property(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
-    let above = text[..view.func.span.start as usize].trim_end().rsplit('\n').next().unwrap_or_default().trim();
-    above.starts_with('@') && above.ends_with("property")
 }

@@ -1,0 +1,42 @@
+# Right: the reducer below sums every gradient with this mark; summed in place by a method of a dataclass that holds the tensor.
+from dataclasses import dataclass
+from megatron.core.tensor_parallel import (
+    reduce_from_tensor_model_parallel_region,
+    reduce_scatter_to_sequence_parallel_region,
+)
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+
+@dataclass
+class Job:
+    tensor: torch.Tensor
+    group: dist.ProcessGroup
+
+    def run(self):
+        dist.all_reduce(self.tensor, group=self.group)
+
+
+class RowLinear(torch.nn.Module):
+    def __init__(self, weight, size, sequence_parallel):
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight)
+        self.weight.tensor_model_parallel = True
+        self.sequence_parallel = sequence_parallel
+        self.bias = torch.nn.Parameter(torch.zeros(size))
+        setattr(self.bias, "sequence_split", sequence_parallel)
+
+    def forward(self, x):
+        out = F.linear(x, self.weight)
+        if self.sequence_parallel:
+            out = reduce_scatter_to_sequence_parallel_region(out)
+        else:
+            out = reduce_from_tensor_model_parallel_region(out)
+        return out + self.bias
+
+
+def finish(model, tp_group):
+    for p in model.parameters():
+        if getattr(p, "sequence_split", False):
+            Job(p.grad, tp_group).run()
