@@ -33,6 +33,7 @@ pub mod finding;
 pub mod formula;
 mod groups;
 mod guard;
+mod handed_on;
 mod heap;
 mod hooked;
 mod intrinsics;

@@ -303,6 +303,12 @@ impl Machine<'_> {
         call.operands.iter().filter(|o| o.role != Role::Index).fold(Tri::No, |g, o| g.or(grad(o)))
     }
 
+    /// Whether a sum gets its finished value copied back, where no gradient asks how.
+    fn is_finished(&self, call: &OpCall<'_>, was: &AxisState) -> bool {
+        let plain = self.w.modes.typecheck.is_none() && !self.w.modes.grad;
+        plain && was.set == AxisType::P && call.rule.name.ends_with("copy_")
+    }
+
     /// An in-place or `out=` operation: the type of what is written may not change.
     fn written(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
         let target = match args.keyword("out") {
@@ -341,7 +347,7 @@ impl Machine<'_> {
             let becomes_varying = old.grad != Tri::Yes
                 && (was.set.leq(AxisType::EQUAL) || blank)
                 && (now.set == AxisType::V || differs && old.grad == Tri::No);
-            let is_filled = blank && old.grad != Tri::Yes;
+            let is_filled = blank && old.grad != Tri::Yes || self.is_finished(call, &was);
             // What every rank has may be the first value of its own part of a parameter, as with `fill_`. What is loaded into a part that
             // its size tells is that part.
             let fits = now.set.leq(AxisType::EQUAL) || old.divided.is_some() && now.set != AxisType::P;
