@@ -48,7 +48,7 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
         let gathers = || {
             [".placements", "_hook("].iter().any(|w| text.contains(w))
                 || ["all_gather", "copy_to"].iter().any(|w| file.contains(w))
-                || file.contains(".apply(") && file.split("def backward").skip(1).any(|own| sums(own))
+                || file.contains(".apply(") && file.split("def backward").skip(1).any(&sums)
         };
         let whole = || {
             let name = given_whole(view, &base).filter(|_| cuts_both_ways(text));

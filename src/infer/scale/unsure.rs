@@ -39,6 +39,7 @@ impl<'a> Unsure<'a> {
             || self.sums_unseen(mistake)
             || mistake.wrong == Wrong::MeanOfMeans && self.says_equal(mistake)
             || matches!(mistake.wrong, Wrong::Mean | Wrong::MeanOfMeans) && comes_weighed(mistake)
+            || mistake.wrong == Wrong::Mean && self.makes_up_in_rate()
             || self.writes_gradients(mistake)
             || elsewhere::may_divide(self.project, self.rules, self.files, self.module, mistake)
             || experts::may_scale(self.project, self.rules, self.files, self.module, mistake)
@@ -55,6 +56,13 @@ impl<'a> Unsure<'a> {
             let said = |line: &str| line.split_once('#').is_some_and(|(_, said)| said.contains("the same number of"));
             said(line) || above.trim_start().starts_with('#') && said(above)
         })
+    }
+
+    /// Whether the file multiplies the rate of plain gradient descent by the number of ranks: a step is the gradient times the rate there.
+    fn makes_up_in_rate(&self) -> bool {
+        let text = self.files[self.project.file(self.module)].whole();
+        let rate = |line: &str| line.split_once("lr=").is_some_and(|(_, rate)| rate.contains("* dist.get_world_size("));
+        text.lines().any(|line| line.contains("SGD(") && rate(line))
     }
 
     /// Whether a function with a mistake writes gradients anew from what it computes otherwise: from lists of all ranks' terms, or in arrays.
