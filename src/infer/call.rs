@@ -259,12 +259,13 @@ impl Machine<'_> {
     }
 
     /// Whether a constructor calls that of a base, or a method, that is short or goes straight on: what it keeps of its arguments
-    /// (`self.sp = config.sp`) is what the other methods ask. Or whether one
+    /// (`self.sp = config.sp`) is what the other methods ask. Or a short function that makes a parameter. Or whether one
     /// gives the number of ranks, by which something is divided, or the own rank.
     fn begins(&self, func: FuncRef) -> bool {
         let callee = self.project.func(func);
         let is_beginning = self.stack.last().is_some_and(|active| self.project.func(active.func).name == INIT);
-        let is_short = callee.code.count() <= MAX_CHOICE && callee.class.is_some();
+        let makes = || self.files[self.project.file(func.module)].slice(callee.span).contains("Parameter(");
+        let is_short = callee.code.count() <= MAX_CHOICE && (callee.class.is_some() || makes());
         let is_straight = || callee.body().iter().all(|node| node.stmt.blocks().next().is_none());
         is_beginning && (is_short || callee.name == INIT && is_straight()) || self.settings.relevance.is_getter(func)
     }

@@ -12,7 +12,8 @@ use super::practice::view::View;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::annotation::Cond;
-use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
+use crate::ir::{FuncId, FuncKind, Operand, Stmt};
+use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::{Name, Place, Span};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
@@ -66,15 +67,16 @@ impl Machine<'_> {
                 let by_name = self.settings.reducers().only_when(name, &rule.axes, &marks).map(conjunction);
                 // Not summed here: the one reducer that takes it does not run in this configuration.
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
-                let whole = || whole_of_layer || self.is_whole(module, name, home) || alike();
+                let whole = || whole_of_layer || self.is_whole(class, module, name, home) || alike();
                 if !off && (summed || covered()) || marked() || !whole() {
                     continue;
                 }
+                let at = self.taken_from(class, name, home).map_or(home, |(at, _)| at);
                 let Some(t) = world.heap.tensor_mut(tensor) else { continue };
                 for axis in rule.axes.iter().map(|a| self.settings.canonical(a)) {
                     if t.local.get(&axis).set.is_unknown() {
                         let reason = Reason::Unmarked(Name::from(name.as_str()));
-                        let origin = Origin::new(home, reason, Some(Spmd::Invariant));
+                        let origin = Origin::new(at, reason, Some(Spmd::Invariant));
                         t.local.set(&axis, AxisState { set: AxisType::I, shard: None, nest: 0, origin: Some(origin) });
                     }
                 }
@@ -180,7 +182,7 @@ impl Machine<'_> {
 
     /// Whether a parameter is whole: its sizes are those of the configuration, or, in a class that marks others of its parameters,
     /// those that it is given; and no name or division says that it is a part.
-    fn is_whole(&self, module: ModuleId, name: &str, home: Place) -> bool {
+    fn is_whole(&self, holder: ClassRef, module: ModuleId, name: &str, home: Place) -> bool {
         if says_part(name) || says_part(self.files[home.file].slice(home.span)) {
             return false;
         }
@@ -199,6 +201,10 @@ impl Machine<'_> {
         let class = f.class.map(|class| ClassRef { module, class });
         match made_of(&view, step, 0) {
             Size::Whole => true,
+            Size::Named | Size::Given if class.is_none() => {
+                self.settings.marking.goes_by_marks(holder)
+                    && self.taken_from(holder, name, home).is_some_and(|(_, whole)| whole)
+            }
             Size::Named if class.is_some_and(|c| !self.is_made(c)) => true,
             Size::Named | Size::Given => {
                 let marking = &self.settings.marking;
@@ -208,6 +214,34 @@ impl Machine<'_> {
             }
             Size::Part => false,
         }
+    }
+
+    /// Where the constructor of a class takes a parameter from a function that makes it, and whether with sizes that are given or of the
+    /// configuration; `None` if it does not, or sets it in several ways.
+    fn taken_from(&self, holder: ClassRef, name: &str, home: Place) -> Option<(Place, bool)> {
+        let made = self.project.func_around(self.module_of(home)?, home.span)?;
+        let f = self.project.func(made);
+        if f.class.is_some() || f.kind != FuncKind::Function || f.parent.is_some_and(|parent| parent != FuncId(0)) {
+            return None;
+        }
+        let methods = &self.project.class(holder).methods;
+        let (_, func) = methods.iter().find(|(method, _)| method == "__init__")?;
+        let at = FuncRef { module: holder.module, func: *func };
+        let view = View::new(self.project, self.rules, self.files, at);
+        let calls = |value: &Operand| {
+            let (step, call) = view.source(value)?;
+            let called = matches!(self.project.path(&view.callee(call)?), Resolved::Func(at) if at == made);
+            called.then_some(step)
+        };
+        let mut set = view.steps.iter().filter_map(|step| match step.stmt {
+            Stmt::SetAttr { name: attr, value, .. } if attr == name => Some(calls(value)),
+            _ => None,
+        });
+        let (step, more) = (set.next()??, set.next());
+        let place = view.place(view.steps[step].id);
+        // What such a function is given are sizes.
+        let whole = !says_part(view.text(place)) && made_of(&view, step, 1) != Size::Part;
+        more.is_none().then_some((place, whole))
     }
 
     /// Whether any text makes objects of a class, or derives one from it, and so may give it other sizes than its names say.

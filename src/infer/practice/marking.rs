@@ -46,7 +46,7 @@ pub struct Marking {
     sites: Vec<Site>,
     /// Classes that mark something themselves.
     classes: Vec<ClassRef>,
-    /// Functions that mark what they are given.
+    /// Functions that mark what they are given, or what they make and give back.
     helpers: Vec<Name>,
     /// Where a constructor marks parameters of its own as parts.
     parts: Vec<(ModuleId, Place)>,
@@ -54,6 +54,12 @@ pub struct Marking {
     any_part: bool,
     /// Classes whose objects are made with whole sizes.
     whole: FxHashSet<ClassRef>,
+}
+
+/// Whether a function gives back what a variable holds.
+fn is_returned(view: &View<'_>, local: LocalId) -> bool {
+    let returns = |stmt: &Stmt| matches!(stmt, Stmt::Return { value } if view.through(value) == Expr::Local(local) || *value == Operand::Local(local));
+    view.readers(local).iter().any(|step| returns(view.steps[*step].stmt))
 }
 
 impl Marking {
@@ -118,7 +124,8 @@ impl Marking {
                     continue;
                 }
                 self.classes.extend(class);
-                marks_given |= matches!(&target, Expr::Local(local) if view.is_param(*local));
+                marks_given |=
+                    matches!(&target, Expr::Local(local) if view.is_param(*local) || is_returned(view, *local));
                 if rule.set == AxisType::R && !is_off(view, step.stmt) {
                     let followed = view.func.name == "__init__" && is_own(view, &target) && !is_handed;
                     let exact = match &target {
