@@ -3,7 +3,7 @@
 //! Next: `expr.rs`.
 
 use super::expr::differing;
-use super::formula::{Formula, Outcome};
+use super::formula::{Atom, Formula, Outcome};
 use super::join::{Agree, Joiner, agreeing, unlike_cells};
 use super::limits::{MAX_LOOP_ROUNDS, MAX_UNROLLED, MAX_WORLDS};
 use super::machine::{Eval, Machine};
@@ -256,12 +256,12 @@ impl Machine<'_> {
     /// An assertion: worlds in which it is false end here.
     fn assume(&mut self, test: &Value) -> Step {
         let formula = self.formula(test);
-        if is_opaque(&formula) {
+        if formula.atoms().iter().all(is_own) && matches!(self.outcome(&formula), Outcome::Open(_)) {
             return Step::Here;
         }
         let mut paths = Vec::new();
         let world = std::mem::take(&mut self.w);
-        self.split(&formula, world, &mut |_, world, truth| {
+        self.split_by_flags(&formula, world, &mut |_, world, truth| {
             if truth != Some(false) {
                 paths.push(Path { world, flow: Flow::Next });
             }
@@ -274,36 +274,63 @@ impl Machine<'_> {
         self.ask(formula);
         match formula.eval(&world.facts) {
             Outcome::Decided(b) => then(self, world, Some(b)),
-            Outcome::Open(atom) => {
-                let known = world.facts.iter().count();
-                self.ask_room(known);
-                if self.flag_is_fixed(&atom).is_some() || known >= MAX_WORLDS {
-                    match self.flag_is_fixed(&atom) {
-                        Some(value) => {
-                            let facts = world.facts.with(atom, value);
-                            self.split(formula, World { facts, ..world }, then);
-                        }
-                        None => then(self, world, None),
-                    }
-                    return;
-                }
-                for value in [true, false] {
-                    let mut side = world.clone();
-                    side.facts = side.facts.with(atom.clone(), value);
-                    if let (false, Some(last)) = (value, self.only_choice(&side, &atom)) {
-                        side.facts = side.facts.with(last, true);
-                    }
-                    if side.facts.possible() {
-                        self.split(formula, side, then);
-                    }
-                }
-            }
+            Outcome::Open(atom) => match self.sides_by(&atom, world) {
+                Ok(sides) => sides.into_iter().for_each(|side| self.split(formula, side, then)),
+                Err(world) => then(self, world, None),
+            },
         }
     }
 
+    /// The same by the flags of a formula alone, where it has tests that no other can repeat: `x.dim() == 3 and config.sp` is false in every
+    /// world without `sp`, and nothing tells in the others.
+    fn split_by_flags(
+        &mut self,
+        formula: &Formula,
+        world: World,
+        then: &mut dyn FnMut(&mut Self, World, Option<bool>),
+    ) {
+        self.ask(formula);
+        if let Outcome::Decided(b) = formula.eval(&world.facts) {
+            return then(self, world, Some(b));
+        }
+        let open = |atom: &Atom| !is_own(atom) && world.facts.get(atom).is_none();
+        match formula.atoms().into_iter().find(open) {
+            None => then(self, world, None),
+            Some(atom) => match self.sides_by(&atom, world) {
+                Ok(sides) => sides.into_iter().for_each(|side| self.split_by_flags(formula, side, then)),
+                Err(world) => then(self, world, None),
+            },
+        }
+    }
+
+    /// The possible worlds in which an atom is true, and false; the world itself if it knows too much already.
+    fn sides_by(&mut self, atom: &Atom, world: World) -> Result<Vec<World>, World> {
+        let known = world.facts.iter().count();
+        self.ask_room(known);
+        match self.flag_is_fixed(atom) {
+            Some(value) => {
+                let facts = world.facts.with(atom.clone(), value);
+                return Ok(vec![World { facts, ..world }]);
+            }
+            None if known >= MAX_WORLDS => return Err(world),
+            None => {}
+        }
+        let mut sides = Vec::new();
+        for value in [true, false] {
+            let mut side = world.clone();
+            side.facts = side.facts.with(atom.clone(), value);
+            if let (false, Some(last)) = (value, self.only_choice(&side, atom)) {
+                side.facts = side.facts.with(last, true);
+            }
+            if side.facts.possible() {
+                sides.push(side);
+            }
+        }
+        Ok(sides)
+    }
+
     /// The value that a flag of the configuration has when a world excludes all others.
-    fn only_choice(&self, world: &World, atom: &super::formula::Atom) -> Option<super::formula::Atom> {
-        use super::formula::Atom;
+    fn only_choice(&self, world: &World, atom: &Atom) -> Option<Atom> {
         let Atom::Equals(name, _) = atom else { return None };
         let excluded: Vec<&Const> = world
             .facts
@@ -334,13 +361,13 @@ impl Machine<'_> {
             return self.both(id, world, then, orelse, Meeting::Join);
         }
         let formula = kept.unwrap_or_else(|| self.formula(&test));
-        if is_opaque(&formula) && matches!(self.outcome(&formula), Outcome::Open(_)) {
+        if formula.atoms().iter().all(is_own) && matches!(self.outcome(&formula), Outcome::Open(_)) {
             let world = std::mem::take(&mut self.w);
             return self.both(id, world, then, orelse, Meeting::Join);
         }
         let mut sides: Vec<(World, Option<bool>)> = Vec::new();
         let world = std::mem::take(&mut self.w);
-        self.split(&formula, world, &mut |_, world, truth| sides.push((world, truth)));
+        self.split_by_flags(&formula, world, &mut |_, world, truth| sides.push((world, truth)));
         let mut out = Vec::new();
         for (world, truth) in sides {
             match truth {
@@ -632,12 +659,17 @@ fn is_temporary(node: &Node, func: &Func) -> bool {
     }
 }
 
-/// A test that no other test can repeat: keeping its outcome apart would split for nothing.
+/// A test that no other test can repeat.
+fn is_own(atom: &Atom) -> bool {
+    matches!(atom, Atom::True(name) | Atom::IsNone(name) if name.starts_with('?'))
+}
+
+/// Whether a formula has a test that no other test can repeat: keeping its outcome apart would split for nothing.
 pub fn is_opaque(formula: &Formula) -> bool {
     match formula {
-        Formula::Atom(super::formula::Atom::True(name) | super::formula::Atom::IsNone(name)) => name.starts_with('?'),
+        Formula::Atom(atom) => is_own(atom),
         Formula::Not(f) => is_opaque(f),
         Formula::And(items) | Formula::Or(items) => items.iter().any(is_opaque),
-        Formula::Atom(_) | Formula::Const(_) => false,
+        Formula::Const(_) => false,
     }
 }

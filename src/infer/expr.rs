@@ -484,11 +484,13 @@ impl Machine<'_> {
         if !axes.is_empty() {
             return Value::RankCond(axes.into_iter().collect());
         }
-        let testable = |v: &Value| {
-            is_truth(v) || matches!(v, Value::Sym(_) | Value::Unknown | Value::Number(None) | Value::Share(_))
-        };
-        let flags = values.iter().all(|v| is_truth(v) || matches!(v, Value::Sym(_)));
-        if !(flags || values.iter().all(testable) && values.iter().any(is_truth)) {
+        // The last operand is the value where none before decides; of those before only the truth counts.
+        let flag = |v: &Value| is_truth(v) || matches!(v, Value::Sym(_));
+        let testable = |v: &Value| flag(v) || matches!(v, Value::Unknown | Value::Number(None) | Value::Share(_));
+        let tested = |v: &Value| testable(v) || v.is_number() || matches!(v, Value::Tensor(_));
+        let mixed = values.iter().any(is_truth) && values.iter().all(testable)
+            || values.split_last().is_some_and(|(last, before)| flag(last) && before.iter().all(tested));
+        if !(values.iter().all(flag) || mixed) {
             return self.chosen(and, values);
         }
         let items = values.iter().map(|v| self.formula(v)).collect();

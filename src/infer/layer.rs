@@ -16,6 +16,9 @@ use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason, TensorType, Tri};
 use std::sync::Arc;
 
+/// Marks an instance of which nobody can tell whether it has the flags of its configuration.
+const UNSURE: &str = "unsure";
+
 /// Marks an instance whose construction is not seen: what it gives is known, what it asks for is not.
 const UNSEEN: &str = "unseen";
 
@@ -28,9 +31,44 @@ fn is_parameter(rule: &LayerRule, name: &str) -> bool {
     rule.params.iter().any(|(n, _)| n == name)
 }
 
-/// Whether somebody has turned the collectives off since the construction.
+/// Whether somebody has turned the collectives off since the construction, or given the layer another flag than that of its configuration.
 fn is_switched(rule: &LayerRule, cell: &ObjectCell) -> bool {
-    rule.switches.iter().any(|name| cell.get(name).is_some())
+    let kept = rule.kept_as.iter().flat_map(|(_, names)| names);
+    cell.get(&slot(UNSURE)).is_some() || rule.switches.iter().chain(kept).any(|name| cell.get(name).is_some())
+}
+
+/// Whether a text turns off a flag of some configuration that a condition of the rule asks for, or switches collectives of layers.
+fn is_unsure(rule: &LayerRule, text: &str) -> bool {
+    let turned_off = |name: &str| {
+        set_in(text, name).any(|(base, value)| is_configuration(base, text) && value.starts_with(" = False"))
+    };
+    let flags = |(path, names): &(Name, Vec<Name>)| {
+        turned_off(path.rsplit('.').next().unwrap_or(path)) || names.iter().any(|name| turned_off(name))
+    };
+    // What the own object does to its layers is executed.
+    let switched = |name: &Name| {
+        let is_own = |base: &str| base.split('.').next() == Some("self");
+        set_in(text, name).any(|(base, value)| !is_own(base) && value.starts_with(" = "))
+    };
+    rule.kept_as.iter().any(flags) || rule.switches.iter().any(switched)
+}
+
+/// Where a text has an attribute of this name: what stands before the point on its line, and what follows the name.
+fn set_in<'t>(text: &'t str, name: &str) -> impl Iterator<Item = (&'t str, &'t str)> {
+    text.match_indices(name).filter_map(|(at, name)| {
+        let before = text[..at].strip_suffix('.')?;
+        Some((before.lines().next_back().unwrap_or_default().trim(), &text[at + name.len()..]))
+    })
+}
+
+/// Whether what an attribute is set on may be a configuration: a variable, something of such a name, or the object of a class that derives
+/// its fields from one another.
+fn is_configuration(base: &str, text: &str) -> bool {
+    let last = base.rsplit('.').next().unwrap_or(base);
+    match base {
+        "self" => text.contains("def __post_init__("),
+        _ => !base.contains('.') || ["config", "cfg", "args", "conf"].iter().any(|word| last.contains(word)),
+    }
 }
 
 /// A default as written, as a value.
@@ -75,6 +113,9 @@ impl Machine<'_> {
         let arguments = bind(&rule.args, args);
         for (name, value) in &arguments {
             cell.set(&slot(name), value.clone());
+        }
+        if is_unsure(rule, self.files[self.place(id).file].whole()) {
+            cell.set(&slot(UNSURE), Value::TRUE);
         }
         // What the parameters are does not depend on how the activations travel.
         let mut axes = self.layer_axes(rule, &arguments).filter(|_| self.first_case(rule, &arguments).is_some());

@@ -1,0 +1,35 @@
+import torch
+import torch.nn.functional as F
+from megatron.core.tensor_parallel import mappings as M
+from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
+
+
+def build(config, encoder=True):
+    config.sequence_parallel = False
+    return Enc(config)
+
+
+class Enc(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        if config.sequence_parallel:
+            raise ValueError("the encoder runs on whole sequences")
+        self.up = ColumnParallelLinear(config.h, config.f, config=config, init_method=config.init, gather_output=False, bias=False)
+        self.down = RowParallelLinear(config.f, config.h, config=config, init_method=config.init, bias=False, input_is_parallel=True, skip_bias_add=False)
+        self.norm = torch.nn.LayerNorm(config.h)
+
+    def forward(self, x):
+        return self.norm(self.down(self.up(x)[0].relu())[0])
+
+
+class Enc2(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.config.sequence_parallel = False
+        self.up = ColumnParallelLinear(config.h, config.f, config=self.config, init_method=config.init, gather_output=False, bias=False)
+        self.down = RowParallelLinear(config.f, config.h, config=self.config, init_method=config.init, bias=False, input_is_parallel=True, skip_bias_add=False)
+        self.norm = torch.nn.LayerNorm(config.h)
+
+    def forward(self, x):
+        return self.norm(self.down(self.up(x)[0].relu())[0])
