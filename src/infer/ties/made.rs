@@ -3,7 +3,7 @@
 //! Next: `mod.rs`.
 
 use super::read::{Reader, flag, iff, same};
-use super::{Ties, says_two};
+use super::{Said, Ties};
 use crate::infer::formula::Formula;
 use crate::infer::practice::expr::Expr;
 use crate::infer::practice::view::View;
@@ -28,11 +28,13 @@ type Given = (ArgKind, Expr);
 
 impl Ties<'_> {
     /// What holds of the flags of classes by the calls that make their objects, and by those of what is made.
-    pub fn made(&self, here: ModuleId, names: &[Name]) -> Vec<Formula> {
+    pub(super) fn made(&self, here: ModuleId, names: &[Name], said: &Said) -> Vec<Formula> {
         let mut out = Vec::new();
         for (module, m) in self.project.modules.iter_enumerated() {
             let file = &self.files[m.file];
-            for (class, c) in m.ir.classes.iter_enumerated().filter(|(_, c)| says_two(file.slice(c.span), names)) {
+            let says_two =
+                |text: &str| said.of(module, names).filter(|name| text.contains(name.as_str())).nth(1).is_some();
+            for (class, c) in m.ir.classes.iter_enumerated().filter(|(_, c)| says_two(file.slice(c.span))) {
                 let at = ClassRef { module, class };
                 let made = Class { at, name: &c.name, given: self.fields(at), called: self.params(at, "forward") };
                 let spoken = |fields: &[Field]| fields.iter().filter(|(name, _)| names.contains(name)).count();

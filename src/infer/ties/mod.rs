@@ -12,7 +12,9 @@ use super::settings::Settings;
 use crate::ir::{Const, FuncKind};
 use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::{Files, Name};
+use crate::source::{Files, Idx, Name};
+use aho_corasick::AhoCorasick;
+use rayon::prelude::*;
 
 /// What the ties of flags are read from.
 #[derive(Clone, Copy)]
@@ -26,49 +28,57 @@ pub struct Ties<'a> {
 impl Ties<'_> {
     /// Leaves out worlds whose flags cannot have these values together, and findings of which no world is left.
     pub fn settle(&self, findings: &mut Vec<Finding>) {
-        findings.retain_mut(|finding| {
-            let all = finding.worlds.iter().chain(finding.others.iter().flat_map(|other| &other.found));
-            // Of one flag alone nothing is tied.
-            let mut names: Vec<Name> =
-                all.filter(|facts| facts.iter().nth(1).is_some()).flat_map(Facts::flags).collect();
-            names.sort_unstable();
-            names.dedup();
-            let module = self.project.module_of(finding.place.file);
-            let Some(module) = module.filter(|_| !names.is_empty()) else { return true };
-            let ties = self.of(module, &names);
-            if ties.is_empty() {
-                return true;
-            }
-            let possible = |facts: &Facts| !facts.is_refused(&ties);
-            finding.worlds.retain(possible);
-            for other in &mut finding.others {
-                other.found.retain(possible);
-            }
-            finding.others.retain(|other| !other.found.is_empty());
-            if finding.worlds.is_empty() && !finding.others.is_empty() {
-                let Reached { found, silent, silent_right } = finding.others.remove(0);
-                (finding.worlds, finding.silent_worlds, finding.silent_right) = (found, silent, silent_right);
-            }
-            !finding.worlds.is_empty()
-        });
+        let mut names: Vec<Name> = findings.iter().flat_map(flags).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            return;
+        }
+        let said = Said::new(self, names);
+        let all = std::mem::take(findings);
+        *findings = all.into_par_iter().filter_map(|finding| self.settled(finding, &said)).collect();
+    }
+
+    /// A finding with the worlds that can be, if there are any.
+    fn settled(&self, mut finding: Finding, said: &Said) -> Option<Finding> {
+        let mut names = flags(&finding);
+        names.sort_unstable();
+        names.dedup();
+        let module = self.project.module_of(finding.place.file);
+        let Some(module) = module.filter(|_| !names.is_empty()) else { return Some(finding) };
+        let ties = self.of(module, &names, said);
+        if ties.is_empty() {
+            return Some(finding);
+        }
+        let possible = |facts: &Facts| !facts.is_refused(&ties);
+        finding.worlds.retain(possible);
+        for other in &mut finding.others {
+            other.found.retain(possible);
+        }
+        finding.others.retain(|other| !other.found.is_empty());
+        if finding.worlds.is_empty() && !finding.others.is_empty() {
+            let Reached { found, silent, silent_right } = finding.others.remove(0);
+            (finding.worlds, finding.silent_worlds, finding.silent_right) = (found, silent, silent_right);
+        }
+        (!finding.worlds.is_empty()).then_some(finding)
     }
 
     /// What holds between flags of these names, as far as the project says so.
-    fn of(&self, here: ModuleId, names: &[Name]) -> Vec<Formula> {
+    fn of(&self, here: ModuleId, names: &[Name], said: &Said) -> Vec<Formula> {
         let mut told = told::Told::default();
         for (module, m) in self.project.modules.iter_enumerated() {
             let file = &self.files[m.file];
-            if !says_two(file.whole(), names) {
+            if said.of(module, names).nth(1).is_none() {
                 continue;
             }
             for (func, f) in m.ir.funcs.iter_enumerated() {
-                if f.kind == FuncKind::Function && names.iter().any(|n| file.slice(f.span).contains(n.as_str())) {
+                if f.kind == FuncKind::Function && may_tell(file.slice(f.span), &f.name, said.of(module, names)) {
                     told.read(self, FuncRef { module, func }, module == here);
                 }
             }
         }
         let mut ties = told.finish();
-        ties.extend(self.made(here, names));
+        ties.extend(self.made(here, names, said));
         let text = self.files[self.project.file(here)].whole();
         ties.extend(names.iter().filter_map(|name| literal(text, name)));
         ties.retain(|tie| tie.atoms().iter().any(|atom| names.contains(atom.name())));
@@ -76,9 +86,55 @@ impl Ties<'_> {
     }
 }
 
-/// Whether a text has two of these names.
-fn says_two(text: &str, names: &[Name]) -> bool {
-    names.iter().filter(|name| text.contains(name.as_str())).nth(1).is_some()
+/// The flags that worlds of a finding know beside others: of one flag alone nothing is tied.
+fn flags(finding: &Finding) -> Vec<Name> {
+    let all = finding.worlds.iter().chain(finding.others.iter().flat_map(|other| &other.found));
+    all.filter(|facts| facts.iter().nth(1).is_some()).flat_map(Facts::flags).collect()
+}
+
+/// Which of some names stand in the text of each module.
+struct Said {
+    names: Vec<Name>,
+    /// By module: places in `names`, in order.
+    by_module: Vec<Vec<usize>>,
+}
+
+impl Said {
+    /// `names`: in order, each once.
+    fn new(ties: &Ties<'_>, names: Vec<Name>) -> Said {
+        let all = AhoCorasick::new(names.iter().map(Name::as_str)).expect("names of flags are few and short");
+        let modules: Vec<ModuleId> = ties.project.modules.ids().collect();
+        let found = |module: &ModuleId| {
+            let text = ties.files[ties.project.file(*module)].whole();
+            let mut found = vec![false; names.len()];
+            // One name may be a part of another.
+            all.find_overlapping_iter(text).for_each(|hit| found[hit.pattern().as_usize()] = true);
+            found.iter().enumerate().filter(|(_, found)| **found).map(|(at, _)| at).collect()
+        };
+        let by_module = modules.par_iter().map(found).collect();
+        Said { names, by_module }
+    }
+
+    /// Those of these names that a module has.
+    fn of<'s>(&'s self, module: ModuleId, names: &'s [Name]) -> impl Iterator<Item = &'s Name> + Clone {
+        self.by_module[module.index()]
+            .iter()
+            .map(|at| &self.names[*at])
+            .filter(|name| names.binary_search(name).is_ok())
+    }
+}
+
+/// Whether a function may say something of flags of these names: it is called like one, sets one, or refuses something where it names one.
+fn may_tell<'n>(text: &str, called: &str, names: impl Iterator<Item = &'n Name> + Clone) -> bool {
+    if names.clone().any(|name| *name == called) {
+        return true;
+    }
+    let refuses =
+        ["assert", "raise"].iter().any(|word| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some());
+    names.into_iter().any(|name| {
+        let mut found = memchr::memmem::find_iter(text.as_bytes(), name.as_bytes());
+        if refuses { found.next().is_some() } else { found.any(|at| text[at + name.len()..].starts_with(" = ")) }
+    })
 }
 
 /// What a flag can be that is annotated with its values: `style: Literal["tp", "sp"]`.

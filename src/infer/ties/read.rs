@@ -116,10 +116,8 @@ impl Ties<'_> {
     /// Whether a class holds settings: a dataclass, or one that is called so.
     pub fn is_config_class(&self, class: ClassRef) -> bool {
         let name = &self.project.class(class).name;
-        self.settings.dataclass_fields(self.project, class).is_some()
-            || ["Config", "Cfg", "Args", "Arguments", "Options", "Settings", "Params"]
-                .iter()
-                .any(|end| name.ends_with(end))
+        let ends = ["Config", "Cfg", "Args", "Arguments", "Options", "Settings", "Params"];
+        ends.iter().any(|end| name.ends_with(end)) || self.settings.dataclass_fields(self.project, class).is_some()
     }
 }
 
