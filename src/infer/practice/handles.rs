@@ -8,7 +8,7 @@ use super::gradient::root;
 use super::near;
 use super::raw::{Sort, raw};
 use super::view::{Step, View};
-use crate::ir::{ClassId, CmpOp, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{BuildKind, ClassId, CmpOp, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::rules::OpClass;
 use crate::source::{Name, Place};
 
@@ -62,6 +62,9 @@ const HARMLESS: &[&str] = &[
 
 /// Methods that give another order of the elements.
 const TURNS: &[&str] = &["transpose", "permute"];
+
+/// Methods that read the elements of the tensor that they are given, to change their own.
+const TAKES: &[&str] = &["copy_", "add_", "sub_", "mul_", "div_"];
 
 pub fn unwaited(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
@@ -181,13 +184,18 @@ fn read_before_handed_on(
         }
         if reads(view, at, buffer) {
             let before = |other: &usize| *other < at && !excludes(&view.steps[*other], later);
-            let handed = view.readers(handle).iter().filter(|reader| **reader > launch).any(before);
-            let after = |reader: &&usize| **reader > at && under(later, &view.steps[**reader]);
-            let use_of = view.readers(handle).iter().find(after).filter(|_| !handed)?;
+            let use_of = match kept_with_others(view, launch, handle).filter(before) {
+                Some(kept) => kept,
+                None => {
+                    let handed = view.readers(handle).iter().filter(|reader| **reader > launch).any(before);
+                    let after = |reader: &&usize| **reader > at && under(later, &view.steps[**reader]);
+                    *view.readers(handle).iter().find(after).filter(|_| !handed)?
+                }
+            };
             let practice = Practice::ReadInFlight {
                 collective: collective.clone(),
                 launched: view.place(step.id),
-                until: Until::HandedOn(view.place(view.steps[*use_of].id)),
+                until: Until::HandedOn(view.place(view.steps[use_of].id)),
                 buffer: view.local_name(buffer).clone(),
             };
             return (!may_wait.iter().any(before)).then(|| (view.place(later.id), practice));
@@ -197,6 +205,32 @@ fn read_before_handed_on(
         }
     }
     None
+}
+
+/// Where a handle is put to others, in a list or a dict that is a variable or an attribute of the object: to put it there waits for nothing.
+fn kept_with_others(view: &View<'_>, launch: usize, handle: LocalId) -> Option<usize> {
+    let (base, at) = put(view, launch, handle)?;
+    let plain = match view.expr(base) {
+        Expr::Local(local) => is_plain(view, local),
+        kept => {
+            let sets = near::assigned(view, view.func.class?, near::own_attribute(view, &kept)?);
+            !sets.is_empty() && sets.iter().all(|(by, _, value)| near::local(value).is_some_and(|l| is_plain(by, l)))
+        }
+    };
+    plain.then_some(at)
+}
+
+/// Whether a step makes a list or a dict. One of a class of its own may wait when something is put into it.
+fn is_plain(view: &View<'_>, local: LocalId) -> bool {
+    let &[step] = view.defs(local) else { return false };
+    match view.value(step) {
+        Some(Rvalue::Build { kind, .. }) => matches!(kind, BuildKind::List | BuildKind::Dict),
+        Some(value) => {
+            view.callee(value).is_some_and(|path| matches!(path.trim_start_matches("builtins."), "list" | "dict"))
+        }
+        // `self.works, self.n = [], n`
+        None => view.bound(step, local) == Expr::Build(Vec::new()),
+    }
 }
 
 /// Whether a step surely neither waits nor runs code that may.
@@ -260,35 +294,70 @@ fn waited(view: &View<'_>, handle: LocalId) -> Waited {
     first.map_or(Waited::Never, Waited::At)
 }
 
-/// Where a list is waited for into which the only use of a handle, or of its future, puts it.
-fn waited_with_others(view: &View<'_>, launch: usize, handle: LocalId) -> Option<usize> {
+/// What a handle, or its future, is put into by the only step that uses it: a list that it is appended to, alone or in a tuple, or a dict.
+/// With that step.
+fn put<'a>(view: &View<'a>, launch: usize, handle: LocalId) -> Option<(&'a Operand, usize)> {
     let only = |local: LocalId| match *view.readers(local) {
-        [at] => Some(at),
+        [at] if at > launch => Some(at),
         _ => None,
     };
-    let (mut put, mut at) = (handle, only(handle)?);
-    if matches!(view.value(at), Some(Rvalue::CallMethod { name, .. }) if name == "get_future") {
-        put = *view.binds(at).first()?;
-        at = only(put)?;
+    let (mut given, mut at) = (handle, only(handle)?);
+    for _ in 0..2 {
+        let hands_on = match view.value(at) {
+            Some(Rvalue::CallMethod { name, .. }) => name == "get_future",
+            Some(Rvalue::Build { kind: BuildKind::Tuple, .. }) => true,
+            _ => false,
+        };
+        if hands_on {
+            given = *view.binds(at).first()?;
+            at = only(given)?;
+        }
     }
-    let Some(Rvalue::CallMethod { base, name, args }) = view.value(at) else { return None };
-    let is_put = args.iter().any(|a| near::local(&a.value) == Some(put));
-    let list = near::local(base).filter(|_| name == "append" && is_put && at > launch)?;
+    let is_given = |o: &Operand| near::local(o) == Some(given);
+    match view.steps[at].stmt {
+        Stmt::SetItem { base, value, .. } if is_given(value) => Some((base, at)),
+        _ => match view.value(at)? {
+            Rvalue::CallMethod { base, name, args } if name == "append" && args.iter().any(|a| is_given(&a.value)) => {
+                Some((base, at))
+            }
+            _ => None,
+        },
+    }
+}
+
+/// Where the handles of a list or a dict are waited for, into which the only use of a handle puts it.
+fn waited_with_others(view: &View<'_>, launch: usize, handle: LocalId) -> Option<usize> {
+    let (base, at) = put(view, launch, handle)?;
+    let all = near::local(base)?;
     let other = |j: &usize| match view.value(*j) {
         Some(Rvalue::CallMethod { name, .. }) => name != "append",
-        _ => !matches!(view.steps[*j].stmt, Stmt::If { .. }),
+        _ => !matches!(view.steps[*j].stmt, Stmt::If { .. } | Stmt::SetItem { .. }),
     };
-    // Whatever is done with the list first has to be the wait, and no round of the loop comes after it.
-    let first = view.readers(list).iter().copied().filter(other).min()?;
+    // Whatever is done with them first has to be the wait, and no round of the loop comes after it.
+    let mut first = view.readers(all).iter().copied().filter(other).min()?;
+    if matches!(view.value(first), Some(Rvalue::CallMethod { name, .. }) if matches!(name.as_str(), "values" | "items"))
+    {
+        first = *view.readers(*view.binds(first).first()?).first()?;
+    }
     let waits = match view.steps[first].stmt {
-        Stmt::For { dst, .. } => view
-            .readers(*dst)
-            .iter()
-            .any(|j| matches!(view.value(*j), Some(Rvalue::CallMethod { name, .. }) if name == "wait")),
+        Stmt::For { dst, .. } => {
+            let waits = |of: LocalId| {
+                let is_wait = |j: &usize| {
+                    matches!(view.value(*j), Some(Rvalue::CallMethod { base, name, .. })
+                        if name == "wait" && near::local(base) == Some(of))
+                };
+                view.readers(of).iter().any(is_wait)
+            };
+            let taken_apart = |j: &usize| match view.steps[*j].stmt {
+                Stmt::Unpack { .. } => view.binds(*j).iter().any(|of| waits(*of)),
+                _ => false,
+            };
+            waits(*dst) || view.readers(*dst).iter().any(taken_apart)
+        }
         _ => view.value(first).and_then(|value| view.callee(value)).is_some_and(|path| path.contains("wait")),
     };
     let later = first > at && view.steps[launch].loops.starts_with(&view.steps[first].loops);
-    (waits && later && !view.is_param(list)).then_some(first)
+    (waits && later && !view.is_param(all)).then_some(first)
 }
 
 /// Whether something else in the function may wait. What is launched later in the background and waited for is no part of it.
@@ -371,6 +440,9 @@ pub fn reads_what(view: &View<'_>, step: usize, is: &dyn Fn(&Operand) -> bool) -
             Rvalue::CallMethod { base, name, .. } if is(base) => {
                 !HARMLESS.contains(&name.as_str())
                     && view.rules.tensor_method(name).is_some_and(|op| op.class != OpClass::Metadata)
+            }
+            Rvalue::CallMethod { name, args, .. } if TAKES.contains(&name.as_str()) => {
+                args.iter().any(|a| is(&a.value))
             }
             Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
                 let op = view.callee(value).and_then(|path| view.rules.op(&path));
