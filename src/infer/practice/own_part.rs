@@ -126,12 +126,15 @@ pub(super) fn part(view: &View<'_>, operand: &Operand, before: usize, depth: usi
         Rvalue::Use(inner) => return part(view, inner, step, depth + 1),
         Rvalue::Item { base, index } => item(view, base, index, step)?,
         Rvalue::CallMethod { base, name, .. } if keeps_places(name) => return part(view, base, step, depth + 1),
-        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => match view.callee(value)?.as_str() {
-            "torch.clone" => return part(view, &args.first()?.value, step, depth + 1),
-            "torch.narrow" => rank_of_start(view, view.argument(args, 2, "start")?)?,
-            ".narrow" => rank_of_start(view, view.argument(args, 1, "start")?)?,
-            path => of_helper(view, path, args, depth)?,
-        },
+        Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
+            match view.callee(value).as_deref().unwrap_or("") {
+                "torch.clone" => return part(view, &args.first()?.value, step, depth + 1),
+                "torch.narrow" => rank_of_start(view, view.argument(args, 2, "start")?)?,
+                ".narrow" => rank_of_start(view, view.argument(args, 1, "start")?)?,
+                "torch.cat" => joined(view, &args.first()?.value, step)?,
+                _ => of_helper(view, value, args, depth)?,
+            }
+        }
         _ => return None,
     };
     Some((found, place))
@@ -145,27 +148,72 @@ fn keeps_places(name: &str) -> bool {
     )
 }
 
-/// What a project function cuts out of its argument, by the rank in a group that it is given.
-fn of_helper<'a>(view: &View<'a>, path: &str, args: &'a [crate::ir::Arg], depth: usize) -> Option<Group> {
-    let Resolved::Func(at) = view.project.path(path) else { return None };
-    if depth > 1 {
-        return None;
+/// The function that a call calls: of the project, one that is defined here, or a method of the own class. With how many parameters it is
+/// given before the arguments.
+pub(super) fn helper(view: &View<'_>, value: &Rvalue) -> Option<(FuncRef, usize)> {
+    match value {
+        Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => Some((near::own_method(view, name)?, 1)),
+        Rvalue::CallMethod { base, name, .. } => match view.through(base) {
+            Expr::Path(path) => match view.project.path(&format!("{path}.{name}")) {
+                Resolved::Func(at) => Some((at, 0)),
+                _ => None,
+            },
+            _ => None,
+        },
+        Rvalue::Call { callee, .. } => Some((near::function(view, callee)?, 0)),
+        _ => None,
     }
-    let helper = near::other(view, at);
+}
+
+/// The one value that a function returns, and where. What it returns as it was given to it, it returns where there is nothing to do.
+pub(super) fn returned<'a>(helper: &View<'a>) -> Option<(usize, &'a Operand)> {
     let mut returns = helper.steps.iter().enumerate().filter_map(|(i, s)| match s.stmt {
+        Stmt::Return { value } if !s.guards.is_empty() && is_given(helper, value) => None,
         Stmt::Return { value } => Some((i, value)),
         _ => None,
     });
-    let (Some((step, value)), None) = (returns.next(), returns.next()) else { return None };
+    returns.next().filter(|_| returns.next().is_none())
+}
+
+/// Whether an operand is a parameter as it came in.
+fn is_given(helper: &View<'_>, value: &Operand) -> bool {
+    near::local(value).is_some_and(|l| helper.is_param(l) && helper.defs(l).is_empty())
+}
+
+/// What a function cuts out of its argument, by the rank in a group that it is given.
+fn of_helper<'a>(view: &View<'a>, value: &'a Rvalue, args: &'a [crate::ir::Arg], depth: usize) -> Option<Group> {
+    if depth > 1 {
+        return None;
+    }
+    let (at, bound) = helper(view, value)?;
+    let helper = near::other(view, at);
+    let (step, value) = returned(&helper)?;
     match part(&helper, value, step, depth + 1)?.0 {
         Group::Param(func, local) if func == at => {
-            let n = helper.func.params.iter().position(|p| p.local == local)?;
+            let n = helper.func.params.iter().position(|p| p.local == local)?.checked_sub(bound)?;
             let given = view.argument(args, n, helper.local_name(local))?;
             group_of(view, &view.expr(given), 0)
         }
-        Group::Param(..) | Group::Mesh(..) => None,
+        Group::Param(..) | Group::Mesh(..) if bound == 0 => None,
         known => Some(known),
     }
+}
+
+/// Several of the parts of one split, put together, one of which is that of the rank: `cat([parts[rank], parts[2 * n - 1 - rank]])`.
+fn joined(view: &View<'_>, parts: &Operand, step: usize) -> Option<Group> {
+    let (made, Rvalue::Build { items, .. }) = source(view, parts, step)? else { return None };
+    let mut of = None;
+    let mut own = None;
+    for item in items {
+        let Item::One(one) = item else { return None };
+        let (at, Rvalue::Item { base, index }) = source(view, one, made)? else { return None };
+        let split = near::local(base)?;
+        if *of.get_or_insert(split) != split {
+            return None;
+        }
+        own = own.or_else(|| self::item(view, base, index, at));
+    }
+    own
 }
 
 /// `base[index]`, where that is one of as many parts as there are ranks, or a slice that starts at a multiple of the rank.

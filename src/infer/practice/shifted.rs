@@ -9,9 +9,8 @@ use super::gradient::root;
 use super::membership::Membership;
 use super::near;
 use super::own_part;
-use super::view::View;
+use super::view::{Step, View};
 use crate::ir::{Arg, BuildKind, Const, Item, Operand, Rvalue, Stmt, UnOp};
-use crate::project::Resolved;
 
 const MOST_DEPTH: usize = 6;
 /// Methods whose result has what its tensor has, at the same places.
@@ -20,6 +19,8 @@ const SAME: &[&str] = &["contiguous", "clone", "detach", "to", "cuda", "long"];
 const TOKENS: &[&str] = &["label", "labels", "token", "tokens", "target", "targets"];
 /// Names of tokens by their numbers. Other numbers that end in `ids` are of positions, segments, rows.
 const IDS: &[&str] = &["ids", "input_ids", "token_ids"];
+/// What stands before a name of tokens where they are this rank's.
+const OWN: &[&str] = &["local", "own", "my", "part", "shard", "sharded", "cp", "sp", "rank"];
 /// Parts of names of what is no token.
 const OTHERS: &[&str] = &["type", "position", "segment", "mask", "len", "count", "num"];
 
@@ -34,7 +35,8 @@ pub fn rolls(view: &View<'_>, out: &mut Found) {
             Expr::Local(l) => {
                 let name = view.local_name(l).as_str();
                 let words = || name.split('_');
-                (IDS.contains(&name) || words().any(|w| TOKENS.contains(&w))) && !words().any(|w| OTHERS.contains(&w))
+                let ids = name.split_once('_').filter(|(first, _)| OWN.contains(first)).map_or(name, |(_, rest)| rest);
+                (IDS.contains(&ids) || words().any(|w| TOKENS.contains(&w))) && !words().any(|w| OTHERS.contains(&w))
             }
             _ => false,
         };
@@ -62,12 +64,17 @@ fn is_written(view: &View<'_>, step: usize) -> bool {
     if view.readers(*dst).iter().any(replaces) {
         return true;
     }
+    let is_mask = |base: &Operand| root(view, base).is_some_and(|l| view.local_name(l).contains("mask"));
+    // A mask of its own may leave out the last place; one of the whole sequence that is cut afterwards does not.
+    let masked_before = |(at, s): (usize, &Step<'_>)| match s.stmt {
+        Stmt::SetItem { base, .. } => is_mask(base) && own_part::part(view, base, at, 0).is_some(),
+        _ => false,
+    };
+    if view.steps[..step].iter().enumerate().any(masked_before) {
+        return true;
+    }
     view.steps[step + 1..].iter().any(|s| match s.stmt {
-        Stmt::SetItem { base, .. } => {
-            // A mask of its own may leave out the last place.
-            let masks = root(view, base).is_some_and(|l| view.local_name(l).contains("mask"));
-            root(view, base) == Some(*dst) || masks
-        }
+        Stmt::SetItem { base, .. } => is_mask(base) || root(view, base) == Some(*dst),
         Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => {
             name.ends_with('_') && root(view, base) == Some(*dst)
         }
@@ -125,28 +132,32 @@ pub fn cut_dim(view: &View<'_>, operand: &Operand, before: usize, depth: usize) 
             _ => sliced(view, index),
         },
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
-            let Resolved::Func(func) = view.project.path(&view.callee(value)?) else { return None };
+            if view.callee(value).is_some_and(|path| path == "torch.cat") {
+                let along = view.argument(args, 1, "dim").map_or(Some(0), |o| number(view, o));
+                let Some((_, Rvalue::Build { items, .. })) = view.source(&args.first()?.value) else { return None };
+                let Some(Item::One(first)) = items.first() else { return None };
+                return cut_dim(view, first, at, depth + 1).filter(|dim| along == Some(*dim));
+            }
+            let (func, bound) = own_part::helper(view, value)?;
             let helper = near::other(view, func);
-            let (step, given) = helper.steps.iter().enumerate().find_map(|(i, s)| match s.stmt {
-                Stmt::Return { value } => Some((i, value)),
-                _ => None,
-            })?;
-            cut_dim(&helper, given, step, depth + 1).or_else(|| given_dim(view, &helper, args))
+            let (step, given) = own_part::returned(&helper)?;
+            cut_dim(&helper, given, step, depth + 1).or_else(|| given_dim(view, &helper, args, bound))
         }
         _ => None,
     }
 }
 
 /// The dim that a helper is given, by argument or default.
-fn given_dim(view: &View<'_>, helper: &View<'_>, args: &[Arg]) -> Option<i64> {
-    let at = helper.func.params.iter().position(|p| p.name == "dim")?;
+fn given_dim(view: &View<'_>, helper: &View<'_>, args: &[Arg], bound: usize) -> Option<i64> {
+    let at = helper.func.params.iter().position(|p| p.name == "dim")?.checked_sub(bound)?;
     let named = args.iter().find(|a| matches!(&a.kind, crate::ir::ArgKind::Keyword(k) if k == "dim"));
     if let Some(arg) = named.or_else(|| args.get(at)) {
         return number(view, &arg.value);
     }
-    let text = helper.text(helper.spot(helper.func.span));
-    let from = text.split("dim=").nth(1)?;
-    from.split([',', ')']).next()?.trim().parse().ok()
+    match near::default_of(helper, at + bound)? {
+        Const::Int(n) => Some(n),
+        _ => None,
+    }
 }
 
 /// The dim of the first slice between bounds in an index.
