@@ -101,7 +101,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["all_reduce(xm.", "all_reduce("], no_result::returned).with(&[&["all_reduce(xm.", "reduce_sum"]]),
     of_words(&[".apply("], unpaired::applied).with(&[&[".apply("]]),
     of_words(&["rank"], empty_part::cut).with(&[&["rank"], &[":"], empty_part::LENGTHS]),
-    of_collectives(mean_of_own::losses).with(&[mean_of_own::MASKS, &["sum"], &["/"]]),
+    of_collectives(mean_of_own::losses).with(&[&["mean", "sum", "avg"], mean_of_own::SEQUENCE]),
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),

@@ -10,7 +10,7 @@ use super::hints::{Says, hints};
 use super::raw::raw;
 use super::reducing::{self, Reduced};
 use super::view::View;
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Form;
 use rustc_hash::FxHashSet;
 
@@ -304,6 +304,8 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
                 todo.extend(args.iter().map(|a| a.value.clone()));
             } else if view.callee(value).is_some_and(|p| view.rules.op(&p).is_some()) {
                 todo.extend(args.iter().map(|a| a.value.clone()));
+            } else if method && taken_by_name(view, name, args) {
+                todo.push(base.clone());
             } else {
                 called(view, at, value, out, todo);
             }
@@ -313,6 +315,12 @@ fn follow<'a>(view: &View<'a>, at: usize, value: &'a Rvalue, out: &mut Slice, to
             todo.extend(other.operands().into_iter().cloned());
         }
     }
+}
+
+/// Whether a method takes what stands under a name, as an index does: `batch.pop("labels")`.
+fn taken_by_name(view: &View<'_>, name: &str, args: &[Arg]) -> bool {
+    let by_name = |arg: &Arg| matches!(view.expr(&arg.value), Expr::Const(Const::Str(_)));
+    matches!(name, "pop" | "get") && matches!(args, [one] if by_name(one))
 }
 
 /// Whether an operation adds up what it is given, by the end of its name.

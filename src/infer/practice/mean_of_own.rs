@@ -1,5 +1,5 @@
 //! Losses that are averaged over parts of a sequence although each part has another number of targets. In: a function. Out: a loss that is
-//! divided by this rank's count of targets, and then gathered or reduced with its gradient and averaged over the ranks that have the other
+//! divided by this rank's count of targets, here or in what gives it, and then gathered or reduced with its gradient and averaged over the ranks that have the other
 //! parts. Never: a count that anything communicates, or ranks that have samples of their own. Next: `part_mean.rs`.
 
 use super::Found;
@@ -8,19 +8,17 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near;
+use super::own_part;
 use super::view::{CollectiveCall, View};
-use crate::ir::{BinOp, CmpOp, LocalId, Operand, Rvalue, Stmt};
-use crate::source::Name;
+use crate::ir::{BinOp, CmpOp, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
-
-/// What shows that some positions count and others do not.
-pub const MASKS: &[&str] = &["!=", "ignore_index", "mask", ".ne(", "-100"];
 
 /// What cuts a part of the whole, or says that counts are equal.
 const WHOLE: &[&str] = &["chunk(", "narrow(", "tensor_split(", "split(", "assert", "* sp_size", "* cp_size", "rank *"];
 
 /// Names of groups over which a sequence is split.
-const SEQUENCE: &[&str] = &["sp", "cp", "seq", "sequence", "context", "ulysses"];
+pub const SEQUENCE: &[&str] = &["sp", "cp", "seq", "sequence", "context", "ulysses"];
 
 /// `loss = total / (labels != -100).sum()`, `sum(all_gather(loss, sp_group)) / sp_size`
 pub fn losses(view: &View<'_>, out: &mut Found) {
@@ -36,17 +34,12 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
         if !call.group.is_some_and(|group| is_of_sequence(view, &view.expr(group))) {
             continue;
         }
-        let Some((divided, counted)) = own_mean(view, *loss, *at) else { continue };
-        if gathers_before(view, divided) {
+        let Some((divided, counted)) = own_mean(view, *loss, *at).or_else(|| by_helper(view, *loss, *at)) else {
             continue;
-        }
+        };
         let Stmt::Assign { dst, .. } = view.steps[*at].stmt else { continue };
         let Some(averaged) = averaged(view, *dst, *at, call) else { continue };
-        let mistake = Membership::MeanOfOwnMeans {
-            loss: name(view, *loss),
-            divided: view.place(view.steps[divided].id),
-            counted: view.place(view.steps[counted].id),
-        };
+        let mistake = Membership::MeanOfOwnMeans { loss: name(view, *loss), divided, counted };
         out.push((view.place(view.steps[averaged].id), Practice::Membership(mistake)));
     }
 }
@@ -80,8 +73,41 @@ fn is_of_sequence(view: &View<'_>, group: &Expr) -> bool {
     })
 }
 
+/// The same of a loss that a method of the class or a function of the project gives, alone or beside other results.
+fn by_helper(view: &View<'_>, loss: LocalId, before: usize) -> Option<(Place, Place)> {
+    let def = view.defs(loss).iter().copied().rfind(|d| *d < before)?;
+    let (made, item) = match view.steps[def].stmt {
+        Stmt::Unpack { value, before, star: None, after } if after.is_empty() => {
+            let item = before.iter().position(|l| *l == loss)?;
+            (view.source(value)?.0, Some((item, before.len())))
+        }
+        _ => (def, None),
+    };
+    let (at, _) = own_part::helper(view, view.value(made)?)?;
+    let helper = near::shared(view, at);
+    if gathers_before(view, made) || near::has_any(helper.code(), WHOLE) || !helper.collectives().is_empty() {
+        return None;
+    }
+    let mut returns = helper.steps.iter().enumerate().filter_map(|(i, s)| match s.stmt {
+        Stmt::Return { value } => Some((i, value)),
+        _ => None,
+    });
+    let (step, value) = returns.next().filter(|_| returns.next().is_none())?;
+    let given = match item {
+        None => near::local(value)?,
+        Some((item, of)) => match helper.source(value)? {
+            (_, Rvalue::Build { items, .. }) if items.len() == of => match &items[item] {
+                Item::One(one) => near::local(one)?,
+                Item::Star(_) => return None,
+            },
+            _ => return None,
+        },
+    };
+    own_mean(&helper, given, step)
+}
+
 /// Where a loss is divided by a count of this rank, and where that is counted.
-fn own_mean(view: &View<'_>, loss: LocalId, before: usize) -> Option<(usize, usize)> {
+fn own_mean(view: &View<'_>, loss: LocalId, before: usize) -> Option<(Place, Place)> {
     let def = *view.defs(loss).iter().rfind(|d| **d < before)?;
     let divided = match view.value(def)? {
         Rvalue::Use(Operand::Local(other)) => *view.defs(*other).iter().rfind(|d| **d < def)?,
@@ -101,7 +127,8 @@ fn own_mean(view: &View<'_>, loss: LocalId, before: usize) -> Option<(usize, usi
         Expr::Local(local) => view.local_name(local).contains("mask"),
         other => other.last_name().is_some_and(|name| name.contains("mask")),
     };
-    is_mask.then_some((divided, counted))
+    let place = |step: usize| view.place(view.steps[step].id);
+    (is_mask && !gathers_before(view, divided)).then(|| (place(divided), place(counted)))
 }
 
 /// Where what a collective gives is averaged: by a mean, or a quotient of the sum.
