@@ -293,6 +293,15 @@ fn of_samples(mistake: &Membership) -> Draft {
                 .push("give one seed on all ranks; seed what each rank draws for itself apart from it".to_string());
             draft
         }
+        Membership::SeedOfSample { drawn, cut } => {
+            let title = "ranks that have parts of one sample draw other numbers for it: the seed has the rank among all ranks in it";
+            let mut draft = Draft::new(&codes::SEED_OF_RANK, title.to_string());
+            draft.primary = "differs between the ranks that share a sample".to_string();
+            draft.labels.push(spot(*drawn, "one number for each sample".to_string()));
+            draft.labels.push(spot(*cut, "each rank of the group takes its part of the sample".to_string()));
+            draft.help.push("seed by the number of the group, which its ranks share".to_string());
+            draft
+        }
         other => of_factors(other),
     }
 }

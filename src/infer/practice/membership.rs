@@ -65,6 +65,8 @@ pub enum Membership {
     LabelsOfFirst { columns: Option<Name>, gathered: Place },
     /// A sampler shuffles with a seed of this rank, and slices by the rank.
     SeedOfRank { sampler: Name, sliced: Place },
+    /// A generator is seeded by the rank among all ranks, and numbers of a sample are drawn from it of which each rank of a group has a part.
+    SeedOfSample { drawn: Place, cut: Place },
     /// A loader goes through a sampler that shuffles by the epoch, and nothing tells it which epoch it is.
     EpochNeverSet { loader: Name, sampler: Place, epochs: Place },
     /// A collective runs only where there is one rank.

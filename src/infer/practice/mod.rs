@@ -169,6 +169,7 @@ mod round_hook;
 mod rounds_divided;
 mod rounds_weight;
 mod ruled_out;
+mod sample_seed;
 mod sampler;
 mod sampler_seed;
 mod scheduled;
