@@ -20,7 +20,9 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
             draft
         }
-        Backwards::WeightLeft { .. } | Backwards::InputNotSummed { .. } => left_out(mistake),
+        Backwards::WeightLeft { .. } | Backwards::InputNotSummed { .. } | Backwards::SummedInOneMode { .. } => {
+            left_out(mistake)
+        }
         Backwards::Unpaired { class, other, factor, multiplies, defined } => {
             let does = if *multiplies { "multiplies" } else { "divides" };
             let undoes = if *multiplies { "divides" } else { "multiplies" };
@@ -102,6 +104,18 @@ fn left_out(mistake: &Backwards) -> Draft {
             draft.labels.push(Label { place: *reduced, message });
             draft.labels.push(Label { place: *made, message: "from this rank's rows".to_string() });
             draft.help.push(format!("sum the gradient of `{input}` over these ranks before it is returned"));
+            draft
+        }
+        Backwards::SummedInOneMode { class, input, weight, flag, gathered, called } => {
+            let title = format!(
+                "the backward of `{class}` sums the gradient of `{input}` under `{flag}` only: without it each rank keeps what its part of `{weight}` gives"
+            );
+            let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
+            draft.primary = format!("nothing is summed where `{flag}` is unset");
+            let message = format!("parts of `{input}` under `{flag}`; without it every rank has all of it");
+            draft.labels.push(Label { place: *gathered, message });
+            draft.labels.push(Label { place: *called, message: format!("with a part of `{weight}` on each rank") });
+            draft.help.push(format!("all-reduce the gradient of `{input}` where `{flag}` is unset"));
             draft
         }
         _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),

@@ -188,6 +188,7 @@ mod style_input;
 mod style_plan;
 mod submodules;
 mod sum_in_loss;
+mod summed_in_one;
 mod summed_scaled;
 mod switch;
 mod this_rank;
@@ -271,6 +272,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     override_sum::left_out,
     weight_left::left_out,
     unsummed_input::parts,
+    summed_in_one::parts,
     early_return::unsummed,
     copied_first::stepped,
     unused_group::stored,
