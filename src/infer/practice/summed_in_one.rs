@@ -39,14 +39,22 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     // Whatever else reduces may be the sum.
     let scatters = backward.code().contains("reduce_scatter");
     let others = backward.code().replace("reduce_scatter", "").contains("reduce");
-    if !scatters || others || forward.code().contains("reduce") || leaves(&backward) || leaves(&forward) {
+    if !scatters || others || forward.code().contains("reduce") {
         return;
     }
     let Some(of) = of_forward(&forward) else { return };
     let flag = forward.local_name(of.flag).clone();
     let Some(scattered) = scattered(&backward, &flag) else { return };
+    if refuses(&backward, &flag) || refuses(&forward, &flag) {
+        return;
+    }
     let file = lint.files[lint.project.file(class.at.module)].whole();
-    if copies(file) || near::refusals(file).any(|line| line.contains(&*flag)) || has_copy(lint, class.at) {
+    if copies(&near::bare(file))
+        || says_copies(&forward)
+        || says_copies(&backward)
+        || near::refusals(file).any(|line| line.contains(&*flag))
+        || has_copy(lint, class.at)
+    {
         return;
     }
     let Some(called) = whole_input(&forward, &of, class.at) else { return };
@@ -61,9 +69,19 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     out.push((backward.place(backward.steps[scattered].id), Practice::Backwards(mistake)));
 }
 
-/// Whether a function refuses something.
-fn leaves(view: &View<'_>) -> bool {
-    view.steps.iter().any(|step| matches!(step.stmt, Stmt::Raise | Stmt::Assert { .. }))
+/// Whether a function refuses something by a flag.
+fn refuses(view: &View<'_>, flag: &str) -> bool {
+    let asks = |test: &Operand| {
+        near::deep(view, &view.expr(test)).any(&mut |e| match near::deep(view, e) {
+            Expr::Local(local) => view.local_name(local) == flag,
+            other => other.last_name() == Some(flag),
+        })
+    };
+    view.steps.iter().any(|step| match step.stmt {
+        Stmt::Raise => step.guards.iter().any(|g| asks(g.test)),
+        Stmt::Assert { test } => asks(test),
+        _ => false,
+    })
 }
 
 /// Whether a text copies an input so that its gradient is summed.
@@ -73,6 +91,11 @@ fn copies(text: &str) -> bool {
         text = text.replace(other, "");
     }
     text.contains("copy") || text.contains("copies") || text.contains("copied") || text.contains("register_hook")
+}
+
+/// Whether a comment or docstring of a function speaks of copies.
+fn says_copies(view: &View<'_>) -> bool {
+    near::notes(view).iter().any(|note| copies(&note.text))
 }
 
 /// Whether another function of the file sums gradients and multiplies nothing.
@@ -224,5 +247,6 @@ fn is_layer(view: &View<'_>, [input, flag, group]: &[Expr; 3]) -> bool {
     let kept = |e: &Expr, named: fn(&str) -> bool| near::own_attribute(view, e).is_some_and(|name: &Name| named(name));
     let text = near::bare(view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span)));
     let called = near::has_any(view.code(), &["reduce", "gather", "scatter"]);
-    as_given && kept(flag, is_flag) && kept(group, is_group) && near::has_any(&text, DIVIDES) && !called
+    let divides = near::has_any(&text, DIVIDES) && !called && !says_copies(view);
+    as_given && kept(flag, is_flag) && kept(group, is_group) && divides
 }
