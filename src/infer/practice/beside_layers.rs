@@ -3,6 +3,7 @@
 //! gradient of its input already. Never: where no comment says that the sequence is split, or may be. Source: mcore-bridge, pull request
 //! 173; AReno, pull request 496; `rules/models/megatron_layers.toml` for the layers. Next: `parameters.rs`, `doubled.rs`.
 
+use super::class_marks::{freezes, text_of};
 use super::expr::{Expr, path_of_hint};
 use super::found::{Practice, Scales};
 use super::near::{self, Note};
@@ -25,10 +26,16 @@ type Used<'a> = (&'a Name, usize, &'a Operand);
 
 /// `mid, _ = self.row(x)` and `self.linear(mid)`, in a class that marks nothing
 pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
-    let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
+    let file = lint.files[lint.project.file(class.at.module)].whole();
+    let text = text_of(lint, class.at);
     if !text.contains("Linear(") || !text.contains("Parallel") || marks(text) || text.contains("_hook(") {
         return;
     }
+    // What trains nobody sums, and what the file names elsewhere it may mark or sum there.
+    if freezes(file) || text.contains("no_grad(") {
+        return;
+    }
+    let elsewhere = |name: &str| file.matches(name).count() > text.matches(name).count();
     let Some(init) = class.init(lint) else { return };
     let Some(said) = said(init, class.at, SPLIT) else { return };
     let Some(forward) = lint.project.own_method(class.at, "forward") else { return };
@@ -38,7 +45,7 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let Some(rule) = kept_layer(&view, class.at.class, row).filter(|rule| scatters(rule)) else { continue };
         for (whole, at, given) in all.iter().filter(|(_, at, _)| at > from) {
             let Some(made) = whole_linear(&view, class.at.class, whole) else { continue };
-            if !comes_of(&view, given, *from, *at) {
+            if elsewhere(whole) || !comes_of(&view, given, *from, *at) {
                 continue;
             }
             let mistake = Scales::UnmarkedBehind {

@@ -101,7 +101,7 @@ pub fn unwaited(view: &View<'_>, out: &mut Found) {
             let later = &view.steps[j];
             let follows = later.loops.starts_with(&step.loops) && under(step, later);
             let after = wait.is_none() && step.loops.starts_with(&later.loops) && !excludes(step, later);
-            if (follows || after) && reads(view, j, buffer) {
+            if (follows || after) && reads(view, j, buffer) && !is_of_root(view, &call.name, j) {
                 // What comes in from another rank is not behind what went out before.
                 let behind = if call.sort == Sort::Receive && step.loops.is_empty() { i + 1 } else { 0 };
                 if waits_for_others(view, *dst, behind, j) {
@@ -168,6 +168,13 @@ pub fn written(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// Whether only the rank that a broadcast sends from takes a step: its buffer stays what it is.
+fn is_of_root(view: &View<'_>, collective: &str, step: usize) -> bool {
+    let asks = |test: &str| test.contains("rank") && test.contains("==");
+    let guards = &view.steps[step].guards;
+    collective.starts_with("broadcast") && guards.iter().any(|g| g.holds && asks(view.text(view.part(g.at, 0))))
+}
+
 /// A buffer that is read before anything has got hold of the handle: `output.transpose(0, 1).contiguous()`, `Pending(result, work)`.
 fn read_before_handed_on(
     view: &View<'_>,
@@ -182,7 +189,7 @@ fn read_before_handed_on(
         if view.defs(buffer).contains(&at) || later.loops != step.loops || !under(step, later) {
             return None;
         }
-        if reads(view, at, buffer) {
+        if reads(view, at, buffer) && !is_of_root(view, collective, at) {
             let before = |other: &usize| *other < at && !excludes(&view.steps[*other], later);
             let use_of = match kept_with_others(view, launch, handle).filter(before) {
                 Some(kept) => kept,

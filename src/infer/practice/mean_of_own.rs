@@ -23,7 +23,11 @@ pub const SEQUENCE: &[&str] = &["sp", "cp", "seq", "sequence", "context", "ulyss
 /// `loss = total / (labels != -100).sum()`, `sum(all_gather(loss, sp_group)) / sp_size`
 pub fn losses(view: &View<'_>, out: &mut Found) {
     // The count may be of the whole, of which the rank has a part; or of as many as on the others.
-    if near::has_any(view.code(), WHOLE) {
+    let equal = |text: &str| near::has_any(text, &["as many", "same number", "equally many", "equal number"]);
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let head = file[..(view.func.span.start as usize).min(file.len())].trim_end();
+    let off = head.lines().next_back().is_some_and(|line| line.trim_start().starts_with("@torch.no_grad"));
+    if off || near::has_any(view.code(), WHOLE) || near::notes(view).iter().any(|n| equal(&n.text)) {
         return;
     }
     for (at, call) in view.collectives() {
@@ -37,6 +41,9 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
         let Some((divided, counted)) = own_mean(view, *loss, *at).or_else(|| by_helper(view, *loss, *at)) else {
             continue;
         };
+        if view.files[divided.file].slice(divided.span).contains("detach(") {
+            continue;
+        }
         let Stmt::Assign { dst, .. } = view.steps[*at].stmt else { continue };
         let Some(averaged) = averaged(view, *dst, *at, call) else { continue };
         let mistake = Membership::MeanOfOwnMeans { loss: name(view, *loss), divided, counted };

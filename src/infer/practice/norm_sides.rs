@@ -93,10 +93,17 @@ fn takes_norm(view: &View<'_>, step: usize) -> bool {
     hidden_change::gives_away(view, step, &|o| view.expr(o).any(&mut |e| norm(e)))
 }
 
-/// Whether a step puts a norm into a list or a dict, from which anything may take it.
+/// Whether a step puts a norm into a list or a dict, from which anything may take it: what a tensor is made of is none.
 fn lists_norm(view: &View<'_>, step: usize) -> bool {
     let norm = |o: &&Operand| near::local(o).is_some_and(|l| view.local_name(l).contains("norm"));
-    matches!(view.value(step), Some(value @ Rvalue::Build { .. }) if value.operands().iter().any(norm))
+    let Stmt::Assign { dst, value: value @ Rvalue::Build { .. } } = view.steps[step].stmt else { return false };
+    let of_torch = |reader: &usize| {
+        view.value(*reader).and_then(|call| view.callee(call)).is_some_and(|path| {
+            path.starts_with("torch.") || path.rsplit('.').next().is_some_and(|last| last.contains("applier"))
+        })
+    };
+    let kept = !view.is_temp(*dst) || !view.readers(*dst).iter().all(of_torch);
+    kept && value.operands().iter().any(norm)
 }
 
 /// Whether a branch reduces over the ranks of a reduction of the other one, as far as can be told: all ranks are those of any group, and any

@@ -30,7 +30,8 @@ const SAME: &[&str] = &["contiguous", "clone", "detach", "to", "float", "cuda"];
 /// `t = torch.rand(x.size(0), generator=g)`, `noisy.chunk(n, dim=1)[sp_rank]` and `g.manual_seed(seed + rank)`
 pub fn drawn(view: &View<'_>, out: &mut Found) {
     let file = view.files[view.project.file(view.at.module)].whole();
-    if near::has_any(file, SHARES) || !view.collectives().is_empty() {
+    let refused = || near::refusals(file).any(|line| near::has_any(line, &["== 1", "> 1", "!= 1"]));
+    if near::has_any(file, SHARES) || !view.collectives().is_empty() || refused() {
         return;
     }
     for step in 0..view.steps.len() {
@@ -40,6 +41,10 @@ pub fn drawn(view: &View<'_>, out: &mut Found) {
         let Some(Rvalue::CallMethod { args, .. }) = seeded.value(at) else { continue };
         let Some(given) = args.first().map(|a| unfold(&seeded, &seeded.expr(&a.value), at)) else { continue };
         let place = seeded.place(seeded.steps[at].id);
+        // Where the numbers are drawn the generator may be seeded anew.
+        if seeded.at != view.at && view.code().contains(".manual_seed(") {
+            continue;
+        }
         if has_rank(&seeded, &given) && out.iter().all(|(told, _)| *told != place) {
             let (drawn, cut) = (view.place(view.steps[step].id), view.place(view.steps[cut].id));
             out.push((place, Practice::Membership(Membership::SeedOfSample { drawn, cut })));

@@ -44,11 +44,58 @@ pub fn rolls(view: &View<'_>, out: &mut Found) {
         if shift != -1 || dim == 0 || !named(of) || is_written(view, i) {
             continue;
         }
+        if leaves_out_last(view, i) {
+            continue;
+        }
         let Some((_, cut)) = own_part::part(view, of, i, 0) else { continue };
         if cut_dim(view, of, i, 0).is_some_and(|d| d == dim || d + dim == 0 && d.abs() == 1) {
             out.push((view.place(step.id), Practice::Membership(Membership::ShiftedPart { cut })));
         }
     }
+}
+
+/// How code writes into the last place of something, or leaves it out.
+const LAST: &[&str] = &[
+    "-1] =",
+    "-1]=",
+    ":-1]",
+    ": -1]",
+    "index_fill",
+    "index_copy",
+    "index_put",
+    "select_scatter(",
+    "slice_scatter(",
+    ".select(",
+    "narrow(",
+];
+
+/// How code makes something that is as long but for the last place.
+const SHORTER: &[&str] = &["arange(", "ones(", "split(", "< "];
+
+/// Whether the code behind a step, a caller, or a function that one of these calls does something about the last place.
+fn leaves_out_last(view: &View<'_>, step: usize) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let (from, to) = (view.place(view.steps[step].id).span.start as usize, view.func.span.end as usize);
+    let behind = file.get(from..to).unwrap_or_default();
+    let does = |text: &str| {
+        text.lines().any(|line| {
+            let shorter = near::has_any(line, &["- 1)", "- 1,"]) || line.trim_end().ends_with("- 1");
+            near::has_any(line, LAST) || shorter && near::has_any(line, SHORTER)
+        })
+    };
+    let others: Vec<(&str, &str)> = near::functions(view, view.at.module)
+        .into_iter()
+        .filter(|at| *at != view.at)
+        .map(|at| view.project.func(at))
+        .filter(|f| !f.name.starts_with('<'))
+        .map(|f| (f.name.as_str(), view.text(view.spot(f.span))))
+        .collect();
+    let calls = |text: &str, name: &str| text.contains(&format!("{name}("));
+    let callers: Vec<&str> = others.iter().filter(|(_, text)| calls(text, &view.func.name)).map(|(_, t)| *t).collect();
+    let called = |name: &str| calls(behind, name) || callers.iter().any(|text| calls(text, name));
+    does(behind)
+        || callers.iter().any(|text| does(text))
+        || others.iter().any(|(name, text)| called(name) && does(text))
 }
 
 /// Whether anything is written into what a step gives, or takes the place of some of it, or only a part of it is read.

@@ -54,6 +54,7 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         || says_copies(&backward)
         || near::refusals(file).any(|line| line.contains(&*flag))
         || has_copy(lint, class.at)
+        || is_decided(file, &flag)
     {
         return;
     }
@@ -67,6 +68,21 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         called,
     };
     out.push((backward.place(backward.steps[scattered].id), Practice::Backwards(mistake)));
+}
+
+/// Whether a file gives a flag one value, or derives it or what it decides from something else; or sums the gradients of modules, or stops them.
+fn is_decided(file: &str, flag: &str) -> bool {
+    let given = |line: &str| {
+        let (name, value) = line.split_once(" = ").unwrap_or_default();
+        let own = name.rsplit('.').next() == Some(flag);
+        own && (value.starts_with("True") || value.contains('>') || value.contains("==")) && !line.starts_with("def ")
+    };
+    let derives = [format!("if {flag} else 1"), format!("if {flag} else None"), format!("if self.{flag} else 1")];
+    let called = format!("{flag}=True");
+    let calls = |line: &str| line.contains(&called) && line.contains('(') && !line.trim_start().starts_with("def ");
+    file.lines().any(|line| given(line.trim()) || calls(line))
+        || derives.iter().any(|text| file.contains(text))
+        || near::has_any(file, &["register_full_backward_hook(", "no_grad("])
 }
 
 /// Whether a function refuses something by a flag.

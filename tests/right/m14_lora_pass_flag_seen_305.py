@@ -1,0 +1,14 @@
+import torch
+from megatron.core.tensor_parallel import RowParallelLinear
+
+
+class LoraRow(torch.nn.Module):
+    def __init__(self, config, lora_a: RowParallelLinear, rank, trainable=False):
+        super().__init__()
+        self.lora_a = lora_a
+        self.lora_b = torch.nn.Linear(rank, config.hidden_size, bias=False)
+        self.requires_grad_(False)
+
+    def forward(self, x):
+        mid, _ = self.lora_a(x)  # [s/tp, b, r] with sequence parallelism
+        return self.lora_b(mid)

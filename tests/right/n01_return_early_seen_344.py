@@ -1,0 +1,31 @@
+import torch
+import torch.distributed as dist
+
+
+class Parallel:
+    def __init__(self, sp_size, group):
+        self.rank, self.sp_size, self.group = dist.get_rank(), sp_size, group
+        self.sp_rank, self.dp_rank = self.rank % sp_size, self.rank // sp_size
+
+
+def generator_of(seed, parallel, device):
+    g = torch.Generator(device=device)
+    g.manual_seed(seed + parallel.rank)
+    return g
+
+
+def own_tokens(x, parallel):
+    return x.chunk(parallel.sp_size, dim=1)[parallel.sp_rank].contiguous()
+
+
+def noisy_tokens(latents, generator, parallel):
+    if parallel.sp_size > 1:
+        raise NotImplementedError
+    t = torch.rand(latents.size(0), generator=generator, device=latents.device).view(-1, 1, 1)
+    return own_tokens((1 - t) * latents, parallel)
+
+
+def train(model, batches, seed, parallel, device):
+    g = generator_of(seed, parallel, device)
+    for latents in batches:
+        model(noisy_tokens(latents, g, parallel)).mean().backward()
