@@ -276,7 +276,7 @@ impl Machine<'_> {
             Outcome::Decided(b) => then(self, world, Some(b)),
             Outcome::Open(atom) => match self.sides_by(&atom, world) {
                 Ok(sides) => sides.into_iter().for_each(|side| self.split(formula, side, then)),
-                Err(world) => then(self, world, None),
+                Err(world) => then(self, *world, None),
             },
         }
     }
@@ -298,13 +298,13 @@ impl Machine<'_> {
             None => then(self, world, None),
             Some(atom) => match self.sides_by(&atom, world) {
                 Ok(sides) => sides.into_iter().for_each(|side| self.split_by_flags(formula, side, then)),
-                Err(world) => then(self, world, None),
+                Err(world) => then(self, *world, None),
             },
         }
     }
 
     /// The possible worlds in which an atom is true, and false; the world itself if it knows too much already.
-    fn sides_by(&mut self, atom: &Atom, world: World) -> Result<Vec<World>, World> {
+    fn sides_by(&mut self, atom: &Atom, world: World) -> Result<Vec<World>, Box<World>> {
         let known = world.facts.iter().count();
         self.ask_room(known);
         match self.flag_is_fixed(atom) {
@@ -312,7 +312,7 @@ impl Machine<'_> {
                 let facts = world.facts.with(atom.clone(), value);
                 return Ok(vec![World { facts, ..world }]);
             }
-            None if known >= MAX_WORLDS => return Err(world),
+            None if known >= MAX_WORLDS => return Err(Box::new(world)),
             None => {}
         }
         let mut sides = Vec::new();
