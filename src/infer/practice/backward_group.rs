@@ -24,7 +24,7 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let (forward, backward) = (lint.view(forward), lint.view(backward));
     let stored = stored(&forward);
     let param = |e: &Expr| match e {
-        Expr::Local(l) if forward.is_param(*l) && forward.defs(*l).is_empty() => Some(*l),
+        Expr::Local(l) if forward.is_as_given(*l) => Some(*l),
         _ => None,
     };
     let kept = |e: &Expr| match e {

@@ -188,7 +188,7 @@ fn again(lint: &Lint<'_>, class: &Class<'_>, backward: &View<'_>, forward: &View
 
 /// Whether sizes are an argument of the function, as it is given.
 fn is_given(view: &View<'_>, e: &Expr) -> bool {
-    matches!(e, Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty())
+    matches!(e, Expr::Local(local) if view.is_as_given(*local))
 }
 
 /// What a forward keeps on its context.

@@ -90,7 +90,7 @@ pub(super) fn returns_handle(view: &View<'_>) -> Option<LocalId> {
         let Stmt::Assign { dst, value } = step.stmt else { continue };
         let Some(call) = raw(view, value) else { continue };
         let buffer = call.buffer.filter(|_| call.is_async())?;
-        let buffer = super::gradient::root(view, buffer).filter(|l| view.is_param(*l) && view.defs(*l).is_empty())?;
+        let buffer = super::gradient::root(view, buffer).filter(|l| view.is_as_given(*l))?;
         let back = |s: &usize| match view.steps[*s].stmt {
             Stmt::Return { value } => *value == Operand::Local(*dst),
             Stmt::Assign { dst: named, value: Rvalue::Use(o) } if *o == Operand::Local(*dst) => {

@@ -224,8 +224,7 @@ fn is_of_round(view: &View<'_>, base: &Expr) -> bool {
         Expr::Attr(base, _) => is_of_round(view, base),
         Expr::Local(l) => {
             let looped = |d: &usize| matches!(view.steps[*d].stmt, Stmt::For { .. } | Stmt::Unpack { .. });
-            view.is_param(*l) && view.defs(*l).is_empty()
-                || !view.defs(*l).is_empty() && view.defs(*l).iter().all(looped)
+            view.is_as_given(*l) || !view.defs(*l).is_empty() && view.defs(*l).iter().all(looped)
         }
         _ => false,
     }

@@ -154,7 +154,7 @@ fn sharded<'a>(view: &View<'a>, expr: &Expr, depth: usize) -> Option<Wrapped<'a>
     let depth = depth.checked_sub(1)?;
     match expr {
         Expr::Element(of) | Expr::Item(of, _) => sharded(view, of, depth),
-        Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
+        Expr::Local(local) if view.is_as_given(*local) => {
             given(view, *local).into_iter().find_map(|(caller, _, value)| sharded(&caller, &value, depth))
         }
         // A variable of loops.

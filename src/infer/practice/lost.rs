@@ -114,7 +114,7 @@ fn is_of_hook(view: &View<'_>, copied: &Expr, step: usize) -> bool {
         Expr::Item(of, _) => &**of,
         other => other,
     };
-    let given = matches!(of, Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty());
+    let given = matches!(of, Expr::Local(local) if view.is_as_given(*local));
     let returns = |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::Return { value } if !view.expr(value).is_none());
     given
         && view.func.name.contains("hook")

@@ -90,7 +90,7 @@ fn named_own(view: &View<'_>, index: &Operand, bounds: &[Expr]) -> Option<(Name,
     let [one] = view.defs(local) else { return None };
     let name = view.local_name(local);
     let own = OWN.iter().any(|part| near::has_part(name, part));
-    let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty());
+    let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_as_given(*l));
     let own_length = |e: &Expr| matches!(e.call_of("len"), Some([(_, of)]) if given(of));
     let from_first = matches!(bounds, [Expr::Const(Const::Int(0)), end] if own_length(end));
     let alone = near::has_any(view.code(), ONE_RANK);

@@ -355,7 +355,7 @@ fn class_of(view: &View<'_>, object: &Expr, method: &Name) -> Option<ClassRef> {
         _ => None,
     };
     match object {
-        Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
+        Expr::Local(local) if view.is_as_given(*local) => {
             let hint = view.func.params.iter().find(|p| p.local == *local)?.hint.as_ref()?;
             let path = super::expr::path_of_hint(view.project, view.at.module, hint)?;
             match view.project.path(&path) {

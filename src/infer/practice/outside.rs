@@ -356,7 +356,7 @@ fn ancestors(view: &View<'_>, expr: &Expr, depth: usize, out: &mut Vec<Expr>) {
 /// Where a model comes from: this step, or the calls that hand it in.
 fn sites<'a>(view: &View<'a>, step: usize, model: &Expr) -> Vec<(Rc<View<'a>>, usize, Expr)> {
     match model {
-        Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
+        Expr::Local(local) if view.is_as_given(*local) => {
             let inside = |model: Expr| match model {
                 Expr::Attr(base, name) if name == "module" => *base,
                 other => other,

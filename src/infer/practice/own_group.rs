@@ -80,7 +80,7 @@ fn compares(view: &View<'_>, name: &str) -> bool {
 /// Whether a group comes from a parameter, as it is or as a member of it.
 fn is_explicit(view: &View<'_>, value: &Operand) -> bool {
     match view.through(value) {
-        Expr::Local(l) => view.is_param(l) && view.defs(l).is_empty(),
+        Expr::Local(l) => view.is_as_given(l),
         Expr::Attr(base, _) => matches!(*base, Expr::Local(l) if view.is_param(l) && view.local_name(l) != "self"),
         _ => false,
     }

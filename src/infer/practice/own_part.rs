@@ -177,7 +177,7 @@ pub(super) fn returned<'a>(helper: &View<'a>) -> Option<(usize, &'a Operand)> {
 
 /// Whether an operand is a parameter as it came in.
 fn is_given(helper: &View<'_>, value: &Operand) -> bool {
-    near::local(value).is_some_and(|l| helper.is_param(l) && helper.defs(l).is_empty())
+    near::local(value).is_some_and(|l| helper.is_as_given(l))
 }
 
 /// What a function cuts out of its argument, by the rank in a group that it is given.
@@ -353,9 +353,7 @@ fn group_of(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Group> {
     }
     let expr = near::deep(view, expr);
     match &expr {
-        Expr::Local(local) if view.is_param(*local) && view.defs(*local).is_empty() => {
-            Some(Group::Param(view.at, *local))
-        }
+        Expr::Local(local) if view.is_as_given(*local) => Some(Group::Param(view.at, *local)),
         Expr::Call { callee, args, .. } => match &**callee {
             Expr::Attr(base, name) if name == "get_group" => mesh_of(view, base, args),
             callee => by_getter(view, &near::path(view, callee)?, args, Gives::Group),
@@ -371,7 +369,7 @@ fn group_of(view: &View<'_>, expr: &Expr, depth: usize) -> Option<Group> {
 fn mesh_of(view: &View<'_>, base: &Expr, args: &[(ArgKind, Expr)]) -> Option<Group> {
     let base = near::deep(view, base);
     let steady = !base.any(&mut |e| match e {
-        Expr::Local(l) => !(view.is_param(*l) && view.defs(*l).is_empty()),
+        Expr::Local(l) => !view.is_as_given(*l),
         Expr::Call { .. } | Expr::Unknown => true,
         _ => false,
     });

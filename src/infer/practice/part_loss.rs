@@ -182,7 +182,7 @@ fn is_coefficient(view: &View<'_>, expr: &Expr, depth: usize) -> bool {
         Expr::Const(_) => true,
         Expr::Unary(UnOp::Neg, of) => deeper(&of),
         Expr::Binary(BinOp::Mul | BinOp::Div, a, b) => deeper(&a) && deeper(&b),
-        Expr::Local(l) => view.is_param(l) && view.defs(l).is_empty() && !speaks_of_size(view.local_name(l)),
+        Expr::Local(l) => view.is_as_given(l) && !speaks_of_size(view.local_name(l)),
         Expr::Attr(of, name) => {
             let whole = Expr::Attr(of.clone(), name.clone());
             let set = near::own_attribute(view, &whole).zip(near::class_of(view)).map(|(own, class)| {

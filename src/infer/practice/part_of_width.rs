@@ -70,7 +70,7 @@ fn sum_of_part(view: &View<'_>, expr: &Expr, may_be_helper: bool) -> Option<(Pla
     let place = view.place(view.steps.get(*step)?.id);
     if callee.last_name() == Some("sum") {
         let Expr::Attr(of, _) = &**callee else { return None };
-        let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty());
+        let given = |e: &Expr| matches!(e, Expr::Local(l) if view.is_as_given(*l));
         let adds = args.iter().any(|(_, a)| whole(a) == Some(-1)) && of.any(&mut |e| given(e));
         return adds.then_some((place, None));
     }

@@ -1,7 +1,6 @@
 //! What goes round a ring and is never looked at. In: a function. Out: a variable that a loop only sends on, while the same loop reads the
 //! value that it had at the start. Never: a variable that anything else reads, a loop that does not read the first value, or one whose time is
-//! taken.
-//! Next: `lost.rs`.
+//! taken. Next: `lost.rs`.
 
 use super::Found;
 use super::expr::Expr;

@@ -92,7 +92,7 @@ fn given_whole(view: &View<'_>, base: &Expr) -> Option<Name> {
     };
     let Expr::Local(local) = given else { return None };
     let name = view.local_name(*local);
-    (view.is_param(*local) && view.defs(*local).is_empty() && !is_index(name)).then(|| name.clone())
+    (view.is_as_given(*local) && !is_index(name)).then(|| name.clone())
 }
 
 /// Whether what a step binds is returned as it is, alone or beside others.

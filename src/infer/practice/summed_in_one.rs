@@ -244,7 +244,7 @@ fn by_function(site: &Rc<View<'_>>, given: &[Expr; 3]) -> Option<Place> {
     called::callers(site).into_iter().find_map(|(caller, step)| {
         let args = arguments(&caller, step)?;
         let handed = |e: &Expr| match e {
-            Expr::Local(l) if site.is_param(*l) && site.defs(*l).is_empty() => {
+            Expr::Local(l) if site.is_as_given(*l) => {
                 let at = site.func.params.iter().position(|p| p.local == *l)?;
                 caller.argument(args, at, site.local_name(*l)).map(|o| caller.expr(o))
             }
@@ -259,7 +259,7 @@ fn by_function(site: &Rc<View<'_>>, given: &[Expr; 3]) -> Option<Place> {
 /// Whether a method of a layer that divides its features hands on its own input, with a flag and a group that it keeps.
 fn is_layer(view: &View<'_>, [input, flag, group]: &[Expr; 3]) -> bool {
     let Some(class) = near::class_of(view) else { return false };
-    let as_given = matches!(input, Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty());
+    let as_given = matches!(input, Expr::Local(l) if view.is_as_given(*l));
     let kept = |e: &Expr, named: fn(&str) -> bool| near::own_attribute(view, e).is_some_and(|name: &Name| named(name));
     let text = near::bare(view.text(view.spot(view.project.modules[view.at.module].ir.classes[class].span)));
     let called = near::has_any(view.code(), &["reduce", "gather", "scatter"]);

@@ -75,7 +75,7 @@ fn product(view: &View<'_>, step: usize) -> Option<(LocalId, LocalId, LocalId)> 
     let Rvalue::Binary { op: BinOp::MatMul, left, right } = view.value(step)? else { return None };
     let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return None };
     let param = |e: &Expr| match e {
-        Expr::Local(l) if view.is_param(*l) && view.defs(*l).is_empty() => Some(*l),
+        Expr::Local(l) if view.is_as_given(*l) => Some(*l),
         _ => None,
     };
     let turned = match view.expr(right) {
@@ -106,7 +106,7 @@ fn is_called_plainly(lint: &Lint<'_>, class: ClassRef, slot: usize) -> bool {
                     Expr::Path(path) => matches!(site.project.path(&path), Resolved::Class(at) if at == class),
                     _ => false,
                 };
-                let as_given = |e: &Expr| matches!(e, Expr::Local(l) if site.is_param(*l) && site.defs(*l).is_empty());
+                let as_given = |e: &Expr| matches!(e, Expr::Local(l) if site.is_as_given(*l));
                 !own || args.get(slot).is_none_or(|a| as_given(&site.expr(&a.value)))
             }
             _ => true,

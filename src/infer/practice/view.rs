@@ -289,6 +289,10 @@ impl<'a> View<'a> {
     pub fn is_param(&self, local: LocalId) -> bool {
         self.func.params.iter().any(|p| p.local == local)
     }
+    /// Whether a variable is a parameter that nothing binds again.
+    pub fn is_as_given(&self, local: LocalId) -> bool {
+        self.is_param(local) && self.defs(local).is_empty()
+    }
 
     /// The locals that a step binds.
     pub fn binds(&self, step: usize) -> Bound {

@@ -89,7 +89,7 @@ fn weighted(view: &View<'_>) -> Option<Weighted> {
         .filter(|(_, call)| call.rule.op == "all_reduce")
         .filter_map(|(at, call)| Some((*at, near::local(call.input?)?)))
         .collect();
-    let param = |operand: &Operand| near::local(operand).filter(|l| view.is_param(*l) && view.defs(*l).is_empty());
+    let param = |operand: &Operand| near::local(operand).filter(|l| view.is_as_given(*l));
     summed.iter().find_map(|(at, sum)| {
         let weighed = view.defs(*sum).iter().copied().rfind(|def| def < at)?;
         let Some(Rvalue::Binary { op: BinOp::Mul, left, right }) = view.value(weighed) else { return None };

@@ -44,7 +44,7 @@ pub fn gathered(view: &View<'_>, out: &mut Found) {
 fn is_weights(view: &View<'_>, local: LocalId) -> bool {
     let name = view.local_name(local).to_lowercase();
     let any = |words: &[&str]| name.split('_').any(|part| words.iter().any(|w| part.starts_with(w)));
-    view.is_param(local) && view.defs(local).is_empty() && any(WEIGHTS) && !any(WHOLE)
+    view.is_as_given(local) && any(WEIGHTS) && !any(WHOLE)
 }
 
 /// The collective that a call is, or the function of the project that communicates for it.

@@ -140,8 +140,7 @@ pub(super) fn explicit(view: &View<'_>, group: &Operand) -> bool {
     let may_be_left_out = |at: &View<'_>, name: &str| at.func.params.iter().any(|p| p.name == name && p.has_default);
     match near::deep(view, &view.expr(group)) {
         Expr::Local(local) => {
-            view.is_param(local)
-                && view.defs(local).is_empty()
+            view.is_as_given(local)
                 && !may_be_left_out(view, view.local_name(local))
                 && !given(view, local).iter().any(|(caller, _, value)| may_be_all_ranks(caller, value))
         }

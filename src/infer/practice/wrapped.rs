@@ -160,7 +160,7 @@ fn called<'a>(
         };
         // What it was given, and this call gave it.
         match &value {
-            Expr::Local(local) if inner.is_param(*local) && inner.defs(*local).is_empty() => {
+            Expr::Local(local) if inner.is_as_given(*local) => {
                 changed(&inner, &value, i, depth, out);
                 if let Some(given) = argument(&inner, *local, args, at, callee) {
                     model_of(view, given, step, depth, out);

@@ -28,9 +28,7 @@ pub struct Ties<'a> {
 impl Ties<'_> {
     /// Leaves out worlds whose flags cannot have these values together, and findings of which no world is left.
     pub fn settle(&self, findings: &mut Vec<Finding>) {
-        let mut names: Vec<Name> = findings.iter().flat_map(flags).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names = flags(findings);
         if names.is_empty() {
             return;
         }
@@ -41,9 +39,7 @@ impl Ties<'_> {
 
     /// A finding with the worlds that can be, if there are any.
     fn settled(&self, mut finding: Finding, said: &Said) -> Option<Finding> {
-        let mut names = flags(&finding);
-        names.sort_unstable();
-        names.dedup();
+        let names = flags(std::slice::from_ref(&finding));
         let module = self.project.module_of(finding.place.file);
         let Some(module) = module.filter(|_| !names.is_empty()) else { return Some(finding) };
         let ties = self.of(module, &names, said);
@@ -86,10 +82,15 @@ impl Ties<'_> {
     }
 }
 
-/// The flags that worlds of a finding know beside others: of one flag alone nothing is tied.
-fn flags(finding: &Finding) -> Vec<Name> {
-    let all = finding.worlds.iter().chain(finding.others.iter().flat_map(|other| &other.found));
-    all.filter(|facts| facts.iter().nth(1).is_some()).flat_map(Facts::flags).collect()
+/// The flags that worlds of findings know beside others, in order, each once: of one flag alone nothing is tied.
+fn flags(findings: &[Finding]) -> Vec<Name> {
+    let worlds = findings
+        .iter()
+        .flat_map(|finding| finding.worlds.iter().chain(finding.others.iter().flat_map(|other| &other.found)));
+    let mut names: Vec<Name> = worlds.filter(|facts| facts.iter().nth(1).is_some()).flat_map(Facts::flags).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Which of some names stand in the text of each module.
