@@ -8,6 +8,7 @@ use super::settings::is_degree;
 use crate::ir::Const;
 use crate::source::Name;
 use crate::types::Axis;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -180,19 +181,6 @@ impl Facts {
         out.dedup();
         out
     }
-    /// Whether what holds between flags denies these facts together, though none of them alone.
-    pub fn is_refused(&self, ties: &[Formula]) -> bool {
-        let possible = |atoms: Vec<(Atom, bool)>, own: &[Formula]| {
-            let rules: Vec<&Formula> = ties.iter().chain(own).collect();
-            let facts = Facts { atoms: atoms.into(), rules: Arc::default() };
-            let mut steps = MAX_TIED_WORLDS;
-            facts.allow(&rules, &mut steps)
-        };
-        let named = self.atoms.iter().map(|(atom, value)| (atom.named(last_name(atom)), *value));
-        let alone = named.filter(|fact| possible(vec![fact.clone()], &[]));
-        let own: Vec<Formula> = self.rules.iter().map(|rule| rule.by_last_names()).collect();
-        !possible(alone.collect(), &own) && possible(Vec::new(), &[])
-    }
     /// Whether these facts and others can be so that all rules hold, as far as so many steps tell.
     fn allow(&self, rules: &[&Formula], steps: &mut usize) -> bool {
         let mut open = None;
@@ -275,6 +263,55 @@ fn shared<T: Clone + PartialEq>(mine: &[T], theirs: &[T]) -> Vec<T> {
 }
 
 /// The name of a flag without the object that has it.
+/// What holds between flags, asked of the worlds of one finding after another.
+pub struct Tied<'t> {
+    ties: &'t [Formula],
+    names: FxHashSet<Name>,
+    /// Whether all of it can hold at once.
+    can_hold: bool,
+    /// Facts that were asked for each by itself, and together.
+    alone: FxHashMap<(Atom, bool), bool>,
+    together: FxHashMap<Vec<(Atom, bool)>, bool>,
+}
+
+impl<'t> Tied<'t> {
+    pub fn new(ties: &'t [Formula]) -> Tied<'t> {
+        let mut names = FxHashSet::default();
+        ties.iter().for_each(|tie| {
+            tie.each_atom(&mut |atom| {
+                names.insert(atom.name().clone());
+            });
+        });
+        let can_hold = Tied::allows(ties, Vec::new(), &[]);
+        Tied { ties, names, can_hold, alone: FxHashMap::default(), together: FxHashMap::default() }
+    }
+    fn allows(ties: &[Formula], atoms: Vec<(Atom, bool)>, own: &[Formula]) -> bool {
+        let rules: Vec<&Formula> = ties.iter().chain(own).collect();
+        let mut steps = MAX_TIED_WORLDS;
+        Facts { atoms: atoms.into(), rules: Arc::default() }.allow(&rules, &mut steps)
+    }
+    /// Whether these facts are denied together, though none of them is alone.
+    pub fn refuses(&mut self, facts: &Facts) -> bool {
+        if !self.can_hold {
+            return false;
+        }
+        let own: Vec<Formula> = facts.rules.iter().map(|rule| rule.by_last_names()).collect();
+        let is_asked = |name: &Name| {
+            self.names.contains(name) || own.iter().any(|rule| rule.atoms().iter().any(|atom| atom.name() == name))
+        };
+        let named = facts.atoms.iter().map(|(atom, value)| (atom.named(last_name(atom)), *value));
+        let mut asked: Vec<(Atom, bool)> = named.filter(|(atom, _)| is_asked(atom.name())).collect();
+        let (ties, alone) = (self.ties, &mut self.alone);
+        asked.retain(|fact| {
+            *alone.entry(fact.clone()).or_insert_with_key(|fact| Tied::allows(ties, vec![fact.clone()], &[]))
+        });
+        if !own.is_empty() {
+            return !Tied::allows(ties, asked, &own);
+        }
+        !*self.together.entry(asked).or_insert_with_key(|asked| Tied::allows(ties, asked.clone(), &[]))
+    }
+}
+
 fn last_name(atom: &Atom) -> Name {
     atom.name().rsplit('.').next().map_or_else(|| atom.name().clone(), Name::from)
 }

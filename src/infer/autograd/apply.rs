@@ -14,7 +14,7 @@ use super::super::statics::module_body;
 use super::super::value::Value;
 use super::super::world::{Modes, World};
 use super::decide::nearest;
-use super::derive::{Case, Derived, Signature, Trouble};
+use super::derive::{Case, Derived, RANKS, Signature, Trouble};
 use super::meaning::{Meaning, meaning};
 use crate::ir::StmtId;
 use crate::project::{ClassRef, FuncRef};
@@ -127,7 +127,7 @@ impl Machine<'_> {
         self.stack = vec![Activation::new(self.project, at, None)];
         self.w.modes.mesh = self.settings.mesh_of(class.module);
         self.check_count(class, None);
-        let derived = self.derive(class, None);
+        let derived = self.derive(class, None, &RANKS);
         let derived = derived.unwrap_or(Derived { class, cases: Vec::new(), gaps: Vec::new() });
         self.compare_declared(&derived);
         self.differentiated_twice(&derived);
@@ -331,7 +331,11 @@ impl Machine<'_> {
         }
         let symbols = self.w.symbols.clone();
         self.asked.take();
-        let derived = self.derive(class, Some(args)).filter(|d| !d.cases.is_empty()).map(Arc::new);
+        // Bodies that make no sense with any number of dims make none with more of them in another world.
+        let senseless = |r: &Remembered| r.derived.as_ref().is_some_and(|d| !d.is_conclusive());
+        let again = self.derivations.iter().any(|r| r.class == class && senseless(r) && same_kinds(&r.arguments));
+        let ranks = if again { &RANKS[..1] } else { &RANKS[..] };
+        let derived = self.derive(class, Some(args), ranks).filter(|d| !d.cases.is_empty()).map(Arc::new);
         let asked = self.asked.take();
         let apart = !asked.symbols.iter().any(|path| symbols.contains_key(path));
         let reach = around.filter(|_| apart).map(|place| Reach { place, asked });

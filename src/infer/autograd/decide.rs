@@ -3,11 +3,18 @@
 
 use super::super::finding::Adjoint;
 use super::super::formula::Facts;
-use super::derive::{Case, Further, Signature, Trouble};
+use super::derive::{Case, Derived, Further, Signature, Trouble};
 use super::numeric;
 use super::outputs::Apart;
 use crate::types::{AxisSet, Reduction, Spmd, Term};
 use std::sync::Arc;
+
+impl Derived {
+    /// Whether each case has a signature, or shows what is wrong.
+    pub fn is_conclusive(&self) -> bool {
+        !self.cases.is_empty() && self.cases.iter().all(|c| !c.legal.is_empty() || c.trouble.is_some())
+    }
+}
 
 /// Finds the signatures of a case.
 pub fn decide(case: &mut Case, mesh: Option<AxisSet>) {

@@ -170,15 +170,15 @@ impl Machine<'_> {
         (!bound(forward) && !bound(backward)).then(|| Methods { forward, backward, setup: find("setup_context") })
     }
 
-    /// The signatures of a class, with the arguments of a call or, without one, with unknown ones.
-    pub fn derive(&mut self, class: ClassRef, args: Option<&CallArgs>) -> Option<Derived> {
+    /// The signatures of a class, with the arguments of a call or, without one, with unknown ones, of tensors with so many dims.
+    pub fn derive(&mut self, class: ClassRef, args: Option<&CallArgs>, ranks: &[usize]) -> Option<Derived> {
         let methods = self.methods_of(class)?;
         if self.deriving.is_some() || self.stack.len() >= super::super::limits::MAX_CALL_DEPTH {
             return None;
         }
         let saved = (self.w.clone(), self.quiet, std::mem::take(&mut self.budget), self.rank_restricted.clone());
         let mut best: Option<Derived> = None;
-        for (rank, one_dim) in RANKS.into_iter().flat_map(|rank| [(rank, false), (rank, true)]) {
+        for (rank, one_dim) in ranks.iter().flat_map(|rank| [(*rank, false), (*rank, true)]) {
             let dims = self.deriving.take().map_or(0, |d| d.dims.len());
             if one_dim && dims < 2 {
                 continue;
@@ -194,11 +194,11 @@ impl Machine<'_> {
                 .filter(|c| undecided && c.trouble == Some(Trouble::NotAdjoint) && !super::order::is_repeated(c))
                 .for_each(|c| c.trouble = None);
             cases.iter_mut().filter(|c| self.is_before_start(c, &methods)).for_each(|c| c.trouble = None);
-            let conclusive = !cases.is_empty() && cases.iter().all(|c| !c.legal.is_empty() || c.trouble.is_some());
-            let first = best.as_ref().is_none_or(|b| b.cases.is_empty());
-            if conclusive || first {
-                let gaps = self.deriving.as_ref().map_or_else(Vec::new, |d| d.gaps.clone());
-                best = Some(Derived { class, cases, gaps });
+            let gaps = self.deriving.as_ref().map_or_else(Vec::new, |d| d.gaps.clone());
+            let found = Derived { class, cases, gaps };
+            let conclusive = found.is_conclusive();
+            if conclusive || best.as_ref().is_none_or(|b| b.cases.is_empty()) {
+                best = Some(found);
             }
             if conclusive || args.is_some() && self.is_blind(&methods) {
                 break;

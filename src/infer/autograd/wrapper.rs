@@ -83,7 +83,7 @@ impl Machine<'_> {
             _ => None,
         };
         let arguments = args.args.iter().map(|a| own(&a.value).unwrap_or_else(|| self.term(&a.value))).collect();
-        let derived = self.derive(class, Some(args)).filter(|_| !args.open);
+        let derived = self.derive(class, Some(args), &RANKS).filter(|_| !args.open);
         self.deriving = Some(outer);
         let Some(derived) = derived else { return Some(Eval::One(Value::Unknown)) };
         if let Some(applied) = self.deriving.as_mut().and_then(|d| d.applied.as_mut()) {

@@ -32,6 +32,9 @@ impl Ties<'_> {
         let mut out = Vec::new();
         for (module, m) in self.project.modules.iter_enumerated() {
             let file = &self.files[m.file];
+            if said.of(module, names).nth(1).is_none() {
+                continue;
+            }
             let says_two =
                 |text: &str| said.of(module, names).filter(|name| text.contains(name.as_str())).nth(1).is_some();
             for (class, c) in m.ir.classes.iter_enumerated().filter(|(_, c)| says_two(file.slice(c.span))) {
@@ -82,9 +85,11 @@ impl Ties<'_> {
     fn calls(&self, class: &Class<'_>, names: &[Name]) -> Vec<Formula> {
         let mut out = Vec::new();
         let (path, word) = (self.project.qualified_class(class.at), format!("{}(", class.name));
-        for (module, m) in self.project.modules.iter_enumerated() {
+        let finder = memchr::memmem::Finder::new(&word);
+        let calls = |text: &str| finder.find(text.as_bytes()).is_some();
+        for (module, m) in self.project.modules.iter_enumerated().filter(|(_, m)| calls(self.files[m.file].whole())) {
             let file = &self.files[m.file];
-            for (func, f) in m.ir.funcs.iter_enumerated().filter(|(_, f)| file.slice(f.span).contains(&word)) {
+            for (func, f) in m.ir.funcs.iter_enumerated().filter(|(_, f)| calls(file.slice(f.span))) {
                 let view = View::new(self.project, self.rules, self.files, FuncRef { module, func });
                 let reader = Reader { ties: self, view: &view, here: true };
                 for step in 0..view.steps.len() {

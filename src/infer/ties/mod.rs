@@ -7,7 +7,7 @@ mod read;
 mod told;
 
 use super::finding::{Finding, Reached};
-use super::formula::{Facts, Formula};
+use super::formula::{Facts, Formula, Tied};
 use super::settings::Settings;
 use crate::ir::{Const, FuncKind};
 use crate::project::{FuncRef, ModuleId, Project};
@@ -46,10 +46,11 @@ impl Ties<'_> {
         if ties.is_empty() {
             return Some(finding);
         }
-        let possible = |facts: &Facts| !facts.is_refused(&ties);
-        finding.worlds.retain(possible);
+        let mut tied = Tied::new(&ties);
+        let mut possible = |facts: &Facts| !tied.refuses(facts);
+        finding.worlds.retain(&mut possible);
         for other in &mut finding.others {
-            other.found.retain(possible);
+            other.found.retain(&mut possible);
         }
         finding.others.retain(|other| !other.found.is_empty());
         if finding.worlds.is_empty() && !finding.others.is_empty() {
