@@ -10,12 +10,13 @@ use super::machine::Machine;
 use super::output::Pass;
 use super::value::Value;
 use super::world::World;
-use crate::ir::{Func, StmtId};
+use crate::ir::{Block, Func, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::collective::Transition;
 use crate::rules::{LayerRule, Pattern};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, AxisState, Origin, Reason};
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// A layer whose own forward runs as a root, with the arguments of the root.
@@ -179,13 +180,14 @@ impl Machine<'_> {
             parts.push(held);
         }
         parts.push(left);
+        let read = self.attributes_read(source.class);
         let mut out = Vec::new();
         for part in parts {
             let mut kinds: Vec<(Kind, World)> = Vec::new();
             for world in part {
                 let known = asked.iter().map(|atom| world.facts.get(atom)).collect();
                 self.w = world;
-                let kind = (self.layer_kind(receiver), known);
+                let kind = (self.layer_kind(receiver, &read), known);
                 let world = std::mem::take(&mut self.w);
                 match kinds.iter_mut().find(|(k, _)| *k == kind) {
                     Some((_, known)) => {
@@ -200,11 +202,24 @@ impl Machine<'_> {
         out
     }
 
-    /// Which tensors a layer has.
-    fn layer_kind(&self, receiver: Option<&Value>) -> Vec<Name> {
+    /// Which of these attributes of a layer are tensors.
+    fn layer_kind(&self, receiver: Option<&Value>, read: &FxHashSet<Name>) -> Vec<Name> {
         let Some(Value::Object(object)) = receiver else { return Vec::new() };
         let Some(cell) = self.w.heap.object(*object) else { return Vec::new() };
-        cell.attrs.iter().filter(|(_, value)| matches!(value, Value::Tensor(_))).map(|(name, _)| name.clone()).collect()
+        let tensors =
+            cell.attrs.iter().filter(|(name, value)| matches!(value, Value::Tensor(_)) && read.contains(name));
+        tensors.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Attributes that methods of a class read, of whatever it is, beside its constructor: a weight, not what was kept of making it.
+    fn attributes_read(&self, class: ClassRef) -> FxHashSet<Name> {
+        let mut read = FxHashSet::default();
+        for class in self.settings.linearized(self.project, class).iter() {
+            for (_, func) in self.project.class(*class).methods.iter().filter(|(name, _)| name != "__init__") {
+                attributes(self.project.func(FuncRef { module: class.module, func: *func }).body(), &mut read);
+            }
+        }
+        read
     }
 
     /// The case of a layer that the world decides, on the axis of its own group.
@@ -322,5 +337,14 @@ impl Machine<'_> {
                 }
             });
         }
+    }
+}
+
+fn attributes(block: &Block, read: &mut FxHashSet<Name>) {
+    for node in block.iter() {
+        if let Stmt::Assign { value: Rvalue::Attr { name, .. }, .. } = &node.stmt {
+            read.insert(name.clone());
+        }
+        node.stmt.blocks().for_each(|inner| attributes(inner, read));
     }
 }
