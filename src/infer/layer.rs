@@ -7,6 +7,7 @@ use super::expr::CallArgs;
 use super::formula::{Formula, Outcome};
 use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Eval, Machine};
+use super::places;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::annotation::Cond;
@@ -54,8 +55,8 @@ fn is_unsure(rule: &LayerRule, text: &str) -> bool {
 }
 
 /// Where a text has an attribute of this name: what stands before the point on its line, and what follows the name.
-fn set_in<'t>(text: &'t str, name: &str) -> impl Iterator<Item = (&'t str, &'t str)> {
-    text.match_indices(name).filter_map(|(at, name)| {
+fn set_in<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = (&'t str, &'t str)> {
+    places::starts(text, name).filter_map(|at| {
         let before = text[..at].strip_suffix('.')?;
         Some((before.lines().next_back().unwrap_or_default().trim(), &text[at + name.len()..]))
     })

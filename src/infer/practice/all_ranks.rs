@@ -6,6 +6,7 @@ use super::expr::Expr;
 use super::near;
 use super::view::View;
 use super::wrapped::given;
+use crate::infer::places;
 use crate::ir::{ArgKind, FuncId, FuncKind, LocalId, Operand, ParamKind};
 use crate::project::{ClassRef, Resolved};
 use crate::rules::{Entry, Gives};
@@ -120,7 +121,7 @@ pub fn may_be_all(view: &View<'_>) -> bool {
 
 /// The texts between a word and the bracket that closes what it opens, without brackets inside: as much as is asked of them.
 fn opened<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = &'t str> {
-    text.match_indices(word).map(move |(at, _)| {
+    places::starts(text, word).map(move |at| {
         let rest = &text[at + word.len()..];
         rest.split([')', ']', '\n']).next().unwrap_or(rest)
     })
@@ -139,8 +140,11 @@ fn splits_over_all(text: &str) -> bool {
 /// Whether two numbers of ranks are compared: they may be equal on purpose, as without other axes.
 fn compares_sizes(text: &str) -> bool {
     let counts = |side: &str| COUNTS.iter().any(|word| side.contains(word));
-    text.lines().any(|line| {
-        let line = line.to_lowercase();
-        ["==", "!="].iter().any(|op| line.split_once(op).is_some_and(|(left, right)| counts(left) && counts(right)))
+    ["==", "!="].iter().any(|op| {
+        places::starts(text, op).any(|at| {
+            let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+            let line = text[start..].lines().next().unwrap_or_default().to_lowercase();
+            line.split_once(op).is_some_and(|(left, right)| counts(left) && counts(right))
+        })
     })
 }

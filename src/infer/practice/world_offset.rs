@@ -29,11 +29,11 @@ const REPLICAS: &[&str] = &["data-parallel", "data parallel", "data_parallel", "
 pub fn offsets(view: &View<'_>, out: &mut Found) {
     let Some((i, rank)) = asked(view) else { return };
     let place = view.place(view.steps[i].id);
-    if may_be_all(view) || takes_all(view) || out.iter().any(|(at, _)| *at == place) {
+    if out.iter().any(|(at, _)| *at == place) {
         return;
     }
     let Some(used) = begins(view, rank, i) else { return };
-    if !is_named(view, used) {
+    if !is_named(view, used) || may_be_all(view) || takes_all(view) {
         return;
     }
     let used = view.place(view.steps[used].id);
@@ -45,10 +45,10 @@ pub fn offsets(view: &View<'_>, out: &mut Found) {
 /// `ring_rank = dist.get_rank() // ulysses_size` and `chunks[ring_rank]`, of as many chunks as the ring has ranks
 pub fn quotients(view: &View<'_>, out: &mut Found) {
     let Some((i, rank)) = asked(view) else { return };
-    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
-    if !near::has_any(&text, REPLICAS) || may_be_all(view) || takes_all(view) {
-        return;
-    }
+    let may_be_whole = || {
+        let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+        !near::has_any(&text, REPLICAS) || may_be_all(view) || takes_all(view)
+    };
     for (at, step) in view.steps.iter().enumerate().skip(i + 1) {
         let Stmt::Assign { dst, value: Rvalue::Binary { op: BinOp::FloorDiv, left, right } } = step.stmt else {
             continue;
@@ -63,6 +63,9 @@ pub fn quotients(view: &View<'_>, out: &mut Found) {
             _ => None,
         };
         let Some(picked) = (at + 1..view.steps.len()).find_map(picks) else { continue };
+        if may_be_whole() {
+            return;
+        }
         out.push((view.place(step.id), Practice::Membership(Membership::QuotientOfAll { picked })));
         return;
     }

@@ -13,7 +13,7 @@ use crate::ir::{Const, FuncKind};
 use crate::project::{FuncRef, ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::{Files, Idx, Name};
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use rayon::prelude::*;
 
 /// What the ties of flags are read from.
@@ -104,7 +104,9 @@ struct Said {
 impl Said {
     /// `names`: in order, each once.
     fn new(ties: &Ties<'_>, names: Vec<Name>) -> Said {
-        let all = AhoCorasick::new(names.iter().map(Name::as_str)).expect("names of flags are few and short");
+        let words = names.iter().map(Name::as_str);
+        let all = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words);
+        let all = all.expect("names of flags are few and short");
         let modules: Vec<ModuleId> = ties.project.modules.ids().collect();
         let found = |module: &ModuleId| {
             let text = ties.files[ties.project.file(*module)].whole();
