@@ -92,6 +92,9 @@ impl Machine<'_> {
     pub fn layer_source(&self, func: &Func, class: Option<ClassRef>) -> Option<LayerSource> {
         let class = class.filter(|_| func.name == "forward")?;
         let rule = self.rule_of_class(class).filter(|rule| !rule.default_group.is_empty())?;
+        if super::model_axis::is_of_other(self.project, self.rules, self.settings, class.module) {
+            return None;
+        }
         let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };
         Some(LayerSource { rule, class, name: self.project.class(class).name.clone(), at })
     }
@@ -104,11 +107,12 @@ impl Machine<'_> {
         let takes = |name: &Name| init.is_some_and(|at| self.project.func(at).params.iter().any(|p| p.name == *name));
         for param in &source.rule.args.params {
             // A configuration that is not kept has the same flags. Of another argument that is not kept nothing is known, and a version
-            // that does not have it does what it does by default.
+            // that does not have it does what it does by default, unless that is something more: it may do without.
             let value = match (self.has_attribute(&object, &param.name), param.name.as_str()) {
                 (true, _) => self.attr_quietly(&object, &param.name),
                 (false, "config") => Value::Sym(param.name.clone()),
                 (false, _) if takes(&param.name) => Value::Unknown,
+                (false, _) if param.default.as_ref().is_some_and(|text| text == "True") => Value::Unknown,
                 (false, _) => super::layer::written(param.default.as_ref()),
             };
             values.push((param.name.clone(), value));

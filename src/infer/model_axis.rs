@@ -2,7 +2,7 @@
 //! axis. Never: a name beside one that the tables give. Source: DESIGN.md section 5, one identity per group. Next: `settings.rs`.
 
 use super::settings::Settings;
-use crate::project::Project;
+use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
 use crate::source::Name;
 use crate::types::Axis;
@@ -46,4 +46,19 @@ pub fn of_getters(project: &Project, rules: &RuleBook, settings: &Settings, axes
     let path = project.qualified(at);
     let is_known = rules.get(&path).is_some() || settings.group_named(&format!("{path}()")).is_some();
     (!is_known).then(|| Axis::variable(group))
+}
+
+/// Whether the package of a module has a group of its own for the axis, which is not the one that the project calls so: several programs stand
+/// beside one another, and what is said of the one is not said of the other.
+pub fn is_of_other(project: &Project, rules: &RuleBook, settings: &Settings, module: ModuleId) -> bool {
+    let name = |of: ModuleId| project.modules[of].name.as_str();
+    let (package, _) = name(module).rsplit_once('.').unwrap_or_default();
+    let beside = |of: &ModuleId| name(*of).rsplit_once('.').unwrap_or_default().0 == package;
+    let own = GETTERS.iter().find_map(|(getter, group)| {
+        let at = project.modules.ids().filter(beside).find_map(|of| project.own_function(of, getter))?;
+        let path = project.qualified(at);
+        let is_known = rules.get(&path).is_some() || settings.group_named(&format!("{path}()")).is_some();
+        (!is_known).then(|| Axis::variable(group))
+    });
+    own.is_some_and(|own| own != settings.canonical(NAME))
 }

@@ -169,3 +169,109 @@ fn is_only_given(block: &Block, buffer: LocalId) -> bool {
         !reads && node.stmt.blocks().all(|inner| is_only_given(inner, buffer))
     })
 }
+
+/// What replaces all values of a tensor.
+const REPLACES: &[&str] = &["fill_", "zero_", "copy_", "normal_", "uniform_"];
+
+/// A statement of a function in the order of the source, with the loops around it.
+struct Step<'f> {
+    id: StmtId,
+    stmt: &'f Stmt,
+    loops: Vec<StmtId>,
+}
+
+/// Whether a variable of a function that a collective changes has a tensor of its own, and nobody reads it again but the same collective, or what
+/// replaces its values: the sum is for the sake of the exchange.
+pub fn is_read_no_more(func: &Func, collective: StmtId) -> bool {
+    if func.code.count() > MAX_MEASURED {
+        return false;
+    }
+    let mut steps = Vec::new();
+    in_order(func.body(), &mut Vec::new(), &mut steps);
+    let Some(at) = steps.iter().position(|step| step.id == collective) else { return false };
+    let Stmt::Assign { value, .. } = steps[at].stmt else { return false };
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    let Some(Operand::Local(buffer)) = args.first().map(|arg| &arg.value) else { return false };
+    if func.locals()[*buffer].kind != LocalKind::Plain || !is_own(func, *buffer, 0) {
+        return false;
+    }
+    let is = |operand: &Operand| *operand == Operand::Local(*buffer);
+    let again = |step: &Step<'_>| steps[at].loops.iter().any(|around| step.loops.contains(around));
+    let harmless = |(i, step): (usize, &Step<'_>)| match step.stmt {
+        _ if i == at || !step.stmt.operands().into_iter().any(is) => true,
+        Stmt::Assign { value: other, .. } if same_callee(other, value) => true,
+        // Another name of it, of which the values are replaced.
+        Stmt::Assign { dst, value: Rvalue::Use(_) } => is_replaced(&steps[i + 1..], *dst),
+        Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. }
+            if is(base) && REPLACES.contains(&name.as_str()) =>
+        {
+            true
+        }
+        Stmt::Assign {
+            value: Rvalue::Compare { .. } | Rvalue::CallMethod { .. } | Rvalue::Attr { .. } | Rvalue::Binary { .. },
+            ..
+        } => i < at && !again(step) && !is_kept(step.stmt, *buffer),
+        _ => false,
+    };
+    steps.iter().enumerate().all(harmless)
+}
+
+fn in_order<'f>(block: &'f Block, loops: &mut Vec<StmtId>, out: &mut Vec<Step<'f>>) {
+    for node in block {
+        out.push(Step { id: node.id, stmt: &node.stmt, loops: loops.clone() });
+        let is_loop = matches!(node.stmt, Stmt::For { .. } | Stmt::While { .. });
+        if is_loop {
+            loops.push(node.id);
+        }
+        node.stmt.blocks().for_each(|inner| in_order(inner, loops, out));
+        if is_loop {
+            loops.pop();
+        }
+    }
+}
+
+/// Whether the first statement that reads a variable replaces its values.
+fn is_replaced(later: &[Step<'_>], local: LocalId) -> bool {
+    let is = |operand: &Operand| *operand == Operand::Local(local);
+    let first = later.iter().find(|step| step.stmt.operands().into_iter().any(is));
+    first.is_some_and(|step| match step.stmt {
+        Stmt::Assign { value: Rvalue::CallMethod { base, name, .. }, .. } => {
+            is(base) && REPLACES.contains(&name.as_str())
+        }
+        _ => false,
+    })
+}
+
+/// Whether a statement hands a variable to something that may keep it.
+fn is_kept(stmt: &Stmt, local: LocalId) -> bool {
+    let Stmt::Assign { value: Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }, .. } = stmt else {
+        return false;
+    };
+    args.iter().any(|arg| arg.value == Operand::Local(local))
+}
+
+/// Whether a variable is bound to what is made here, or to a parameter that is moved to a device: never to a part of something that is kept.
+fn is_own(func: &Func, local: LocalId, depth: usize) -> bool {
+    let mut values = Vec::new();
+    bound(func.body(), local, &mut values);
+    let given = func.params.iter().any(|param| param.local == local);
+    let moved = |base: &Operand| match base {
+        Operand::Local(inner) if depth < 4 => {
+            (*inner == local && given)
+                || func.params.iter().any(|p| p.local == *inner)
+                || is_own(func, *inner, depth + 1)
+        }
+        _ => false,
+    };
+    let own = |value: &&Rvalue| match value {
+        Rvalue::Use(base) => moved(base) && !given,
+        Rvalue::CallMethod { base, name, .. } => {
+            MAKES.contains(&name.as_str())
+                || name == "clone"
+                || (MOVES.contains(&name.as_str()) || name == "npu") && moved(base)
+        }
+        Rvalue::Call { callee: Operand::Global(name), .. } => MAKES.contains(&name.as_str()),
+        _ => false,
+    };
+    !values.is_empty() && values.iter().all(own)
+}

@@ -153,6 +153,7 @@ impl<'a> At<'a> {
             | Placements::CutLocal { .. }
             | Placements::PackedCut { .. }
             | Placements::ViewsApart { .. }
+            | Placements::WideBuffer { .. }
             | Placements::OwnRows { .. }
             | Placements::LabelledAs { .. } => None,
         }

@@ -44,6 +44,7 @@ impl Words<'_> {
             }
             Placements::PackedCut { parameter, split, filled } => packed_cut(parameter, *split, *filled),
             Placements::ViewsApart { parts, joined, apart } => views_apart(*parts, *joined, *apart),
+            Placements::WideBuffer { collective, buffer, dim, wider } => wide_buffer(collective, buffer, *dim, *wider),
             Placements::OwnRows { function, value, wrapped } => own_rows(function, value, *wrapped),
             Placements::CutLocal { weight, how, made, meets } => {
                 let title = format!("no gradient reaches `{weight}`: `{how}` leaves autograd behind");
@@ -198,6 +199,19 @@ fn views_apart(parts: usize, joined: Place, apart: Place) -> Draft {
     draft.labels.push(Label { place: joined, message: format!("puts {parts} views behind one another") });
     draft.labels.push(Label { place: apart, message: "takes rows of other views for those of one".to_string() });
     draft.help.push("gather each view for itself, and put them together then".to_string());
+    draft
+}
+
+/// A buffer that is larger in a dim along which no parts come.
+fn wide_buffer(collective: &str, buffer: &str, dim: i64, wider: Place) -> Draft {
+    let along = if dim == -1 { "its last dim".to_string() } else { format!("dim {dim}") };
+    let title = format!(
+        "`{collective}` puts the parts of the ranks behind one another along dim 0, and `{buffer}` is larger in {along}: its rows are pieces of several rows"
+    );
+    let mut draft = Draft::new(&codes::SHARDS_APART, title);
+    draft.primary = "fills the buffer rank by rank".to_string();
+    draft.labels.push(Label { place: wider, message: format!("as many times larger in {along} as there are ranks") });
+    draft.help.push(format!("make `{buffer}` larger in dim 0, and put `{buffer}.chunk(ranks)` together along {along}"));
     draft
 }
 

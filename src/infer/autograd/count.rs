@@ -41,8 +41,8 @@ impl Machine<'_> {
             if each && elements.len() >= required {
                 continue;
             }
-            // The backward of outputs without a gradient, such as indices, never runs.
-            if !elements.contains(&true) && self.gives_indices(methods.forward) {
+            // A backward that gives no gradient at all is that of outputs without one, such as indices, and never runs.
+            if !elements.contains(&true) {
                 continue;
             }
             let beyond = elements.iter().skip(most).any(|some| *some);
@@ -57,12 +57,6 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether a forward makes or marks what has no gradient: integers, by their dtype.
-    fn gives_indices(&self, forward: crate::project::FuncRef) -> bool {
-        let file = &self.files[self.project.file(forward.module)];
-        gives_indices(&file.slice(self.project.func(forward).span).to_lowercase())
-    }
-
     /// The place of the only return statement of a function.
     pub fn only_return(&self, at: crate::project::FuncRef) -> Option<Place> {
         let func = self.project.func(at);
@@ -71,15 +65,6 @@ impl Machine<'_> {
             _ => None,
         }
     }
-}
-
-/// How a forward says that what it gives has no gradient.
-const INDICES: &[&str] =
-    &["mark_non_differentiable", "torch.int", "torch.long", "torch.uint8", "torch.bool", "inttensor", "longtensor"];
-
-/// Whether the text of a forward, in lowercase, says that what it gives has no gradient.
-pub fn gives_indices(text: &str) -> bool {
-    INDICES.iter().any(|word| text.contains(word))
 }
 
 fn returns(func: &Func) -> Vec<Returned> {

@@ -31,7 +31,6 @@ mod written;
 
 pub use apply::{Asked, Remembered, shown_dim};
 pub use claims::claims;
-pub use count::gives_indices;
 pub use declared::{Says, against_rule};
 pub use derive::{CONTEXT, Case, Decided, Derived, Signature, Trouble};
 pub use symbols::UNNAMED;

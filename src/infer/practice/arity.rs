@@ -1,7 +1,6 @@
 //! How many gradients the backward of an autograd function returns. In: a class. Out: a `return` that gives too few or too many, from the
 //! text alone, where execution sees no collective. Never: what the gradients are. Source: DESIGN.md section 6. Next: `mod.rs`.
 
-use super::super::autograd::gives_indices;
 use super::super::finding::FindingKind;
 use super::super::value::Flavour;
 use super::Lint;
@@ -35,8 +34,8 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             })
             .collect();
         let Some(given) = given else { continue };
-        // The backward of outputs without a gradient, such as indices, never runs.
-        if given.iter().all(|o| matches!(o, Operand::Const(Const::None))) && gives_indices(lint.view(forward).code()) {
+        // A backward that gives no gradient at all is that of outputs without one, such as indices, and never runs.
+        if given.iter().all(|o| matches!(o, Operand::Const(Const::None))) {
             continue;
         }
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));

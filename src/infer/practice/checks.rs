@@ -193,6 +193,11 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["finali", "grad_sync", "reduce_grad"], finaliser_off::steps).with(&[&["grad"], &["sync", "reduce"]]),
     of_words(&["embed"], late_shared::summed).with(&[&["embed"], &["grad"], &["reduce", "scatter", "sync"]]),
     of_words(&["gather"], views_apart::taken).with(&[&["gather"], &["cat("], &["diag(", "diagonal(", "chunk("]]),
+    of_collectives(wide_buffer::gathers).with(&[
+        &["_into_tensor(", "_all_gather_base("],
+        &["size", "shape"],
+        &["empty(", "zeros("],
+    ]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_words(&[".apply("], beside_copy::weights).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),

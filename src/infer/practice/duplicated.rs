@@ -12,7 +12,7 @@ use super::view::{CollectiveCall, View};
 use crate::ir::{ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
 use crate::rules::Entry;
-use crate::source::{Name, Place};
+use crate::source::{Name, Place, Span};
 use crate::types::{AxisType, Spmd};
 
 /// What comments say of code that every rank runs alike.
@@ -136,5 +136,22 @@ fn said(view: &View<'_>) -> Option<Place> {
         None => view.func.span,
     };
     let speaks = |note: &Note| ALIKE.iter().any(|phrase| note.text.contains(phrase));
-    near::comments(view, span).into_iter().find(speaks).and_then(|note| note.place)
+    near::comments(view, span).into_iter().find(speaks).map_or_else(|| documented(view, span), |note| note.place)
+}
+
+/// Where a docstring inside a span says so.
+fn documented(view: &View<'_>, span: Span) -> Option<Place> {
+    let text = view.files[view.project.file(view.at.module)].slice(span);
+    let mut from = 0;
+    // Every second part stands between quotes.
+    for (at, part) in text.split("\"\"\"").enumerate() {
+        let lower = part.to_lowercase();
+        let said = ALIKE.iter().find_map(|phrase| Some((lower.find(phrase)?, phrase.len())));
+        if let Some((start, length)) = said.filter(|_| at % 2 == 1 && lower.len() == part.len()) {
+            let start = span.start + (from + start) as u32;
+            return Some(view.spot(Span::new(start, start + length as u32)));
+        }
+        from += part.len() + 3;
+    }
+    None
 }

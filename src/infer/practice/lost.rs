@@ -27,7 +27,14 @@ pub fn copies(view: &View<'_>, out: &mut Found) {
         let copied = written(call).and_then(|operand| copy(view, operand).or_else(|| named_copy(view, *step, operand)));
         let Some((made, method, copied)) = copied else { continue };
         let kept = || is_read_later(view, &copied, *step) || is_of_hook(view, &copied, *step);
-        if !is_fresh(&copied) && kept() && !is_itself(view, made, &copied) {
+        // A copy that goes first, and the original after it: the first exchange is for its own sake.
+        let other = |(at, other): &(usize, CollectiveCall<'_>)| {
+            at != step
+                && written(other)
+                    .is_some_and(|operand| near::deep(view, &view.expr(operand)) == near::deep(view, &copied))
+        };
+        let also = method == "clone" && view.collectives().iter().any(other);
+        if !is_fresh(&copied) && kept() && !also && !is_itself(view, made, &copied) {
             if is_timed(view) {
                 return;
             }

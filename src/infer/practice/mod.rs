@@ -215,6 +215,7 @@ mod weights_cut;
 mod whole_input;
 mod whole_marked;
 mod whose;
+mod wide_buffer;
 mod worker_rank;
 mod world_offset;
 mod world_rank;

@@ -253,7 +253,7 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
     }
     let Rvalue::CallMethod { base, name, args } = value else { return None };
     let of = view.expr(base);
-    let named = |e: &Expr| view.name_of(e).is_some_and(|name| name.contains("opt"));
+    let named = |e: &Expr| view.name_of(e).is_some_and(|name| name.contains("opt")) || is_optimizer(view, e);
     match name.as_str() {
         "backward" => Some(What::Backward),
         "step" if named(&of) => Some(What::Step(of)),
@@ -263,6 +263,14 @@ fn event(lint: &Lint<'_>, view: &View<'_>, at: usize) -> Option<What> {
         _ if !matches!(of, Expr::Path(_)) => moves(lint, name).map(|place| What::Move(name.clone(), place)),
         _ => None,
     }
+}
+
+/// Whether a variable is bound to what an optimizer makes, by the name of what is called: `zero = ZeroRedundancyOptimizer(...)`.
+fn is_optimizer(view: &View<'_>, expr: &Expr) -> bool {
+    let Expr::Local(local) = expr else { return false };
+    let [made] = view.defs(*local) else { return false };
+    let called = view.value(*made).and_then(|value| view.callee(value));
+    called.is_some_and(|path| path.to_lowercase().contains("optim"))
 }
 
 /// Whether a function steps the optimizer alone that a call is given: each reduces the gradients of its own parameters.

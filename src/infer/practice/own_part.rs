@@ -125,13 +125,18 @@ pub(super) fn part(view: &View<'_>, operand: &Operand, before: usize, depth: usi
     let found = match value {
         Rvalue::Use(inner) => return part(view, inner, step, depth + 1),
         Rvalue::Item { base, index } => item(view, base, index, step)?,
-        Rvalue::CallMethod { base, name, .. } if keeps_places(name) => return part(view, base, step, depth + 1),
+        Rvalue::CallMethod { base, name, .. } if keeps_places(name) || name == "unsqueeze" => {
+            return part(view, base, step, depth + 1);
+        }
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
             match view.callee(value).as_deref().unwrap_or("") {
                 "torch.clone" => return part(view, &args.first()?.value, step, depth + 1),
                 "torch.narrow" => rank_of_start(view, view.argument(args, 2, "start")?)?,
                 ".narrow" => rank_of_start(view, view.argument(args, 1, "start")?)?,
-                "torch.cat" => joined(view, &args.first()?.value, step)?,
+                "torch.cat" => {
+                    let parts = &args.first()?.value;
+                    joined(view, parts, step).or_else(|| collected(view, parts))?
+                }
                 _ => of_helper(view, value, args, depth)?,
             }
         }
@@ -214,6 +219,31 @@ fn joined(view: &View<'_>, parts: &Operand, step: usize) -> Option<Group> {
         own = own.or_else(|| self::item(view, base, index, at));
     }
     own
+}
+
+/// The slices that are put into a list one by one, if each is one, of the sequences of a batch for example.
+pub(super) fn appended<'a>(view: &View<'a>, list: &Operand) -> Option<Vec<(usize, &'a Operand, &'a Operand)>> {
+    let list = near::local(list)?;
+    let [made] = view.defs(list) else { return None };
+    let is_empty =
+        matches!(view.value(*made), Some(Rvalue::Build { kind: BuildKind::List, items }) if items.is_empty());
+    let put = |step: usize| match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, args }) if near::local(base) == Some(list) => Some((step, name, args)),
+        _ => None,
+    };
+    let slices = (0..view.steps.len()).filter_map(put).map(|(step, name, args)| {
+        let [one] = &args[..] else { return None };
+        match source(view, &one.value, step)? {
+            (at, Rvalue::Item { base, index }) if name == "append" => Some((at, base, index)),
+            _ => None,
+        }
+    });
+    slices.collect::<Option<Vec<_>>>().filter(|slices| is_empty && !slices.is_empty())
+}
+
+/// The group whose rank says where the slices of a list begin: that of the first one that shows it.
+fn collected(view: &View<'_>, list: &Operand) -> Option<Group> {
+    appended(view, list)?.into_iter().find_map(|(at, base, index)| item(view, base, index, at))
 }
 
 /// `base[index]`, where that is one of as many parts as there are ranks, or a slice that starts at a multiple of the rank.

@@ -170,6 +170,10 @@ pub fn cut_dim(view: &View<'_>, operand: &Operand, before: usize, depth: usize) 
         Rvalue::Use(inner) => cut_dim(view, inner, at, depth + 1),
         Rvalue::CallMethod { base, name, .. } if SAME.contains(&name.as_str()) => cut_dim(view, base, at, depth + 1),
         Rvalue::CallMethod { name, args, .. } if name == "narrow" => dim(args, 0),
+        Rvalue::CallMethod { base, name, args } if name == "unsqueeze" => {
+            let (put, cut) = (number(view, view.argument(args, 0, "dim")?)?, cut_dim(view, base, at, depth + 1)?);
+            (put >= 0 && cut >= 0).then(|| cut + i64::from(put <= cut))
+        }
         Rvalue::Item { base, index } => match view.source(base).map(|(_, made)| made) {
             Some(Rvalue::CallMethod { base: of, name, args })
                 if matches!(name.as_str(), "chunk" | "split" | "tensor_split") =>
@@ -181,7 +185,14 @@ pub fn cut_dim(view: &View<'_>, operand: &Operand, before: usize, depth: usize) 
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } => {
             if view.callee(value).is_some_and(|path| path == "torch.cat") {
                 let along = view.argument(args, 1, "dim").map_or(Some(0), |o| number(view, o));
-                let Some((_, Rvalue::Build { items, .. })) = view.source(&args.first()?.value) else { return None };
+                let parts = &args.first()?.value;
+                if let Some(slices) = own_part::appended(view, parts) {
+                    return slices
+                        .iter()
+                        .find_map(|(_, _, index)| sliced(view, index))
+                        .filter(|dim| along == Some(*dim));
+                }
+                let Some((_, Rvalue::Build { items, .. })) = view.source(parts) else { return None };
                 let Some(Item::One(first)) = items.first() else { return None };
                 return cut_dim(view, first, at, depth + 1).filter(|dim| along == Some(*dim));
             }

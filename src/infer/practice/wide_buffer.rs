@@ -1,0 +1,204 @@
+//! Buffers of a gather that are wider in another dim than the one along which the parts come. In: a function that gathers into one tensor.
+//! Out: the gather, where the buffer has the sizes of what is given, but for a dim behind the first that is as many times larger as there are
+//! ranks: the rows of the ranks are read as longer rows. Never: a buffer whose parts are taken apart or put in another order again, or sizes of
+//! another value. Source: TransformerEngine, issue 530; `torch.distributed.all_gather_into_tensor`, which concatenates along dim 0.
+//! Next: `views_apart.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::{Placements, Practice};
+use super::near;
+use super::view::View;
+use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::rules::Form;
+use crate::source::{Name, Place};
+
+/// Parts of names of numbers of ranks.
+const SIZES: &[&str] = &["world", "size", "ranks", "degree", "n", "num"];
+
+/// What makes a tensor of given sizes.
+const MAKES: &[&str] = &["empty", "zeros", "new_empty", "new_zeros"];
+
+/// What tells that a value has one dim only, or hands its parts on in another order.
+const ORDERS: &[&str] = &[
+    "view",
+    "reshape",
+    "transpose",
+    "permute",
+    "unflatten",
+    "split",
+    "chunk",
+    "rearrange",
+    "unbind",
+    "movedim",
+    "swapaxes",
+    "flatten",
+    "t",
+    "unfold",
+    "tensor_split",
+    "mT",
+    "T",
+];
+
+/// `sizes[-1] *= world`, `out = torch.empty(sizes)`, `all_gather_into_tensor(out, x)`
+pub fn gathers(view: &View<'_>, out: &mut Found) {
+    for (step, call) in view.collectives() {
+        if call.rule.op != "all_gather" || call.rule.form != Form::IntoOutput {
+            continue;
+        }
+        let (Some(given), Some(buffer)) = (call.input, call.output.and_then(near::local)) else { continue };
+        let [made] = view.defs(buffer) else { continue };
+        let Some((of, dim, wider)) = wider(view, *made) else { continue };
+        let same = plain(view, given).is_some_and(|value| value == of);
+        // With one row the parts come along the second dim as well.
+        let is_row =
+            near::has_any(view.code(), &["shape[0] == 1", "size(0) == 1", "batch size 1", "ndim == 1", "dim() == 1"]);
+        if !same || is_row || *made > *step || is_ordered(view, buffer) {
+            continue;
+        }
+        let collective = super::lost::last(&call.rule.name);
+        let mistake = Placements::WideBuffer { collective, buffer: view.local_name(buffer).clone(), dim, wider };
+        out.push((view.place(view.steps[*step].id), Practice::Placements(mistake)));
+    }
+}
+
+/// Whose sizes a buffer has, and the dim behind the first in which it is larger, with the place that makes it so.
+fn wider(view: &View<'_>, made: usize) -> Option<(Expr, i64, Place)> {
+    let value = view.value(made)?;
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    let name = near::written_name(view, value)?;
+    if !MAKES.contains(&name.as_str()) {
+        return None;
+    }
+    match args.first().map(|arg| &arg.value) {
+        Some(Operand::Local(sizes)) if !view.is_temp(*sizes) => in_list(view, *sizes, made),
+        _ => {
+            let given: Vec<Expr> = args
+                .iter()
+                .take_while(|a| a.kind == crate::ir::ArgKind::Positional)
+                .map(|a| view.expr(&a.value))
+                .collect();
+            let given = match given.as_slice() {
+                [Expr::Build(items)] => items.clone(),
+                _ => given,
+            };
+            in_row(view, &given).map(|(of, dim)| (of, dim, view.place(view.steps[made].id)))
+        }
+    }
+}
+
+/// `sizes = list(x.size())`, and the one entry of it that is set.
+fn in_list(view: &View<'_>, sizes: LocalId, made: usize) -> Option<(Expr, i64, Place)> {
+    let [defined] = view.defs(sizes) else { return None };
+    let of = listed(&near::deep(view, &view.bound(*defined, sizes)))?;
+    let mut set = (*defined + 1..made).filter_map(|step| match view.steps[step].stmt {
+        Stmt::SetItem { base, index, value } if near::local(base) == Some(sizes) => Some((step, index, value)),
+        _ => None,
+    });
+    let ((step, index, value), None) = (set.next()?, set.next()) else { return None };
+    let Operand::Const(Const::Int(dim)) = &**index else { return None };
+    // A method of the list may do anything with it.
+    let method = |step: usize| matches!(view.value(step), Some(Rvalue::CallMethod { base, .. }) if near::local(base) == Some(sizes));
+    if *dim == 0
+        || !view.steps[step].guards.is_empty() && view.steps[made].guards.len() < view.steps[step].guards.len()
+        || (*defined..made).any(method)
+    {
+        return None;
+    }
+    is_times(
+        view,
+        &near::deep(view, &view.expr(value)),
+        &|e| matches!(e, Expr::Item(base, at) if **base == Expr::Local(sizes) && **at == Expr::Const(Const::Int(*dim))),
+    )
+    .then(|| (of, *dim, view.place(view.steps[step].id)))
+}
+
+/// `x.size(0), x.size(1) * world`
+fn in_row(view: &View<'_>, given: &[Expr]) -> Option<(Expr, i64)> {
+    let given: Vec<Expr> = given.iter().map(|e| near::deep(view, e)).collect();
+    let (of, 0) = size_at(given.first()?)? else { return None };
+    let mut larger = None;
+    for (at, size) in (1_i64..).zip(&given[1..]) {
+        let own = |e: &Expr| size_at(e) == Some((of.clone(), at));
+        if own(size) {
+            continue;
+        }
+        if larger.is_some() || !is_times(view, size, &own) {
+            return None;
+        }
+        larger = Some(at);
+    }
+    Some((of, larger?))
+}
+
+/// `x` of `list(x.size())`, `list(x.shape)` and `[*x.shape]`.
+fn listed(expr: &Expr) -> Option<Expr> {
+    let args = expr.call_of("list")?;
+    let [(_, sizes)] = args else { return None };
+    match sizes {
+        Expr::Attr(of, name) if name == "shape" => Some((**of).clone()),
+        Expr::Call { callee, args, .. } if args.is_empty() => match &**callee {
+            Expr::Attr(of, name) if name == "size" => Some((**of).clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A value and the dim of it whose size this is: `x.size(1)`, `x.shape[1]`.
+fn size_at(expr: &Expr) -> Option<(Expr, i64)> {
+    match expr {
+        Expr::Item(base, at) => match (&**base, &**at) {
+            (Expr::Attr(of, name), Expr::Const(Const::Int(dim))) if name == "shape" => Some(((**of).clone(), *dim)),
+            _ => None,
+        },
+        Expr::Call { callee, args, .. } => match (&**callee, args.as_slice()) {
+            (Expr::Attr(of, name), [(_, Expr::Const(Const::Int(dim)))]) if name == "size" => {
+                Some(((**of).clone(), *dim))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a size is an own one times a number of ranks.
+fn is_times(view: &View<'_>, size: &Expr, own: &dyn Fn(&Expr) -> bool) -> bool {
+    let ranks = |e: &Expr| {
+        let name = view.name_or_callee(e);
+        name.is_some_and(|name| SIZES.iter().any(|part| near::has_part(&name.to_lowercase(), part)))
+    };
+    match size {
+        Expr::Binary(BinOp::Mul, a, b) => own(a) && ranks(b) || own(b) && ranks(a),
+        _ => false,
+    }
+}
+
+/// What is given, without what keeps its sizes.
+fn plain(view: &View<'_>, operand: &Operand) -> Option<Expr> {
+    let mut at = near::deep(view, &view.expr(operand));
+    loop {
+        at = match &at {
+            Expr::Call { callee, .. } => match &**callee {
+                Expr::Attr(base, name) if matches!(name.as_str(), "contiguous" | "detach" | "clone") => {
+                    (**base).clone()
+                }
+                _ => return Some(at),
+            },
+            _ => return Some(at),
+        };
+    }
+}
+
+/// Whether parts of a buffer are taken out or put elsewhere, by the function or by one that calls it in the project.
+fn is_ordered(view: &View<'_>, buffer: LocalId) -> bool {
+    let orders = |step: &usize| match view.value(*step) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            near::written_name(view, value).is_some_and(|name: Name| ORDERS.contains(&name.as_str()))
+        }
+        Some(Rvalue::Attr { name, .. }) => ORDERS.contains(&name.as_str()),
+        Some(Rvalue::Item { .. }) => true,
+        _ => false,
+    };
+    view.readers(buffer).iter().any(orders)
+}
