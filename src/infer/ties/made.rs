@@ -13,14 +13,14 @@ use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::source::Name;
 
 /// A parameter or field with its default.
-type Field = (Name, Option<Const>);
+pub(super) type Field = (Name, Option<Const>);
 
 /// A class: what its objects are given, and what they are called with.
-struct Class<'n> {
-    at: ClassRef,
-    name: &'n Name,
-    given: Vec<Field>,
-    called: Vec<Field>,
+pub(super) struct Class<'n> {
+    pub at: ClassRef,
+    pub name: &'n Name,
+    pub given: Vec<Field>,
+    pub called: Vec<Field>,
 }
 
 /// An argument of a call.
@@ -55,7 +55,7 @@ impl Ties<'_> {
     }
 
     /// What a class is given, in order.
-    fn fields(&self, class: ClassRef) -> Vec<Field> {
+    pub(super) fn fields(&self, class: ClassRef) -> Vec<Field> {
         if self.project.own_method(class, "__init__").is_some() {
             return self.params(class, "__init__");
         }
@@ -82,7 +82,7 @@ impl Ties<'_> {
     }
 
     /// What each call of a class says of its flags.
-    fn calls(&self, class: &Class<'_>, names: &[Name]) -> Vec<Formula> {
+    pub(super) fn calls(&self, class: &Class<'_>, names: &[Name]) -> Vec<Formula> {
         let mut out = Vec::new();
         let (path, word) = (self.project.qualified_class(class.at), format!("{}(", class.name));
         let finder = memchr::memmem::Finder::new(&word);

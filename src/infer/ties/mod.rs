@@ -2,6 +2,7 @@
 //! texts say of the flags of these. Out: findings without the worlds that cannot be. Never: a single value of a flag: that nothing sets one
 //! in sight is no proof. Next: `told.rs`.
 
+mod always;
 mod made;
 mod read;
 mod told;
@@ -28,6 +29,8 @@ pub struct Ties<'a> {
 impl Ties<'_> {
     /// Leaves out worlds whose flags cannot have these values together, and findings of which no world is left.
     pub fn settle(&self, findings: &mut Vec<Finding>) {
+        let all = std::mem::take(findings);
+        *findings = all.into_par_iter().filter_map(|finding| self.made_always(finding)).collect();
         let names = flags(findings);
         if names.is_empty() {
             return;
