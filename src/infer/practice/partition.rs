@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Class, Found, Lint, class_marks, divided, near};
 use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
-use crate::rules::Entry;
+use crate::rules::{Entry, MarkRule};
 use crate::source::{Name, Place};
 use crate::types::AxisType;
 
@@ -45,8 +45,11 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 
 /// The mark of parts over one of some axes.
 pub fn mark_over(view: &View<'_>, axes: &[Name]) -> Option<Name> {
+    let over = |rule: &MarkRule| {
+        rule.axes.iter().chain(rule.unless.iter().flat_map(|(_, axes)| axes)).cloned().collect::<Vec<_>>()
+    };
     view.rules.entries().find_map(|(_, e)| match e {
-        Entry::Mark(rule) if rule.set == AxisType::V && rule.axes.iter().any(|a| axes.contains(a)) => {
+        Entry::Mark(rule) if rule.set == AxisType::V && over(rule).iter().any(|a| axes.contains(a)) => {
             Some(Name::from(rule.name.trim_start_matches('.')))
         }
         _ => None,
@@ -58,7 +61,8 @@ fn asks(view: &View<'_>) -> bool {
     let text = view.files[view.project.file(view.at.module)].whole();
     let named = |e: &Entry| match e {
         Entry::Mark(rule) if rule.set == AxisType::V => {
-            text.contains(&format!("\"{}\"", rule.name.trim_start_matches('.')))
+            let name = rule.name.trim_start_matches('.');
+            ['"', '\''].iter().any(|quote| text.contains(&format!("{quote}{name}{quote}")))
         }
         _ => false,
     };
