@@ -3,7 +3,7 @@
 use super::super::codes;
 use super::{Draft, spot};
 use crate::infer::practice::lapses::Lapse;
-use crate::source::Place;
+use crate::source::{Name, Place};
 
 pub fn lapses(mistake: &Lapse) -> Draft {
     match mistake {
@@ -72,6 +72,8 @@ pub fn lapses(mistake: &Lapse) -> Draft {
         }
         Lapse::PlainInput { .. } => plain_input(mistake),
         Lapse::MeansSummed { .. } => means_summed(mistake),
+        Lapse::WholeBias { bias, summed, cut } => whole_bias(bias, *summed, *cut),
+        Lapse::OwnTokens { loss, count, group, shared } => own_tokens(loss.as_ref(), count.as_ref(), group, *shared),
         other => of_gradients(other),
     }
 }
@@ -95,6 +97,32 @@ fn means_summed(mistake: &Lapse) -> Draft {
     draft.labels.push(spot(*attached, format!("{loss} adds its gradient here, as it is")));
     draft.labels.push(spot(*marked, format!("`{mark}` says that the gradient is summed over {over}")));
     draft.help.push(format!("divide {loss} by the number of ranks of {over}"));
+    draft
+}
+
+/// A bias of which every rank adds the whole to what is summed.
+fn whole_bias(bias: &str, summed: Place, cut: Place) -> Draft {
+    let title =
+        format!("`{bias}` is counted once per rank: every rank adds the whole of it before the results are summed");
+    let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
+    draft.primary = format!("`{bias}` in full, on every rank");
+    draft.labels.push(spot(summed, "a term of a sum over the ranks".to_string()));
+    draft.labels.push(spot(cut, "each rank has a part of this weight".to_string()));
+    draft.help.push(format!("add `{bias}` after the sum, or on one rank alone"));
+    draft
+}
+
+/// A share of a loss that is weighed by the tokens of one rank.
+fn own_tokens(loss: Option<&Name>, count: Option<&Name>, group: &str, shared: Place) -> Draft {
+    let loss = loss.map_or("the loss".to_string(), |name| format!("`{name}`"));
+    let title = format!(
+        "the gradient from {loss} is too small by the number of ranks of `{group}`: it is multiplied by the tokens of this rank alone"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    let count = count.map_or("the count".to_string(), |name| format!("`{name}`"));
+    draft.primary = format!("{count} is of this rank's part of the tokens");
+    draft.labels.push(spot(shared, format!("{loss} is this rank's share of a loss over `{group}`")));
+    draft.help.push(format!("multiply by the number of ranks of `{group}` as well, or sum the count over them"));
     draft
 }
 
@@ -186,7 +214,9 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         | Lapse::NeededOther { .. }
         | Lapse::PlainInput { .. }
         | Lapse::BesideCopy { .. }
-        | Lapse::MeansSummed { .. } => lapses(mistake),
+        | Lapse::MeansSummed { .. }
+        | Lapse::WholeBias { .. }
+        | Lapse::OwnTokens { .. } => lapses(mistake),
     }
 }
 

@@ -268,6 +268,13 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["bias", "Partial"], shared_bias::divided)
         .with(&[&["/"], &["linear", "@", "mm(", "matmul"]])
         .where_seen(|seen| seen.communicates),
+    of_words(&["from_local(", "reduce"], whole_bias::added).with(&[
+        &["bias", ".b_", "_b_", ".b1", ".b2"],
+        &["from_local(", "reduce"],
+        &["self."],
+        &["+", "linear("],
+        &["mm(", "matmul(", "linear(", "einsum(", "@"],
+    ]),
     of_words(&["local_process_index", "local_rank", "slice(0"], node_rank::picks).with(&[&[
         "local_process_index",
         "local_rank",

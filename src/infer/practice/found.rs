@@ -199,6 +199,7 @@ impl Practice {
             Practice::Scales(Scales::BiasDivided { .. }) | Practice::Lapse(super::lapses::Lapse::BesideCopy { .. }) => {
                 vec![place]
             }
+            Practice::Lapse(super::lapses::Lapse::WholeBias { summed, .. }) => vec![place, *summed],
             _ => Vec::new(),
         }
     }

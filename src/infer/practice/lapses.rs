@@ -55,4 +55,8 @@ pub enum Lapse {
         marked: Place,
         attached: Place,
     },
+    /// A bias that every rank has in full is added before a sum over the ranks; where the weight beside it is cut for them.
+    WholeBias { bias: Name, summed: Place, cut: Place },
+    /// A rank's share of a loss over the tokens of a group is multiplied by the tokens of this rank; what says that it is a share.
+    OwnTokens { loss: Option<Name>, count: Option<Name>, group: Name, shared: Place },
 }

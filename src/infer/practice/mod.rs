@@ -141,6 +141,7 @@ mod own_rows;
 mod own_scaler;
 mod own_size;
 mod own_statistic;
+mod own_tokens;
 mod packed_cut;
 mod parameter_divided;
 mod part_beside;
@@ -212,6 +213,7 @@ pub mod view;
 mod views_apart;
 mod weight_left;
 mod weights_cut;
+mod whole_bias;
 mod whole_input;
 mod whole_marked;
 mod whose;
@@ -280,6 +282,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     own_overflow::decides,
     tied::weights,
     part_loss::attached,
+    own_tokens::attached,
 ];
 
 /// The checks of single functions that look at the whole project.

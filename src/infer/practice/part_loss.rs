@@ -78,7 +78,7 @@ pub fn attached<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 }
 
 /// The methods of a class, and those of its bases in the project.
-fn own_methods<'a>(lint: &Lint<'a>, class: ClassRef) -> Vec<View<'a>> {
+pub fn own_methods<'a>(lint: &Lint<'a>, class: ClassRef) -> Vec<View<'a>> {
     let order = lint.settings.statics.linearized(class);
     let of = |at: &ClassRef| {
         let module = at.module;
@@ -316,16 +316,18 @@ fn is_divided(lint: &Lint<'_>, summed: &Summed) -> bool {
     let reduces = lint.reducers().all.iter().filter(|r| r.asks(&summed.mark) || r.axes.is_none());
     let divides = |code: &str| near::has_any(code, &["avg", "div", " / ", "/=", "mul_(", "*="]);
     let mut reducers = reduces.map(|r| lint.view(r.func)).filter(|view| asks(view.code()));
-    let scaled = || {
-        lint.files.saying("set_loss_scale(").any(|file| {
-            let text = lint.files[file].whole();
-            text.match_indices("set_loss_scale(").any(|(at, _)| {
-                let given = text[at..].lines().take(3).collect::<String>();
-                ["tensor", "tp_", "_tp", "model_parallel"].iter().any(|word| given.contains(word))
-            })
+    reducers.any(|view| divides(view.code())) || is_scaled(lint)
+}
+
+/// Whether what scales the losses that are attached knows of the ranks that split a sequence.
+pub fn is_scaled(lint: &Lint<'_>) -> bool {
+    lint.files.saying("set_loss_scale(").any(|file| {
+        let text = lint.files[file].whole();
+        text.match_indices("set_loss_scale(").any(|(at, _)| {
+            let given = text[at..].lines().take(3).collect::<String>();
+            ["tensor", "tp_", "_tp", "model_parallel"].iter().any(|word| given.contains(word))
         })
-    };
-    reducers.any(|view| divides(view.code())) || scaled()
+    })
 }
 
 /// Whether a file that names the class gathers values along the axes: the class may get all tokens.

@@ -97,7 +97,7 @@ fn is_trained(view: &View<'_>, name: &str) -> bool {
 }
 
 /// `b2`, the bias of the second weight
-fn is_short(name: &str) -> bool {
+pub fn is_short(name: &str) -> bool {
     name.strip_prefix('b').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
@@ -129,7 +129,7 @@ fn added(view: &View<'_>, share: LocalId, made: usize) -> Option<usize> {
 }
 
 /// Whether a step sums over ranks what came of the share, and its backward hands the gradient on as it is.
-fn sums(view: &View<'_>, step: usize, share: LocalId, made: usize) -> bool {
+pub fn sums(view: &View<'_>, step: usize, share: LocalId, made: usize) -> bool {
     let Some(value) = view.value(step) else { return false };
     if let Some(call) = view.collective(value) {
         let transitions = &call.rule.transitions;
