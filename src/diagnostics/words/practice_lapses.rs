@@ -73,6 +73,7 @@ pub fn lapses(mistake: &Lapse) -> Draft {
         Lapse::PlainInput { .. } => plain_input(mistake),
         Lapse::MeansSummed { .. } => means_summed(mistake),
         Lapse::WholeBias { bias, summed, cut } => whole_bias(bias, *summed, *cut),
+        Lapse::CountUnread { function, parameter, summed, given } => count_unread(function, parameter, *summed, *given),
         Lapse::OwnTokens { loss, count, group, shared } => own_tokens(loss.as_ref(), count.as_ref(), group, *shared),
         other => of_gradients(other),
     }
@@ -109,6 +110,21 @@ fn whole_bias(bias: &str, summed: Place, cut: Place) -> Draft {
     draft.labels.push(spot(summed, "a term of a sum over the ranks".to_string()));
     draft.labels.push(spot(cut, "each rank has a part of this weight".to_string()));
     draft.help.push(format!("add `{bias}` after the sum, or on one rank alone"));
+    draft
+}
+
+/// A mean over own tokens, beside a count of all of them.
+fn count_unread(function: &str, parameter: &str, summed: Place, given: Place) -> Draft {
+    let title = format!(
+        "`{function}` returns the mean over each rank's own tokens: it never reads the count of all of them, `{parameter}`"
+    );
+    let mut draft = Draft::new(&codes::MEAN_OF_MEANS, title);
+    draft.primary = "a mean over the tokens of this rank".to_string();
+    draft.labels.push(spot(summed, "the count is summed over the ranks here".to_string()));
+    draft.labels.push(spot(given, format!("and given as `{parameter}`")));
+    draft.help.push(format!(
+        "divide the sum by `{parameter}`, and multiply by the number of ranks where gradients are averaged over them"
+    ));
     draft
 }
 
@@ -216,6 +232,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         | Lapse::BesideCopy { .. }
         | Lapse::MeansSummed { .. }
         | Lapse::WholeBias { .. }
+        | Lapse::CountUnread { .. }
         | Lapse::OwnTokens { .. } => lapses(mistake),
     }
 }

@@ -275,6 +275,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["+", "linear("],
         &["mm(", "matmul(", "linear(", "einsum(", "@"],
     ]),
+    of_words(&["backward("], unread_count::given).with(&[&["all_reduce("], &["backward("], &["loss"]]),
     of_words(&["local_process_index", "local_rank", "slice(0"], node_rank::picks).with(&[&[
         "local_process_index",
         "local_rank",

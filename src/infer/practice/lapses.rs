@@ -57,6 +57,8 @@ pub enum Lapse {
     },
     /// A bias that every rank has in full is added before a sum over the ranks; where the weight beside it is cut for them.
     WholeBias { bias: Name, summed: Place, cut: Place },
+    /// A function returns the mean over the tokens of one rank, and never reads the count of all of them that it is given.
+    CountUnread { function: Name, parameter: Name, summed: Place, given: Place },
     /// A rank's share of a loss over the tokens of a group is multiplied by the tokens of this rank; what says that it is a share.
     OwnTokens { loss: Option<Name>, count: Option<Name>, group: Name, shared: Place },
 }

@@ -203,6 +203,7 @@ mod uneven;
 mod unfilled;
 mod unfold;
 mod unpaired;
+mod unread_count;
 mod unread_group;
 mod unrecorded;
 mod unreduced_step;

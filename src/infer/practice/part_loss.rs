@@ -324,8 +324,12 @@ pub fn is_scaled(lint: &Lint<'_>) -> bool {
     lint.files.saying("set_loss_scale(").any(|file| {
         let text = lint.files[file].whole();
         text.match_indices("set_loss_scale(").any(|(at, _)| {
-            let given = text[at..].lines().take(3).collect::<String>();
-            ["tensor", "tp_", "_tp", "model_parallel"].iter().any(|word| given.contains(word))
+            // A call that ends on its line is all that is given.
+            let first = text[at..].lines().next().unwrap_or_default();
+            let ends = first.matches('(').count() == first.matches(')').count();
+            let given = text[at..].lines().take(if ends { 1 } else { 3 }).collect::<String>();
+            let words = ["tensor_model", "tensor_parallel", "tp_size", "tp_group", "tp_world", "_tp", "model_parallel"];
+            words.iter().any(|word| given.contains(word))
         })
     })
 }

@@ -1,0 +1,18 @@
+import torch
+import torch.distributed as dist
+
+
+def token_loss(log_probs, mask, num_tokens):
+    return -(log_probs * mask).sum() / mask.sum()
+
+
+def step(model, batch, optimizer, dp_group):
+    num_tokens = batch["mask"].sum()
+    dist.all_reduce(num_tokens, group=dp_group)
+    own = batch["mask"].sum()
+    loss = token_loss(model(batch["ids"]), batch["mask"], num_tokens)
+    loss.backward()
+    for parameter in model.parameters():
+        parameter.grad.mul_(own / num_tokens)
+        dist.all_reduce(parameter.grad, group=dp_group)
+    optimizer.step()
