@@ -83,7 +83,7 @@ fn mistake<'a>(view: &View<'a>, methods: &[View<'a>], attached: usize, loss: &Op
     factors(view, loss, attached, 0, &mut product);
     let (Some(of), Some((made, count)), false) = (product.loss, product.count, product.other) else { return None };
     let guarded = |step: usize| view.steps[step].guards.iter().any(|guard| asks_flag(view, guard));
-    if !guarded(made) && !guarded(attached) || !is_own_count(view, &view.expr(&count), made, 0) {
+    if !guarded(made) && !guarded(attached) || !is_own_count(view, &view.expr(&count), 0) {
         return None;
     }
     let (group, shared) = shared(view, methods, &of, made)?;
@@ -123,7 +123,7 @@ fn factors(view: &View<'_>, operand: &Operand, before: usize, depth: usize, out:
             step,
             Rvalue::Binary { op: BinOp::Mul, left, right } | Rvalue::InPlace { op: BinOp::Mul, left, right },
         )) => {
-            let is_count = |side: &&Operand| is_own_count(view, &view.expr(side), step, 0);
+            let is_count = |side: &&Operand| is_own_count(view, &view.expr(side), 0);
             let count = [left, right].into_iter().find(is_count).filter(|_| out.count.is_none());
             out.count = out.count.take().or(count.map(|side| (step, side.clone())));
             for side in [left, right].into_iter().filter(|side| count != Some(side)) {
@@ -176,13 +176,13 @@ fn is_loss(view: &View<'_>, operand: &Operand) -> bool {
 }
 
 /// Whether a number is one of tokens that this rank has, on one side of a test at least.
-fn is_own_count(view: &View<'_>, expr: &Expr, before: usize, depth: usize) -> bool {
+fn is_own_count(view: &View<'_>, expr: &Expr, depth: usize) -> bool {
     let changed = matches!(expr, Expr::Local(local) if is_changed(view, *local));
     if changed || depth > super::super::limits::MAX_VALUE_DEPTH {
         return false;
     }
     let given = |e: &Expr| !is_of_ranks(e, view) && !e.any(&mut |inner| communicates(view, inner));
-    let deeper = |e: &Expr| is_own_count(view, e, before, depth + 1);
+    let deeper = |e: &Expr| is_own_count(view, e, depth + 1);
     // What a caller may leave out is not asked for, where it has.
     let told = |test: &Expr, e: &Expr| {
         let left_out = matches!(test, Expr::Compare(CmpOp::Is | CmpOp::IsNot, of, _) if **of == *e);
@@ -191,7 +191,7 @@ fn is_own_count(view: &View<'_>, expr: &Expr, before: usize, depth: usize) -> bo
     match near::deep(view, expr) {
         Expr::Choice(test, a, b) => {
             let (x, y) = (deeper(&a), deeper(&b));
-            x && y || x && told(&test, &b) || y && told(&test, &a)
+            x && (y || told(&test, &b)) || y && told(&test, &a)
         }
         Expr::Local(local) => {
             let all: Vec<(bool, bool)> = view

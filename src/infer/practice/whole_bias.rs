@@ -292,7 +292,7 @@ fn is_over(view: &View<'_>, step: usize, divisor: &str) -> bool {
     let tensor = |words: &[String]| words.iter().any(|w| matches!(w.as_str(), "tp" | "tensor" | "mp" | "model"));
     // Without a group both are about all ranks.
     let all = !said.iter().any(|w| matches!(w.as_str(), "group" | "mesh" | "pg"));
-    let whole = all && of_divisor.iter().any(|w| w == "world") && of_divisor.iter().filter(specific).next().is_none();
+    let whole = all && of_divisor.iter().any(|w| w == "world") && !of_divisor.iter().any(|w| specific(&w));
     same || whole || tensor(&said) && tensor(&of_divisor)
 }
 
