@@ -92,7 +92,7 @@ impl Machine<'_> {
     pub fn layer_source(&self, func: &Func, class: Option<ClassRef>) -> Option<LayerSource> {
         let class = class.filter(|_| func.name == "forward")?;
         let rule = self.rule_of_class(class).filter(|rule| !rule.default_group.is_empty())?;
-        if super::model_axis::is_of_other(self.project, self.rules, self.settings, class.module) {
+        if super::model_axis::is_of_other(self.project, class.module) {
             return None;
         }
         let at = Place { file: self.project.file(class.module), span: self.project.class(class).name_span };

@@ -48,17 +48,16 @@ pub fn of_getters(project: &Project, rules: &RuleBook, settings: &Settings, axes
     (!is_known).then(|| Axis::variable(group))
 }
 
-/// Whether the package of a module has a group of its own for the axis, which is not the one that the project calls so: several programs stand
+/// Whether the package of a module gives its group by another function than the one that names the axis in the project: several programs stand
 /// beside one another, and what is said of the one is not said of the other.
-pub fn is_of_other(project: &Project, rules: &RuleBook, settings: &Settings, module: ModuleId) -> bool {
+pub fn is_of_other(project: &Project, module: ModuleId) -> bool {
     let name = |of: ModuleId| project.modules[of].name.as_str();
-    let (package, _) = name(module).rsplit_once('.').unwrap_or_default();
-    let beside = |of: &ModuleId| name(*of).rsplit_once('.').unwrap_or_default().0 == package;
-    let own = GETTERS.iter().find_map(|(getter, group)| {
-        let at = project.modules.ids().filter(beside).find_map(|of| project.own_function(of, getter))?;
-        let path = project.qualified(at);
-        let is_known = rules.get(&path).is_some() || settings.group_named(&format!("{path}()")).is_some();
-        (!is_known).then(|| Axis::variable(group))
-    });
-    own.is_some_and(|own| own != settings.canonical(NAME))
+    let package = |of: ModuleId| name(of).rsplit_once('.').unwrap_or_default().0;
+    let first = |within: &dyn Fn(ModuleId) -> bool| {
+        let defines =
+            |getter: &str| project.modules.ids().any(|of| within(of) && project.own_function(of, getter).is_some());
+        GETTERS.iter().position(|(getter, _)| defines(getter))
+    };
+    let own = first(&|of| package(of) == package(module));
+    own.is_some() && own != first(&|_| true)
 }

@@ -690,3 +690,9 @@ pub(super) fn scale_second(call: &mut OpCall<'_>, args: &CallArgs) {
         last.ty = LocalType::unknown();
     }
 }
+
+/// Whether a tensor that an operation needs is `None`: no program gets past it.
+pub(super) fn lacks_operand(call: &OpCall<'_>, args: &CallArgs) -> bool {
+    let params = call.rule.tensors.iter().filter(|param| call.rule.args.params[**param].default.is_none());
+    params.flat_map(|param| call.bound.all(*param)).any(|at| args.args[*at].value == Value::NONE)
+}

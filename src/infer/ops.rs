@@ -172,11 +172,14 @@ impl Machine<'_> {
 
     fn apply_typed(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
-        let bound = rule.args.bind(&keywords);
-        let checked = self.w.modes.typecheck.is_some();
+        let (bound, checked) = (rule.args.bind(&keywords), self.w.modes.typecheck.is_some());
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let mut call = OpCall { rule, bound, operands, lost: false };
+        call.lost = !checked && super::op_results::lacks_operand(&call, args);
+        if call.lost {
+            return self.results(id, &call, args, Some(LocalType::unknown()));
+        }
         super::op_results::scale_second(&mut call, args);
         self.planned_operands(id, &call, args);
         if !checked && let Some(value) = self.distributed_op(id, &call, args) {

@@ -165,8 +165,16 @@ pub fn is_source(path: &Path, include: &Globs, exclude: &Globs, glob_root: &Path
         let name = part.as_os_str().to_string_lossy();
         JUNK.contains(&name.as_ref()) || name.starts_with('.')
     };
+    if is_template(&inside.to_string_lossy()) {
+        return false;
+    }
     let folders = inside.parent().into_iter().flat_map(Path::components);
     named && !exclude.matches(inside) && !folders.filter(|p| matches!(p, Component::Normal(_))).any(left_out)
+}
+
+/// Whether a name is one that a template engine fills in: what stands there becomes Python later.
+fn is_template(name: &str) -> bool {
+    name.contains("{{") || name.contains("{%")
 }
 
 /// The Python files below a folder. Links are not followed, so a loop of links ends here.
@@ -180,10 +188,16 @@ fn walk(folder: &Path, request: &Request, skipped: &mut Vec<Skipped>, take: &mut
         .sort_by_file_name(std::ffi::OsStr::cmp)
         .filter_entry(move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            if entry.depth() == 0 || !is_folder {
+            if entry.depth() == 0 {
                 return true;
             }
             let name = entry.file_name().to_string_lossy();
+            if is_template(&name) {
+                return false;
+            }
+            if !is_folder {
+                return true;
+            }
             !JUNK.contains(&name.as_ref()) && !exclude.matches_folder(relative(entry.path(), &glob_root))
         })
         .build();
@@ -251,6 +265,15 @@ mod tests {
         assert!(!globs.matches(Path::new("a/setup.py")));
         assert!(globs.matches(Path::new("/elsewhere/gen_x.py")));
         assert!(Globs::new(["{a"]).is_err());
+    }
+
+    #[test]
+    fn templates_are_no_sources() {
+        let none = Globs::new([]).expect("no pattern is wrong");
+        let is = |path: &str| is_source(Path::new(path), &none, &none, Path::new("/a"));
+        assert!(is("/a/model/train.py"));
+        assert!(!is("/a/templates/{{cookiecutter.name}}/train.py"));
+        assert!(!is("/a/templates/{{ name }}.py"));
     }
 
     #[test]
