@@ -39,10 +39,17 @@ const ALIKE: &[&str] = &[
 /// What comments say of a layer that every rank has in full.
 const WHOLE: &[&str] = &["replicated", "not sharded", "whole on every", "full on every", "not split", "duplicated"];
 
+/// How a function says that there is no gradient, or that it is scaled.
+const SCALED: &[&str] = &["is_grad_enabled", "no_grad", "inference_mode", ".detach()", "register_hook", "scale"];
+
 /// `h = gather(h)`, all ranks alike, `scatter(out)`
 pub fn summed(view: &View<'_>, out: &mut Found) {
     for (i, call) in view.collectives() {
         let Some(argument) = told_by(view, call) else { continue };
+        if view.without_gradient(*i) || near::is_unrecorded(view) || near::has_any(&view.code().to_lowercase(), SCALED)
+        {
+            continue;
+        }
         let Stmt::Assign { dst, .. } = view.steps[*i].stmt else { continue };
         let cut = || {
             let (cut, axes) = cut_again(view, *i, *dst)?;

@@ -52,7 +52,11 @@ pub fn attached<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let gathers = |m: &View<'_>| {
         (0..m.steps.len()).any(|i| near::name_of_call(m, i).is_some_and(|name| near::has_any(&name, GATHERS)))
     };
-    if !found.is_empty() && !is_scaled(lint) && !methods.iter().any(gathers) {
+    let file_gathers = near::has_any(
+        &file.whole().to_lowercase(),
+        &["all_gather(", "all_gather_into_tensor(", "gather_from_", "register_hook("],
+    );
+    if !found.is_empty() && !is_scaled(lint) && !file_gathers && !methods.iter().any(gathers) {
         out.extend(found);
     }
 }
@@ -87,6 +91,24 @@ fn mistake<'a>(view: &View<'a>, methods: &[View<'a>], attached: usize, loss: &Op
         return None;
     }
     let (group, shared) = shared(view, methods, &of, made)?;
+    // What is shared under another answer of the flag is not this loss; and the call may have a factor of its own.
+    let text = |place: Place| view.files[place.file].slice(place.span).to_lowercase();
+    let line = view.files[shared.file].position(shared.span.start).line;
+    let shared_line = view.files[shared.file].text.lines().nth(line as usize - 1).unwrap_or_default();
+    let guards = |m: &View<'a>| {
+        let step = m.steps.iter().find(|step| {
+            m.place(step.id).span.start <= shared.span.start && shared.span.end <= m.place(step.id).span.end
+        });
+        step.is_some_and(|step| step.guards.iter().any(|guard| text(m.part(guard.at, 0)).contains(FLAG)))
+    };
+    let apart = shared_line.contains(FLAG) || methods.iter().any(guards);
+    let call = text(view.place(view.steps[attached].id));
+    let has_factor = ["group.size(", "_size", "world_size", "size *", "* size"].iter().any(|word| call.contains(word));
+    let alone =
+        near::refusals(&text(view.spot(view.func.span))).any(|line| line.contains("== 1") || line.contains("> 1"));
+    if apart || has_factor || alone {
+        return None;
+    }
     let name =
         |operand: &Operand| near::local(operand).filter(|l| !view.is_temp(*l)).map(|l| view.local_name(l).clone());
     let mistake = Lapse::OwnTokens { loss: name(&of), count: name(&count), group, shared };

@@ -328,7 +328,16 @@ pub fn is_scaled(lint: &Lint<'_>) -> bool {
             let first = text[at..].lines().next().unwrap_or_default();
             let ends = first.matches('(').count() == first.matches(')').count();
             let given = text[at..].lines().take(if ends { 1 } else { 3 }).collect::<String>();
-            let words = ["tensor_model", "tensor_parallel", "tp_size", "tp_group", "tp_world", "_tp", "model_parallel"];
+            let words = [
+                "tensor_model",
+                "tensor_parallel",
+                "tp_size",
+                "tp_group",
+                "tp_world",
+                "_tp",
+                "tp_cp",
+                "model_parallel",
+            ];
             words.iter().any(|word| given.contains(word))
         })
     })

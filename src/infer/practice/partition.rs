@@ -82,7 +82,13 @@ fn asked(view: &View<'_>, mark: &Name) -> Option<Place> {
             let Some(Rvalue::Call { callee, args }) = other.value(i) else { return None };
             let asks = matches!(other.expr(callee).last_name(), Some("getattr" | "hasattr"));
             let name = other.expr(&args.get(1)?.value);
-            (asks && name.string() == Some(mark)).then(|| other.place(other.steps[i].id))
+            // What has no mark is a copy, and nothing else is asked.
+            let absent = args.get(2).is_none_or(|a| other.expr(&a.value) == Expr::Const(Const::Bool(false)));
+            let code = other.code();
+            let plain = absent
+                && code.matches("getattr(").count() < 2
+                && !near::has_any(code, &["id(", "is False", "not getattr", "endswith("]);
+            (asks && plain && name.string() == Some(mark)).then(|| other.place(other.steps[i].id))
         })
     })
 }
@@ -152,7 +158,7 @@ fn is_ruled_out(text: &str) -> bool {
     let of_one = |line: &str| line.starts_with("assert") && line.contains("== 1");
     let of_several = |line: &str| line.starts_with("if ") && near::has_any(line, &["!= 1", "> 1"]);
     let alone = near::refusals(text).any(|line| of_one(line) || of_several(line));
-    alone || class_marks::freezes(text) || text.contains("_parameters[")
+    alone || class_marks::freezes(text) || text.contains("_parameters[") || text.contains("__dict__")
 }
 
 /// Whether a class of the file that is derived from that of a constructor speaks of an attribute: it may mark it.

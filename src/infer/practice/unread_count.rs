@@ -27,6 +27,14 @@ pub fn given(view: &View<'_>, out: &mut Found) {
         if call.args.iter().any(|a| other(&view.expr(&a.value))) || !is_count(view, count, *summed) {
             continue;
         }
+        // Where all ranks have equally many, or the same, their means are the mean.
+        let file = view.files[view.project.file(view.at.module)].whole();
+        let group =
+            call.group.map(|group| view.expr(group)).and_then(|e| view.name_or_callee(&e).map(str::to_lowercase));
+        let same_data = group.is_some_and(|g| ["tp", "tensor", "model"].iter().any(|part| near::has_part(&g, part)));
+        if same_data || near::has_any(file, &["ones_like(", "torch.ones(", "broadcast("]) {
+            continue;
+        }
         for step in *summed + 1..view.steps.len() {
             let Some((function, parameter)) = takes(view, step, count) else { continue };
             let Some(mean) = own_mean(view, function, &parameter) else { continue };

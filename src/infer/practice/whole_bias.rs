@@ -9,7 +9,7 @@ use super::lapses::Lapse;
 use super::shared_bias::{is_short, sums};
 use super::view::View;
 use super::{Found, near};
-use crate::ir::{ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 use std::rc::Rc;
 
@@ -83,12 +83,30 @@ pub fn added(view: &View<'_>, out: &mut Found) {
         };
         let Some(summed) = (i + 1..view.steps.len()).find(|s| sums(view, *s, sum, i)) else { continue };
         let text = text.get_or_insert_with(|| class_text(view));
-        if near::has_any(text, OTHERWISE) || !is_over(view, summed, &divisor) || !is_straight(view, summed, i) {
+        if near::has_any(text, OTHERWISE)
+            || text.contains("- 1)")
+            || is_seen_to(view, &bias)
+            || !is_over(view, summed, &divisor)
+            || !is_straight(view, summed, i)
+        {
             return;
         }
         let mistake = Lapse::WholeBias { bias, summed: view.place(view.steps[summed].id), cut };
         out.push((view.place(view.steps[i].id), Practice::Lapse(mistake)));
     }
+}
+
+/// Whether another function of the file, beside the forward and the constructor, speaks of the bias and of ranks or their number: it may be other values
+/// on each, or a share.
+fn is_seen_to(view: &View<'_>, bias: &Name) -> bool {
+    near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at).any(|at| {
+        let func = view.project.func(at);
+        let text = view.text(view.spot(func.span)).to_lowercase();
+        func.kind == FuncKind::Function
+            && func.name != "__init__"
+            && near::has_word(&text, &bias.to_lowercase())
+            && near::has_any(&text, &["rank", "size", "world", "degree"])
+    })
 }
 
 fn class_text(view: &View<'_>) -> String {

@@ -9,7 +9,7 @@ use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, Const, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Form;
 use crate::source::{Name, Place};
 
@@ -40,6 +40,28 @@ const ORDERS: &[&str] = &[
     "T",
 ];
 
+/// How a file says that there is one row, or one dim.
+const ONE: &[&str] = &[
+    "[0] == 1",
+    "size(0) == 1",
+    "[0] != 1",
+    "size(0) != 1",
+    "batch size 1",
+    "batch of one",
+    "ndim == 1",
+    "dim() == 1",
+    "ndim != 1",
+    "dim() != 1",
+    "[None",
+    "unsqueeze(0)",
+    "(1, -1)",
+    "[-1:",
+];
+
+/// How a file puts rows in another order.
+const APART: &[&str] =
+    &[".view(", ".reshape(", ".flatten()", "chunk(", "split(", "unflatten(", "rearrange(", "movedim("];
+
 /// `sizes[-1] *= world`, `out = torch.empty(sizes)`, `all_gather_into_tensor(out, x)`
 pub fn gathers(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
@@ -50,10 +72,9 @@ pub fn gathers(view: &View<'_>, out: &mut Found) {
         let [made] = view.defs(buffer) else { continue };
         let Some((of, dim, wider)) = wider(view, *made) else { continue };
         let same = plain(view, given).is_some_and(|value| value == of);
-        // With one row the parts come along the second dim as well.
-        let is_row =
-            near::has_any(view.code(), &["shape[0] == 1", "size(0) == 1", "batch size 1", "ndim == 1", "dim() == 1"]);
-        if !same || is_row || *made > *step || is_ordered(view, buffer) {
+        // With one row, or one dim, the parts come along the wider dim as well.
+        let is_row = near::has_any(view.code(), ONE) || is_put_apart(view);
+        if !same || is_row || *made > *step || is_ordered(view, buffer) || !goes_on(view, buffer) {
             continue;
         }
         let collective = super::lost::last(&call.rule.name);
@@ -201,4 +222,26 @@ fn is_ordered(view: &View<'_>, buffer: LocalId) -> bool {
         _ => false,
     };
     view.readers(buffer).iter().any(orders)
+}
+
+/// Whether a buffer is returned as it is, or multiplied: a maximum, a norm or a sum of it all is the same in any order.
+fn goes_on(view: &View<'_>, buffer: LocalId) -> bool {
+    let is = |operand: &Operand| near::local(operand) == Some(buffer);
+    view.steps.iter().any(|step| match step.stmt {
+        Stmt::Return { value } => is(value),
+        Stmt::Assign { value: Rvalue::Binary { op: BinOp::MatMul, left, right }, .. } => is(left) || is(right),
+        _ => false,
+    })
+}
+
+/// Whether a function of the file that calls this one says that there is one row, or puts rows in another order.
+fn is_put_apart(view: &View<'_>) -> bool {
+    let class = near::class_of(view).map(|class| &view.project.modules[view.at.module].ir.classes[class].name);
+    let names = [Some(format!("{}(", view.func.name)), class.map(|name| format!("{name}.apply("))];
+    let calls = |text: &str| names.iter().flatten().any(|name| text.contains(name.as_str()));
+    near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at).any(|at| {
+        let func = view.project.func(at);
+        let text = view.text(view.spot(func.span));
+        func.kind == FuncKind::Function && calls(text) && (near::has_any(text, ONE) || near::has_any(text, APART))
+    })
 }

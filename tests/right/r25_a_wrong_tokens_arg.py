@@ -1,0 +1,29 @@
+# the only caller passes the gathered tokens as all_tokens: its shape[0] is the count of all ranks
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
+from megatron.core.transformer.moe.moe_utils import MoEAuxLossAutoScaler
+
+
+class Router(torch.nn.Module):
+    def __init__(self, config, weight, tp_cp_group):
+        super().__init__()
+        self.config = config
+        self.tp_cp_group = tp_cp_group
+        self.weight = torch.nn.Parameter(weight)
+
+    def forward(self, hidden, all_tokens):
+        logits = F.linear(hidden, self.weight)
+        coeff = self.config.z_loss_coeff / self.tp_cp_group.size()
+        z_loss = torch.logsumexp(logits, dim=-1).square().mean() * coeff
+        if self.config.calculate_per_token_loss:
+            z_loss = z_loss * all_tokens.shape[0]
+        return MoEAuxLossAutoScaler.apply(logits, z_loss)
+
+
+class Layer(torch.nn.Module):
+    def forward(self, hidden):
+        ids = gather_from_sequence_parallel_region(hidden, group=self.router.tp_cp_group)
+        return self.router(hidden, ids)
