@@ -212,15 +212,16 @@ fn is_whole(init: &View<'_>, data: Expr) -> bool {
 
 /// The parameters that a product is made with.
 fn weights(view: &View<'_>, product: &Operand) -> Vec<Name> {
-    let Some((_, value)) = near::local(product).and_then(|l| {
-        let step = *view.defs(l).first()?;
-        Some((step, view.value(step)?))
-    }) else {
-        return Vec::new();
-    };
+    let first = |operand: &Operand| view.value(*view.defs(near::local(operand)?).first()?);
+    let Some(mut value) = first(product) else { return Vec::new() };
+    // Names may be bound to one another in a circle.
+    for _ in 0..super::super::limits::MAX_EXPR_DEPTH {
+        let Rvalue::Use(inner) = value else { break };
+        let Some(next) = first(inner) else { return Vec::new() };
+        value = next;
+    }
     let own = |o: &Operand| near::own_attribute(view, &view.through(o)).cloned();
     match value {
-        Rvalue::Use(inner) => weights(view, inner),
         Rvalue::Binary { op: BinOp::MatMul, left, right } => [left, right].into_iter().filter_map(own).collect(),
         Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }
             if near::written_name(view, value)
