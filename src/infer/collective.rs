@@ -375,7 +375,7 @@ impl Machine<'_> {
     fn is_measured(&self, id: StmtId) -> bool {
         self.loop_depth > 0 && super::repeated::only_repeats(self.func(), id)
             || super::repeated::is_never_read(self.project, self.activation(), id)
-            || super::repeated::is_read_no_more(self.func(), id)
+            || super::repeated::is_read_no_more(self.project, self.rules, self.files, self.activation(), id)
     }
 
     /// The input must have the source type; an unknown input is narrowed to it.

@@ -110,6 +110,25 @@ impl Finding {
         Reached { found: self.worlds.clone(), silent: self.silent_worlds.clone(), silent_right: self.silent_right }
     }
 
+    /// The worlds in which it was found, those of all roots.
+    pub fn found_in(&self) -> impl Iterator<Item = &Facts> {
+        self.worlds.iter().chain(self.others.iter().flat_map(|other| &other.found))
+    }
+
+    /// The finding with the worlds that are possible, if there are any. A root of which none is left is shown no more.
+    pub fn within(mut self, mut possible: impl FnMut(&Facts) -> bool) -> Option<Finding> {
+        self.worlds.retain(&mut possible);
+        for other in &mut self.others {
+            other.found.retain(&mut possible);
+        }
+        self.others.retain(|other| !other.found.is_empty());
+        if self.worlds.is_empty() && !self.others.is_empty() {
+            let Reached { found, silent, silent_right } = self.others.remove(0);
+            (self.worlds, self.silent_worlds, self.silent_right) = (found, silent, silent_right);
+        }
+        (!self.worlds.is_empty()).then_some(self)
+    }
+
     /// A finding that holds in every configuration.
     pub fn everywhere(place: Place, kind: FindingKind) -> Finding {
         Finding {

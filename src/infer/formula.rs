@@ -262,7 +262,6 @@ fn shared<T: Clone + PartialEq>(mine: &[T], theirs: &[T]) -> Vec<T> {
     mine[..start].iter().chain(rest).cloned().collect()
 }
 
-/// The name of a flag without the object that has it.
 /// What holds between flags, asked of the worlds of one finding after another.
 pub struct Tied<'t> {
     ties: &'t [Formula],
@@ -312,7 +311,8 @@ impl<'t> Tied<'t> {
     }
 }
 
-fn last_name(atom: &Atom) -> Name {
+/// The name of a flag without the object that has it.
+pub fn last_name(atom: &Atom) -> Name {
     atom.name().rsplit('.').next().map_or_else(|| atom.name().clone(), Name::from)
 }
 

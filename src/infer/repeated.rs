@@ -2,8 +2,11 @@
 //! nobody uses the sums. In: a function and the statement of a collective. Out: whether it is one. Never: execution. Next: `collective.rs`.
 
 use super::limits::MAX_MEASURED;
+use super::practice::view::{Step, View};
 use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{FuncRef, Project};
+use crate::rules::RuleBook;
+use crate::source::Files;
 
 /// Whether the innermost loop around a collective gives its first argument, a variable, to calls of functions and does nothing else with it.
 pub fn only_repeats(func: &Func, collective: StmtId) -> bool {
@@ -173,21 +176,14 @@ fn is_only_given(block: &Block, buffer: LocalId) -> bool {
 /// What replaces all values of a tensor.
 const REPLACES: &[&str] = &["fill_", "zero_", "copy_", "normal_", "uniform_"];
 
-/// A statement of a function in the order of the source, with the loops around it.
-struct Step<'f> {
-    id: StmtId,
-    stmt: &'f Stmt,
-    loops: Vec<StmtId>,
-}
-
 /// Whether a variable of a function that a collective changes has a tensor of its own, and nobody reads it again but the same collective, or what
 /// replaces its values: the sum is for the sake of the exchange.
-pub fn is_read_no_more(func: &Func, collective: StmtId) -> bool {
+pub fn is_read_no_more(project: &Project, rules: &RuleBook, files: &Files, at: FuncRef, collective: StmtId) -> bool {
+    let func = project.func(at);
     if func.code.count() > MAX_MEASURED {
         return false;
     }
-    let mut steps = Vec::new();
-    in_order(func.body(), &mut Vec::new(), &mut steps);
+    let steps = View::new(project, rules, files, at).steps;
     let Some(at) = steps.iter().position(|step| step.id == collective) else { return false };
     let Stmt::Assign { value, .. } = steps[at].stmt else { return false };
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
@@ -214,20 +210,6 @@ pub fn is_read_no_more(func: &Func, collective: StmtId) -> bool {
         _ => false,
     };
     steps.iter().enumerate().all(harmless)
-}
-
-fn in_order<'f>(block: &'f Block, loops: &mut Vec<StmtId>, out: &mut Vec<Step<'f>>) {
-    for node in block {
-        out.push(Step { id: node.id, stmt: &node.stmt, loops: loops.clone() });
-        let is_loop = matches!(node.stmt, Stmt::For { .. } | Stmt::While { .. });
-        if is_loop {
-            loops.push(node.id);
-        }
-        node.stmt.blocks().for_each(|inner| in_order(inner, loops, out));
-        if is_loop {
-            loops.pop();
-        }
-    }
 }
 
 /// Whether the first statement that reads a variable replaces its values.

@@ -10,7 +10,7 @@ use super::part_loss::{is_scaled, own_methods};
 use super::view::{Guard, View};
 use super::{Class, Found, Lint, near};
 use crate::ir::{Arg, ArgKind, BinOp, CmpOp, LocalId, Operand, Rvalue, UnOp};
-use crate::source::{Name, Place};
+use crate::source::{Name, Place, Span};
 
 /// What a flag is called that has gradients divided by the number of all tokens.
 const FLAG: &str = "per_token";
@@ -20,6 +20,10 @@ const AXES: &[&str] = &["tp", "cp", "sp", "tensor", "sequence", "context"];
 const RANKS: &[&str] = &["group", "world", "parallel", "degree", "rank", "mesh", "pg"];
 /// Parts of names of calls after which a rank may have other tokens than its own.
 const GATHERS: &[&str] = &["all_gather", "allgather", "gather_from", "gather_seq", "gather_along", "all_to_all"];
+/// How a file gathers tokens, or scales a gradient where it arrives.
+const ELSEWHERE: &[&str] = &["all_gather(", "all_gather_into_tensor(", "gather_from_", "register_hook("];
+/// How a call multiplies by a number of ranks of its own.
+const FACTORS: &[&str] = &["group.size(", "_size", "world_size", "size *", "* size"];
 /// Parts of names of calls that may change a number to that of all ranks.
 const COMMUNICATES: &[&str] = &["reduce", "gather", "sync", "sum_over", "psum"];
 /// Methods that give the same number in another form.
@@ -52,11 +56,8 @@ pub fn attached<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let gathers = |m: &View<'_>| {
         (0..m.steps.len()).any(|i| near::name_of_call(m, i).is_some_and(|name| near::has_any(&name, GATHERS)))
     };
-    let file_gathers = near::has_any(
-        &file.whole().to_lowercase(),
-        &["all_gather(", "all_gather_into_tensor(", "gather_from_", "register_hook("],
-    );
-    if !found.is_empty() && !is_scaled(lint) && !file_gathers && !methods.iter().any(gathers) {
+    let file_gathers = || near::has_any(&file.whole().to_lowercase(), ELSEWHERE);
+    if !found.is_empty() && !is_scaled(lint) && !file_gathers() && !methods.iter().any(gathers) {
         out.extend(found);
     }
 }
@@ -91,22 +92,10 @@ fn mistake<'a>(view: &View<'a>, methods: &[View<'a>], attached: usize, loss: &Op
         return None;
     }
     let (group, shared) = shared(view, methods, &of, made)?;
-    // What is shared under another answer of the flag is not this loss; and the call may have a factor of its own.
-    let text = |place: Place| view.files[place.file].slice(place.span).to_lowercase();
-    let line = view.files[shared.file].position(shared.span.start).line;
-    let shared_line = view.files[shared.file].text.lines().nth(line as usize - 1).unwrap_or_default();
-    let guards = |m: &View<'a>| {
-        let step = m.steps.iter().find(|step| {
-            m.place(step.id).span.start <= shared.span.start && shared.span.end <= m.place(step.id).span.end
-        });
-        step.is_some_and(|step| step.guards.iter().any(|guard| text(m.part(guard.at, 0)).contains(FLAG)))
-    };
-    let apart = shared_line.contains(FLAG) || methods.iter().any(guards);
-    let call = text(view.place(view.steps[attached].id));
-    let has_factor = ["group.size(", "_size", "world_size", "size *", "* size"].iter().any(|word| call.contains(word));
-    let alone =
-        near::refusals(&text(view.spot(view.func.span))).any(|line| line.contains("== 1") || line.contains("> 1"));
-    if apart || has_factor || alone {
+    let text = |place: Place| view.text(place).to_lowercase();
+    let alone = near::refusals(&text(view.spot(view.func.span))).any(|line| near::has_any(line, &["== 1", "> 1"]));
+    if alone || is_of_flag(view, methods, shared) || near::has_any(&text(view.place(view.steps[attached].id)), FACTORS)
+    {
         return None;
     }
     let name =
@@ -114,6 +103,19 @@ fn mistake<'a>(view: &View<'a>, methods: &[View<'a>], attached: usize, loss: &Op
     let mistake = Lapse::OwnTokens { loss: name(&of), count: name(&count), group, shared };
     // The product is in the call, or a statement of its own.
     Some((view.place(view.steps[made].id), Practice::Lapse(mistake)))
+}
+
+/// Whether what shares a loss stands under an answer of the flag, or asks it itself: it may be of another loss than the one per token.
+fn is_of_flag<'a>(view: &View<'a>, methods: &[View<'a>], shared: Place) -> bool {
+    let file = &view.files[shared.file];
+    let line = file.position(shared.span.start).line as usize;
+    let asked = |m: &View<'a>, guard: &Guard<'_>| m.text(m.part(guard.at, 0)).to_lowercase().contains(FLAG);
+    let guarded = |m: &View<'a>| {
+        let around = |span: Span| span.start <= shared.span.start && shared.span.end <= span.end;
+        let step = m.steps.iter().find(|step| around(m.place(step.id).span));
+        step.is_some_and(|step| step.guards.iter().any(|guard| asked(m, guard)))
+    };
+    file.text.lines().nth(line - 1).is_some_and(|line| line.contains(FLAG)) || methods.iter().any(guarded)
 }
 
 /// Whether a guard holds where the loss is one per token.

@@ -45,11 +45,11 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 
 /// The mark of parts over one of some axes.
 pub fn mark_over(view: &View<'_>, axes: &[Name]) -> Option<Name> {
-    let over = |rule: &MarkRule| {
-        rule.axes.iter().chain(rule.unless.iter().flat_map(|(_, axes)| axes)).cloned().collect::<Vec<_>>()
+    let is_over = |rule: &MarkRule| {
+        rule.axes.iter().chain(rule.unless.iter().flat_map(|(_, axes)| axes)).any(|a| axes.contains(a))
     };
     view.rules.entries().find_map(|(_, e)| match e {
-        Entry::Mark(rule) if rule.set == AxisType::V && over(rule).iter().any(|a| axes.contains(a)) => {
+        Entry::Mark(rule) if rule.set == AxisType::V && is_over(rule) => {
             Some(Name::from(rule.name.trim_start_matches('.')))
         }
         _ => None,

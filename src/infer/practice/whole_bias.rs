@@ -74,7 +74,7 @@ pub fn added(view: &View<'_>, out: &mut Found) {
     let mut text = None;
     for i in 0..view.steps.len() {
         let Some((bias, sum, product)) = addition(view, i) else { continue };
-        let Some((init, whole)) = made(view, &bias) else { continue };
+        let Some((init, _, whole)) = made(view, &bias) else { continue };
         if !is_whole(&init, whole) || !view.steps[i].guards.is_empty() {
             continue;
         }
@@ -157,14 +157,14 @@ fn parameter(view: &View<'_>, operand: &Operand, step: usize) -> Option<Name> {
     None
 }
 
-/// Where an attribute is made, once and as a parameter: the method, and what it is made of.
-fn made<'a>(view: &View<'a>, name: &str) -> Option<(Rc<View<'a>>, Expr)> {
+/// Where an attribute is made, once and as a parameter: the method, the step in it, and what it is made of.
+fn made<'a>(view: &View<'a>, name: &str) -> Option<(Rc<View<'a>>, usize, Expr)> {
     let all = near::assigned(view, near::class_of(view)?, name);
-    let [(method, _, value)] = all.as_slice() else { return None };
+    let [(method, step, value)] = all.as_slice() else { return None };
     match method.through(value) {
         Expr::Call { callee, args, .. } if callee.last_name() == Some("Parameter") => {
             let (kind, data) = args.first()?;
-            (*kind == ArgKind::Positional).then(|| (method.clone(), near::deep(method, data)))
+            (*kind == ArgKind::Positional).then(|| (method.clone(), *step, near::deep(method, data)))
         }
         _ => None,
     }
@@ -190,13 +190,7 @@ fn is_whole(init: &View<'_>, data: Expr) -> bool {
         Expr::Const(_) => true,
         Expr::Local(l) => init.is_as_given(l) && !cut(init.local_name(l)),
         Expr::Attr(of, name) => {
-            let own = near::is_self(
-                init,
-                &match &*of {
-                    Expr::Local(l) => Operand::Local(*l),
-                    _ => return !cut(&name),
-                },
-            );
+            let own = matches!(&*of, Expr::Local(l) if near::is_self(init, &Operand::Local(*l)));
             let given = |(method, _, value): &super::beside::Assigned<'_>| match method.through(value) {
                 Expr::Local(l) => method.is_as_given(l) && !cut(method.local_name(l)),
                 Expr::Attr(_, name) => !cut(&name),
@@ -247,12 +241,9 @@ fn weights(view: &View<'_>, product: &Operand) -> Vec<Name> {
 
 /// The number of ranks that the size of a parameter is divided by, as it is written, and where the parameter is made.
 fn divided(view: &View<'_>, weight: &str) -> Option<(String, Place)> {
-    let (init, data) = made(view, weight)?;
-    let sizes = sizes(&data)?;
-    let by = sizes.iter().find_map(|size| divisor(&init, size))?;
-    let all = near::assigned(view, near::class_of(view)?, weight);
-    let (method, step, _) = all.first()?;
-    Some((by, method.place(method.steps[*step].id)))
+    let (init, step, data) = made(view, weight)?;
+    let by = sizes(&data)?.iter().find_map(|size| divisor(&init, size))?;
+    Some((by, init.place(init.steps[step].id)))
 }
 
 /// What a size is divided by, if that is named as a number of ranks is.

@@ -40,7 +40,7 @@ const ORDERS: &[&str] = &[
     "T",
 ];
 
-/// How a file says that there is one row, or one dim.
+/// How a function says that there is one row, or one dim.
 const ONE: &[&str] = &[
     "[0] == 1",
     "size(0) == 1",
@@ -58,7 +58,7 @@ const ONE: &[&str] = &[
     "[-1:",
 ];
 
-/// How a file puts rows in another order.
+/// How a caller puts rows in another order.
 const APART: &[&str] =
     &[".view(", ".reshape(", ".flatten()", "chunk(", "split(", "unflatten(", "rearrange(", "movedim("];
 
@@ -72,9 +72,11 @@ pub fn gathers(view: &View<'_>, out: &mut Found) {
         let [made] = view.defs(buffer) else { continue };
         let Some((of, dim, wider)) = wider(view, *made) else { continue };
         let same = plain(view, given).is_some_and(|value| value == of);
+        if !same || *made > *step || is_ordered(view, buffer) || !goes_on(view, buffer) {
+            continue;
+        }
         // With one row, or one dim, the parts come along the wider dim as well.
-        let is_row = near::has_any(view.code(), ONE) || is_put_apart(view);
-        if !same || is_row || *made > *step || is_ordered(view, buffer) || !goes_on(view, buffer) {
+        if near::has_any(view.code(), ONE) || is_put_apart(view) {
             continue;
         }
         let collective = super::lost::last(&call.rule.name);
@@ -120,18 +122,13 @@ fn in_list(view: &View<'_>, sizes: LocalId, made: usize) -> Option<(Expr, i64, P
     let Operand::Const(Const::Int(dim)) = &**index else { return None };
     // A method of the list may do anything with it.
     let method = |step: usize| matches!(view.value(step), Some(Rvalue::CallMethod { base, .. }) if near::local(base) == Some(sizes));
-    if *dim == 0
-        || !view.steps[step].guards.is_empty() && view.steps[made].guards.len() < view.steps[step].guards.len()
-        || (*defined..made).any(method)
-    {
+    let sometimes = view.steps[made].guards.len() < view.steps[step].guards.len();
+    if *dim == 0 || sometimes || (*defined..made).any(method) {
         return None;
     }
-    is_times(
-        view,
-        &near::deep(view, &view.expr(value)),
-        &|e| matches!(e, Expr::Item(base, at) if **base == Expr::Local(sizes) && **at == Expr::Const(Const::Int(*dim))),
-    )
-    .then(|| (of, *dim, view.place(view.steps[step].id)))
+    let own = Expr::Item(Box::new(Expr::Local(sizes)), Box::new(Expr::Const(Const::Int(*dim))));
+    let size = near::deep(view, &view.expr(value));
+    is_times(view, &size, &|e| *e == own).then(|| (of, *dim, view.place(view.steps[step].id)))
 }
 
 /// `x.size(0), x.size(1) * world`
@@ -152,7 +149,7 @@ fn in_row(view: &View<'_>, given: &[Expr]) -> Option<(Expr, i64)> {
     Some((of, larger?))
 }
 
-/// `x` of `list(x.size())`, `list(x.shape)` and `[*x.shape]`.
+/// `x` of `list(x.size())` and `list(x.shape)`.
 fn listed(expr: &Expr) -> Option<Expr> {
     let args = expr.call_of("list")?;
     let [(_, sizes)] = args else { return None };
@@ -211,7 +208,7 @@ fn plain(view: &View<'_>, operand: &Operand) -> Option<Expr> {
     }
 }
 
-/// Whether parts of a buffer are taken out or put elsewhere, by the function or by one that calls it in the project.
+/// Whether the function takes parts of a buffer out, or puts them in another order.
 fn is_ordered(view: &View<'_>, buffer: LocalId) -> bool {
     let orders = |step: &usize| match view.value(*step) {
         Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {

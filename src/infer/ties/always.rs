@@ -5,40 +5,39 @@
 use super::Ties;
 use super::made::{Class, Field};
 use super::read::same;
-use crate::infer::finding::{Finding, Reached};
-use crate::infer::formula::{Atom, Facts, Formula};
+use crate::infer::finding::Finding;
+use crate::infer::formula::{Atom, Facts, Formula, last_name};
 use crate::ir::Const;
 use crate::project::ClassRef;
 use crate::source::Name;
 
 impl Ties<'_> {
     /// A finding with the worlds that the objects of the program can be in, if there are any.
-    pub(super) fn made_always(&self, mut finding: Finding) -> Option<Finding> {
-        let flags = asked(&finding);
-        let Some(class) = self.class_at(&finding, &flags).filter(|class| self.is_only_called(*class)) else {
-            return Some(finding);
-        };
-        let always: Vec<(Name, bool)> =
-            flags.iter().filter_map(|flag| Some((flag.clone(), self.always(class, flag)?))).collect();
+    pub(super) fn made_always(&self, finding: Finding) -> Option<Finding> {
+        let mut flags: Vec<Name> = finding.found_in().flat_map(Facts::flags).collect();
+        flags.sort_unstable();
+        flags.dedup();
+        let always = self.always_of(&finding, &flags);
         if always.is_empty() {
             return Some(finding);
         }
-        let possible = |facts: &Facts| {
-            !facts.iter().any(|(atom, value)| match atom {
-                Atom::True(name) => always.iter().any(|(flag, given)| last(name) == *flag && *given != value),
-                Atom::IsNone(_) | Atom::Equals(..) => false,
-            })
+        let denied = |atom: &Atom, value: bool| match atom {
+            Atom::True(_) => always.iter().any(|(flag, given)| last_name(atom) == **flag && *given != value),
+            Atom::IsNone(_) | Atom::Equals(..) => false,
         };
-        finding.worlds.retain(possible);
-        for other in &mut finding.others {
-            other.found.retain(possible);
+        finding.within(|facts| !facts.iter().any(|(atom, value)| denied(atom, value)))
+    }
+
+    /// Those of the flags that every call of the class of a finding gives the same value.
+    fn always_of<'f>(&self, finding: &Finding, flags: &'f [Name]) -> Vec<(&'f Name, bool)> {
+        let Some(class) = self.class_at(finding, flags) else { return Vec::new() };
+        let given = self.fields(class);
+        let own: Vec<&Name> = flags.iter().filter(|flag| given.iter().any(|(name, _)| name == *flag)).collect();
+        // Texts of the whole project are looked through for a flag of the constructor only.
+        if own.is_empty() || !self.is_only_called(class) {
+            return Vec::new();
         }
-        finding.others.retain(|other| !other.found.is_empty());
-        if finding.worlds.is_empty() && !finding.others.is_empty() {
-            let Reached { found, silent, silent_right } = finding.others.remove(0);
-            (finding.worlds, finding.silent_worlds, finding.silent_right) = (found, silent, silent_right);
-        }
-        (!finding.worlds.is_empty()).then_some(finding)
+        own.into_iter().filter_map(|flag| Some((flag, self.always(class, &given, flag)?))).collect()
     }
 
     /// The class whose method has a finding; of a function the one class of its file that is given one of these flags.
@@ -55,11 +54,8 @@ impl Ties<'_> {
     }
 
     /// What every call of a class gives a flag of its constructor, if that is always the same. What a flag is by default is no choice of a program.
-    fn always(&self, class: ClassRef, flag: &Name) -> Option<bool> {
-        let given: Vec<Field> = self.fields(class).into_iter().map(|(name, _)| (name, None)).collect();
-        if !given.iter().any(|(name, _)| name == flag) {
-            return None;
-        }
+    fn always(&self, class: ClassRef, fields: &[Field], flag: &Name) -> Option<bool> {
+        let given = fields.iter().map(|(name, _)| (name.clone(), None)).collect();
         let name = &self.project.class(class).name;
         let made = Class { at: class, name, given, called: Vec::new() };
         let calls = self.calls(&made, std::slice::from_ref(flag));
@@ -88,17 +84,4 @@ impl Ties<'_> {
             })
         })
     }
-}
-
-fn last(name: &Name) -> &str {
-    name.rsplit('.').next().unwrap_or(name)
-}
-
-/// The flags that worlds of a finding ask for, by their last names, in order.
-fn asked(finding: &Finding) -> Vec<Name> {
-    let worlds = finding.worlds.iter().chain(finding.others.iter().flat_map(|other| &other.found));
-    let mut names: Vec<Name> = worlds.flat_map(Facts::flags).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }

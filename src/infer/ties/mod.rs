@@ -1,13 +1,13 @@
 //! Flags that hang together: combinations that the program refuses, or never makes. In: findings with the worlds in which they hold, and what
-//! texts say of the flags of these. Out: findings without the worlds that cannot be. Never: a single value of a flag: that nothing sets one
-//! in sight is no proof. Next: `told.rs`.
+//! texts say of the flags of these. Out: findings without the worlds that cannot be. Never: a single value of a flag, unless every call in sight
+//! gives it: that nothing sets one is no proof. Next: `told.rs`, and `always.rs` for what every call gives.
 
 mod always;
 mod made;
 mod read;
 mod told;
 
-use super::finding::{Finding, Reached};
+use super::finding::Finding;
 use super::formula::{Facts, Formula, Tied};
 use super::settings::Settings;
 use crate::ir::{Const, FuncKind};
@@ -41,7 +41,7 @@ impl Ties<'_> {
     }
 
     /// A finding with the worlds that can be, if there are any.
-    fn settled(&self, mut finding: Finding, said: &Said) -> Option<Finding> {
+    fn settled(&self, finding: Finding, said: &Said) -> Option<Finding> {
         let names = flags(std::slice::from_ref(&finding));
         let module = self.project.module_of(finding.place.file);
         let Some(module) = module.filter(|_| !names.is_empty()) else { return Some(finding) };
@@ -50,17 +50,7 @@ impl Ties<'_> {
             return Some(finding);
         }
         let mut tied = Tied::new(&ties);
-        let mut possible = |facts: &Facts| !tied.refuses(facts);
-        finding.worlds.retain(&mut possible);
-        for other in &mut finding.others {
-            other.found.retain(&mut possible);
-        }
-        finding.others.retain(|other| !other.found.is_empty());
-        if finding.worlds.is_empty() && !finding.others.is_empty() {
-            let Reached { found, silent, silent_right } = finding.others.remove(0);
-            (finding.worlds, finding.silent_worlds, finding.silent_right) = (found, silent, silent_right);
-        }
-        (!finding.worlds.is_empty()).then_some(finding)
+        finding.within(|facts| !tied.refuses(facts))
     }
 
     /// What holds between flags of these names, as far as the project says so.
@@ -88,9 +78,7 @@ impl Ties<'_> {
 
 /// The flags that worlds of findings know beside others, in order, each once: of one flag alone nothing is tied.
 fn flags(findings: &[Finding]) -> Vec<Name> {
-    let worlds = findings
-        .iter()
-        .flat_map(|finding| finding.worlds.iter().chain(finding.others.iter().flat_map(|other| &other.found)));
+    let worlds = findings.iter().flat_map(Finding::found_in);
     let mut names: Vec<Name> = worlds.filter(|facts| facts.iter().nth(1).is_some()).flat_map(Facts::flags).collect();
     names.sort_unstable();
     names.dedup();
