@@ -19,6 +19,7 @@ mod practice_calls;
 mod practice_coming;
 mod practice_groups;
 mod practice_lapses;
+mod practice_omissions;
 mod practice_placements;
 mod practice_scales;
 mod practice_slips;

@@ -9,6 +9,7 @@ use super::super::groups::is_passing;
 use super::super::limits::MAX_VAIN_DERIVATIONS;
 use super::super::machine::{Activation, Eval, Machine};
 use super::super::output::{DerivedRow, Output, Pass, Reason as Lost};
+use super::super::practice::expr::Expr;
 use super::super::practice::view::View;
 use super::super::statics::module_body;
 use super::super::value::Value;
@@ -16,7 +17,7 @@ use super::super::world::{Modes, World};
 use super::decide::nearest;
 use super::derive::{Case, Derived, RANKS, Signature, Trouble};
 use super::meaning::{Meaning, meaning};
-use crate::ir::StmtId;
+use crate::ir::{StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::collective::DimRef;
 use crate::rules::signature::Parameter;
@@ -170,6 +171,20 @@ impl Machine<'_> {
         places.filter(|at| at.file == product.file && at.span.start > product.span.end).min_by_key(|at| at.span.start)
     }
 
+    /// Whether a variable of a module decides if what stands at a place is done: then it is meant, whatever its value is.
+    fn is_switched(&self, place: Place) -> bool {
+        let Some(at) = self.project.function_at(place) else { return false };
+        let view = View::new(self.project, self.rules, self.files, at);
+        let around = view.steps.iter().filter(|step| view.place(step.id).span.contains(place.span.start));
+        let tests = around.flat_map(|step| step.guards.iter().map(|guard| view.expr(guard.test)));
+        let is_variable = |test: Expr| match test {
+            Expr::Path(_) => true,
+            Expr::Unary(UnOp::Not, inner) => matches!(*inner, Expr::Path(_)),
+            _ => false,
+        };
+        tests.into_iter().any(is_variable)
+    }
+
     fn report_function(&mut self, class: ClassRef, case: &Case, trouble: &Trouble) {
         // A forward that says that its result has no gradient never sees its backward called.
         let file = case.forward_at.file;
@@ -205,6 +220,7 @@ impl Machine<'_> {
                 exchanged: self.exchanged_behind(at, case.backward_at),
                 forward_at: case.forward_at,
             },
+            Trouble::Scaled { at, .. } if self.is_switched(*at) => return,
             Trouble::Scaled { in_forward, at } => {
                 let kind = FindingKind::ScaledOneWay {
                     class,

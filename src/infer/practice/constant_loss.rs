@@ -12,7 +12,7 @@ use super::own_decision::{backward_of, wrapper_of};
 use super::ranks::is_lone_job;
 use super::view::View;
 use super::wrapped::function;
-use crate::ir::{Const, LocalId, Operand, Stmt};
+use crate::ir::{BinOp, Const, LocalId, Operand, Stmt};
 use crate::source::{Name, Place};
 
 /// Functions that make a tensor of numbers.
@@ -31,7 +31,10 @@ const MOST: usize = 3;
 pub fn returned(view: &View<'_>, out: &mut Found) {
     // Whoever asks the loss, writes into the mask or agrees with the others first has thought of it.
     let text = view.files[view.project.file(view.at.module)].whole();
-    let thought = near::has_any(view.code(), EQUAL) || text.contains("requires_grad") || text.contains(".any(");
+    // A number of tokens that is summed decides nothing where nothing is asked.
+    let asks = || view.steps.iter().any(|s| matches!(s.stmt, Stmt::If { .. } | Stmt::While { .. }));
+    let agrees = near::has_any(view.code(), EQUAL) && asks();
+    let thought = agrees || text.contains("requires_grad") || text.contains(".any(");
     let writes = view.steps.iter().any(|s| matches!(s.stmt, Stmt::SetItem { .. }));
     if view.func.is_generator || is_lone_job(view) || thought || writes {
         return;
@@ -40,13 +43,25 @@ pub fn returned(view: &View<'_>, out: &mut Found) {
         let Some(loss) = backward_of(view, back) else { continue };
         let [def] = view.defs(loss) else { continue };
         let made = view.bound(*def, loss);
-        let Some((place, function, tested)) = constant_of(view, &made, 0) else { continue };
+        let Some((place, function, tested)) = constant_of(view, unscaled(&made), 0) else { continue };
         let Some(collective) = wrapper_of(view, loss, back) else { continue };
         let call = view.place(view.steps[back].id);
         let told = out.iter().any(|(at, _)| *at == place);
         if !told {
             out.push((place, Practice::Coming(Coming::ConstantLoss { collective, function, tested, call })));
         }
+    }
+}
+
+/// A loss without the factors that it is multiplied with and divided by.
+fn unscaled(value: &Expr) -> &Expr {
+    match value {
+        Expr::Binary(BinOp::Div, of, _) => unscaled(of),
+        Expr::Binary(BinOp::Mul, of, by) => match &**of {
+            Expr::Const(_) => unscaled(by),
+            of => unscaled(of),
+        },
+        other => other,
     }
 }
 
@@ -64,6 +79,11 @@ fn constant_of(view: &View<'_>, value: &Expr, depth: usize) -> Option<(Place, Na
             _ => None,
         })
     };
+    let chosen = returns().find_map(|(i, o)| Some((i, by_count(&inner, &inner.through(o))?)));
+    if let (Some((step, tested)), 1) = (chosen, returns().count()) {
+        let name = view.project.func(at).name.clone();
+        return Some((inner.place(inner.steps[step].id), name, inner.local_name(tested).clone()));
+    }
     let constant = |o: &Operand| is_constant(&inner.through(o));
     let (step, _) = match returns().find(|(_, o)| constant(o)) {
         Some(found) if returns().any(|(_, o)| !constant(o)) => found,
@@ -73,6 +93,12 @@ fn constant_of(view: &View<'_>, value: &Expr, depth: usize) -> Option<(Place, Na
     let tested = inner.steps[step].guards.iter().find_map(|g| counted(&inner, &inner.expr(g.test)))?;
     let name = view.project.func(at).name.clone();
     Some((inner.place(inner.steps[step].id), name, inner.local_name(tested).clone()))
+}
+
+/// The parameter whose elements are counted to choose between a value and a constant.
+fn by_count(view: &View<'_>, value: &Expr) -> Option<LocalId> {
+    let Expr::Choice(test, a, b) = value else { return None };
+    (is_constant(a) != is_constant(b)).then(|| counted(view, test)).flatten()
 }
 
 /// Whether a value is a number that no gradient goes through.

@@ -11,7 +11,7 @@ use super::raw::{Sort, raw};
 use super::reducers::is_gradient;
 use super::view::{Guard, View};
 use super::wrapped::says;
-use crate::ir::{BinOp, LocalId, Rvalue, UnOp};
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, UnOp};
 use crate::source::Place;
 
 /// Words of tests that ask for experts, and of numbers of ranks that may make up for the difference.
@@ -39,38 +39,59 @@ const COPIES: &[&str] = &["data", "dp"];
 
 /// `group = edp if is_expert(p) else dp; p.grad.div_(get_world_size(group)); all_reduce(p.grad, group=group)`
 pub fn divided(view: &View<'_>, out: &mut Found) {
-    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
-    if near::has_any(&text, DEGREES)
-        || ["all_to_all", "expert_parallel"].iter().any(|w| view.files.saying(w).next().is_some())
-    {
+    if makes_up(view) || ["all_to_all", "expert_parallel"].iter().any(|w| view.files.saying(w).next().is_some()) {
         return;
     }
     for i in 0..view.steps.len() {
-        let Some(group) = divisor(view, i).and_then(|size| group_of(view, &size)) else { continue };
+        let Some((group, asked)) = divisor(view, i).and_then(|size| group_of(view, &size)) else { continue };
         let Some(chosen) = chosen_for_experts(view, group, i) else { continue };
         let Some(reduced) = (0..view.steps.len()).find(|s| is_reduced(view, *s, group)) else { continue };
         let reduced = view.place(view.steps[reduced].id);
-        out.push((view.place(view.steps[i].id), Practice::Scales(Scales::ExpertMean { chosen, reduced })));
+        let place = view.place(view.steps[asked].id);
+        out.push((place, Practice::Scales(Scales::ExpertMean { chosen, reduced })));
     }
+}
+
+/// What shapes tensors by a number of ranks, and scales nothing.
+const SHAPES: &[&str] = &["reshape(", "view(", "empty(", "zeros("];
+
+/// Whether the class, or the function that is in none, speaks of the number of expert-parallel ranks, or another part of the file scales by it.
+fn makes_up(view: &View<'_>) -> bool {
+    let file = &view.files[view.project.file(view.at.module)];
+    let own = near::class_of(view)
+        .map_or(view.func.span, |class| view.project.modules[view.at.module].ir.classes[class].span);
+    if near::has_any(&near::bare(file.slice(own)), DEGREES) {
+        return true;
+    }
+    let scales = |line: &str| near::has_any(line, &["/", "div", "*", "mul", "scale"]) && !near::has_any(line, SHAPES);
+    near::bare(file.whole()).lines().any(|line| near::has_any(line, DEGREES) && scales(line))
+}
+
+/// Whether a value is a gradient: by its attribute, or a variable of that name.
+fn is_named_gradient(view: &View<'_>, value: &Operand) -> bool {
+    let value = view.expr(value);
+    let local = |e: &Expr| matches!(e, Expr::Local(l) if near::has_part(view.local_name(*l), "grad"));
+    is_gradient(&value) || local(&value) || matches!(&value, Expr::Attr(of, name) if name == "data" && local(of))
 }
 
 /// What a step divides a gradient by, in place.
 fn divisor(view: &View<'_>, step: usize) -> Option<Expr> {
     match view.value(step)? {
-        Rvalue::CallMethod { base, name, args } if name == "div_" && is_gradient(&view.expr(base)) => match &args[..] {
+        Rvalue::CallMethod { base, name, args } if name == "div_" && is_named_gradient(view, base) => match &args[..] {
             [by] => Some(view.through(&by.value)),
             _ => None,
         },
-        Rvalue::InPlace { op: BinOp::Div, left, right } if is_gradient(&view.expr(left)) => Some(view.through(right)),
+        Rvalue::InPlace { op: BinOp::Div, left, right } if is_named_gradient(view, left) => Some(view.through(right)),
         _ => None,
     }
 }
 
-/// The variable with the group whose size a value is.
-fn group_of(view: &View<'_>, size: &Expr) -> Option<LocalId> {
+/// The variable with the group whose size a value is, and the step that asks for it.
+fn group_of(view: &View<'_>, size: &Expr) -> Option<(LocalId, usize)> {
+    let Expr::Call { step, .. } = size else { return None };
     let args = size.call_of("get_world_size")?;
     let [(_, Expr::Local(group))] = args else { return None };
-    (!view.is_param(*group)).then_some(*group)
+    (!view.is_param(*group)).then_some((*group, *step))
 }
 
 /// Where a variable gets another group for experts than for other parameters, by the last values before a step.
@@ -104,5 +125,5 @@ fn is_reduced(view: &View<'_>, step: usize, group: LocalId) -> bool {
     call.sort == Sort::Everyone
         && call.name.contains("reduce")
         && over
-        && call.buffer.is_some_and(|b| is_gradient(&view.expr(b)))
+        && call.buffer.is_some_and(|b| is_named_gradient(view, b))
 }

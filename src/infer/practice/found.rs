@@ -114,6 +114,8 @@ pub enum Practice {
     Unlike(Unlike),
     /// Of ranks, sizes and groups that were mistaken for each other.
     Slips(super::slips::Slip),
+    /// Of what is left out.
+    Omission(super::omissions::Omission),
     /// Of who comes to a collective.
     Coming(super::coming::Coming),
     /// Of hooks, handles and arguments.

@@ -1,14 +1,18 @@
 //! Steps that each rank leaves out by its own gradients. In: a class that looks for gradients that are no numbers, and keeps a group. Out: the look,
-//! where nothing in the class communicates and nothing anywhere reads the group. Never: a class with bases in the project, or a group
-//! that other code may read. Source: Megatron-LM, `MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan`. Next: `unused_group.rs`.
+//! where nothing in the class communicates and nothing anywhere reads the group; and a flag that is read right behind the look, in a file
+//! of model-parallel ranks in which no such flag is reduced. Never: a class with bases in the project, or a group that other code may read. Source: Megatron-LM, `MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan`. Next: `unused_group.rs`.
 
 use super::coming::Coming;
 use super::found::Practice;
+use super::lost::last;
 use super::near;
+use super::omissions::Omission;
 use super::unused_group::is_read;
+use super::view::View;
 use super::{Class, Found, Lint};
 use crate::ir::{Rvalue, Stmt};
 use crate::project::FuncRef;
+use crate::source::Name;
 
 /// What looks for gradients that are no numbers.
 const LOOKS: &[&str] = &["non_finite_check", "isinf(", "isfinite(", "isnan("];
@@ -46,6 +50,47 @@ pub fn decides<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if let Some(told) = told {
         out.push((told, Practice::Coming(Coming::ByOwnGradients { group, stored })));
     }
+}
+
+/// How a flag that says so is called.
+const FLAG: &str = "found_inf";
+/// What marks it and scales the gradients back.
+const MARKS: &str = "_amp_foreach_non_finite_check_and_unscale_";
+/// Names of axes of which each rank has gradients of its own.
+const OTHERS: &[&str] = &["model_parallel", "tensor_parallel", "grad_stats_parallel"];
+
+/// `_amp_foreach_non_finite_check_and_unscale_(grads, self.found_inf, scale)`, and `self.found_inf.item() > 0` behind it.
+pub fn read(view: &View<'_>, out: &mut Found) {
+    let quiet = |text: &str| !EQUAL.iter().any(|word| text.contains(word));
+    let marks = |at: &usize| view.value(*at).and_then(|v| view.callee(v)).is_some_and(|path| last(&path) == MARKS);
+    if !quiet(view.code()) {
+        return;
+    }
+    let Some(looked) = (0..view.steps.len()).find(marks) else { return };
+    let (Some(Rvalue::Call { args, .. }) | Some(Rvalue::CallMethod { args, .. })) = view.value(looked) else { return };
+    let Some(flag) = view.argument(args, 1, FLAG).map(|flag| view.expr(flag)) else { return };
+    let item = |at: &usize| match view.value(*at) {
+        Some(Rvalue::CallMethod { base, name, .. }) => name == "item" && view.expr(base) == flag,
+        _ => false,
+    };
+    let Some(asked) = (looked + 1..view.steps.len()).find(item) else { return };
+    let given = |at: usize| match view.value(at) {
+        Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => {
+            at != looked && args.iter().any(|a| view.expr(&a.value) == flag)
+        }
+        _ => false,
+    };
+    let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let split = near::has_any(&file, OTHERS);
+    // Whoever reduces such a flag elsewhere may have done it before this is read.
+    let elsewhere = file.split("\n    def ").any(|part| part.contains(FLAG) && !quiet(part) && part.contains("reduce"));
+    let named = view.name_of(&flag).is_some_and(|name| name.contains(FLAG));
+    if !split || elsewhere || !named || (0..view.steps.len()).any(given) {
+        return;
+    }
+    let looked = view.place(view.steps[looked].id);
+    let flag = Name::from(FLAG);
+    out.push((view.place(view.steps[asked].id), Practice::Omission(Omission::OverflowOfRank { flag, looked })));
 }
 
 /// Whether an attribute is a group of ranks among which the model is split, by its name.

@@ -307,11 +307,19 @@ fn reaching(view: &View<'_>, local: LocalId, before: usize) -> Option<usize> {
     (guarded && def.loops == used.loops && !read).then_some(at)
 }
 
-/// Whether a step reads no more than an attribute or a size.
+/// Parts of names of models.
+const MODELS: &[&str] = &["model", "module", "actor", "net"];
+
+/// Whether a step reads no more than an attribute or a size, or gives it to a model.
 fn looks_only(view: &View<'_>, step: usize) -> bool {
     match view.value(step) {
         Some(Rvalue::Attr { .. }) => true,
         Some(Rvalue::CallMethod { name, .. }) => matches!(name.as_str(), "size" | "dim" | "numel" | "stride"),
+        // A model is given it: what is computed of it is something else.
+        Some(Rvalue::Call { callee, .. }) => {
+            let callee = view.expr(callee);
+            view.name_of(&callee).is_some_and(|name| MODELS.iter().any(|part| near::has_part(name, part)))
+        }
         _ => false,
     }
 }

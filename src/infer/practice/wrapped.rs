@@ -109,8 +109,31 @@ fn variable<'a>(view: &View<'a>, local: LocalId, before: usize, depth: usize, ou
             model_of(&around, &Expr::Local(*outer), around.steps.len(), depth, out);
         }
     }
-    for (caller, step, value) in given(view, local) {
+    let callers = given(view, local);
+    if callers.is_empty() && view.is_param(local) {
+        made_for(view, view.local_name(local), depth, out);
+    }
+    for (caller, step, value) in callers {
         model_of(&caller, &value, step, depth, out);
+    }
+}
+
+/// What the names of functions that make a model begin with: `build_model`.
+const MAKERS: &[&str] = &["build", "make", "create", "wrap", "setup", "prepare", "init", "shard", "parallelize"];
+
+/// A parameter that nobody in the file gives: what the one function of the file gives that is named after it.
+fn made_for<'a>(view: &View<'a>, name: &str, depth: usize, out: &mut Search<'a>) {
+    let makes = |at: &FuncRef| {
+        let called = view.project.func(*at).name.trim_start_matches('_').split_once('_');
+        called.is_some_and(|(verb, of)| of == name && MAKERS.contains(&verb))
+    };
+    let mut makers = near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at && makes(at));
+    let (Some(maker), None) = (makers.next(), makers.next()) else { return };
+    let maker = near::shared(view, maker);
+    for (step, returns) in maker.steps.iter().enumerate() {
+        if let Stmt::Return { value } = returns.stmt {
+            model_of(&maker, &maker.expr(value), step, depth, out);
+        }
     }
 }
 

@@ -1,0 +1,51 @@
+//! Words of what is left out. In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
+
+use super::super::codes;
+use super::{Draft, spot};
+use crate::infer::practice::omissions::Omission;
+
+pub fn omissions(mistake: &Omission) -> Draft {
+    match mistake {
+        Omission::FlatUnchanged { flat, list, back } => {
+            let title = format!(
+                "`{list}` keeps what each rank had: `{flat}` is flattened and taken apart, and no collective runs on it"
+            );
+            let mut draft = Draft::new(&codes::LOST_RESULT, title);
+            draft.primary = format!("flattens `{list}`");
+            draft.labels.push(spot(*back, format!("`{flat}` is as it was, and is copied back")));
+            draft.help.push(format!("reduce `{flat}` over its group in between"));
+            draft
+        }
+        Omission::NeverFlat { parameter, wrapped } => {
+            let title = format!(
+                "the condition always holds: `{parameter}` is never a `FlatParameter` with `use_orig_params=True`, gradients of shards are taken for whole ones"
+            );
+            let mut draft = Draft::new(&codes::ALWAYS_HOLDS, title);
+            draft.primary = "holds for every parameter, sharded or not".to_string();
+            draft.labels.push(spot(*wrapped, "the parameters of the model stay the original ones".to_string()));
+            draft.help.push("ask whether the parameter is among those that the wrapper was told to ignore".to_string());
+            draft
+        }
+        Omission::DivisionNotAsked { function, switch, set, exchanged } => {
+            let title = format!(
+                "`{function}` gives sums for gradients: its backward does not look at `{switch}`, which asks for means"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
+            draft.primary = "returned as it was received".to_string();
+            draft.labels.push(spot(*exchanged, "adds up what the losses of all ranks give".to_string()));
+            draft.labels.push(spot(*set, "gradients are to be divided by the number of ranks".to_string()));
+            draft.help.push(format!("divide by the number of ranks of the group if `{switch}`"));
+            draft
+        }
+        Omission::OverflowOfRank { flag, looked } => {
+            let title = format!(
+                "each rank steps or not by its own gradients: `{flag}` is never reduced over the model-parallel ranks"
+            );
+            let mut draft = Draft::new(&codes::SOME_RANKS, title);
+            draft.primary = "says what this rank has found".to_string();
+            draft.labels.push(spot(*looked, "looks at the gradients of this rank".to_string()));
+            draft.help.push(format!("reduce `{flag}` over the model-parallel ranks with MAX first"));
+            draft
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What code leaves out that everything around it was made for, as data. In: nothing. Out: [`Omission`]. Never: prose.
+//! Next: `diagnostics/words/practice_omissions.rs`.
+
+use crate::source::{Name, Place};
+
+/// Mistakes of which the preparation stands there, and the deed does not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Omission {
+    /// Tensors are flattened and unflattened again, and nothing happens to the flat one. `back`: where it is taken apart.
+    FlatUnchanged { flat: Name, list: Name, back: Place },
+    /// A test for flat parameters, where the wrapper keeps the original ones.
+    NeverFlat { parameter: Name, wrapped: Place },
+    /// Overflow in this rank's gradients, in a job in which ranks have different ones. `looked`: where it is looked for.
+    OverflowOfRank { flag: Name, looked: Place },
+    /// A backward that gives what it has received, where a variable of the module says that gradients are divided.
+    DivisionNotAsked { function: Name, switch: Name, set: Place, exchanged: Place },
+}
