@@ -3,6 +3,7 @@
 
 use super::super::finding::FindingKind;
 use super::super::machine::Machine;
+use super::super::practice::arity::is_compiled_without;
 use crate::ir::{Block, BuildKind, Const, Func, Item, LocalId, Operand, ParamKind, Rvalue, Stmt, StmtId};
 use crate::project::ClassRef;
 use crate::source::Place;
@@ -48,6 +49,9 @@ impl Machine<'_> {
             let beyond = elements.iter().skip(most).any(|some| *some);
             // Every argument that has no gradient says so, and what is over may be `None`.
             if elements.len() >= expected && !beyond {
+                continue;
+            }
+            if !beyond && is_compiled_without(self.files, forward, own, elements.len()) {
                 continue;
             }
             let expected = if beyond { most } else { expected };

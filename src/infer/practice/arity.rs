@@ -6,7 +6,7 @@ use super::super::value::Flavour;
 use super::Lint;
 use crate::ir::{BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
-use crate::source::{Name, Place};
+use crate::source::{Files, Name, Place};
 
 /// Every `return` of the backward of a class that cannot fit its forward.
 pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind)>) {
@@ -39,7 +39,9 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             continue;
         }
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));
-        if given.len() < least || many {
+        let few = given.len() < least
+            && !is_compiled_without(lint.files, lint.project.func(forward), skipped, given.len());
+        if few || many {
             let expected = if many { most } else { least };
             let kind = FindingKind::GradientCount {
                 class: lint.project.class(class).name.clone(),
@@ -49,6 +51,17 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             out.push((view.place(step.id), kind));
         }
     }
+}
+
+/// Whether the last arguments, for which there is no gradient, are no tensors, in a project that runs compiled in one piece: there the gradients
+/// are read for tensors alone. Source: torch `AutogradFunctionApplyVariable`.
+pub fn is_compiled_without(files: &Files, forward: &Func, skipped: usize, returned: usize) -> bool {
+    let missing = forward.params.iter().skip(skipped + returned);
+    let number = |p: &crate::ir::Param| match &p.hint {
+        Some(hint) => matches!(hint.as_str(), "float" | "int" | "bool" | "str"),
+        None => p.has_default || ["scale", "eps", "factor", "size", "dim", "alpha"].iter().any(|w| p.name.contains(w)),
+    };
+    missing.clone().next().is_some() && missing.clone().all(number) && files.any_says("fullgraph=True")
 }
 
 /// The least and the greatest number of arguments of a forward without its context.

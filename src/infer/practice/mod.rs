@@ -7,7 +7,7 @@
 mod all_processes;
 mod all_ranks;
 mod applied_copy;
-mod arity;
+pub mod arity;
 pub mod asked;
 mod asked_group;
 mod asked_tests;

@@ -60,9 +60,12 @@ fn is_module(value: &Val) -> bool {
         Val::Module(_) => true,
         Val::Named(text) => {
             let word = last(text).to_lowercase();
-            let parts = || word.split('_');
-            let other = OTHERS.iter().any(|w| word.contains(w)) || parts().any(|p| matches!(p, "opt" | "dl" | "lr"));
-            !word.is_empty() && !other
+            // Of a long call the text ends somewhere among its arguments.
+            let made = text.split('(').next().map_or(String::new(), |callee| last(callee).to_lowercase());
+            let other = |word: &str| {
+                OTHERS.iter().any(|w| word.contains(w)) || word.split('_').any(|p| matches!(p, "opt" | "dl" | "lr"))
+            };
+            !word.is_empty() && !other(&word) && !other(&made)
         }
         _ => false,
     }
