@@ -487,6 +487,17 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("leave out the division, or give the schedule `scale_grads=False`".to_string());
             draft
         }
+        Membership::ScheduleDividesAgain { loss, round } => {
+            let title = "gradients of earlier rounds are divided by the number of microbatches again: the schedule scales all of `.grad`";
+            let mut draft = Draft::new(&codes::REPEATED_FACTOR, title.to_string());
+            draft.primary = "scales gradients, as it is not told `scale_grads=False`".to_string();
+            draft.labels.push(spot(*round, "in each of these rounds, before the step".to_string()));
+            draft.labels.push(spot(*loss, "is not divided itself".to_string()));
+            draft.help.push(
+                "divide the loss by the number of microbatches, and give the schedule `scale_grads=False`".to_string(),
+            );
+            draft
+        }
         Membership::RoundsDivided { count, schedule, total, divides } => {
             rounds_divided(count, *schedule, *total, *divides)
         }

@@ -37,6 +37,16 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push(format!("divide by the number of ranks of the group if `{switch}`"));
             draft
         }
+        Omission::ScalerOfFewer { group, whole, asked } => {
+            let title = format!(
+                "a rank leaves out a step that others make: overflow is shared over `{group}`, and gradients differ over `{whole}`"
+            );
+            let mut draft = Draft::new(&codes::SOME_RANKS, title);
+            draft.primary = format!("the ranks of `{group}` alone");
+            draft.labels.push(spot(*asked, format!("ranks of `{whole}` have different gradients")));
+            draft.help.push(format!("share it over `{whole}`"));
+            draft
+        }
         Omission::OverflowOfRank { flag, looked } => {
             let title = format!(
                 "each rank steps or not by its own gradients: `{flag}` is never reduced over the model-parallel ranks"

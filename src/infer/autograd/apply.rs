@@ -152,8 +152,10 @@ impl Machine<'_> {
         for case in &derived.cases {
             self.w.facts = case.facts.clone();
             match &case.trouble {
-                // A factor that an argument chooses is meant.
-                Some(Trouble::Scaled { .. }) if is_call || derived.cases.iter().any(|c| !is_scaled(c)) => {
+                // A factor that an argument chooses is meant; one that stands wherever anything is exchanged is not chosen.
+                Some(Trouble::Scaled { .. })
+                    if is_call || derived.cases.iter().any(|c| c.communicates() && !is_scaled(c)) =>
+                {
                     self.passed(case.backward_at, Pass::Unknown);
                 }
                 Some(trouble) => self.report_function(derived.class, case, trouble),

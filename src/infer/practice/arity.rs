@@ -39,8 +39,8 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             continue;
         }
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));
-        let few = given.len() < least
-            && !is_compiled_without(lint.files, lint.project.func(forward), skipped, given.len());
+        let few =
+            given.len() < least && !is_compiled_without(lint.files, lint.project.func(forward), skipped, given.len());
         if few || many {
             let expected = if many { most } else { least };
             let kind = FindingKind::GradientCount {

@@ -170,6 +170,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_names(&["distributeddataparallel", "ddp"], doubled::wrapped_parts).with(&[&["process_group"]]),
     of_words(&["context_parallel("], uncut_buffer::buffers).with(&[&["buffers"]]),
     of_words(&["n_microbatches", "schedule"], scheduled::losses).with(&[&["loss_fn"]]),
+    of_words(&["schedule.step("], scheduled::repeated).with(&[&["schedule.step("], &["for "]]),
     of_words(&["microbatch", "micro_batch"], rounds_divided::losses).with(&[
         &["forward_step", "forward_func", "forward_backward"],
         &["len("],
@@ -340,6 +341,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["zip("],
     ]),
     of_words(&["_division"], division_switch::never_asked).with(&[&["def backward"]]),
+    of_words(&["shardedgradscaler("], own_scaler::groups).with(&[&["shardedgradscaler("], &["process_group="]]),
     of_words(&["flatparameter"], flat_parameters::tested).with(&[&["flatparameter"], &[".grad"]]),
     of_words(&["non_finite_check"], own_overflow::read).with(&[&["non_finite_check"], &["found_inf"]]),
     of_words(&[" or "], comparison::always_holds).with(&[&[" or "], &["=="], comparison::TELLS]),

@@ -189,14 +189,24 @@ impl<'a> ClassMarks<'a> {
         near::has_any(text, &["__dict__", "vars(", "register_hook(", "_grad_hook("]) || reads("grad")
     }
 
-    /// Whether the class gives a parameter of its own to something that communicates, which may sum its gradient.
-    pub fn exchanges(&self, name: &str) -> bool {
+    /// Whether the class gives a parameter of its own to something that communicates, which may sum its gradient; `beside`: without another one,
+    /// which has a mark, so that its gradient is not summed there.
+    pub fn exchanges(&self, name: &str, beside: &str) -> bool {
         let own = |view: &View<'_>, e: &Expr| near::own_attribute(view, e).is_some_and(|own| own == name);
         self.views.iter().any(|view| {
             (0..view.steps.len()).any(|step| match view.value(step) {
                 Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) => {
                     let given = |o: &Operand| view.through(o).any(&mut |e| own(view, e));
-                    view.may_communicate(value) && args.iter().any(|arg| given(&arg.value))
+                    // A variable with its name has its value, whatever was done to it.
+                    let marked = |e: &Expr| match e {
+                        Expr::Local(local) => view.local_name(*local) == beside,
+                        _ => near::own_attribute(view, e).is_some_and(|own| own == beside),
+                    };
+                    // What the project does with both may sum the gradient of one alone.
+                    let of_others = || view.callee(value).is_some_and(|path| is_external(view, &path));
+                    let both =
+                        || of_others() && args.iter().any(|arg| view.through(&arg.value).any(&mut |e| marked(e)));
+                    view.may_communicate(value) && args.iter().any(|arg| given(&arg.value)) && !both()
                 }
                 _ => false,
             })
@@ -241,9 +251,20 @@ impl<'a> ClassMarks<'a> {
     pub fn denies(&self, lint: &Lint<'_>, name: &str, mark: &str) -> bool {
         let text = text_of(lint, self.class);
         let denied = |line: &str| line.starts_with("assert not") && line.contains(mark);
-        let gone = [format!("{name}.detach("), format!("{name}.data"), format!("del self.{name}")];
-        gone.iter().any(|word| text.contains(word)) || near::refusals(text).any(denied)
+        let gone = [format!("{name}.detach("), format!("del self.{name}")];
+        // What is made of its values when the layer is made stays the parameter.
+        let (own, data) = (format!("self.{name}.data"), format!("{name}.data"));
+        let read = |line: &str| line.contains(&data) && !line.trim_start().starts_with(&own);
+        gone.iter().any(|word| text.contains(word))
+            || text.contains(&data) && text.lines().any(read)
+            || near::refusals(text).any(denied)
     }
+}
+
+/// Whether a path, or what it is a member of, stands outside of the project.
+fn is_external(view: &View<'_>, path: &str) -> bool {
+    let owner = path.rsplit_once('.').map_or(path, |(owner, _)| owner);
+    !owner.is_empty() && [path, owner].iter().all(|path| matches!(view.project.path(path), Resolved::External(_)))
 }
 
 /// Whether a text may leave parameters without gradients.

@@ -45,7 +45,7 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             }
             if marks.freezes(lint)
                 || marks.has_own_ways(lint)
-                || marks.exchanges(&other.name)
+                || marks.exchanges(&other.name, marked)
                 || marks.denies(lint, &other.name, &site.mark)
                 || !of_experts && marks.returns(&other.name)
                 || marks.is_summed_by_class(lint)

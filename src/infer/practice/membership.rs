@@ -83,6 +83,8 @@ pub enum Membership {
     MarksLost { model: Name, method: Name, mark: Name, replaced: Place, asked: Place },
     /// A loss is divided by the number of microbatches, and the schedule that runs its backward divides gradients by it.
     ScheduleDivides { by: Name, schedule: Place },
+    /// A schedule that scales gradients runs in several rounds before a step. `loss`: the loss that it is given.
+    ScheduleDividesAgain { loss: Place, round: Place },
     /// A schedule divides a loss by the number of micro-batches that is normalised by what all of them weigh; where that is summed, and where
     /// the schedule divides, if it is in view.
     RoundsDivided { count: Name, schedule: Place, total: Place, divides: Option<Place> },

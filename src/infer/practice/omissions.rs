@@ -14,4 +14,6 @@ pub enum Omission {
     OverflowOfRank { flag: Name, looked: Place },
     /// A backward that gives what it has received, where a variable of the module says that gradients are divided.
     DivisionNotAsked { function: Name, switch: Name, set: Place, exchanged: Place },
+    /// Overflow is shared with the ranks of a group, where others have different gradients too. `asked`: the test that says so.
+    ScalerOfFewer { group: Name, whole: Name, asked: Place },
 }

@@ -1,13 +1,16 @@
 //! Scalers of losses that look for overflow in this rank's part of the gradients alone. In: a function that makes one, and wraps its model so that a
-//! rank keeps a part of the gradients. Out: the scaler: one rank leaves the step out and another one makes it. Never: a wrapper under a condition,
+//! rank keeps a part of the gradients, or where a test says so. Out: the scaler: one rank leaves the step out and another one makes it. Never: a wrapper under a condition,
 //! a scaler that a variable switches on, or a file that names the scaler for shards. Source: fairscale issue 180 and
 //! `torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler`; `[[loss-scaler]]` says which they are. Next: `own_overflow.rs`.
 
 use super::Found;
 use super::coming::Coming;
+use super::expr::Expr;
 use super::found::Practice;
+use super::near;
+use super::omissions::Omission;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, CmpOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
 /// What a file says that makes ranks equal by itself.
@@ -43,7 +46,59 @@ pub fn scalers(view: &View<'_>, out: &mut Found) {
     out.push((place, Practice::Coming(mistake)));
 }
 
-fn calls<'v>(view: &'v View<'_>) -> impl Iterator<Item = Call<'v>> {
+/// The scaler that takes the maximum over a group.
+const OF_GROUP: &str = "ShardedGradScaler";
+
+/// `if gangs.root.size != gangs.rdp.size: ShardedGradScaler(process_group=gangs.dp.as_process_group())`: the test says that ranks of a group
+/// have different gradients, and the scaler asks those of another one.
+pub fn groups(view: &View<'_>, out: &mut Found) {
+    for call in calls(view).filter(|call| super::lost::last(&call.path) == OF_GROUP) {
+        let Some(group) = view.argument(call.args, usize::MAX, "process_group") else { continue };
+        let Some((owner, given)) = member(view, &near::deep(view, &view.expr(group))) else { continue };
+        let compared = view.steps[call.step].guards.iter().filter(|g| g.holds).find_map(|g| {
+            let sides = match near::deep(view, &view.expr(g.test)) {
+                Expr::Compare(CmpOp::Ne | CmpOp::Gt, a, b) => (size_of(view, &a)?, size_of(view, &b)?),
+                _ => return None,
+            };
+            let alike = sides.0.0 == owner && sides.1.0 == owner && sides.0.1 != given && sides.1.1 != given;
+            alike.then(|| (sides.0.1, view.part(g.at, 0)))
+        });
+        if let Some((whole, asked)) = compared {
+            let bound = near::local(group)
+                .and_then(|l| view.last_def(l, call.step))
+                .filter(|_| near::local(group).is_some_and(|l| !view.is_temp(l)));
+            let place = view.place(view.steps[bound.unwrap_or(call.step)].id);
+            let mistake = Omission::ScalerOfFewer { group: given, whole, asked };
+            out.push((place, Practice::Omission(mistake)));
+        }
+    }
+}
+
+/// The object and the attribute of `gangs.dp`, also of what a method of it gives.
+fn member(view: &View<'_>, group: &Expr) -> Option<(Expr, Name)> {
+    match group {
+        Expr::Call { callee, args, .. } if args.is_empty() => match &**callee {
+            Expr::Attr(base, _) => member(view, &near::deep(view, base)),
+            _ => None,
+        },
+        Expr::Attr(owner, name) => Some(((**owner).clone(), name.clone())),
+        _ => None,
+    }
+}
+
+/// The same of `gangs.dp.size`.
+fn size_of(view: &View<'_>, size: &Expr) -> Option<(Expr, Name)> {
+    match size {
+        Expr::Attr(of, name) if name == "size" => member(view, of),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(of, name) if name == "size" => member(view, of),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn calls<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = Call<'a>> + use<'v, 'a> {
     view.steps.iter().enumerate().filter_map(|(step, of)| {
         let Stmt::Assign { dst, value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) } =
             of.stmt

@@ -14,6 +14,7 @@ use super::wrapped::function;
 use crate::ir::{Arg, ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
+use std::rc::Rc;
 
 /// Parts of words for rounds of accumulation.
 pub(super) const ROUNDS: &[&str] = &["microbatch", "micro_batch", "micro-batch", "micro batch", "accum"];
@@ -43,6 +44,77 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
             out.push((place, Practice::Membership(mistake)));
         }
     }
+}
+
+/// `for _ in range(n): schedule.step(x)`, and `optimizer.step()` behind it: each round divides what those before it have left in `.grad`, too.
+pub fn repeated(view: &View<'_>, out: &mut Found) {
+    if near::is_unrecorded(view) || near::has_any(view.code(), &["grad.mul", "grad *=", "grad.div", "grad /="]) {
+        return;
+    }
+    let called = |at: usize| match view.value(at) {
+        Some(Rvalue::CallMethod { base, name, .. }) if name == "step" || name == "zero_grad" => Some((base, name)),
+        _ => None,
+    };
+    for (i, step) in view.steps.iter().enumerate() {
+        let (Some((base, name)), Some(round)) = (called(i), step.loops.last()) else { continue };
+        let ends = |at: usize, inside: bool| {
+            called(at).is_some_and(|(other, _)| view.expr(other) != view.expr(base))
+                && view.steps[at].loops.contains(round) == inside
+        };
+        let steps_behind =
+            (i..view.steps.len()).any(|at| ends(at, false) && called(at).is_some_and(|(_, n)| n == "step"));
+        if name != "step" || !steps_behind || (0..view.steps.len()).any(|at| ends(at, true)) {
+            continue;
+        }
+        let Some((maker, made)) = schedule_of(view, base, i) else { continue };
+        let Some(Rvalue::Call { args, .. }) = maker.value(made) else { continue };
+        let Some(at) = args.iter().position(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == "loss_fn")) else {
+            continue;
+        };
+        let id = maker.steps[made].id;
+        let mistake = Membership::ScheduleDividesAgain { loss: maker.part(id, at + 1), round: view.place(step.id) };
+        let place = maker.place(id);
+        if !out.iter().any(|(told, _)| *told == place) {
+            out.push((place, Practice::Membership(mistake)));
+        }
+    }
+}
+
+/// Where the schedule is made that a value is, if it scales gradients: here, in the function that gives it, or for an attribute.
+fn schedule_of<'a>(view: &View<'a>, value: &Operand, before: usize) -> Option<(Rc<View<'a>>, usize)> {
+    let own = || near::shared(view, view.at);
+    match view.expr(value) {
+        Expr::Local(local) => made_at(&own(), view.last_def(local, before)?),
+        attribute => {
+            let (class, name) = (near::class_of(view)?, near::own_attribute(view, &attribute)?);
+            let set = near::assigned(view, class, name);
+            let [(method, step, value)] = &set[..] else { return None };
+            let at = near::local(value).and_then(|l| method.last_def(l, *step)).unwrap_or(*step);
+            made_at(method, at)
+        }
+    }
+}
+
+/// The step itself, if it makes a schedule that scales gradients, or the one that does in the function that it calls.
+fn made_at<'a>(view: &Rc<View<'a>>, step: usize) -> Option<(Rc<View<'a>>, usize)> {
+    let value @ Rvalue::Call { callee, args } = view.value(step)? else { return None };
+    let makes = |view: &View<'a>, value: &'a Rvalue, callee: &Operand, args: &'a [Arg]| {
+        let known = view.callee(value).is_some_and(|path| is_schedule(&path)) || is_chosen(view, &view.through(callee));
+        known && !scales_not(view, args)
+    };
+    if makes(view, value, callee, args) {
+        return Some((view.clone(), step));
+    }
+    let maker = near::shared(view, near::function(view, callee)?);
+    let mut returned = maker.steps.iter().filter_map(|s| match s.stmt {
+        Stmt::Return { value } => Some(maker.source(value)),
+        _ => None,
+    });
+    let (Some(Some((at, Rvalue::Call { callee, args }))), None) = (returned.next(), returned.next()) else {
+        return None;
+    };
+    let value = maker.value(at)?;
+    makes(&maker, value, callee, args).then(|| (maker.clone(), at))
 }
 
 fn is_schedule(path: &Name) -> bool {

@@ -247,7 +247,7 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         site.is_some_and(|site| class_marks::exclude((&site.view, site.guards()), (init, guards)))
             || marks.has_own_ways(lint)
             || marks.freezes(lint)
-            || marks.exchanges(name)
+            || marks.exchanges(name, first)
             || marks.denies(lint, name, mark)
             || marks.is_summed_by_class(lint)
     };
