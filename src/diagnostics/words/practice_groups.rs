@@ -352,6 +352,7 @@ fn of_factors(mistake: &Membership) -> Draft {
 /// Sums that are there and that not everything goes through.
 fn of_ways(mistake: &Membership) -> Draft {
     match mistake {
+        Membership::ScheduleDividesAgain { loss, round } => divides_again(*loss, *round),
         Membership::GateInverted { flag, over } => {
             let title = format!(
                 "gradients are summed over {} only where every rank has the whole sequence: `{flag}` is asked the wrong way round",
@@ -487,17 +488,6 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("leave out the division, or give the schedule `scale_grads=False`".to_string());
             draft
         }
-        Membership::ScheduleDividesAgain { loss, round } => {
-            let title = "gradients of earlier rounds are divided by the number of microbatches again: the schedule scales all of `.grad`";
-            let mut draft = Draft::new(&codes::REPEATED_FACTOR, title.to_string());
-            draft.primary = "scales gradients, as it is not told `scale_grads=False`".to_string();
-            draft.labels.push(spot(*round, "in each of these rounds, before the step".to_string()));
-            draft.labels.push(spot(*loss, "is not divided itself".to_string()));
-            draft.help.push(
-                "divide the loss by the number of microbatches, and give the schedule `scale_grads=False`".to_string(),
-            );
-            draft
-        }
         Membership::RoundsDivided { count, schedule, total, divides } => {
             rounds_divided(count, *schedule, *total, *divides)
         }
@@ -537,6 +527,19 @@ fn of_parts(mistake: &Membership) -> Draft {
 fn axes(names: &[Name]) -> String {
     let all: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
     all.join(", ")
+}
+
+/// A schedule that scales gradients in each of several rounds.
+fn divides_again(loss: Place, round: Place) -> Draft {
+    let title = "gradients of earlier rounds are divided by the number of microbatches again: the schedule scales all of `.grad`";
+    let mut draft = Draft::new(&codes::REPEATED_FACTOR, title.to_string());
+    draft.primary = "scales gradients, as it is not told `scale_grads=False`".to_string();
+    draft.labels.push(spot(round, "in each of these rounds, before the step".to_string()));
+    draft.labels.push(spot(loss, "is not divided itself".to_string()));
+    draft
+        .help
+        .push("divide the loss by the number of microbatches, and give the schedule `scale_grads=False`".to_string());
+    draft
 }
 
 /// Marks on parameters that others have taken the place of. They are the model, what replaces, the mark (`MarksLost`).
