@@ -47,6 +47,30 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push(format!("share it over `{whole}`"));
             draft
         }
+        Omission::RanksNotAsked { ranks, given, norm } => {
+            let title = format!(
+                "gradients are scaled by the norm of this rank's part of the model: `{ranks}` is given and never read"
+            );
+            let mut draft = Draft::new(&codes::SHARD_NORM, title);
+            draft.primary = "scales by another number on each rank".to_string();
+            draft.labels.push(spot(*norm, "of the gradients that this rank has".to_string()));
+            draft.labels.push(spot(*given, "the ranks that have the others".to_string()));
+            draft.help.push(format!("sum the powers of the norm over `{ranks}` first"));
+            draft
+        }
+        Omission::SequenceDivided { number, kept, divided } => {
+            let title = format!(
+                "gradients are too small by `{number}`: they are divided by the number of sequence-parallel ranks as well"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
+            draft.primary = "reduced over data and sequence ranks together".to_string();
+            draft.labels.push(spot(*divided, "divides by all of these ranks".to_string()));
+            draft.labels.push(spot(*kept, "kept here, and never read".to_string()));
+            draft
+                .help
+                .push(format!("divide by the number of ranks over `{number}`: the shares of one sequence add up"));
+            draft
+        }
         Omission::OverflowOfRank { flag, looked } => {
             let title = format!(
                 "each rank steps or not by its own gradients: `{flag}` is never reduced over the model-parallel ranks"

@@ -74,6 +74,7 @@ pub fn training(mistake: &Training) -> Draft {
         }
         Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
+        Training::BlockNeverRead { variable, taken } => block_never_read(variable, *taken),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
         Training::Replaced { model, by, replaced } => of_before(model, by, *replaced),
         Training::RoundHook { flag, summed } => round_hook(flag, *summed),
@@ -154,6 +155,18 @@ fn never_read(variable: &str, first: &str, passed: Place) -> Draft {
     draft.primary = "reads the first value in every round".to_string();
     draft.labels.push(spot(passed, format!("`{variable}` arrives here, and is only sent on")));
     draft.help.push(format!("use `{variable}` here"));
+    draft
+}
+
+/// A block that nothing reads.
+fn block_never_read(variable: &str, taken: Place) -> Draft {
+    let title = format!(
+        "`{variable}` is taken up in each round and never read: each round uses the part of this rank that was saved"
+    );
+    let mut draft = Draft::new(&codes::NEVER_READ, title);
+    draft.primary = "reads what the forward has saved, in every round".to_string();
+    draft.labels.push(spot(taken, "the block of another rank, which nothing reads".to_string()));
+    draft.help.push(format!("give `{variable}` to this call"));
     draft
 }
 

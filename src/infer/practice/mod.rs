@@ -178,6 +178,7 @@ mod sample_seed;
 mod sampler;
 mod sampler_seed;
 mod scheduled;
+mod sequence_divided;
 mod set_order;
 mod shard_dim;
 mod shard_norm;
@@ -187,6 +188,7 @@ pub mod sizes;
 pub mod slips;
 mod split_plain;
 mod stale;
+mod stale_block;
 mod statistic;
 mod strided;
 mod style_input;
@@ -209,6 +211,7 @@ mod unfold;
 mod unpaired;
 mod unread_count;
 mod unread_group;
+mod unread_mesh;
 mod unrecorded;
 mod unreduced_step;
 mod unsummed_input;
@@ -219,6 +222,7 @@ mod views_apart;
 mod weight_left;
 mod weights_cut;
 mod whole_bias;
+mod whole_counted;
 mod whole_input;
 mod whole_marked;
 mod whose;
@@ -285,6 +289,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     copied_first::stepped,
     unused_group::stored,
     own_overflow::decides,
+    sequence_divided::over_both,
     tied::weights,
     part_loss::attached,
     own_tokens::attached,

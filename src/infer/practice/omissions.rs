@@ -16,4 +16,8 @@ pub enum Omission {
     DivisionNotAsked { function: Name, switch: Name, set: Place, exchanged: Place },
     /// Overflow is shared with the ranks of a group, where others have different gradients too. `asked`: the test that says so.
     ScalerOfFewer { group: Name, whole: Name, asked: Place },
+    /// A norm scales gradients, and the ranks with other parts of the model are given and never asked.
+    RanksNotAsked { ranks: Name, given: Place, norm: Place },
+    /// Gradients are divided by the number of sequence-parallel ranks too, a number that is kept and never read.
+    SequenceDivided { number: Name, kept: Place, divided: Place },
 }

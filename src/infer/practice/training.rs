@@ -44,6 +44,8 @@ pub enum Training {
     LateFlag { flag: Name, forward: Place, backward: Place },
     /// What a loop receives is only sent on, and it reads the first value instead.
     NeverRead { variable: Name, first: Name, passed: Place },
+    /// A block of another rank that a round takes up, and a call that reads what was saved in its place.
+    BlockNeverRead { variable: Name, taken: Place },
     /// A wrapped model is only ever used around its wrapper.
     Bypassed { model: Name, wrapper: Name, wrapped: Place },
     /// An optimizer has the parameters that a model had before others were put in their place.

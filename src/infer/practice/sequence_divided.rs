@@ -1,0 +1,106 @@
+//! Gradients that are divided by the number of sequence-parallel ranks as well. In: a class that keeps a number of sequence-parallel ranks. Out: where
+//! its gradients go to a reduction over the data and sequence ranks together that divides by the size of that group, while nothing reads the number:
+//! ranks of one sequence have shares of one loss, which add up. Never: a number that other code may read.
+//! Source: DeepSpeed pull request 5555, `_reduce_non_expert_gradients`. Next: `unused_group.rs`.
+
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::omissions::Omission;
+use super::unused_group::is_read;
+use super::view::View;
+use super::{Class, Found, Lint};
+use crate::ir::{Arg, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
+use std::rc::Rc;
+
+/// Parts of names of numbers of sequence-parallel ranks, and of groups with data ranks too.
+const SEQUENCE: &[&str] = &["sequence", "seq", "sp", "ulysses"];
+const SIZES: &[&str] = &["size", "degree", "world"];
+const DATA: &[&str] = &["data", "dp"];
+const MOST_CALLS: usize = 3;
+
+fn has(name: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| near::has_part(name, part))
+}
+
+/// `self.sequence_parallel_size = n`, never read, and `self.reduce(grads, group=sequence_data_group)`.
+pub fn over_both<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
+    let concerned = text.contains("all_reduce") && text.contains("get_world_size(") && text.contains("grad");
+    if !concerned || !near::has_any(text, &["seq", "sp_", "ulysses"]) {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
+    let number = init.steps.iter().find_map(|step| match step.stmt {
+        Stmt::SetAttr { base, name, .. } if near::is_self(init, base) && has(name, SEQUENCE) && has(name, SIZES) => {
+            (!has(name, DATA) && !is_read(lint, class, name)).then(|| (name.clone(), init.place(step.id)))
+        }
+        _ => None,
+    });
+    let Some((number, kept)) = number else { return };
+    for (_, func) in &lint.project.class(class.at).methods {
+        let method = lint.view(FuncRef { module: class.at.module, func: *func });
+        for (i, step) in method.steps.iter().enumerate() {
+            let Some(Rvalue::CallMethod { base, name, args }) = method.value(i) else { continue };
+            let Some(group) = args.iter().position(|a| is_of_both(&method, &a.value)) else { continue };
+            // A size that is given besides is the one to divide by.
+            if !near::is_self(&method, base) || args.iter().any(|a| gives_size(&method, a)) {
+                continue;
+            }
+            let Some(divided) = divides(&method, name, &args[group], group, MOST_CALLS) else { continue };
+            let mistake = Omission::SequenceDivided { number, kept, divided };
+            out.push((method.place(step.id), Practice::Omission(mistake)));
+            return;
+        }
+    }
+}
+
+/// Whether a value is a group of data and sequence ranks, by what gives it.
+fn is_of_both(view: &View<'_>, value: &Operand) -> bool {
+    let both = |name: &str| has(name, SEQUENCE) && has(name, DATA) && name.contains("group");
+    let named = |e: &Expr| match e {
+        Expr::Call { callee, .. } => callee.last_name().is_some_and(both),
+        other => view.name_of(other).is_some_and(both),
+    };
+    let value = view.expr(value);
+    named(&value)
+        || match &value {
+            Expr::Local(local) => view.defs(*local).iter().any(|def| named(&view.bound(*def, *local))),
+            _ => false,
+        }
+}
+
+fn gives_size(view: &View<'_>, arg: &Arg) -> bool {
+    let by_name = matches!(&arg.kind, crate::ir::ArgKind::Keyword(k) if k.contains("size") || k.contains("divi"));
+    let value = view.expr(&arg.value);
+    by_name || view.name_of(&value).is_some_and(|name| name.contains("size"))
+}
+
+/// Where a method, or one that it hands the group on to, divides by the number of ranks of the group that it is given.
+fn divides(from: &View<'_>, method: &str, given: &Arg, position: usize, depth: usize) -> Option<crate::source::Place> {
+    let depth = depth.checked_sub(1)?;
+    let method: Rc<View<'_>> = near::shared(from, near::own_method(from, method)?);
+    let param = match &given.kind {
+        crate::ir::ArgKind::Keyword(name) => method.func.params.iter().find(|p| p.name == *name)?,
+        _ => method.func.params.get(position + 1)?,
+    };
+    let asks = |e: &Expr| {
+        e.call_of("get_world_size").is_some_and(|args| args.iter().any(|(_, a)| *a == Expr::Local(param.local)))
+    };
+    let asked = (0..method.steps.len()).find(|at| match method.steps[*at].stmt {
+        Stmt::Assign { dst, .. } => asks(&method.bound(*at, *dst)),
+        _ => false,
+    });
+    let scales = near::has_any(method.code(), &["mul_(1", "div_(", "/="]) && method.code().contains("all_reduce");
+    if let (Some(asked), true) = (asked, scales) {
+        return Some(method.place(method.steps[asked].id));
+    }
+    (0..method.steps.len()).find_map(|at| match method.value(at) {
+        Some(Rvalue::CallMethod { base, name, args }) if near::is_self(&method, base) => {
+            let group = args.iter().position(|a| near::local(&a.value) == Some(param.local))?;
+            divides(&method, name, &args[group], group, depth)
+        }
+        _ => None,
+    })
+}

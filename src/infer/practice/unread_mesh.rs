@@ -1,0 +1,57 @@
+//! Norms that leave out the ranks that they are given. In: a function that scales gradients by their total norm. Out: the scaling, where the function
+//! is given a group or mesh of ranks with other parts of the model, and never reads it. Never: a function that communicates over anything
+//! itself, one that nobody in the file gives such ranks, or a method, which may have its parameters from a base.
+//! Source: torchtitan issue 596. Next: `unread_group.rs`, `local_norm.rs`.
+
+use super::Found;
+use super::found::Practice;
+use super::near;
+use super::omissions::Omission;
+use super::view::View;
+use super::wrapped::given;
+use crate::ir::{LocalKind, Param, Rvalue};
+
+/// Parts of names of axes over which ranks have other parts of a model, and of what names ranks.
+const AXES: &[&str] = &["pp", "pipe", "pipeline", "mp", "model", "tp", "tensor"];
+const RANKS: &[&str] = &["group", "mesh", "pg"];
+/// What takes a norm, and what scales by one.
+const NORMS: &[&str] = &["get_total_norm", "vector_norm", "norm"];
+const SCALES: &[&str] = &["clip_grads_with_norm_", "mul_", "_foreach_mul_"];
+
+/// `def clip(parameters, max_norm, pp_mesh=None)`, with a norm that clips and without `pp_mesh`.
+pub fn norms(view: &View<'_>, out: &mut Found) {
+    if view.func.class.is_some() || view.func.is_generator || !view.collectives().is_empty() {
+        return;
+    }
+    let Some(param) = view.func.params.iter().find(|p| is_unread(view, p)) else { return };
+    let step_of = |names: &[&str], from: usize| {
+        (from..view.steps.len()).find(|at| match view.value(*at) {
+            Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+                near::written_name(view, value).is_some_and(|name| names.contains(&name.as_str()))
+            }
+            _ => false,
+        })
+    };
+    let Some(norm) = step_of(NORMS, 0) else { return };
+    let Some(scaled) = step_of(SCALES, norm) else { return };
+    let communicates = view.code().contains("reduce") || view.code().contains("gather");
+    let is_given = || given(view, param.local).iter().any(|(_, _, value)| !value.is_none());
+    if !communicates && is_given() {
+        let mistake = Omission::RanksNotAsked {
+            ranks: param.name.clone(),
+            given: view.spot(param.span),
+            norm: view.place(view.steps[norm].id),
+        };
+        out.push((view.place(view.steps[scaled].id), Practice::Omission(mistake)));
+    }
+}
+
+/// Whether a parameter names ranks with other parts of the model, and nothing reads it.
+fn is_unread(view: &View<'_>, param: &Param) -> bool {
+    let has = |parts: &[&str]| parts.iter().any(|part| near::has_part(&param.name, part));
+    has(RANKS)
+        && has(AXES)
+        && view.func.locals()[param.local].kind != LocalKind::Cell
+        && view.readers(param.local).is_empty()
+        && view.defs(param.local).is_empty()
+}

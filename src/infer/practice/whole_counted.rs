@@ -1,0 +1,82 @@
+//! Norms of distributed tensors that count what is whole once for each rank. In: a function. Out: a sum over tensor-parallel ranks of norms of what
+//! this rank has of every gradient, where nobody asks how a gradient is placed: those of norms and biases are replicated, and equal on these ranks.
+//! Never: a function, or a caller of it, that speaks of placements, copies or lists of its own. Source: NeMo-RL pull request 3788.
+//! Next: `copies.rs`, for those that are told apart and added.
+
+use super::Found;
+use super::found::Practice;
+use super::membership::Membership;
+use super::named_axes::of_group;
+use super::near;
+use super::view::View;
+use super::wrapped::given;
+use crate::ir::{LocalId, Operand, Rvalue};
+use crate::source::Name;
+
+/// Words of code that tells gradients apart, or takes some of them.
+const APART: &[&str] = &[
+    "placement",
+    "shard",
+    "replic",
+    "duplicate",
+    "shared",
+    "parallel",
+    "rank",
+    "partial",
+    "split",
+    "dense",
+    "/ tp",
+    "local_p",
+];
+/// What takes a norm.
+const NORMS: &[&str] = &["vector_norm", "norm", "get_total_norm"];
+
+/// `total += vector_norm(grad.to_local(), 2) ** 2` for all gradients, and `all_reduce(total, group=tp_group)`.
+pub fn sums(view: &View<'_>, out: &mut Found) {
+    if near::has_any(view.code(), APART) {
+        return;
+    }
+    let is_norm = |at: &usize| match view.value(*at) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            near::written_name(view, value).is_some_and(|name| NORMS.contains(&name.as_str()))
+        }
+        _ => false,
+    };
+    let Some(norm) = (0..view.steps.len()).find(is_norm).filter(|at| !view.steps[*at].loops.is_empty()) else { return };
+    let reads_local = view.code().contains("to_local") && view.code().contains(".grad");
+    if !reads_local || !takes_all(view) {
+        return;
+    }
+    for (i, call) in view.collectives().iter().filter(|(at, _)| *at > norm) {
+        let (Some(group), Some(total)) = (call.group, call.input.and_then(near::local)) else { continue };
+        let sums = call.rule.op == "all_reduce" && !call.args.iter().any(|a| view.expr(&a.value).is_other_reduction());
+        let over = of_group(view, &view.expr(group)).unwrap_or_default();
+        if sums && over == [Name::from("tp")] && is_made_of(view, total, norm) {
+            let taken = view.place(view.steps[norm].id);
+            out.push((view.place(view.steps[*i].id), Practice::Membership(Membership::WholeCounted { over, taken })));
+        }
+    }
+}
+
+/// Whether a caller in the file gives all parameters of something, and speaks of no others.
+fn takes_all(view: &View<'_>) -> bool {
+    view.func.params.iter().any(|param| {
+        let callers = given(view, param.local);
+        !callers.is_empty()
+            && callers.iter().all(|(caller, _, value)| {
+                let all = |e: &super::expr::Expr| near::deep(caller, e).any(&mut |e| e.call_of("parameters").is_some());
+                all(value) && !near::has_any(caller.code(), APART)
+            })
+    })
+}
+
+/// Whether a variable is made of what a step computes.
+fn is_made_of(view: &View<'_>, total: LocalId, norm: usize) -> bool {
+    let made = view.binds(norm);
+    let roots = near::roots_by(view, &Operand::Local(total), |_| true);
+    made.iter().any(|local| *local == total || roots.contains(local))
+        || view.defs(total).iter().any(|def| {
+            view.steps[*def].loops == view.steps[norm].loops
+                && view.reads(*def).iter().any(|o| near::reached(view, o, |_| true).iter().any(|l| made.contains(l)))
+        })
+}
