@@ -20,6 +20,7 @@ mod practice_coming;
 mod practice_groups;
 mod practice_lapses;
 mod practice_omissions;
+mod practice_pieces;
 mod practice_placements;
 mod practice_scales;
 mod practice_slips;

@@ -60,6 +60,7 @@ impl Words<'_> {
             Practice::Backwards(mistake) => super::practice_backwards::backwards(mistake),
             Practice::Membership(mistake) => super::practice_groups::membership(mistake),
             Practice::Lapse(mistake) => super::practice_lapses::lapses(mistake),
+            Practice::Apart(mistake) => super::practice_pieces::apart(mistake),
             Practice::Unlike(mistake) => super::practice_unlike::unlike(mistake),
             Practice::Rehearsed(found) => super::rehearsal::rehearsed(found),
             Practice::Slips(mistake) => super::practice_slips::slips(mistake),

@@ -184,6 +184,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .where_seen(|seen| seen.wraps),
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
+    of_collectives(hand_softmax::judged).with(&[&["max"], &["exp", "log"], &["all_reduce", "reduce_from"]]),
     of_collectives(part_mean::means).with(&[&[".sum("], &["MAX"]]),
     of_collectives(rebound::variables).with(&[&["unflatten", "split("]]),
     of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),

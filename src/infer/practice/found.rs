@@ -110,6 +110,8 @@ pub enum Practice {
     Backwards(super::backwards::Backwards),
     /// Of who takes part in a sum.
     Membership(super::membership::Membership),
+    /// Of softmaxes that are put together from parts.
+    Apart(super::pieces::Apart),
     /// Of collectives that are taken for what they are not.
     Unlike(Unlike),
     /// Of ranks, sizes and groups that were mistaken for each other.
@@ -187,6 +189,7 @@ impl Practice {
         match self {
             Practice::LocalCount { .. } => Some(vec![place]),
             Practice::Membership(Membership::PartMean { .. }) => Some(vec![place]),
+            Practice::Apart(super::pieces::Apart::NotReduced { .. }) => Some(vec![place]),
             Practice::Training(Training::LocalNorm { .. } | Training::MarkedNorm { .. }) => Some(vec![place]),
             Practice::Membership(Membership::OtherCount { count, divided, .. }) => Some(vec![place, *count, *divided]),
             _ => None,

@@ -66,7 +66,7 @@ fn plain(axis: &Name) -> &str {
 }
 
 /// Whether two groups have no axis in common, and each has one that says what it is for.
-fn apart(named: &[Name], given: &[Name]) -> bool {
+pub(super) fn apart(named: &[Name], given: &[Name]) -> bool {
     const KNOWN: &[&str] = &["dp", "tp", "cp", "sp", "pp"];
     let known = |axes: &[Name]| !axes.is_empty() && axes.iter().all(|a| KNOWN.contains(&plain(a)));
     // The ranks with the parts of a sequence are called so, or so.
