@@ -28,7 +28,8 @@ pub fn judged(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let pieces: Vec<&Piece> = all.iter().map(|id| &flow.pieces[*id]).collect();
-        if !not_reduced(&pieces, view, &mut missing) && !otherwise(&pieces, view, out) {
+        let (left, other) = (not_reduced(&pieces, view, &mut missing), otherwise(&pieces, view, out));
+        if !left && !other {
             elsewhere(&pieces, view, out);
         }
     }
