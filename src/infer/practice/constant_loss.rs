@@ -8,7 +8,7 @@ use super::coming::Coming;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::own_decision::{backward_of, wrapper_of};
+use super::own_decision::{backward_of, wrapper_by_name, wrapper_of};
 use super::ranks::is_lone_job;
 use super::view::View;
 use super::wrapped::function;
@@ -44,13 +44,21 @@ pub fn returned(view: &View<'_>, out: &mut Found) {
         let [def] = view.defs(loss) else { continue };
         let made = view.bound(*def, loss);
         let Some((place, function, tested)) = constant_of(view, unscaled(&made), 0) else { continue };
-        let Some(collective) = wrapper_of(view, loss, back) else { continue };
+        let wrapper = wrapper_of(view, loss, back).or_else(|| wrapper_by_name(view, loss, back));
+        let Some(collective) = wrapper.filter(|_| !may_be_full(view, &tested)) else { continue };
         let call = view.place(view.steps[back].id);
         let told = out.iter().any(|(at, _)| *at == place);
         if !told {
             out.push((place, Practice::Coming(Coming::ConstantLoss { collective, function, tested, call })));
         }
     }
+}
+
+/// Whether data may never be empty: a mask of attention, or one that the file refuses or repairs where it is.
+fn may_be_full(view: &View<'_>, tested: &str) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    near::has_any(view.code(), &["attention_mask", "attn_mask", "padding_mask", "ones_like"])
+        || near::refusals(file).any(|line| line.contains(tested))
 }
 
 /// A loss without the factors that it is multiplied with and divided by.

@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::near;
 use super::omissions::Omission;
 use super::view::View;
-use crate::ir::{LocalId, Stmt};
+use crate::ir::{FuncKind, LocalId, Stmt};
 use crate::source::{Name, Place, Span};
 
 /// Endings of operations whose result is made of what all ranks have computed.
@@ -26,6 +26,9 @@ pub fn never_asked(view: &View<'_>, out: &mut Found) {
     // `/` of a path in a string is none of these: the text has lost its sentences.
     if !exchanges || near::has_any(view.code(), OTHERS) || near::has_word(view.text(view.spot(view.func.span)), &switch)
     {
+        return;
+    }
+    if is_asked_elsewhere(view, &switch, &call.rule.op) {
         return;
     }
     let result = match view.steps[*at].stmt {
@@ -68,4 +71,24 @@ fn switch(view: &View<'_>) -> Option<(Name, Place)> {
         }
     }
     None
+}
+
+/// Whether something reads the switch that is no backward of the same exchange: it may divide for this one too.
+fn is_asked_elsewhere(view: &View<'_>, switch: &str, op: &str) -> bool {
+    let own = view.project.file(view.at.module);
+    let elsewhere = view.files.saying(switch).any(|file| file != own);
+    elsewhere
+        || near::functions(view, view.at.module).into_iter().any(|at| {
+            let func = view.project.func(at);
+            if func.kind != FuncKind::Function {
+                return false;
+            }
+            let text = view.files[own].slice(func.span);
+            let sets = text.contains(&format!("global {switch}"));
+            let alike = || {
+                let other = near::other(view, at);
+                other.func.name == "backward" && other.collectives().iter().any(|(_, call)| call.rule.op == op)
+            };
+            near::has_word(text, switch) && !sets && !alike()
+        })
 }

@@ -42,8 +42,14 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
     if makes_up(view) || ["all_to_all", "expert_parallel"].iter().any(|w| view.files.saying(w).next().is_some()) {
         return;
     }
+    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let speaks = near::has_any(&text, DEGREES);
+    // What is further from the attribute, or beside the number of expert-parallel ranks, is told where no other size is asked for.
+    let alone =
+        view.func.class.is_some() && text.matches("get_world_size(").count() == 1 && !text.contains("register_hook(");
     for i in 0..view.steps.len() {
-        let Some((group, asked)) = divisor(view, i).and_then(|size| group_of(view, &size)) else { continue };
+        let Some((size, plain)) = divisor(view, i) else { continue };
+        let Some((group, asked)) = group_of(view, &size).filter(|_| plain && !speaks || alone) else { continue };
         let Some(chosen) = chosen_for_experts(view, group, i) else { continue };
         let Some(reduced) = (0..view.steps.len()).find(|s| is_reduced(view, *s, group)) else { continue };
         let reduced = view.place(view.steps[reduced].id);
@@ -74,14 +80,17 @@ fn is_named_gradient(view: &View<'_>, value: &Operand) -> bool {
     is_gradient(&value) || local(&value) || matches!(&value, Expr::Attr(of, name) if name == "data" && local(of))
 }
 
-/// What a step divides a gradient by, in place.
-fn divisor(view: &View<'_>, step: usize) -> Option<Expr> {
+/// What a step divides a gradient by, in place, and whether that is an attribute.
+fn divisor(view: &View<'_>, step: usize) -> Option<(Expr, bool)> {
+    let plain = |o: &Operand| is_gradient(&view.expr(o));
     match view.value(step)? {
         Rvalue::CallMethod { base, name, args } if name == "div_" && is_named_gradient(view, base) => match &args[..] {
-            [by] => Some(view.through(&by.value)),
+            [by] => Some((view.through(&by.value), plain(base))),
             _ => None,
         },
-        Rvalue::InPlace { op: BinOp::Div, left, right } if is_named_gradient(view, left) => Some(view.through(right)),
+        Rvalue::InPlace { op: BinOp::Div, left, right } if is_named_gradient(view, left) => {
+            Some((view.through(right), plain(left)))
+        }
         _ => None,
     }
 }

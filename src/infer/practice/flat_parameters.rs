@@ -25,6 +25,11 @@ pub fn tested(view: &View<'_>, out: &mut Found) {
     if !chosen().all(|(_, on)| on) || wrappers > chosen().count() || !view.code().contains(".parameters()") {
         return;
     }
+    // The gradients of all parameters may be meant: those of replicas, or of one part of the model.
+    let of_all = view.code().contains("model.parameters()") || view.code().contains("module.parameters()");
+    if view.code().contains("repl") || !of_all {
+        return;
+    }
     for step in &view.steps {
         let Stmt::If { test, .. } = step.stmt else { continue };
         let test = view.expr(test);
@@ -39,11 +44,23 @@ pub fn tested(view: &View<'_>, out: &mut Found) {
 /// The variable of which a test asks, among others, that it be no flat parameter.
 fn not_flat(test: &Expr) -> Option<LocalId> {
     match test {
-        Expr::Bool { and: true, of } => of.iter().find_map(not_flat),
+        // Another test may tell the parameters apart.
+        Expr::Bool { and: true, of } => of
+            .iter()
+            .filter(|e| not_flat(e).is_none())
+            .all(says_of_gradient)
+            .then(|| of.iter().find_map(not_flat))
+            .flatten(),
         Expr::Unary(UnOp::Not, inner) => match inner.call_of("isinstance")? {
             [(_, Expr::Local(of)), (_, class)] if class.last_name() == Some(FLAT) => Some(*of),
             _ => None,
         },
         _ => None,
     }
+}
+
+/// Whether a test asks for no more than that there is a gradient.
+fn says_of_gradient(test: &Expr) -> bool {
+    let named = |e: &Expr| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "requires_grad");
+    named(test) || matches!(test, Expr::Compare(_, of, with) if named(of) && with.is_none())
 }

@@ -50,6 +50,7 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
                 || !of_experts && marks.returns(&other.name)
                 || marks.is_summed_by_class(lint)
                 || marked_elsewhere::may_be(marks, lint, &other.name, &site.mark)
+                || !of_experts && has_another(lint, marks, &other.name)
             {
                 continue;
             }
@@ -63,6 +64,23 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             out.push((place, found));
         }
     }
+}
+
+/// Whether a parameter has a mark of its own, by which its gradient may be summed too, or nothing but the constructor speaks of it.
+fn has_another(lint: &Lint<'_>, marks: &ClassMarks<'_>, name: &Name) -> bool {
+    let text = class_marks::text_of(lint, marks.class);
+    let attribute = format!("self.{name}");
+    let (set, other) = (format!("setattr({attribute},"), format!("{attribute}."));
+    let sums = |line: &&str| {
+        let marked = line.contains(&set) || line.contains(&other) && line.contains(" = ");
+        marked && near::has_any(&line.to_lowercase(), &["grads_", "gradients_", "sum_", "average_", "reduce_"])
+    };
+    let built = lint.project.own_method(marks.class, "__init__").map_or("", |at| {
+        let func = lint.project.func(at);
+        lint.files[lint.project.file(at.module)].slice(func.span)
+    });
+    let times = |text: &str| near::ending(text, &attribute).count();
+    text.lines().any(|line| sums(&line)) || times(text) == times(built)
 }
 
 /// A class that tells experts apart, and marks the others alone as what they are without the mark.

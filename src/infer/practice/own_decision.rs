@@ -13,7 +13,7 @@ use super::no_sync::sums_itself;
 use super::ranks::{ALONE_WORDS, is_lone_job, mentions};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use super::wrapped::{called_function, says, wrappers};
+use super::wrapped::{called_function, made_for, says, wrappers};
 use crate::ir::{CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::FuncRef;
 use crate::source::Name;
@@ -115,6 +115,18 @@ fn sum_of_gradients(view: &View<'_>, step: usize) -> Option<Name> {
 /// The wrapper that sums the gradients of the model that a loss is of.
 pub(super) fn wrapper_of(view: &View<'_>, loss: LocalId, back: usize) -> Option<Name> {
     if sums_itself(view) { None } else { wrapper_in(view, &Expr::Local(loss), back) }
+}
+
+/// The wrapper of the model that a loss is of, where a function of the file is named after the parameter that has it.
+pub(super) fn wrapper_by_name(view: &View<'_>, loss: LocalId, back: usize) -> Option<Name> {
+    let mut calls = Vec::new();
+    called(view, &Expr::Local(loss), back, 0, &mut calls);
+    let by_name = |model: &Expr| match model {
+        Expr::Local(local) if view.is_param(*local) => made_for(view, *local).into_iter().next(),
+        _ => None,
+    };
+    let found = calls.iter().filter(|(_, step)| !view.without_gradient(*step)).find_map(|(model, _)| by_name(model));
+    found.filter(|_| !sums_itself(view)).map(|w| super::lost::last(&w.rule.name))
 }
 
 /// The wrapper of the model that a backward pass goes through.

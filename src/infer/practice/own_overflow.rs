@@ -81,16 +81,39 @@ pub fn read(view: &View<'_>, out: &mut Found) {
         _ => false,
     };
     let file = near::bare(view.files[view.project.file(view.at.module)].whole());
-    let split = near::has_any(&file, OTHERS);
+    let split = near::has_any(&file, OTHERS) && !near::refusals(&file).any(|line| near::has_any(line, OTHERS));
+    // Callers may agree on what it returns, a decorator too; and what was reduced before has one overflow.
+    let agrees = ["reduceop.max", "_gather_object", ".any("].iter().any(|word| file.contains(word))
+        || is_decorated(view)
+        || (0..asked).any(|at| own_call_agrees(view, at, at > looked));
     // Whoever reduces such a flag elsewhere may have done it before this is read.
     let elsewhere = file.split("\n    def ").any(|part| part.contains(FLAG) && !quiet(part) && part.contains("reduce"));
     let named = view.name_of(&flag).is_some_and(|name| name.contains(FLAG));
-    if !split || elsewhere || !named || (0..view.steps.len()).any(given) {
+    if !split || agrees || elsewhere || !named || (0..view.steps.len()).any(given) {
         return;
     }
     let looked = view.place(view.steps[looked].id);
     let flag = Name::from(FLAG);
     out.push((view.place(view.steps[asked].id), Practice::Omission(Omission::OverflowOfRank { flag, looked })));
+}
+
+/// Whether a function that is not known stands around this one.
+fn is_decorated(view: &View<'_>) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let start = view.func.span.start as usize;
+    let own = view.text(view.spot(view.func.span));
+    let above = file[..start].trim_end().lines().next_back().unwrap_or_default().trim_start();
+    [own, above].iter().any(|text| text.starts_with('@') && !text.contains("no_grad"))
+}
+
+/// Whether a step calls a method of the own class that communicates; `between`: or one that is not known.
+fn own_call_agrees(view: &View<'_>, step: usize, between: bool) -> bool {
+    let Some(Rvalue::CallMethod { base, name, .. }) = view.value(step) else { return false };
+    near::is_self(view, base)
+        && match near::own_method(view, name) {
+            Some(at) => near::communicates(&near::other(view, at)),
+            None => between,
+        }
 }
 
 /// Whether an attribute is a group of ranks among which the model is split, by its name.

@@ -60,7 +60,8 @@ pub fn groups(view: &View<'_>, out: &mut Found) {
                 Expr::Compare(CmpOp::Ne | CmpOp::Gt, a, b) => (size_of(view, &a)?, size_of(view, &b)?),
                 _ => return None,
             };
-            let alike = sides.0.0 == owner && sides.1.0 == owner && sides.0.1 != given && sides.1.1 != given;
+            let alike = sides.0.0 == owner && sides.1.0 == owner && sides.0.1 != given && is_of_data(&given);
+            let alike = alike && WHOLE.contains(&sides.0.1.as_str()) && splits_models(view);
             alike.then(|| (sides.0.1, view.part(g.at, 0)))
         });
         if let Some((whole, asked)) = compared {
@@ -72,6 +73,23 @@ pub fn groups(view: &View<'_>, out: &mut Found) {
             out.push((place, Practice::Omission(mistake)));
         }
     }
+}
+
+/// Names of all ranks.
+const WHOLE: &[&str] = &["root", "world", "all"];
+
+/// Whether a name is that of the data-parallel ranks, shards and replicas of them or not.
+fn is_of_data(name: &str) -> bool {
+    let others = ["shard", "sdp", "tp", "mp", "tensor"];
+    ["dp", "data"].iter().any(|part| near::has_part(name, part))
+        && !others.iter().any(|part| near::has_part(name, part))
+}
+
+/// Whether a file speaks of ranks that split a model, among which gradients differ as well.
+fn splits_models(view: &View<'_>) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let mut words = file.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| word.eq_ignore_ascii_case("tp") || word.eq_ignore_ascii_case("tensor") && file.contains("arallel"))
 }
 
 /// The object and the attribute of `gangs.dp`, also of what a method of it gives.

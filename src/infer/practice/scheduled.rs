@@ -48,7 +48,12 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
 
 /// `for _ in range(n): schedule.step(x)`, and `optimizer.step()` behind it: each round divides what those before it have left in `.grad`, too.
 pub fn repeated(view: &View<'_>, out: &mut Found) {
-    if near::is_unrecorded(view) || near::has_any(view.code(), &["grad.mul", "grad *=", "grad.div", "grad /="]) {
+    if near::is_unrecorded(view) {
+        return;
+    }
+    // Whoever touches gradients, by hooks too, may move them away; and a schedule may be told later.
+    let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+    if near::has_word(&file, "grad") || near::has_any(&file, &["_hook(", "scale_grads", "break"]) {
         return;
     }
     let called = |at: usize| match view.value(at) {
@@ -62,8 +67,10 @@ pub fn repeated(view: &View<'_>, out: &mut Found) {
                 && view.steps[at].loops.contains(round) == inside
         };
         let steps_behind =
-            (i..view.steps.len()).any(|at| ends(at, false) && called(at).is_some_and(|(_, n)| n == "step"));
-        if name != "step" || !steps_behind || (0..view.steps.len()).any(|at| ends(at, true)) {
+            (i..view.steps.len()).find(|at| ends(*at, false) && called(*at).is_some_and(|(_, n)| n == "step"));
+        let cleared = |end: usize| (i..end).any(|at| called(at).is_some_and(|(_, n)| n == "zero_grad"));
+        let within = (0..view.steps.len()).any(|at| ends(at, true));
+        if name != "step" || within || steps_behind.is_none_or(cleared) {
             continue;
         }
         let Some((maker, made)) = schedule_of(view, base, i) else { continue };
@@ -100,7 +107,9 @@ fn made_at<'a>(view: &Rc<View<'a>>, step: usize) -> Option<(Rc<View<'a>>, usize)
     let value @ Rvalue::Call { callee, args } = view.value(step)? else { return None };
     let makes = |view: &View<'a>, value: &'a Rvalue, callee: &Operand, args: &'a [Arg]| {
         let known = view.callee(value).is_some_and(|path| is_schedule(&path)) || is_chosen(view, &view.through(callee));
-        known && !scales_not(view, args)
+        let one =
+            view.argument(args, 1, "n_microbatches").is_some_and(|n| view.through(n) == Expr::Const(Const::Int(1)));
+        known && !one && !scales_not(view, args)
     };
     if makes(view, value, callee, args) {
         return Some((view.clone(), step));

@@ -109,11 +109,7 @@ fn variable<'a>(view: &View<'a>, local: LocalId, before: usize, depth: usize, ou
             model_of(&around, &Expr::Local(*outer), around.steps.len(), depth, out);
         }
     }
-    let callers = given(view, local);
-    if callers.is_empty() && view.is_param(local) {
-        made_for(view, view.local_name(local), depth, out);
-    }
-    for (caller, step, value) in callers {
+    for (caller, step, value) in given(view, local) {
         model_of(&caller, &value, step, depth, out);
     }
 }
@@ -121,20 +117,29 @@ fn variable<'a>(view: &View<'a>, local: LocalId, before: usize, depth: usize, ou
 /// What the names of functions that make a model begin with: `build_model`.
 const MAKERS: &[&str] = &["build", "make", "create", "wrap", "setup", "prepare", "init", "shard", "parallelize"];
 
-/// A parameter that nobody in the file gives: what the one function of the file gives that is named after it.
-fn made_for<'a>(view: &View<'a>, name: &str, depth: usize, out: &mut Search<'a>) {
+/// How a parameter that nobody in the file gives, and that says nothing of its class, is wrapped by the one function of the file that is named
+/// after it. Whoever asks has to know otherwise that the two go together.
+pub fn made_for<'a>(view: &View<'a>, param: LocalId) -> Vec<Wrapped<'a>> {
+    let Some(param) = view.func.params.iter().find(|p| p.local == param && p.hint.is_none() && !p.has_default) else {
+        return Vec::new();
+    };
     let makes = |at: &FuncRef| {
         let called = view.project.func(*at).name.trim_start_matches('_').split_once('_');
-        called.is_some_and(|(verb, of)| of == name && MAKERS.contains(&verb))
+        called.is_some_and(|(verb, of)| of == param.name && MAKERS.contains(&verb))
     };
-    let mut makers = near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at && makes(at));
-    let (Some(maker), None) = (makers.next(), makers.next()) else { return };
-    let maker = near::shared(view, maker);
-    for (step, returns) in maker.steps.iter().enumerate() {
-        if let Stmt::Return { value } = returns.stmt {
-            model_of(&maker, &maker.expr(value), step, depth, out);
-        }
+    let ends = |at: &FuncRef| view.project.func(*at).name.contains(param.name.as_str());
+    let named = near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at);
+    let mut makers = named.filter(ends);
+    let (Some(maker), None) = (makers.next().filter(makes), makers.next()) else { return Vec::new() };
+    if !given(view, param.local).is_empty() {
+        return Vec::new();
     }
+    let maker = near::shared(view, maker);
+    let returned = maker.steps.iter().enumerate().find_map(|(step, s)| match s.stmt {
+        Stmt::Return { value } => Some((step, maker.expr(value))),
+        _ => None,
+    });
+    returned.map_or_else(Vec::new, |(step, model)| wrappers(&maker, &model, step))
 }
 
 /// A model without methods that give the same one.
