@@ -26,17 +26,6 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push("ask whether the parameter is among those that the wrapper was told to ignore".to_string());
             draft
         }
-        Omission::DivisionNotAsked { function, switch, set, exchanged } => {
-            let title = format!(
-                "`{function}` gives sums for gradients: its backward does not look at `{switch}`, which asks for means"
-            );
-            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
-            draft.primary = "returned as it was received".to_string();
-            draft.labels.push(spot(*exchanged, "adds up what the losses of all ranks give".to_string()));
-            draft.labels.push(spot(*set, "gradients are to be divided by the number of ranks".to_string()));
-            draft.help.push(format!("divide by the number of ranks of the group if `{switch}`"));
-            draft
-        }
         Omission::ScalerOfFewer { group, whole, asked } => {
             let title = format!(
                 "a rank leaves out a step that others make: overflow is shared over `{group}`, and gradients differ over `{whole}`"
@@ -58,6 +47,37 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push(format!("sum the powers of the norm over `{ranks}` first"));
             draft
         }
+        Omission::OverflowOfRank { flag, looked } => {
+            let title = format!(
+                "each rank steps or not by its own gradients: `{flag}` is never reduced over the model-parallel ranks"
+            );
+            let mut draft = Draft::new(&codes::SOME_RANKS, title);
+            draft.primary = "says what this rank has found".to_string();
+            draft.labels.push(spot(*looked, "looks at the gradients of this rank".to_string()));
+            draft.help.push(format!("reduce `{flag}` over the model-parallel ranks with MAX first"));
+            draft
+        }
+        Omission::DivisionNotAsked { .. }
+        | Omission::SequenceDivided { .. }
+        | Omission::SizeOfFewer { .. }
+        | Omission::SlopesOfFirst { .. } => of_factors(mistake),
+    }
+}
+
+/// What is left out of a factor, or of a part.
+fn of_factors(mistake: &Omission) -> Draft {
+    match mistake {
+        Omission::DivisionNotAsked { function, switch, set, exchanged } => {
+            let title = format!(
+                "`{function}` gives sums for gradients: its backward does not look at `{switch}`, which asks for means"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
+            draft.primary = "returned as it was received".to_string();
+            draft.labels.push(spot(*exchanged, "adds up what the losses of all ranks give".to_string()));
+            draft.labels.push(spot(*set, "gradients are to be divided by the number of ranks".to_string()));
+            draft.help.push(format!("divide by the number of ranks of the group if `{switch}`"));
+            draft
+        }
         Omission::SequenceDivided { number, kept, divided } => {
             let title = format!(
                 "gradients are too small by `{number}`: they are divided by the number of sequence-parallel ranks as well"
@@ -71,15 +91,29 @@ pub fn omissions(mistake: &Omission) -> Draft {
                 .push(format!("divide by the number of ranks over `{number}`: the shares of one sequence add up"));
             draft
         }
-        Omission::OverflowOfRank { flag, looked } => {
+        Omission::SizeOfFewer { size, group, counted } => {
             let title = format!(
-                "each rank steps or not by its own gradients: `{flag}` is never reduced over the model-parallel ranks"
+                "gradients are too small by the ranks that share a sequence: the loss is counted over `{group}` and multiplied by `{size}`"
             );
-            let mut draft = Draft::new(&codes::SOME_RANKS, title);
-            draft.primary = "says what this rank has found".to_string();
-            draft.labels.push(spot(*looked, "looks at the gradients of this rank".to_string()));
-            draft.help.push(format!("reduce `{flag}` over the model-parallel ranks with MAX first"));
+            let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+            draft.primary = format!("times `{size}`, where gradients are averaged over `{group}`");
+            draft.labels.push(spot(*counted, format!("summed over `{group}`")));
+            draft.help.push(format!("multiply by the number of ranks of `{group}`"));
             draft
         }
+        Omission::SlopesOfFirst { builder } => {
+            let title = format!(
+                "every rank has the slopes of the first heads: `{builder}` never asks which heads are this rank's"
+            );
+            let mut draft = Draft::new(&codes::UNCUT_BUFFER, title);
+            draft.primary = "the same on each rank, whose heads are others".to_string();
+            draft.help.push("take the part of the rank: `alibi.chunk(tp_size)[tp_rank]`".to_string());
+            draft
+        }
+        Omission::FlatUnchanged { .. }
+        | Omission::NeverFlat { .. }
+        | Omission::OverflowOfRank { .. }
+        | Omission::ScalerOfFewer { .. }
+        | Omission::RanksNotAsked { .. } => omissions(mistake),
     }
 }

@@ -191,6 +191,7 @@ mod shared_bias;
 mod shifted;
 pub mod sizes;
 pub mod slips;
+mod slopes_of_all;
 mod split_plain;
 mod stale;
 mod stale_block;
@@ -236,6 +237,7 @@ mod worker_rank;
 mod world_offset;
 mod world_rank;
 mod wrapped;
+mod wrapper_size;
 
 use super::digest::Gist;
 use super::finding::{Finding, FindingKind};

@@ -20,4 +20,8 @@ pub enum Omission {
     RanksNotAsked { ranks: Name, given: Place, norm: Place },
     /// Gradients are divided by the number of sequence-parallel ranks too, a number that is kept and never read.
     SequenceDivided { number: Name, kept: Place, divided: Place },
+    /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
+    SizeOfFewer { size: Name, group: Name, counted: Place },
+    /// Slopes of attention heads that every rank takes from the first on.
+    SlopesOfFirst { builder: Name },
 }

@@ -11,11 +11,13 @@ use super::training::Training;
 use super::view::View;
 use super::wrapped::called_function;
 use crate::ir::{Arg, BinOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use rustc_hash::FxHashSet;
 
 /// Methods whose result has the values of their tensor, in another shape or elsewhere.
 const PURE: &[&str] =
-    &["reshape", "view", "view_as", "contiguous", "clone", "to", "unbind", "chunk", "split", "flatten"];
-const MOST_DEPTH: usize = 6;
+    &["reshape", "reshape_as", "view", "view_as", "contiguous", "clone", "to", "unbind", "chunk", "split", "flatten"];
+/// Methods that say how large their tensor is.
+const SIZES: &[&str] = &["numel", "size", "dim", "stride"];
 
 /// `for i in range(n): key, value = parts[(rank + i) % n]; dq, dk, dv = op(ctx, grad)`
 pub fn blocks(view: &View<'_>, out: &mut Found) {
@@ -28,7 +30,8 @@ pub fn blocks(view: &View<'_>, out: &mut Found) {
         else {
             continue;
         };
-        if !goes_round(view, index) || !is_gathered(view, base) || !is_dead(view, i, *round, MOST_DEPTH) {
+        if !goes_round(view, index) || !is_gathered(view, base) || !is_dead(view, i, *round, &mut FxHashSet::default())
+        {
             continue;
         }
         let reads_saved = |at: &usize| view.steps[*at].loops.contains(round) && takes_saved(view, *at, context);
@@ -42,9 +45,11 @@ pub fn blocks(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// Whether an index is another one in each round: `(rank + i) % n`.
+/// Whether an index is another one in each round: `(rank + i) % n`, or a variable that the loop takes on so.
 fn goes_round(view: &View<'_>, index: &Operand) -> bool {
-    near::deep(view, &view.expr(index)).any(&mut |e| matches!(e, Expr::Binary(BinOp::Mod, ..)))
+    let turns = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Binary(BinOp::Mod, ..)));
+    let taken_on = |local: LocalId| view.defs(local).iter().any(|def| turns(&view.bound(*def, local)));
+    turns(&near::deep(view, &view.expr(index))) || near::local(index).is_some_and(taken_on)
 }
 
 /// Whether something holds what all ranks have: a collective or a function of the project that communicates gives it.
@@ -70,33 +75,38 @@ fn is_gathered(view: &View<'_>, base: &Operand) -> bool {
 }
 
 /// Whether nothing comes of what a step makes, in its loop or behind it: it is taken apart, and the parts are left alone.
-fn is_dead(view: &View<'_>, step: usize, round: usize, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else { return false };
-    let unread = |local: &LocalId| {
+fn is_dead(view: &View<'_>, step: usize, round: usize, seen: &mut FxHashSet<usize>) -> bool {
+    if !seen.insert(step) {
+        return true;
+    }
+    let mut unread = |local: &LocalId| {
         let own = !matches!(view.func.locals()[*local].kind, LocalKind::Cell | LocalKind::Captured);
         let later = |at: &&usize| **at > round && (**at > step || view.steps[**at].loops.contains(&round));
-        own && view.readers(*local).iter().filter(later).all(|at| is_dead(view, *at, round, depth))
+        own && view.readers(*local).iter().filter(later).all(|at| is_dead(view, *at, round, seen))
     };
     match view.steps[step].stmt {
-        Stmt::Assign { dst, value } => {
-            let pure = match value {
-                Rvalue::CallMethod { name, .. } => PURE.contains(&name.as_str()),
-                Rvalue::Item { .. } | Rvalue::Use(_) => true,
-                _ => false,
-            };
-            pure && unread(dst)
-        }
+        Stmt::Assign { dst, value } => match value {
+            Rvalue::CallMethod { name, .. } if SIZES.contains(&name.as_str()) => true,
+            Rvalue::Attr { name, .. } => name == "shape",
+            Rvalue::CallMethod { name, .. } => PURE.contains(&name.as_str()) && unread(dst),
+            Rvalue::Item { .. } | Rvalue::Use(_) => unread(dst),
+            _ => false,
+        },
         Stmt::Unpack { before, star, after, .. } => before.iter().chain(star).chain(after.iter()).all(unread),
         _ => false,
     }
 }
 
-/// Whether a step calls a function of the project with the context, and that function reads what was saved there.
+/// Whether a step calls a function of the project with the context, and that function reads what was saved there; or one that the context keeps.
 fn takes_saved(view: &View<'_>, step: usize, context: LocalId) -> bool {
     let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
         return false;
     };
     let given = |arg: &Arg| near::local(&arg.value) == Some(context);
+    let kept = |base: &Operand, name: &str| near::local(base) == Some(context) && name.contains("backward");
+    if matches!(value, Rvalue::CallMethod { base, name, .. } if kept(base, name)) {
+        return args.iter().any(given);
+    }
     args.iter().any(given)
         && called_function(view, value).is_some_and(|at| near::other(view, at).code().contains("saved_tensors"))
 }
