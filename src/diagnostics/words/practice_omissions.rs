@@ -57,6 +57,15 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push(format!("reduce `{flag}` over the model-parallel ranks with MAX first"));
             draft
         }
+        Omission::InnerStep { backward, summed } => {
+            let title = "a module steps inside of its forward with the gradients of this rank: its copies drift apart";
+            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title.to_string());
+            draft.primary = "steps with what this rank's samples give".to_string();
+            draft.labels.push(spot(*backward, "gives gradients that no wrapper sums".to_string()));
+            draft.labels.push(spot(*summed, "other statistics are summed over ranks".to_string()));
+            draft.help.push("average these gradients over the ranks before the step".to_string());
+            draft
+        }
         Omission::DivisionNotAsked { .. }
         | Omission::SequenceDivided { .. }
         | Omission::SizeOfFewer { .. }
@@ -114,6 +123,7 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::NeverFlat { .. }
         | Omission::OverflowOfRank { .. }
         | Omission::ScalerOfFewer { .. }
+        | Omission::InnerStep { .. }
         | Omission::RanksNotAsked { .. } => omissions(mistake),
     }
 }

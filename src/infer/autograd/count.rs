@@ -51,7 +51,7 @@ impl Machine<'_> {
             if elements.len() >= expected && !beyond {
                 continue;
             }
-            if !beyond && is_compiled_without(self.files, forward, own, elements.len()) {
+            if !beyond && is_compiled_without((self.project, self.files), class, forward, (own, elements.len())) {
                 continue;
             }
             let expected = if beyond { most } else { expected };

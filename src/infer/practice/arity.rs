@@ -5,7 +5,7 @@ use super::super::finding::FindingKind;
 use super::super::value::Flavour;
 use super::Lint;
 use crate::ir::{BuildKind, Const, Func, Item, Operand, ParamKind, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef};
+use crate::project::{ClassRef, FuncRef, Project};
 use crate::source::{Files, Name, Place};
 
 /// Every `return` of the backward of a class that cannot fit its forward.
@@ -39,8 +39,13 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
             continue;
         }
         let many = given.len() > most && given[most..].iter().any(|o| !matches!(o, Operand::Const(Const::None)));
-        let few =
-            given.len() < least && !is_compiled_without(lint.files, lint.project.func(forward), skipped, given.len());
+        let few = given.len() < least
+            && !is_compiled_without(
+                (lint.project, lint.files),
+                class,
+                lint.project.func(forward),
+                (skipped, given.len()),
+            );
         if few || many {
             let expected = if many { most } else { least };
             let kind = FindingKind::GradientCount {
@@ -53,15 +58,24 @@ pub fn arity(lint: &Lint<'_>, class: ClassRef, out: &mut Vec<(Place, FindingKind
     }
 }
 
-/// Whether the last arguments, for which there is no gradient, are no tensors, in a project that runs compiled in one piece: there the gradients
+/// Whether the last arguments, for which there is no gradient, are no tensors, in a program that runs compiled in one piece: there the gradients
 /// are read for tensors alone. Source: torch `AutogradFunctionApplyVariable`.
-pub fn is_compiled_without(files: &Files, forward: &Func, skipped: usize, returned: usize) -> bool {
+pub fn is_compiled_without(
+    (project, files): (&Project, &Files),
+    class: ClassRef,
+    forward: &Func,
+    (skipped, returned): (usize, usize),
+) -> bool {
     let missing = forward.params.iter().skip(skipped + returned);
     let number = |p: &crate::ir::Param| match &p.hint {
         Some(hint) => matches!(hint.as_str(), "float" | "int" | "bool" | "str"),
         None => p.has_default || ["scale", "eps", "factor", "size", "dim", "alpha"].iter().any(|w| p.name.contains(w)),
     };
-    missing.clone().next().is_some() && missing.clone().all(number) && files.any_says("fullgraph=True")
+    let module = project.name(class.module);
+    let (own, last) = (project.file(class.module), module.rsplit('.').next().unwrap_or(module));
+    // The program that compiles its model names the module, or is it.
+    let compiles = || files.saying("fullgraph=True").any(|file| file == own || files.says(file, last));
+    missing.clone().next().is_some() && missing.clone().all(number) && compiles()
 }
 
 /// The least and the greatest number of arguments of a forward without its context.

@@ -352,6 +352,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], whole_counted::sums).with(&[&["to_local"], &["norm("], &["tp_", "_tp"], &["grad"]]),
     of_words(&["fsdp_group"], wrapper_size::losses).with(&[&["fsdp_group"], &["dp_size"], &["loss"]]),
     of_words(&["alibi"], slopes_of_all::made).with(&[&["alibi"], &["return"]]),
+    of_words(&["optimizer.step("], inner_step::stepped).with(&[&["optimizer.step("], &["backward("], &["self."]]),
     of_words(&["flatparameter"], flat_parameters::tested).with(&[&["flatparameter"], &[".grad"]]),
     of_words(&["non_finite_check"], own_overflow::read).with(&[&["non_finite_check"], &["found_inf"]]),
     of_words(&[" or "], comparison::always_holds).with(&[&[" or "], &["=="], comparison::TELLS]),

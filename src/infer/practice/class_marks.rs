@@ -190,7 +190,7 @@ impl<'a> ClassMarks<'a> {
     }
 
     /// Whether the class gives a parameter of its own to something that communicates, which may sum its gradient; `beside`: without another one,
-    /// which has a mark, so that its gradient is not summed there.
+    /// which has a mark, so that its gradient is not summed there; empty for none.
     pub fn exchanges(&self, name: &str, beside: &str) -> bool {
         let own = |view: &View<'_>, e: &Expr| near::own_attribute(view, e).is_some_and(|own| own == name);
         self.views.iter().any(|view| {

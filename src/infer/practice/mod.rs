@@ -79,6 +79,7 @@ pub mod hidden_change;
 pub mod hidden_sum;
 pub mod hints;
 mod in_flight;
+mod inner_step;
 pub mod lapses;
 mod late_hook;
 mod late_shared;

@@ -24,4 +24,6 @@ pub enum Omission {
     SizeOfFewer { size: Name, group: Name, counted: Place },
     /// Slopes of attention heads that every rank takes from the first on.
     SlopesOfFirst { builder: Name },
+    /// A module steps inside of its forward with the gradients of this rank, and sums other things. `summed`: where.
+    InnerStep { backward: Place, summed: Place },
 }

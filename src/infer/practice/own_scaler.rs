@@ -88,6 +88,9 @@ fn is_of_data(name: &str) -> bool {
 /// Whether a file speaks of ranks that split a model, among which gradients differ as well.
 fn splits_models(view: &View<'_>) -> bool {
     let file = view.files[view.project.file(view.at.module)].whole();
+    if near::refusals(file).any(|line| near::has_any(line, &["tp", "tensor"])) {
+        return false;
+    }
     let mut words = file.split(|c: char| !c.is_ascii_alphanumeric());
     words.any(|word| word.eq_ignore_ascii_case("tp") || word.eq_ignore_ascii_case("tensor") && file.contains("arallel"))
 }

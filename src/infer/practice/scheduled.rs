@@ -53,7 +53,10 @@ pub fn repeated(view: &View<'_>, out: &mut Found) {
     }
     // Whoever touches gradients, by hooks too, may move them away; and a schedule may be told later.
     let file = near::bare(view.files[view.project.file(view.at.module)].whole());
-    if near::has_word(&file, "grad") || near::has_any(&file, &["_hook(", "scale_grads", "break"]) {
+    if near::has_word(&file, "grad")
+        || near::has_any(&file, &["_hook(", "scale_grads", "break"])
+        || near::refusals(&file).any(|line| near::has_any(line, &["accum", "rounds", "micro"]))
+    {
         return;
     }
     let called = |at: usize| match view.value(at) {
@@ -69,7 +72,7 @@ pub fn repeated(view: &View<'_>, out: &mut Found) {
         let steps_behind =
             (i..view.steps.len()).find(|at| ends(*at, false) && called(*at).is_some_and(|(_, n)| n == "step"));
         let cleared = |end: usize| (i..end).any(|at| called(at).is_some_and(|(_, n)| n == "zero_grad"));
-        let within = (0..view.steps.len()).any(|at| ends(at, true));
+        let within = (0..view.steps.len()).any(|at| ends(at, true) || once(view, *round) || hands_on(view, at, *round));
         if name != "step" || within || steps_behind.is_none_or(cleared) {
             continue;
         }
@@ -85,6 +88,23 @@ pub fn repeated(view: &View<'_>, out: &mut Found) {
             out.push((place, Practice::Membership(mistake)));
         }
     }
+}
+
+/// Whether a loop has one round.
+fn once(view: &View<'_>, round: usize) -> bool {
+    let Stmt::For { iter, .. } = view.steps[round].stmt else { return false };
+    let iter = view.expr(iter);
+    iter.call_of("range").is_some_and(|args| match args {
+        [(_, n)] => near::deep(view, n) == Expr::Const(Const::Int(1)),
+        _ => false,
+    })
+}
+
+/// Whether a step in a loop gives an optimizer to something else, which may step with it.
+fn hands_on(view: &View<'_>, at: usize, round: usize) -> bool {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(at) else { return false };
+    let optimizer = |a: &Arg| view.name_of(&view.expr(&a.value)).is_some_and(|name| name.contains("optim"));
+    view.steps[at].loops.contains(&round) && args.iter().any(optimizer)
 }
 
 /// Where the schedule is made that a value is, if it scales gradients: here, in the function that gives it, or for an attribute.

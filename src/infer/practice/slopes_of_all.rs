@@ -31,6 +31,16 @@ pub fn made(view: &View<'_>, out: &mut Found) {
     // Whoever knows the rank, here or where the class is used, takes the part of it.
     let beside = |line: &str| line.contains("alibi") && near::has_any(line, &["rank", "index", "chunk"]);
     let knows = text.contains("rank") || near::bare(file.whole()).lines().any(beside);
+    // What is taken from the first head on is a part of all of them.
+    let first = ["alibi[:", "alibi[: "].iter().any(|cut| text.contains(cut));
+    let apart = |line: &str| {
+        let of_rank = line.contains("alibi") && near::has_any(line, &["scatter", "gather", "chunk(", "shard"]);
+        of_rank || near::has_any(line, &["dtensor", "== 1", "gather_"])
+    };
+    let others = text.lines().any(apart);
+    if !first || others {
+        return;
+    }
     let slopes = ["slopes", "** ", "**-", "log2"].iter().any(|word| view.code().contains(word));
     if knows || !slopes || !near::has_any(&text, SPLIT) {
         return;

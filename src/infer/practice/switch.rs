@@ -36,8 +36,10 @@ pub const WORDS: &[&str] = &["parallel", "reduce", "dgrad", "gather_output", "p_
 const SHORTEST: usize = 5;
 
 /// Ends of names that are no switches.
-const NO_SWITCHES: &[&str] =
-    &["_group", "_rank", "_ranks", "_mesh", "_stream", "_handle", "_op", "_func", "_fn", "_cls", "_time"];
+const NO_SWITCHES: &[&str] = &[
+    "_group", "_rank", "_ranks", "_mesh", "_stream", "_handle", "_op", "_func", "_fn", "_cls", "_time", "_size",
+    "_degree",
+];
 
 /// Names under which a configuration is kept: reading the flag there is not reading the copy.
 const CONFIGS: &[&str] = &["config", "cfg", "args", "conf"];

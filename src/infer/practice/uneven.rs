@@ -247,7 +247,7 @@ pub fn of_one_norm<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         site.is_some_and(|site| class_marks::exclude((&site.view, site.guards()), (init, guards)))
             || marks.has_own_ways(lint)
             || marks.freezes(lint)
-            || marks.exchanges(name, first)
+            || marks.exchanges(name, "")
             || marks.denies(lint, name, mark)
             || marks.is_summed_by_class(lint)
     };
@@ -283,9 +283,12 @@ fn normalised_with(lint: &Lint<'_>, class: ClassRef, a: &Name, b: &Name) -> bool
             let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
                 return false;
             };
-            let norm = view
-                .callee(value)
-                .is_some_and(|c| c.rsplit('.').next().is_some_and(|n| n.to_lowercase().contains("norm")));
+            let norm = view.callee(value).is_some_and(|c| {
+                let name = c.rsplit('.').next().unwrap_or_default().to_lowercase();
+                // A product behind the norm has a weight of its own, which may be split.
+                name.contains("norm")
+                    && !["linear", "head", "proj", "mlp", "gemm", "matmul"].iter().any(|w| name.contains(w))
+            });
             let has = |wanted: &Name| {
                 args.iter().any(|arg| matches!(view.through(&arg.value), Expr::Attr(_, ref name) if name == wanted))
             };

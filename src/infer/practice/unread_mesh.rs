@@ -4,12 +4,14 @@
 //! Source: torchtitan issue 596. Next: `unread_group.rs`, `local_norm.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::omissions::Omission;
 use super::view::View;
 use super::wrapped::given;
 use crate::ir::{LocalKind, Param, Rvalue};
+use std::rc::Rc;
 
 /// Parts of names of axes over which ranks have other parts of a model, and of what names ranks.
 const AXES: &[&str] = &["pp", "pipe", "pipeline", "mp", "model", "tp", "tensor"];
@@ -35,8 +37,16 @@ pub fn norms(view: &View<'_>, out: &mut Found) {
     let Some(norm) = step_of(NORMS, 0) else { return };
     let Some(scaled) = step_of(SCALES, norm) else { return };
     let communicates = view.code().contains("reduce") || view.code().contains("gather");
-    let is_given = || given(view, param.local).iter().any(|(_, _, value)| !value.is_none());
-    if !communicates && is_given() {
+    // A caller that asks something first may ask whether there are such ranks.
+    let is_given = || {
+        let callers = given(view, param.local);
+        let plain =
+            |(caller, at, value): &(Rc<View<'_>>, usize, Expr)| !value.is_none() && caller.steps[*at].guards.is_empty();
+        !callers.is_empty() && callers.iter().all(plain)
+    };
+    // Each gradient by its own norm is another matter.
+    let own = view.steps[norm].loops.last().is_some_and(|round| view.steps[scaled].loops.contains(round));
+    if !communicates && !own && !has_none(view, &param.name) && is_given() {
         let mistake = Omission::RanksNotAsked {
             ranks: param.name.clone(),
             given: view.spot(param.span),
@@ -44,6 +54,17 @@ pub fn norms(view: &View<'_>, out: &mut Found) {
         };
         out.push((view.place(view.steps[scaled].id), Practice::Omission(mistake)));
     }
+}
+
+/// Whether a file refuses such ranks, has one alone, or takes norms of distributed tensors, which know of the ranks with other parts of a tensor.
+fn has_none(view: &View<'_>, name: &str) -> bool {
+    let file = view.files[view.project.file(view.at.module)].whole();
+    let axis = AXES.iter().find(|axis| near::has_part(name, axis)).copied().unwrap_or_default();
+    let refused = near::refusals(file).any(|line| line.contains(axis));
+    let alone = file.lines().any(|line| line.contains("mesh(") && near::has_any(line, &["(1,", ", 1,", ", 1)"]));
+    let of_tensors =
+        matches!(axis, "tp" | "tensor" | "mp" | "model") && near::has_any(file, &["DTensor", "full_tensor"]);
+    refused || alone || of_tensors
 }
 
 /// Whether a parameter names ranks with other parts of the model, and nothing reads it.

@@ -24,9 +24,13 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
     if !names.any(|name| SHARING.iter().any(|part| near::has_part(name, part))) {
         return;
     }
+    if file.lines().any(may_be_right) {
+        return;
+    }
     for (i, step) in view.steps.iter().enumerate() {
         let Stmt::Assign { dst, .. } = step.stmt else { continue };
-        if view.is_temp(*dst) || !view.local_name(*dst).contains("loss") {
+        let chosen = step.guards.iter().any(|g| !view.text(view.place(g.at)).starts_with("assert"));
+        if chosen || view.is_temp(*dst) || !view.local_name(*dst).contains("loss") {
             continue;
         }
         let (mut times, mut over) = (Vec::new(), Vec::new());
@@ -46,6 +50,22 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
             out.push((view.place(step.id), Practice::Omission(mistake)));
         }
     }
+}
+
+/// Whether a line makes up for the ranks that share a sequence, refuses them, counts them among the others, or communicates with them.
+fn may_be_right(line: &str) -> bool {
+    let shares = |ends: &[&str]| {
+        let mut names = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        names.any(|name| {
+            SHARING.iter().any(|part| near::has_part(name, part)) && ends.iter().any(|end| name.ends_with(end))
+        })
+    };
+    let defines = line.contains("fsdp_size");
+    let scales = near::has_any(line, &["*", "mul", "div", "/"]);
+    let refuses = near::has_any(line, &["assert", "if "]);
+    shares(&["_group"])
+        || !defines && (scales || refuses) && shares(&["_size", "_world_size", "_degree"])
+        || defines && line.contains(SIZE) && !line.contains('*')
 }
 
 /// What a product is multiplied with and divided by.

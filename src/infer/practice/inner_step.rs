@@ -1,0 +1,46 @@
+//! Optimizers that a module steps inside of its own forward. In: a method of a module. Out: a step on the module's own parameters right behind a backward
+//! of its own, in a forward or what it calls, where the file sums other statistics over ranks and nothing sums these gradients: a wrapper
+//! around the module sums what its own backward gives, and not these. Never: a file that reduces gradients in any way.
+//! Source: vector-quantize-pytorch issue 222. Next: `unreduced_step.rs`.
+
+use super::Found;
+use super::found::Practice;
+use super::near;
+use super::omissions::Omission;
+use super::view::View;
+use crate::ir::Rvalue;
+
+/// Words of code that sums gradients, or leaves them to each rank on purpose.
+const SUMS: &[&str] =
+    &[".grad", "gradient", "grads", "no_sync", "distributeddataparallel", "ddp(", "accelerat", "inner_loop", "maml"];
+
+/// `loss.backward(); self.codebook_optimizer.step()` in what `forward` calls.
+pub fn stepped(view: &View<'_>, out: &mut Found) {
+    if near::class_of(view).is_none() || near::has_any(view.code(), &["reduce", "gather", "broadcast"]) {
+        return;
+    }
+    let called = |at: usize, wanted: &str| match view.value(at) {
+        Some(Rvalue::CallMethod { base, name, .. }) if name == wanted => Some(base),
+        _ => None,
+    };
+    let Some(backward) = (0..view.steps.len()).find(|at| called(*at, "backward").is_some()) else { return };
+    let own_optimizer = |at: &usize| {
+        called(*at, "step")
+            .is_some_and(|base| near::own_attribute(view, &view.expr(base)).is_some_and(|name| name.contains("optim")))
+    };
+    let Some(step) = (backward..view.steps.len()).find(own_optimizer) else { return };
+    let in_forward = view.func.name == "forward"
+        || near::own_method(view, "forward")
+            .is_some_and(|forward| near::other(view, forward).code().contains(&format!("self.{}(", view.func.name)));
+    let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let elsewhere = near::functions(view, view.at.module).into_iter().find_map(|at| {
+        let other = near::other(view, at);
+        let (first, _) = other.collectives().iter().find(|(_, call)| call.rule.op == "all_reduce")?;
+        Some(other.place(other.steps[*first].id))
+    });
+    if let (true, false, Some(summed)) = (in_forward, near::has_any(&file, SUMS), elsewhere) {
+        let backward = view.place(view.steps[backward].id);
+        let mistake = Omission::InnerStep { backward, summed };
+        out.push((view.place(view.steps[step].id), Practice::Omission(mistake)));
+    }
+}
