@@ -115,7 +115,7 @@ pub fn size_in(view: &View<'_>, size: &Expr, depth: usize) -> Option<(Name, Plac
 /// Whether the groups of a file may be that of all ranks: it compares two numbers of ranks, makes a mesh of one dim, or splits a model over
 /// all of them.
 pub fn may_be_all(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     compares_sizes(text) || makes_one_dim(text) || splits_over_all(text)
 }
 

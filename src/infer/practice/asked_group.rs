@@ -101,7 +101,7 @@ fn apart(view: &View<'_>, asked: &[Name], over: &[Name]) -> bool {
 
 /// Whether a name of the file is that of a group with exactly these axes.
 fn has_group(view: &View<'_>, axes: &[Name]) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| w.contains("group"));
     words.into_iter().any(|word| {
         let word = word.trim_start_matches("get_");
@@ -228,7 +228,7 @@ pub fn reports(view: &View<'_>, out: &mut Found) {
             continue;
         }
         // The whole file is searched last: few functions come so far.
-        let file = view.files[view.project.file(view.at.module)].whole();
+        let file = view.file();
         if !["context_parallel_rank", "cp_rank", "sp_rank"].iter().any(|w| file.contains(w)) {
             return;
         }

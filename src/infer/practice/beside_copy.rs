@@ -91,7 +91,7 @@ struct Call {
 /// `expert(Copy.apply(x)) * gate(x).softmax(-1)`, and `Reduce.apply(out)` of the sum
 pub fn weights(view: &View<'_>, out: &mut Found) {
     let calls: Vec<Call> = (0..view.steps.len()).filter_map(|step| applied(view, step, 0)).collect();
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     if calls.len() < 2 || near::has_any(text, OWN_WAYS) || near::is_unrecorded(view) {
         return;
     }

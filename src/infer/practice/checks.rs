@@ -344,7 +344,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]),
     of_words(&["_division"], division_switch::never_asked).with(&[&["def backward"]]),
     of_words(&["shardedgradscaler("], own_scaler::groups).with(&[&["shardedgradscaler("], &["process_group="]]),
-    of_words(&["clip_grads_with_norm_(", "clip"], unread_mesh::norms).with(&[
+    of_words(&["clip"], unread_mesh::norms).with(&[
         &["norm("],
         &["mul_(", "clip_grads_with_norm_("],
         &["_mesh", "_group", "_pg"],

@@ -30,7 +30,7 @@ const MOST: usize = 3;
 /// `loss = masked_mean(x, mask)`, where `masked_mean` ends with `return torch.tensor(0.0)`.
 pub fn returned(view: &View<'_>, out: &mut Found) {
     // Whoever asks the loss, writes into the mask or agrees with the others first has thought of it.
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     // A number of tokens that is summed decides nothing where nothing is asked.
     let asks = || view.steps.iter().any(|s| matches!(s.stmt, Stmt::If { .. } | Stmt::While { .. }));
     let agrees = near::has_any(view.code(), EQUAL) && asks();
@@ -56,7 +56,7 @@ pub fn returned(view: &View<'_>, out: &mut Found) {
 
 /// Whether data may never be empty: a mask of attention, or one that the file refuses or repairs where it is.
 fn may_be_full(view: &View<'_>, tested: &str) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     near::has_any(view.code(), &["attention_mask", "attn_mask", "padding_mask", "ones_like"])
         || near::refusals(file).any(|line| line.contains(tested))
 }

@@ -86,7 +86,7 @@ const FROZEN: &[&str] = &[
 /// Whether the local part may be taken past autograd on purpose: the project says of anything whether it has a gradient, or the forward runs
 /// without.
 fn may_be_meant(view: &View<'_>) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    let file = view.file().to_lowercase();
     view.files.any_says("requires_grad")
         || WITHOUT_GRADIENT.iter().any(|w| view.code().contains(w))
         || view.code().lines().any(compares)

@@ -46,7 +46,7 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         return;
     }
     let text = view.text(view.spot(view.func.span));
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     // What leaves some of its values out of the gradient has one for the others.
     let is_trained_on = module || file.contains(".backward(") || text.contains("with torch.no_grad()");
     if !OPERATIONS.iter().any(|o| text.contains(o)) || !is_trained_on {

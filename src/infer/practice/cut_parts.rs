@@ -211,7 +211,7 @@ fn asks_size(file: &str) -> bool {
 
 /// The axis in the name of a function outside the project: `slice_log_prob_with_cp`.
 fn named<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Name> {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let path = view.callee(value).filter(|path| !path.starts_with('.') && !asks_size(file))?;
     let name = super::lost::last(&path);
     let cuts = CUTS.iter().any(|verb| name.starts_with(verb));

@@ -8,8 +8,9 @@ use super::found::Practice;
 use super::near;
 use super::omissions::Omission;
 use super::view::View;
-use crate::ir::{FuncKind, LocalId, Stmt};
-use crate::source::{Name, Place, Span};
+use crate::ir::{Const, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
+use crate::source::{Idx, Name, Place};
 
 /// Endings of operations whose result is made of what all ranks have computed.
 const EXCHANGES: &[&str] = &["all_to_all", "reduce_scatter", "all_reduce"];
@@ -53,24 +54,16 @@ pub fn never_asked(view: &View<'_>, out: &mut Found) {
 
 /// The variable of the module that says whether gradients are divided.
 fn switch(view: &View<'_>) -> Option<(Name, Place)> {
-    let file = view.files[view.project.file(view.at.module)].whole();
-    let mut start = 0usize;
-    for line in file.split_inclusive('\n') {
-        let at = start;
-        start += line.len();
-        let Some((name, value)) = line.split_once('=').filter(|_| line.starts_with(|c: char| c.is_ascii_alphabetic()))
-        else {
-            continue;
+    let body = near::shared(view, FuncRef { module: view.at.module, func: FuncId::from_index(0) });
+    body.steps.iter().find_map(|step| {
+        let Stmt::Assign { dst, value: Rvalue::Use(Operand::Const(Const::Bool(true))) } = step.stmt else {
+            return None;
         };
-        let name = name.split(':').next().unwrap_or(name).trim();
+        let name = body.local_name(*dst);
         let lower = name.to_lowercase();
         let says = lower.contains("grad") && lower.contains("divi");
-        if says && value.trim() == "True" && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            let end = at + line.trim_end().len();
-            return Some((Name::from(name), view.spot(Span::new(at as u32, end as u32))));
-        }
-    }
-    None
+        (says && step.guards.is_empty()).then(|| (name.clone(), body.place(step.id)))
+    })
 }
 
 /// Whether something reads the switch that is no backward of the same exchange: it may divide for this one too.
@@ -86,7 +79,7 @@ fn is_asked_elsewhere(view: &View<'_>, switch: &str, op: &str) -> bool {
             let text = view.files[own].slice(func.span);
             let sets = text.contains(&format!("global {switch}"));
             let alike = || {
-                let other = near::other(view, at);
+                let other = near::shared(view, at);
                 other.func.name == "backward" && other.collectives().iter().any(|(_, call)| call.rule.op == op)
             };
             near::has_word(text, switch) && !sets && !alike()

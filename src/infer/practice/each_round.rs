@@ -64,7 +64,7 @@ pub fn apart(view: &View<'_>, out: &mut Found) {
     // Another optimizer may step in the other round, and a hook of this one may reduce.
     let steps = (0..view.steps.len())
         .filter(|i| matches!(view.value(*i), Some(Rvalue::CallMethod { name, .. }) if name == "step"));
-    let hooked = view.files[view.project.file(view.at.module)].whole().contains("hook");
+    let hooked = view.file().contains("hook");
     let Some(head) = parameter_loop(view, *at).filter(|_| steps.count() == 1 && !hooked) else { return };
     for (i, step) in view.steps.iter().enumerate().skip(*at) {
         let Some(Rvalue::CallMethod { base, name, .. }) = view.value(i) else { continue };

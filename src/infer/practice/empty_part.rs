@@ -19,7 +19,7 @@ const GROWS: &[&str] = &[".extend(", ".append(", ".insert("];
 /// `x[rank * x.size(0) : (rank + 1) * x.size(0)]`
 pub fn cut(view: &View<'_>, out: &mut Found) {
     // What is made longer has another length than it had.
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let may_grow = || near::has_any(view.code(), GROWS) || near::has_any(file, &[".data =", "resize_("]);
     for (i, step) in view.steps.iter().enumerate() {
         let Some(Rvalue::Item { base, index }) = view.value(i) else { continue };

@@ -39,10 +39,11 @@ const COPIES: &[&str] = &["data", "dp"];
 
 /// `group = edp if is_expert(p) else dp; p.grad.div_(get_world_size(group)); all_reduce(p.grad, group=group)`
 pub fn divided(view: &View<'_>, out: &mut Found) {
-    if makes_up(view) || ["all_to_all", "expert_parallel"].iter().any(|w| view.files.saying(w).next().is_some()) {
+    let text = near::bare(view.file());
+    if makes_up(view, &text) || ["all_to_all", "expert_parallel"].iter().any(|w| view.files.saying(w).next().is_some())
+    {
         return;
     }
-    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
     let speaks = near::has_any(&text, DEGREES);
     // What is further from the attribute, or beside the number of expert-parallel ranks, is told where no other size is asked for.
     let alone =
@@ -62,7 +63,8 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
 const SHAPES: &[&str] = &["reshape(", "view(", "empty(", "zeros("];
 
 /// Whether the class, or the function that is in none, speaks of the number of expert-parallel ranks, or another part of the file scales by it.
-fn makes_up(view: &View<'_>) -> bool {
+/// `text`: of the file, bare.
+fn makes_up(view: &View<'_>, text: &str) -> bool {
     let file = &view.files[view.project.file(view.at.module)];
     let own = near::class_of(view)
         .map_or(view.func.span, |class| view.project.modules[view.at.module].ir.classes[class].span);
@@ -70,7 +72,7 @@ fn makes_up(view: &View<'_>) -> bool {
         return true;
     }
     let scales = |line: &str| near::has_any(line, &["/", "div", "*", "mul", "scale"]) && !near::has_any(line, SHAPES);
-    near::bare(file.whole()).lines().any(|line| near::has_any(line, DEGREES) && scales(line))
+    text.lines().any(|line| near::has_any(line, DEGREES) && scales(line))
 }
 
 /// Whether a value is a gradient: by its attribute, or a variable of that name.

@@ -82,9 +82,7 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
     let any =
         |is: &dyn Fn(&View<'_>, usize) -> bool| functions.iter().any(|f| (0..f.steps.len()).any(|step| is(f, step)));
     let off = functions.iter().find_map(|f| taken_out(f));
-    if off.is_none()
-        && (!any(&runs_backward) || view.files[view.project.file(view.at.module)].whole().contains(FINISHES))
-    {
+    if off.is_none() && (!any(&runs_backward) || view.file().contains(FINISHES)) {
         return;
     }
     let kept: Vec<Name> = functions.iter().flat_map(|f| kept(f)).collect();
@@ -226,7 +224,7 @@ fn sums(view: &View<'_>, step: usize) -> bool {
 
 /// Where a file says that the gradients of ranks that share the model differ, or a comment does; nowhere where it says that nothing is split.
 fn split(view: &View<'_>, in_comment: bool) -> Option<Place> {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     if near::refusals(text).any(|line| near::has_any(&line.to_lowercase(), SPLIT)) {
         return None;
     }

@@ -17,7 +17,7 @@ const KEEPS: &str = "use_orig_params=";
 
 /// `if not isinstance(p, FlatParameter): grads.append(p.grad)`, and `FSDP(model, use_orig_params=True)` in the file.
 pub fn tested(view: &View<'_>, out: &mut Found) {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let chosen = || file.match_indices(KEEPS).map(|(at, _)| (at, file[at + KEEPS.len()..].starts_with("True")));
     let Some((first, _)) = chosen().next() else { return };
     // Another wrapper in the file keeps flat parameters unless it says so.

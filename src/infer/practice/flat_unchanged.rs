@@ -17,7 +17,7 @@ const UNFLATTENS: &str = "_unflatten_dense_tensors";
 /// `flat = _flatten_dense_tensors(grads)`, and `for g, new in zip(grads, _unflatten_dense_tensors(flat, grads)): g.copy_(new)`.
 pub fn copied_back(view: &View<'_>, out: &mut Found) {
     // What is reduced otherwise, or packs tensors to see that they stay as they are, has no need of it.
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let trial =
         near::has_any(&view.func.name.to_lowercase(), &["test", "bench"]) || file.contains("not torch.distributed.is_");
     if trial || !view.collectives().is_empty() || view.code().contains("_coalesced(") {

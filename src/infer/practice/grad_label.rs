@@ -51,7 +51,7 @@ fn listed<'a>(view: &View<'a>, class: ClassId, (step, args): (usize, &'a [Arg]))
     let Expr::Attr(of, last) = view.through(view.argument(args, 2, "placements")?) else { return None };
     let reference = near::own_attribute(view, &of).filter(|_| last == "placements")?;
     let whole = view.text(view.spot(view.project.class(ClassRef { module: view.at.module, class }).span));
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let asks = ["redistribute", "full_tensor"].iter().any(|word| file.contains(word));
     if asks || whole.matches(".placements").count() != 1 || has_grad(reference) {
         return None;

@@ -232,7 +232,7 @@ fn compared_in_context(view: &View<'_>, root: &Expr, group: &Expr) -> Option<Pla
         return None;
     }
     let class = near::class_of(view).filter(|_| near::autograd_class(view).is_some())?;
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     if !["global rank", "get_global_rank"].iter().any(|words| text.contains(words)) {
         return None;
     }

@@ -347,7 +347,7 @@ fn gives_as_it_is(view: &View<'_>, method: &Name) -> bool {
 
 /// Whether anything else in the file may scale gradients, losses or buffers by a number of ranks.
 fn scales_elsewhere(view: &View<'_>, own: usize, held: &Expr) -> bool {
-    let whole = view.files[view.project.file(view.at.module)].whole();
+    let whole = view.file();
     if HIDDEN.iter().any(|word| whole.contains(word)) {
         return true;
     }

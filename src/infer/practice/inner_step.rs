@@ -29,16 +29,17 @@ pub fn stepped(view: &View<'_>, out: &mut Found) {
             .is_some_and(|base| near::own_attribute(view, &view.expr(base)).is_some_and(|name| name.contains("optim")))
     };
     let Some(step) = (backward..view.steps.len()).find(own_optimizer) else { return };
-    let in_forward = view.func.name == "forward"
-        || near::own_method(view, "forward")
-            .is_some_and(|forward| near::other(view, forward).code().contains(&format!("self.{}(", view.func.name)));
-    let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let calls_it = |forward| near::shared(view, forward).code().contains(&format!("self.{}(", view.func.name));
+    let in_forward = view.func.name == "forward" || near::own_method(view, "forward").is_some_and(calls_it);
+    if !in_forward || near::has_any(&near::bare(view.file()), SUMS) {
+        return;
+    }
     let elsewhere = near::functions(view, view.at.module).into_iter().find_map(|at| {
-        let other = near::other(view, at);
+        let other = near::shared(view, at);
         let (first, _) = other.collectives().iter().find(|(_, call)| call.rule.op == "all_reduce")?;
         Some(other.place(other.steps[*first].id))
     });
-    if let (true, false, Some(summed)) = (in_forward, near::has_any(&file, SUMS), elsewhere) {
+    if let Some(summed) = elsewhere {
         let backward = view.place(view.steps[backward].id);
         let mistake = Omission::InnerStep { backward, summed };
         out.push((view.place(view.steps[step].id), Practice::Omission(mistake)));

@@ -77,7 +77,7 @@ fn left_out(view: &View<'_>, dims: &[Name], used: &Name) -> Option<Name> {
     let [a, b] = dims else { return None };
     let other = if a == used { b } else { a };
     let known = dims.contains(used) && SHARDS.contains(&used.as_str()) && REPLICAS.contains(&other.as_str());
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let count = text.matches(&format!("\"{other}\"")).count() + text.matches(&format!("'{other}'")).count();
     (known && count == 1).then(|| other.clone())
 }

@@ -81,7 +81,7 @@ pub fn computed(view: &View<'_>, out: &mut Found) {
         };
         // What is made here and scaled is a barrier; and a handle may be asked for what came out.
         let made_here = operands.iter().any(|o| near::deep(view, &view.expr(o)).any(&mut |e| is_factory(e)));
-        let file = view.files[view.project.file(view.at.module)].whole();
+        let file = view.file();
         let asked = ["get_future", ".result("].iter().any(|w| file.contains(w));
         if !made_here
             && !asked

@@ -50,7 +50,7 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
                 || !of_experts && marks.returns(&other.name)
                 || marks.is_summed_by_class(lint)
                 || marked_elsewhere::may_be(marks, lint, &other.name, &site.mark)
-                || !of_experts && has_another(lint, marks, &other.name)
+                || !of_experts && (has_another(lint, marks, &other.name) || is_unused(lint, marks, &other.name))
             {
                 continue;
             }
@@ -66,22 +66,23 @@ pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
 }
 
-/// Whether a parameter has a mark of its own, by which its gradient may be summed too, or nothing but the constructor speaks of it.
+/// Whether a parameter has a mark of its own, by which its gradient may be summed too.
 fn has_another(lint: &Lint<'_>, marks: &ClassMarks<'_>, name: &Name) -> bool {
-    let text = class_marks::text_of(lint, marks.class);
-    let attribute = format!("self.{name}");
-    let (set, other) = (format!("setattr({attribute},"), format!("{attribute}."));
-    let sums = |line: &&str| {
-        let marked = line.contains(&set) || line.contains(&other) && line.contains(" = ");
+    let (set, attribute) = (format!("setattr(self.{name},"), format!("self.{name}."));
+    class_marks::text_of(lint, marks.class).lines().any(|line| {
+        let marked = line.contains(&set) || line.contains(&attribute) && line.contains(" = ");
         marked && near::has_any(&line.to_lowercase(), &["grads_", "gradients_", "sum_", "average_", "reduce_"])
-    };
-    let built = lint.project.own_method(marks.class, "__init__").map_or("", |at| {
-        let func = lint.project.func(at);
-        lint.files[lint.project.file(at.module)].slice(func.span)
-    });
+    })
+}
+
+/// Whether nothing in a class with a forward speaks of a parameter but the constructor.
+fn is_unused(lint: &Lint<'_>, marks: &ClassMarks<'_>, name: &Name) -> bool {
+    let method = |name: &str| lint.project.own_method(marks.class, name);
+    let built =
+        method("__init__").map_or("", |at| lint.files[lint.project.file(at.module)].slice(lint.project.func(at).span));
+    let attribute = format!("self.{name}");
     let times = |text: &str| near::ending(text, &attribute).count();
-    let uses = lint.project.own_method(marks.class, "forward").is_some();
-    text.lines().any(|line| sums(&line)) || uses && times(text) == times(built)
+    method("forward").is_some() && times(class_marks::text_of(lint, marks.class)) == times(built)
 }
 
 /// A class that tells experts apart, and marks the others alone as what they are without the mark.

@@ -243,7 +243,7 @@ fn walks_itself(view: &View<'_>, target: &Expr) -> bool {
 
 /// Whether the file calls a method by its class, with another object: `Base.mark(self)`.
 fn is_lent(view: &View<'_>, class: ClassRef) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     text.contains(&format!("{}.{}(self", view.project.class(class).name, view.func.name))
 }
 

@@ -24,7 +24,7 @@ pub const SEQUENCE: &[&str] = &["sp", "cp", "seq", "sequence", "context", "ulyss
 pub fn losses(view: &View<'_>, out: &mut Found) {
     // The count may be of the whole, of which the rank has a part; or of as many as on the others.
     let equal = |text: &str| near::has_any(text, &["as many", "same number", "equally many", "equal number"]);
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let head = file[..(view.func.span.start as usize).min(file.len())].trim_end();
     let off = head.lines().next_back().is_some_and(|line| line.trim_start().starts_with("@torch.no_grad"));
     if off || near::has_any(view.code(), WHOLE) || near::notes(view).iter().any(|n| equal(&n.text)) {

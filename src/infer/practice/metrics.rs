@@ -75,7 +75,7 @@ const OF_MODELS: &[&str] = &[
 /// Whether a file imports the wrapper that sums gradients, and calls it nowhere: other programs have other ways to use what each rank
 /// computes, such as a model for each rank.
 pub fn forgets_wrapper(view: &View<'_>) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     const WRAPPER: &str = "DistributedDataParallel";
     let (mut imported, mut names) = (false, vec![WRAPPER]);
     let lines = near::words(file, WRAPPER).map(|at| line_around(file, at));
@@ -115,7 +115,7 @@ const ANNOTATED: &[&str] = &["use_spmd", "mark_sharding", "distributed.spmd"];
 
 /// The code of a view without its sums of values that are computed here and are no gradients, and without what only sounds like one.
 pub fn without(view: &View<'_>, code: &str) -> String {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     if ANNOTATED.iter().any(|w| file.contains(w)) {
         return code.to_string();
     }

@@ -78,7 +78,7 @@ const WITHOUT_SCALE: &[&str] = &["sign", "sqrt", "norm", "exp_avg", "zeropower",
 /// Whether anything in the file scales a gradient or what may be one, divides by what may be a number of ranks, or makes of gradients what
 /// does not depend on their scale.
 fn scales_somewhere(view: &View<'_>) -> bool {
-    let whole = view.files[view.project.file(view.at.module)].whole();
+    let whole = view.file();
     let text = near::code(view, Span::new(0, whole.len() as u32));
     if WITHOUT_SCALE.iter().any(|word| text.contains(word)) {
         return true;

@@ -36,7 +36,7 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
             continue;
         }
         // A mesh that holds both may be handed on under the name of the one.
-        let text = view.files[view.project.file(view.at.module)].whole();
+        let text = view.file();
         let both = || ["shard_cp", "dp_cp", "dp_sp"].iter().any(|word| text.contains(word));
         if near::local(group).is_some_and(|l| view.is_param(l)) && both() {
             continue;
@@ -50,7 +50,7 @@ pub fn wrappers(view: &View<'_>, out: &mut Found) {
     let Some((first, made)) = found.first().copied() else { return };
     let module = near::functions(view, view.at.module);
     let Some((axis, sliced)) = module.iter().find_map(|f| sliced(&near::other(view, *f))) else { return };
-    let file = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    let file = view.file().to_lowercase();
     if ["all_reduce(", "register_hook", "comm_hook", "reduce_scatter"].iter().any(|w| file.contains(w)) {
         return;
     }

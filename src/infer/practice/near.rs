@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::view::View;
 use crate::infer::limits::NO_BOUND;
 use crate::infer::places::left_by;
-use crate::ir::{ClassId, Const, Func, FuncId, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ClassId, Const, Func, FuncId, FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::source::{Idx, IndexVec, Name, Place, Span};
 use rustc_hash::FxHashSet;
@@ -394,7 +394,7 @@ pub fn autograd_class(view: &View<'_>) -> Option<ClassRef> {
 
 /// Whether a function is decorated so that nothing in it is recorded. Decorators stand before its span.
 pub fn is_unrecorded(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let before = text.get(..view.func.span.start as usize).unwrap_or_default();
     let lines = before.lines().rev().skip_while(|line| line.trim().is_empty());
     lines
@@ -518,6 +518,20 @@ pub fn written_name(view: &View<'_>, value: &Rvalue) -> Option<Name> {
         },
         _ => None,
     }
+}
+
+/// The lines with decorators above a function.
+pub fn decorators<'a>(view: &View<'a>, at: FuncRef) -> impl Iterator<Item = &'a str> {
+    let text = view.files[view.project.file(at.module)].whole();
+    let before = text.get(..view.project.func(at).span.start as usize).unwrap_or_default();
+    let lines = before.lines().rev().map(str::trim).skip_while(|line| line.is_empty() || line.ends_with("def"));
+    lines.take_while(|line| line.starts_with('@'))
+}
+
+/// The items of what is built, if each is written there by itself.
+pub fn items(value: &Rvalue) -> Option<Vec<&Operand>> {
+    let Rvalue::Build { items, .. } = value else { return None };
+    items.iter().map(|item| if let Item::One(one) = item { Some(one) } else { None }).collect()
 }
 
 /// The default of a parameter of a function, where it is a constant.

@@ -35,7 +35,7 @@ const MOST_ATTRIBUTES: usize = 2;
 pub fn made(view: &View<'_>, out: &mut Found) {
     let makers: Vec<(usize, Name, Option<&Operand>)> =
         (0..view.steps.len()).filter_map(|i| maker(view, i).map(|(name, ranks)| (i, name, ranks))).collect();
-    let text = || view.files[view.project.file(view.at.module)].whole();
+    let text = || view.file();
     // Only those who come are in the job.
     let joins = || {
         let path = |i| view.value(i).and_then(|value| view.callee(value));

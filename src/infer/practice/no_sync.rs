@@ -115,7 +115,7 @@ fn has_several(view: &View<'_>) -> bool {
 
 /// Whether the file names something that sums gradients or parameters in a way of its own.
 pub fn sums_itself(view: &View<'_>) -> bool {
-    let sums = || near::has_any(&near::bare(view.files[view.project.file(view.at.module)].whole()), SUMS);
+    let sums = || near::has_any(&near::bare(view.file()), SUMS);
     view.answer(Question::Sums(view.at.module), sums)
 }
 
@@ -265,7 +265,7 @@ fn is_alone(view: &View<'_>, at: usize) -> bool {
         (Stmt::SetAttr { name, .. }, _) | (_, Some(Rvalue::CallMethod { name, .. })) => name,
         _ => return false,
     };
-    view.files[view.project.file(view.at.module)].whole().matches(name.as_str()).count() == 1
+    view.file().matches(name.as_str()).count() == 1
 }
 
 /// The steps that say whether sums are left out from then on, and what they are told; `None`: one says it of a part of the model.

@@ -215,7 +215,7 @@ fn takes_parameters(view: &View<'_>, step: usize, model: &Expr) -> bool {
 
 /// Whether something may give the optimizer that a step makes other parameters.
 fn gives_others(view: &View<'_>, made: usize) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     if view.code().contains("param_groups") || near::has_any(file, &["[\"params\"]", "['params']", "data_ptr("]) {
         return true;
     }

@@ -87,7 +87,7 @@ fn is_context(view: &View<'_>) -> bool {
 
 /// The decorator next to a function: decorators stand before its span.
 pub(super) fn decorator_line<'a>(view: &View<'a>) -> Option<&'a str> {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let before = text.get(..view.func.span.start as usize)?.trim_end();
     before.rsplit('\n').next().map(str::trim).filter(|line| line.starts_with('@'))
 }
@@ -281,20 +281,20 @@ fn may_shard(view: &View<'_>, step: usize) -> bool {
     if (step..view.steps.len()).any(shards) {
         return false;
     }
-    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    let text = view.file().to_lowercase();
     near::has_any(&text, &["fsdp", "fully_shard", "fullyshard", "parallelize"])
 }
 
 /// Whether a file speaks of tensors in parts, and not of whole ones alone.
 fn may_be_split(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    let text = view.file().to_lowercase();
     near::has_any(&text, &["shard", "fsdp", "parallelize", "distribute_", "from_local", "checkpoint"])
         && (!text.contains("replicate(") || text.contains("shard("))
 }
 
 /// Whether a file speaks of a dim of a mesh that has others.
 fn has_dims(view: &View<'_>) -> bool {
-    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let text = near::bare(view.file());
     ["mesh[", "_mesh.", "mesh_dim_names"].iter().any(|word| text.contains(word))
 }
 
@@ -314,7 +314,7 @@ fn gathers(view: &View<'_>, context: &Operand, model: &Operand) -> bool {
 /// How many barriers the files of the project have.
 fn barriers(view: &View<'_>) -> usize {
     let count = |text: &str| text.matches("barrier(").count() + text.matches("wait_for_everyone(").count();
-    let own = count(view.files[view.project.file(view.at.module)].whole());
+    let own = count(view.file());
     // The files of other modules are looked at only where this one has no second one.
     match own {
         0 | 1 => view.project.modules.iter().map(|m| count(view.files[m.file].whole())).sum(),

@@ -342,7 +342,7 @@ fn replaced<'a>(view: &View<'a>, at: usize) -> Option<&'a Operand> {
     }
     let name = near::written_name(view, value)?.to_lowercase();
     let outside = || view.callee(value).is_none_or(|path| !matches!(view.project.path(&path), Resolved::Func(_)));
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let summed = ["DataParallel", "DDP(", "FSDP(", "DistributedOptimizer", "fully_shard", "hook"];
     let reduces = ["all_reduce", "allreduce"].iter().any(|word| name.ends_with(word)) && outside();
     (reduces && !summed.iter().any(|word| file.contains(word))).then_some(base)

@@ -13,7 +13,7 @@ use super::no_sync::sums_itself;
 use super::ranks::{ALONE_WORDS, is_lone_job, mentions};
 use super::raw::{Sort, raw};
 use super::view::{Guard, View};
-use super::wrapped::{called_function, made_for, says, wrappers};
+use super::wrapped::{Wrapped, called_function, made_for, says, wrappers};
 use crate::ir::{CmpOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::project::FuncRef;
 use crate::source::Name;
@@ -117,16 +117,13 @@ pub(super) fn wrapper_of(view: &View<'_>, loss: LocalId, back: usize) -> Option<
     if sums_itself(view) { None } else { wrapper_in(view, &Expr::Local(loss), back) }
 }
 
-/// The wrapper of the model that a loss is of, where a function of the file is named after the parameter that has it.
+/// The same, where a function of the file is named after the parameter that has the model.
 pub(super) fn wrapper_by_name(view: &View<'_>, loss: LocalId, back: usize) -> Option<Name> {
-    let mut calls = Vec::new();
-    called(view, &Expr::Local(loss), back, 0, &mut calls);
-    let by_name = |model: &Expr| match model {
-        Expr::Local(local) if view.is_param(*local) => made_for(view, *local).into_iter().next(),
-        _ => None,
+    let by_name = |model: &Expr, _| match model {
+        Expr::Local(local) if view.is_param(*local) => made_for(view, *local),
+        _ => Vec::new(),
     };
-    let found = calls.iter().filter(|(_, step)| !view.without_gradient(*step)).find_map(|(model, _)| by_name(model));
-    found.filter(|_| !sums_itself(view)).map(|w| super::lost::last(&w.rule.name))
+    if sums_itself(view) { None } else { wrapper_among(view, &Expr::Local(loss), back, by_name) }
 }
 
 /// The wrapper of the model that a backward pass goes through.
@@ -136,12 +133,20 @@ pub(super) fn wrapper_of_pass(view: &View<'_>, step: usize) -> Option<Name> {
 }
 
 fn wrapper_in(view: &View<'_>, value: &Expr, back: usize) -> Option<Name> {
+    wrapper_among(view, value, back, |model, step| wrappers(view, model, step))
+}
+
+/// The first wrapper of what a value is computed by calling with gradients. `of`: those of a model that a step calls.
+fn wrapper_among<'a>(
+    view: &View<'a>,
+    value: &Expr,
+    back: usize,
+    of: impl Fn(&Expr, usize) -> Vec<Wrapped<'a>>,
+) -> Option<Name> {
     let mut calls = Vec::new();
     called(view, value, back, 0, &mut calls);
-    calls.iter().filter(|(_, step)| !view.without_gradient(*step)).find_map(|(model, step)| {
-        let wrapped = wrappers(view, model, *step);
-        wrapped.first().map(|w| super::lost::last(&w.rule.name))
-    })
+    let mut recorded = calls.iter().filter(|(_, step)| !view.without_gradient(*step));
+    recorded.find_map(|(model, step)| of(model, *step).first().map(|w| super::lost::last(&w.rule.name)))
 }
 
 /// What a value is computed by calling: variables and attributes, with the steps of the calls.
@@ -295,7 +300,7 @@ fn is_equal_inside<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
 
 /// Whether a module of the project that the file names gathers in its forward pass.
 fn gathers_in_forward(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     view.project.methods_named(&Name::from("forward")).iter().any(|(class, func)| {
         let named = near::has_word(text, &view.project.class(*class).name);
         named && near::has_any(near::other(view, FuncRef { module: class.module, func: *func }).code(), COLLECTIVES)

@@ -1,6 +1,7 @@
 //! Steps that each rank leaves out by its own gradients. In: a class that looks for gradients that are no numbers, and keeps a group. Out: the look,
 //! where nothing in the class communicates and nothing anywhere reads the group; and a flag that is read right behind the look, in a file
-//! of model-parallel ranks in which no such flag is reduced. Never: a class with bases in the project, or a group that other code may read. Source: Megatron-LM, `MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan`. Next: `unused_group.rs`.
+//! of model-parallel ranks in which no such flag is reduced. Never: a class with bases in the project, or a group that other code may read.
+//! Source: Megatron-LM, `MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan`. Next: `unused_group.rs`.
 
 use super::coming::Coming;
 use super::found::Practice;
@@ -80,11 +81,11 @@ pub fn read(view: &View<'_>, out: &mut Found) {
         }
         _ => false,
     };
-    let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let file = near::bare(view.file());
     let split = near::has_any(&file, OTHERS) && !near::refusals(&file).any(|line| near::has_any(line, OTHERS));
     // Callers may agree on what it returns, a decorator too; and what was reduced before has one overflow.
     let agrees = ["reduceop.max", "_gather_object", ".any("].iter().any(|word| file.contains(word))
-        || is_decorated(view)
+        || near::decorators(view, view.at).any(|line| !line.contains("no_grad"))
         || (0..asked).any(|at| own_call_agrees(view, at, at > looked));
     // Whoever reduces such a flag elsewhere may have done it before this is read.
     let elsewhere = file.split("\n    def ").any(|part| part.contains(FLAG) && !quiet(part) && part.contains("reduce"));
@@ -95,15 +96,6 @@ pub fn read(view: &View<'_>, out: &mut Found) {
     let looked = view.place(view.steps[looked].id);
     let flag = Name::from(FLAG);
     out.push((view.place(view.steps[asked].id), Practice::Omission(Omission::OverflowOfRank { flag, looked })));
-}
-
-/// Whether a function that is not known stands around this one.
-fn is_decorated(view: &View<'_>) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole();
-    let start = view.func.span.start as usize;
-    let own = view.text(view.spot(view.func.span));
-    let above = file[..start].trim_end().lines().next_back().unwrap_or_default().trim_start();
-    [own, above].iter().any(|text| text.starts_with('@') && !text.contains("no_grad"))
 }
 
 /// Whether a step calls a method of the own class that communicates; `between`: or one that is not known.

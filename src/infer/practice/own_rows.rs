@@ -50,7 +50,7 @@ pub fn wrapped(view: &View<'_>, out: &mut Found) {
 /// `u = f(buf.to_local())`, `p.to_local().add_(u)`, where the file shards its model by rows; and `g, meta = to_local(grad)`, `f(g)`, where
 /// the function that takes the local part is one of the project and another one wraps the result.
 pub fn given(view: &View<'_>, out: &mut Found) {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     for i in 0..view.steps.len() {
         let Some(Rvalue::Call { callee, args }) = view.value(i) else { continue };
         let Some(path) = near::path(view, &view.expr(callee)) else { continue };

@@ -65,9 +65,8 @@ pub fn groups(view: &View<'_>, out: &mut Found) {
             alike.then(|| (sides.0.1, view.part(g.at, 0)))
         });
         if let Some((whole, asked)) = compared {
-            let bound = near::local(group)
-                .and_then(|l| view.last_def(l, call.step))
-                .filter(|_| near::local(group).is_some_and(|l| !view.is_temp(l)));
+            let named = near::local(group).filter(|l| !view.is_temp(*l));
+            let bound = named.and_then(|l| view.last_def(l, call.step));
             let place = view.place(view.steps[bound.unwrap_or(call.step)].id);
             let mistake = Omission::ScalerOfFewer { group: given, whole, asked };
             out.push((place, Practice::Omission(mistake)));
@@ -87,7 +86,7 @@ fn is_of_data(name: &str) -> bool {
 
 /// Whether a file speaks of ranks that split a model, among which gradients differ as well.
 fn splits_models(view: &View<'_>) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     if near::refusals(file).any(|line| near::has_any(line, &["tp", "tensor"])) {
         return false;
     }

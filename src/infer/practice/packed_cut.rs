@@ -42,7 +42,7 @@ const ORDERS: &[&str] = &[
 
 /// `full.chunk(size, dim=0)[rank]` for `self.in_proj.weight`, and `q, k, v = self.in_proj(x).split(sizes, dim=-1)`
 pub fn cuts(view: &View<'_>, out: &mut Found) {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let lower = file.to_lowercase();
     if !PACKED.iter().any(|phrase| lower.contains(phrase)) {
         return;

@@ -58,7 +58,7 @@ pub fn mark_over(view: &View<'_>, axes: &[Name]) -> Option<Name> {
 
 /// Whether the file may ask parameters for marks.
 fn asks(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let named = |e: &Entry| match e {
         Entry::Mark(rule) if rule.set == AxisType::V => {
             let name = rule.name.trim_start_matches('.');

@@ -8,7 +8,7 @@ use super::near;
 use super::piece_values::{Cell, CellId, Does, Over, Piece, PieceId, Reduced, Tests, Used, Value, row};
 use super::pieces::What;
 use super::view::{CollectiveCall, View};
-use crate::ir::{Arg, ArgKind, Const, FuncKind, Item, LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, Const, FuncKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::{FuncRef, Resolved};
 use crate::source::{Idx, Name, Place};
 use rustc_hash::FxHashMap;
@@ -351,20 +351,12 @@ fn target<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<(FuncRef, usize)> {
         },
     };
     let func = view.project.func(found);
-    let is_static = func.class.is_none() || decorators(view, found).any(|line| line.contains("staticmethod"));
+    let is_static = func.class.is_none() || near::decorators(view, found).any(|line| line.contains("staticmethod"));
     let of_self = matches!(value, Rvalue::CallMethod { base, .. } if is_own(view, base));
-    if !is_static && !of_self || !decorators(view, found).all(|line| near::has_any(line, PLAIN)) {
+    if !is_static && !of_self || !near::decorators(view, found).all(|line| near::has_any(line, PLAIN)) {
         return None;
     }
     Some((found, usize::from(!is_static)))
-}
-
-/// The lines with decorators above a function.
-fn decorators<'a>(view: &View<'a>, at: FuncRef) -> impl Iterator<Item = &'a str> {
-    let text = view.files[view.project.file(at.module)].whole();
-    let before = text.get(..view.project.func(at).span.start as usize).unwrap_or_default();
-    let lines = before.lines().rev().map(str::trim).skip_while(|line| line.is_empty() || line.ends_with("def"));
-    lines.take_while(|line| line.starts_with('@'))
 }
 
 fn does<'a>(view: &View<'a>, call: &CollectiveCall<'a>) -> Does {
@@ -395,10 +387,4 @@ fn group_over(view: &View<'_>, frame: &Frame, group: &Operand) -> Over {
         return given.clone();
     }
     of_group(view, &view.expr(group)).map_or(Over::Unknown, Over::Axes)
-}
-
-/// The items of a tuple or list as it is written.
-pub fn items(value: &Rvalue) -> Option<Vec<&Operand>> {
-    let Rvalue::Build { items, .. } = value else { return None };
-    items.iter().map(|item| if let Item::One(one) = item { Some(one) } else { None }).collect()
 }

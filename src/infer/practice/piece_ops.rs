@@ -1,7 +1,8 @@
 //! What operations make of the pieces of a softmax. In: a step. Out: the cell of its result. Never: an operation that is not known: its result
 //! is made of what it was given, and if it is none of tensors, that is told. Next: `piece_flow.rs`.
 
-use super::piece_flow::{Flow, Frame, is_own, items};
+use super::near;
+use super::piece_flow::{Flow, Frame, is_own};
 use super::piece_values::{CellId, Form, Picked, Places, Row, Value, bounds, is_same, origin, row};
 use super::pieces::What;
 use super::view::View;
@@ -95,7 +96,7 @@ impl Flow {
                 let [left, right] = [left, right].map(|o| self.operand(view, frame, o));
                 self.new_cell(Value::Compare(*op, left, right))
             }
-            Rvalue::Build { kind: BuildKind::Tuple | BuildKind::List, .. } => match items(value) {
+            Rvalue::Build { kind: BuildKind::Tuple | BuildKind::List, .. } => match near::items(value) {
                 Some(all) => {
                     let all = all.into_iter().map(|o| self.operand(view, frame, o)).collect();
                     self.new_cell(Value::Tuple(all))

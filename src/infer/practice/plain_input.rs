@@ -370,7 +370,7 @@ fn copies(view: &View<'_>, gather: &CollectiveCall<'_>) -> Vec<Arc<CollectiveRul
 /// Whether anything may sum the gradient of the input where the class does not: code of the file, or of one that names the class.
 fn may_be_summed(view: &View<'_>, class: ClassId, copies: &[Arc<CollectiveRule>]) -> bool {
     let at = ClassRef { module: view.at.module, class };
-    let own = view.files[view.project.file(view.at.module)].whole();
+    let own = view.file();
     let code = near::bare(own);
     let name = &view.project.class(at).name;
     let head = view.text(view.spot(view.project.class(at).span)).lines().next().unwrap_or_default();

@@ -61,7 +61,7 @@ impl Entry {
 
 /// `{"output": ColwiseParallel(output_layouts=Shard(-1), use_local_output=True)}`, and `with loss_parallel():`
 pub fn local_heads(view: &View<'_>, out: &mut Found) {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let bare = near::bare(file);
     if near::has_any(&bare, WRAPS) {
         return;
@@ -82,7 +82,7 @@ pub fn local_heads(view: &View<'_>, out: &mut Found) {
 
 /// `{"attn.wq": ColwiseParallel(), "attn.q_norm": Replicated()}`
 pub fn kept_norms(view: &View<'_>, out: &mut Found) {
-    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let text = near::bare(view.file());
     if near::has_any(&text, SUMS) {
         return;
     }

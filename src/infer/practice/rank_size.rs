@@ -126,7 +126,7 @@ fn passed(view: &View<'_>, step: usize, out: &mut Found) {
         })
         .collect();
     // `rank` and `size` are those of a matrix where nothing speaks of processes.
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let of_processes = near::has_any(text, &["distributed", "get_rank", "world_size", "dist."]);
     if let [(_, is, name, param), (_, other, ..)] = wrong.as_slice()
         && is != other

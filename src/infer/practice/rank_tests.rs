@@ -335,7 +335,7 @@ fn named(view: &View<'_>, local: LocalId) -> Option<Rank> {
     }
     let sizes = ["world_size", "world", "num_ranks", "nprocs"];
     let beside = view.func.params.iter().any(|p| sizes.contains(&p.name.as_str()));
-    let whole = view.files[view.project.file(view.at.module)].whole();
+    let whole = view.file();
     let of_jobs = ["init_process_group", "world_size", "get_rank", "spawn(", "device", "cuda"];
     let named = !beside && view.local_name(local) == "rank";
     (!named || near::has_any(whole, &of_jobs)).then_some(Rank { of_all: true, named, text: false })

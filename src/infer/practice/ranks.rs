@@ -159,7 +159,7 @@ fn is_over(view: &View<'_>, step: usize) -> bool {
 pub(super) fn is_answered(view: &View<'_>, name: &Name) -> bool {
     let call = format!("{name}(");
     let count = |text: &str| text.matches(call.as_str()).count();
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     ROOTED.iter().any(|word| name.starts_with(word)) && count(file) > count(view.text(view.spot(view.func.span)))
 }
 

@@ -16,7 +16,7 @@ use crate::project::{FuncRef, ModuleId, Resolved};
 use crate::source::{Name, Place};
 
 pub fn groups(view: &View<'_>, out: &mut Found) {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     if near::has_any(text, MEMBERS_ONLY) {
         return;
     }

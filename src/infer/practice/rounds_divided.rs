@@ -65,7 +65,7 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
         let Some(batches) = counted(view, schedule.count) else { continue };
         let Some(loss) = loss_of(view, schedule.forward) else { continue };
         let Some((place, total)) = normalised(view, &loss, &batches) else { continue };
-        let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+        let file = near::bare(view.file());
         // The number of rounds is asked for besides: it may be a factor of what is not followed.
         let again = view.code().matches("len(").count() > 1;
         let finishes = again || file.contains(FINISHES) && !file.contains(&format!("{FINISHES}_func = {FINISHES}\n"));

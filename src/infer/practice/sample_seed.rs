@@ -29,7 +29,7 @@ const SAME: &[&str] = &["contiguous", "clone", "detach", "to", "float", "cuda"];
 
 /// `t = torch.rand(x.size(0), generator=g)`, `noisy.chunk(n, dim=1)[sp_rank]` and `g.manual_seed(seed + rank)`
 pub fn drawn(view: &View<'_>, out: &mut Found) {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let refused = || near::refusals(file).any(|line| near::has_any(line, &["== 1", "> 1", "!= 1"]));
     if near::has_any(file, SHARES) || !view.collectives().is_empty() || refused() {
         return;

@@ -20,7 +20,7 @@ const STYLES: &[&str] = &["ColwiseParallel(", "RowwiseParallel(", "SequenceParal
 
 /// `DistributedSampler(data, num_replicas=dist.get_world_size())` beside `parallelize_module(layer, mesh["tp"], plan)`
 pub fn replicas(view: &View<'_>, out: &mut Found) {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     if file.matches("DistributedSampler(").count() != 1
         || ["num_workers_per", "broadcast", "Shard(0)", "all_gather"].iter().any(|w| file.contains(w))
         || !STYLES.iter().any(|w| file.contains(w))

@@ -29,8 +29,7 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
     for (i, step) in view.steps.iter().enumerate() {
         let Some(value @ Rvalue::Call { callee, args }) = view.value(i) else { continue };
         let Some(loss) = view.argument(args, usize::MAX, "loss_fn") else { continue };
-        let known = view.callee(value).is_some_and(|path| is_schedule(&path)) || is_chosen(view, &view.through(callee));
-        if !known || scales_not(view, args) {
+        if !makes_scaling(view, value, callee, args) {
             continue;
         }
         let Some(count) = view.argument(args, 1, "n_microbatches") else { continue };
@@ -52,7 +51,7 @@ pub fn repeated(view: &View<'_>, out: &mut Found) {
         return;
     }
     // Whoever touches gradients, by hooks too, may move them away; and a schedule may be told later.
-    let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let file = near::bare(view.file());
     if near::has_word(&file, "grad")
         || near::has_any(&file, &["_hook(", "scale_grads", "break"])
         || near::refusals(&file).any(|line| near::has_any(line, &["accum", "rounds", "micro"]))
@@ -60,20 +59,22 @@ pub fn repeated(view: &View<'_>, out: &mut Found) {
         return;
     }
     let called = |at: usize| match view.value(at) {
-        Some(Rvalue::CallMethod { base, name, .. }) if name == "step" || name == "zero_grad" => Some((base, name)),
+        Some(Rvalue::CallMethod { base, name, .. }) if name == "step" || name == "zero_grad" => {
+            Some((base, name.as_str()))
+        }
         _ => None,
     };
     for (i, step) in view.steps.iter().enumerate() {
-        let (Some((base, name)), Some(round)) = (called(i), step.loops.last()) else { continue };
+        let (Some((base, "step")), Some(round)) = (called(i), step.loops.last()) else { continue };
         let ends = |at: usize, inside: bool| {
             called(at).is_some_and(|(other, _)| view.expr(other) != view.expr(base))
                 && view.steps[at].loops.contains(round) == inside
         };
-        let steps_behind =
-            (i..view.steps.len()).find(|at| ends(*at, false) && called(*at).is_some_and(|(_, n)| n == "step"));
-        let cleared = |end: usize| (i..end).any(|at| called(at).is_some_and(|(_, n)| n == "zero_grad"));
-        let within = (0..view.steps.len()).any(|at| ends(at, true) || once(view, *round) || hands_on(view, at, *round));
-        if name != "step" || within || steps_behind.is_none_or(cleared) {
+        let of = |at: usize, wanted: &str| called(at).is_some_and(|(_, name)| name == wanted);
+        let steps_behind = (i..view.steps.len()).find(|at| ends(*at, false) && of(*at, "step"));
+        let cleared = |end: usize| (i..end).any(|at| of(at, "zero_grad"));
+        let within = |at: usize| ends(at, true) || hands_on(view, at, *round);
+        if once(view, *round) || (0..view.steps.len()).any(within) || steps_behind.is_none_or(cleared) {
             continue;
         }
         let Some((maker, made)) = schedule_of(view, base, i) else { continue };
@@ -122,14 +123,12 @@ fn schedule_of<'a>(view: &View<'a>, value: &Operand, before: usize) -> Option<(R
     }
 }
 
-/// The step itself, if it makes a schedule that scales gradients, or the one that does in the function that it calls.
+/// The step itself, if it makes a schedule that scales gradients by more than one, or the one that does in the function that it calls.
 fn made_at<'a>(view: &Rc<View<'a>>, step: usize) -> Option<(Rc<View<'a>>, usize)> {
     let value @ Rvalue::Call { callee, args } = view.value(step)? else { return None };
     let makes = |view: &View<'a>, value: &'a Rvalue, callee: &Operand, args: &'a [Arg]| {
-        let known = view.callee(value).is_some_and(|path| is_schedule(&path)) || is_chosen(view, &view.through(callee));
-        let one =
-            view.argument(args, 1, "n_microbatches").is_some_and(|n| view.through(n) == Expr::Const(Const::Int(1)));
-        known && !one && !scales_not(view, args)
+        let count = view.argument(args, 1, "n_microbatches").map(|n| view.through(n));
+        count != Some(Expr::Const(Const::Int(1))) && makes_scaling(view, value, callee, args)
     };
     if makes(view, value, callee, args) {
         return Some((view.clone(), step));
@@ -139,11 +138,16 @@ fn made_at<'a>(view: &Rc<View<'a>>, step: usize) -> Option<(Rc<View<'a>>, usize)
         Stmt::Return { value } => Some(maker.source(value)),
         _ => None,
     });
-    let (Some(Some((at, Rvalue::Call { callee, args }))), None) = (returned.next(), returned.next()) else {
+    let (Some(Some((at, value @ Rvalue::Call { callee, args }))), None) = (returned.next(), returned.next()) else {
         return None;
     };
-    let value = maker.value(at)?;
     makes(&maker, value, callee, args).then(|| (maker.clone(), at))
+}
+
+/// Whether a call makes a schedule that scales gradients.
+fn makes_scaling<'a>(view: &View<'a>, value: &'a Rvalue, callee: &Operand, args: &'a [Arg]) -> bool {
+    let known = view.callee(value).is_some_and(|path| is_schedule(&path)) || is_chosen(view, &view.through(callee));
+    known && !scales_not(view, args)
 }
 
 fn is_schedule(path: &Name) -> bool {

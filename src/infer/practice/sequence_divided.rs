@@ -10,8 +10,9 @@ use super::omissions::Omission;
 use super::unused_group::is_read;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{Arg, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
+use crate::source::Place;
 use std::rc::Rc;
 
 /// Parts of names of numbers of sequence-parallel ranks, and of groups with data ranks too.
@@ -82,17 +83,17 @@ fn is_of_both(view: &View<'_>, value: &Operand) -> bool {
 }
 
 fn gives_size(view: &View<'_>, arg: &Arg) -> bool {
-    let by_name = matches!(&arg.kind, crate::ir::ArgKind::Keyword(k) if k.contains("size") || k.contains("divi"));
+    let by_name = matches!(&arg.kind, ArgKind::Keyword(k) if k.contains("size") || k.contains("divi"));
     let value = view.expr(&arg.value);
     by_name || view.name_of(&value).is_some_and(|name| name.contains("size"))
 }
 
 /// Where a method, or one that it hands the group on to, divides by the number of ranks of the group that it is given.
-fn divides(from: &View<'_>, method: &str, given: &Arg, position: usize, depth: usize) -> Option<crate::source::Place> {
+fn divides(from: &View<'_>, method: &str, given: &Arg, position: usize, depth: usize) -> Option<Place> {
     let depth = depth.checked_sub(1)?;
     let method: Rc<View<'_>> = near::shared(from, near::own_method(from, method)?);
     let param = match &given.kind {
-        crate::ir::ArgKind::Keyword(name) => method.func.params.iter().find(|p| p.name == *name)?,
+        ArgKind::Keyword(name) => method.func.params.iter().find(|p| p.name == *name)?,
         _ => method.func.params.get(position + 1)?,
     };
     let asks = |e: &Expr| {

@@ -62,7 +62,7 @@ pub fn norm<'a>(view: &View<'a>, step: usize) -> Option<(Name, &'a [Arg])> {
 /// Whether a wrapper shards parameters: nothing where it is called speaks of keeping them whole.
 fn shards(wrapped: &Wrapped<'_>) -> bool {
     let view = &wrapped.view;
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     !wrapped.rule.whole_where.as_ref().is_some_and(|word| text.contains(word.as_str()))
 }
 

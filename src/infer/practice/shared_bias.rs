@@ -61,7 +61,7 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
 }
 
 fn whole_file(view: &View<'_>) -> String {
-    near::bare(view.files[view.project.file(view.at.module)].whole())
+    near::bare(view.file())
 }
 
 /// The name of the parameter of the object that an operand is at a step.

@@ -26,7 +26,7 @@ const OTHERS: &[&str] = &["type", "position", "segment", "mask", "len", "count",
 
 /// `labels = torch.roll(ids, shifts=-1, dims=1)` after `ids = ids.chunk(n, dim=1)[rank]`.
 pub fn rolls(view: &View<'_>, out: &mut Found) {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     if ["send", "recv", "permute("].iter().any(|w| view.code().contains(w)) || file.contains("= -100") {
         return;
     }
@@ -75,7 +75,7 @@ const SHORTER: &[&str] = &["arange(", "ones(", "split(", "< "];
 
 /// Whether the code behind a step, a caller, or a function that one of these calls does something about the last place.
 fn leaves_out_last(view: &View<'_>, step: usize) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let (from, to) = (view.place(view.steps[step].id).span.start as usize, view.func.span.end as usize);
     let behind = file.get(from..to).unwrap_or_default();
     let does = |text: &str| {

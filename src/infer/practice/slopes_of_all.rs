@@ -46,7 +46,7 @@ pub fn made(view: &View<'_>, out: &mut Found) {
         return;
     }
     let name = view.func.name.as_str();
-    let used = text.matches(&format!(".{name}(")).count() > 0;
+    let used = text.contains(&format!(".{name}("));
     let returned = view.steps.iter().rfind(|s| matches!(s.stmt, Stmt::Return { .. }));
     let makes = |at: usize| matches!(view.value(at), Some(Rvalue::Call { .. } | Rvalue::CallMethod { .. }));
     if let Some(step) = returned.filter(|_| used && (0..view.steps.len()).any(makes)) {

@@ -28,7 +28,7 @@ pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         return;
     }
     // A file that runs models without gradients, and trains none.
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     if ["no_grad", "inference_mode"].iter().any(|w| file.contains(w)) && !file.contains(".backward(") {
         return;
     }

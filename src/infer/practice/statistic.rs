@@ -152,7 +152,7 @@ fn is_of_trained_module(view: &View<'_>) -> bool {
     let Some(class) = near::class_of(view) else { return false };
     let class = view.project.class(ClassRef { module: view.at.module, class });
     let text = view.text(view.spot(class.span));
-    let whole = view.files[view.project.file(view.at.module)].whole();
+    let whole = view.file();
     text.lines().next().is_some_and(|line| line.contains("Module"))
         && text.contains("Parameter(")
         && !UNTRAINED.iter().any(|word| whole.contains(word))

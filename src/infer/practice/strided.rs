@@ -15,7 +15,7 @@ const LAID_OUT: &str = "memory_format=torch.channels_last";
 
 /// `dist.all_reduce(p.grad.reshape(-1))`
 pub fn gradients(view: &View<'_>, out: &mut Found) {
-    if !view.files[view.project.file(view.at.module)].whole().contains(LAID_OUT) {
+    if !view.file().contains(LAID_OUT) {
         return;
     }
     let dense = view.steps.iter().any(|s| matches!(s.stmt, Stmt::SetAttr { name, .. } if name == "grad"));

@@ -75,7 +75,7 @@ pub fn norms(view: &View<'_>, out: &mut Found) {
 
 /// Whether the file runs no backward pass and turns gradients off, or models to evaluation.
 fn only_infers(view: &View<'_>) -> bool {
-    let text = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let text = near::bare(view.file());
     !text.contains("backward") && near::has_any(&text, INFERS)
 }
 
@@ -172,7 +172,7 @@ fn before(view: &View<'_>, expr: &Expr, step: usize, depth: usize) -> Expr {
 
 /// Whether the file names a norm in a string, as another plan may, or sums gradients in a way of its own.
 fn is_handled(view: &View<'_>, norm: &str) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let named = [format!("{norm}\""), format!("{norm}'"), format!("{norm}.")].iter().any(|end| {
         near::ending(text, norm).any(|at| text[at..].starts_with(end.as_str()) && !text[..at].ends_with("self."))
     });

@@ -28,7 +28,7 @@ pub fn given(view: &View<'_>, out: &mut Found) {
             continue;
         }
         // Where all ranks have equally many, or the same, their means are the mean.
-        let file = view.files[view.project.file(view.at.module)].whole();
+        let file = view.file();
         let group =
             call.group.map(|group| view.expr(group)).and_then(|e| view.name_or_callee(&e).map(str::to_lowercase));
         let same_data = group.is_some_and(|g| ["tp", "tensor", "model"].iter().any(|part| near::has_part(&g, part)));

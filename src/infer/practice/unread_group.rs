@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
-use crate::ir::{BuildKind, Item, Operand, Rvalue, Stmt};
+use crate::ir::{BuildKind, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 
 /// Endings of names of groups.
@@ -56,12 +56,9 @@ fn of_loop(view: &View<'_>, at: usize, over: &Expr) -> Option<(Name, Place)> {
 
 /// The items of a tuple or a list that is written out.
 fn items<'a>(view: &View<'a>, of: &Operand) -> Option<Vec<&'a Operand>> {
-    let (_, Rvalue::Build { kind: BuildKind::Tuple | BuildKind::List, items }) = view.source(of)? else { return None };
-    let one = |item: &'a Item| match item {
-        Item::One(o) => Some(o),
-        Item::Star(_) => None,
-    };
-    items.iter().map(one).collect()
+    let (_, value) = view.source(of)?;
+    let is_row = matches!(value, Rvalue::Build { kind: BuildKind::Tuple | BuildKind::List, .. });
+    is_row.then(|| near::items(value)).flatten()
 }
 
 /// Whether all rows of what a loop goes through have a group at a place, some of them the one over which it communicates and others another.

@@ -10,7 +10,7 @@ use super::near;
 use super::omissions::Omission;
 use super::view::View;
 use super::wrapped::given;
-use crate::ir::{LocalKind, Param, Rvalue};
+use crate::ir::Param;
 use std::rc::Rc;
 
 /// Parts of names of axes over which ranks have other parts of a model, and of what names ranks.
@@ -27,12 +27,8 @@ pub fn norms(view: &View<'_>, out: &mut Found) {
     }
     let Some(param) = view.func.params.iter().find(|p| is_unread(view, p)) else { return };
     let step_of = |names: &[&str], from: usize| {
-        (from..view.steps.len()).find(|at| match view.value(*at) {
-            Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
-                near::written_name(view, value).is_some_and(|name| names.contains(&name.as_str()))
-            }
-            _ => false,
-        })
+        let calls = |at: &usize| near::name_of_call(view, *at).is_some_and(|name| names.contains(&name.as_str()));
+        (from..view.steps.len()).find(calls)
     };
     let Some(norm) = step_of(NORMS, 0) else { return };
     let Some(scaled) = step_of(SCALES, norm) else { return };
@@ -58,7 +54,7 @@ pub fn norms(view: &View<'_>, out: &mut Found) {
 
 /// Whether a file refuses such ranks, has one alone, or takes norms of distributed tensors, which know of the ranks with other parts of a tensor.
 fn has_none(view: &View<'_>, name: &str) -> bool {
-    let file = view.files[view.project.file(view.at.module)].whole();
+    let file = view.file();
     let axis = AXES.iter().find(|axis| near::has_part(name, axis)).copied().unwrap_or_default();
     let refused = near::refusals(file).any(|line| line.contains(axis));
     let alone = file.lines().any(|line| line.contains("mesh(") && near::has_any(line, &["(1,", ", 1,", ", 1)"]));
@@ -70,9 +66,5 @@ fn has_none(view: &View<'_>, name: &str) -> bool {
 /// Whether a parameter names ranks with other parts of the model, and nothing reads it.
 fn is_unread(view: &View<'_>, param: &Param) -> bool {
     let has = |parts: &[&str]| parts.iter().any(|part| near::has_part(&param.name, part));
-    has(RANKS)
-        && has(AXES)
-        && view.func.locals()[param.local].kind != LocalKind::Cell
-        && view.readers(param.local).is_empty()
-        && view.defs(param.local).is_empty()
+    has(RANKS) && has(AXES) && !view.is_read(param.local) && view.defs(param.local).is_empty()
 }

@@ -31,7 +31,7 @@ pub fn is_idle(lint: &Lint<'_>, place: Place) -> bool {
 
 /// Whether nothing that is seen calls a function so that its gradients are recorded.
 fn is_only_unrecorded(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let off = || text.contains("set_grad_enabled(False)") && !text.contains(".backward(");
     // That the function itself records nothing may be the mistake.
     off() || only(view, 0)
@@ -108,7 +108,7 @@ const FREEZES: &[&str] = &["requires_grad_(False)", "requires_grad = False"];
 
 /// Whether all objects of a class are frozen where they are made: the file gives each to a function that freezes, or freezes what holds it.
 fn is_made_frozen(view: &View<'_>, class: &str) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let (word, mut made) = (format!("{class}("), 0);
     let freezes = |text: &str| FREEZES.iter().any(|how| text.contains(how));
     let is_frozen = |func: &Span, at: usize| {

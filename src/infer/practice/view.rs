@@ -248,6 +248,11 @@ impl<'a> View<'a> {
         Place { file: self.project.file(self.at.module), span }
     }
 
+    /// The text of the file that the function stands in.
+    pub fn file(&self) -> &'a str {
+        self.files[self.project.file(self.at.module)].whole()
+    }
+
     pub fn text(&self, place: Place) -> &'a str {
         self.files[place.file].slice(place.span)
     }

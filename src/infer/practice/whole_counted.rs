@@ -4,13 +4,14 @@
 //! Next: `copies.rs`, for those that are told apart and added.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::named_axes::of_group;
 use super::near;
 use super::view::View;
 use super::wrapped::given;
-use crate::ir::{LocalId, Operand, Rvalue};
+use crate::ir::Operand;
 use crate::source::Name;
 
 /// Words of code that tells gradients apart, or takes some of them.
@@ -36,24 +37,20 @@ pub fn sums(view: &View<'_>, out: &mut Found) {
     if near::has_any(view.code(), APART) {
         return;
     }
-    let is_norm = |at: &usize| match view.value(*at) {
-        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
-            near::written_name(view, value).is_some_and(|name| NORMS.contains(&name.as_str()))
-        }
-        _ => false,
-    };
+    let is_norm = |at: &usize| near::name_of_call(view, *at).is_some_and(|name| NORMS.contains(&name.as_str()));
     let Some(norm) = (0..view.steps.len()).find(is_norm).filter(|at| !view.steps[*at].loops.is_empty()) else { return };
     let reads_local = view.code().contains("to_local") && view.code().contains(".grad");
     // What a file splits by itself may be all that there is.
-    let file = view.files[view.project.file(view.at.module)].whole();
-    if !reads_local || !takes_all(view) || file.contains("Shard(") && !file.contains("Replicate") {
+    let split = view.file().contains("Shard(") && !view.file().contains("Replicate");
+    if !reads_local || split || !takes_all(view) {
         return;
     }
     for (i, call) in view.collectives().iter().filter(|(at, _)| *at > norm) {
         let (Some(group), Some(total)) = (call.group, call.input.and_then(near::local)) else { continue };
         let sums = call.rule.op == "all_reduce" && !call.args.iter().any(|a| view.expr(&a.value).is_other_reduction());
         let over = of_group(view, &view.expr(group)).unwrap_or_default();
-        if sums && over == [Name::from("tp")] && is_made_of(view, total, norm) {
+        let of_norm = || view.binds(norm).iter().any(|l| near::comes_from(view, &Operand::Local(total), *l, norm));
+        if sums && over == [Name::from("tp")] && of_norm() {
             let taken = view.place(view.steps[norm].id);
             out.push((view.place(view.steps[*i].id), Practice::Membership(Membership::WholeCounted { over, taken })));
         }
@@ -66,19 +63,8 @@ fn takes_all(view: &View<'_>) -> bool {
         let callers = given(view, param.local);
         !callers.is_empty()
             && callers.iter().all(|(caller, _, value)| {
-                let all = |e: &super::expr::Expr| near::deep(caller, e).any(&mut |e| e.call_of("parameters").is_some());
+                let all = |e: &Expr| near::deep(caller, e).any(&mut |e| e.call_of("parameters").is_some());
                 all(value) && !near::has_any(caller.code(), APART)
             })
     })
-}
-
-/// Whether a variable is made of what a step computes.
-fn is_made_of(view: &View<'_>, total: LocalId, norm: usize) -> bool {
-    let made = view.binds(norm);
-    let roots = near::roots_by(view, &Operand::Local(total), |_| true);
-    made.iter().any(|local| *local == total || roots.contains(local))
-        || view.defs(total).iter().any(|def| {
-            view.steps[*def].loops == view.steps[norm].loops
-                && view.reads(*def).iter().any(|o| near::reached(view, o, |_| true).iter().any(|l| made.contains(l)))
-        })
 }

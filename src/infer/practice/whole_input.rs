@@ -60,7 +60,7 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
         return;
     }
     // Another plan for another case, or a module whose forward is followed.
-    let text = view.files[view.project.file(view.at.module)].whole();
+    let text = view.file();
     let parts_too = entries.iter().any(|e| e.is_embedding() && e.says("output_layouts", "Shard"));
     let one_case = entries.iter().all(|e| e.guards.is_empty());
     if parts_too || !one_case {

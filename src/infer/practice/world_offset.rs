@@ -46,7 +46,7 @@ pub fn offsets(view: &View<'_>, out: &mut Found) {
 pub fn quotients(view: &View<'_>, out: &mut Found) {
     let Some((i, rank)) = asked(view) else { return };
     let may_be_whole = || {
-        let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+        let text = view.file().to_lowercase();
         !near::has_any(&text, REPLICAS) || may_be_all(view) || takes_all(view)
     };
     for (at, step) in view.steps.iter().enumerate().skip(i + 1) {
@@ -247,7 +247,7 @@ fn is_table(view: &View<'_>, base: &Operand) -> bool {
 
 /// Whether the file makes a group of all ranks, or asks how many there are to split a sequence among them.
 fn takes_all(view: &View<'_>) -> bool {
-    let text = view.files[view.project.file(view.at.module)].whole().to_lowercase();
+    let text = view.file().to_lowercase();
     let of_all = |line: &str| line.contains("range(") && near::has_any(line, &["world", "num_proc", "nproc"]);
     text.contains("get_process_group_ranks(")
         || text.match_indices("new_group(").any(|(at, word)| {

@@ -10,6 +10,7 @@ use super::near;
 use super::omissions::Omission;
 use super::view::View;
 use crate::ir::{BinOp, Stmt};
+use crate::source::Place;
 
 /// The group over which a wrapper averages, by its name, and the number of ranks that is taken for that of it.
 const GROUP: &str = "fsdp_group";
@@ -19,7 +20,7 @@ const SHARING: &[&str] = &["sp", "cp", "ulysses", "sequence", "context"];
 
 /// `total = all_reduce(tokens, group=ps.fsdp_group)`, and `loss * tokens / total * ps.dp_size`.
 pub fn losses(view: &View<'_>, out: &mut Found) {
-    let file = near::bare(view.files[view.project.file(view.at.module)].whole());
+    let file = near::bare(view.file());
     let mut names = file.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     if !names.any(|name| SHARING.iter().any(|part| near::has_part(name, part))) {
         return;
@@ -85,7 +86,7 @@ fn factors<'e>(expr: &'e Expr, up: bool, times: &mut Vec<&'e Expr>, over: &mut V
 }
 
 /// Where a count is summed over the group: by a collective on it before a step, or by a call that is given the group and returns it.
-fn summed(view: &View<'_>, count: &Expr, before: usize) -> Option<crate::source::Place> {
+fn summed(view: &View<'_>, count: &Expr, before: usize) -> Option<Place> {
     let of_group = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == GROUP));
     let mut counted = None;
     count.any(&mut |e| {
