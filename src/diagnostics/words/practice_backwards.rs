@@ -49,6 +49,14 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("split with `{class}.apply`"));
             draft
         }
+        Backwards::PlainInputSplit { input, gathered } => {
+            let title = format!("the gradient of `{input}` stays that of this rank's part: nothing gathers it");
+            let mut draft = Draft::new(&codes::PLAIN_SPLIT, title);
+            draft.primary = "the other positions get no gradient on this rank".to_string();
+            draft.labels.push(Label { place: *gathered, message: "gathers the values again, and splits the gradient".to_string() });
+            draft.help.push("split with an autograd function whose backward gathers over the same group".to_string());
+            draft
+        }
         Backwards::GroupLeftOut { class, group, with, in_backward } => {
             let (one, other) = if *in_backward { ("backward", "forward") } else { ("forward", "backward") };
             let title = format!(

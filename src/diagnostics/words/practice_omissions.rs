@@ -69,6 +69,7 @@ pub fn omissions(mistake: &Omission) -> Draft {
         Omission::DivisionNotAsked { .. }
         | Omission::SequenceDivided { .. }
         | Omission::SizeOfFewer { .. }
+        | Omission::FewerUndone { .. }
         | Omission::SlopesOfFirst { .. } => of_factors(mistake),
     }
 }
@@ -108,6 +109,17 @@ fn of_factors(mistake: &Omission) -> Draft {
             draft.primary = format!("times `{size}`, where gradients are averaged over `{group}`");
             draft.labels.push(spot(*counted, format!("summed over `{group}`")));
             draft.help.push(format!("multiply by the number of ranks of `{group}`"));
+            draft
+        }
+        Omission::FewerUndone { factor, mean, gathered } => {
+            let title = format!(
+                "gradients are too small by the ranks of `cp`: `{factor}` undoes a mean over `dp` alone, which is taken over both"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+            draft.primary = "the number of data ranks alone".to_string();
+            draft.labels.push(spot(*mean, "averages over context ranks as well".to_string()));
+            draft.labels.push(spot(*gathered, "of the parts, this rank's alone has a gradient".to_string()));
+            draft.help.push("multiply by the number of ranks of the group that averages".to_string());
             draft
         }
         Omission::SlopesOfFirst { builder } => {

@@ -34,6 +34,8 @@ pub enum Backwards {
     Unpaired { class: Name, other: Name, factor: Name, multiplies: bool, defined: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.
     PlainSplit { value: Name, class: Name, made: Place, gathered: Place, cut: Option<Place> },
+    /// What a module is given, alike on all ranks of a group, is cut like data; where the parts are gathered.
+    PlainInputSplit { input: Name, gathered: Place },
 }
 
 /// The attribute of the context that says which inputs need a gradient.

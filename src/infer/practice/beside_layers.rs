@@ -9,7 +9,7 @@ use super::found::{Practice, Scales};
 use super::near::{self, Note};
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{ClassId, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, ClassId, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
 use crate::rules::LayerRule;
 use crate::rules::collective::Transition;
@@ -61,8 +61,9 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
 }
 
-/// Whether a class sets marks on parameters, or hands them to something that may.
+/// Whether a class sets marks on parameters, or hands them to something that may. What it keeps for itself is none.
 fn marks(text: &str) -> bool {
+    let text = text.replace("self.sequence_parallel =", "");
     ["setattr(", ".sequence_parallel =", "mark_", "_mark", "allreduce ="].iter().any(|word| text.contains(word))
 }
 
@@ -120,7 +121,7 @@ fn sums_gradient(rule: &LayerRule) -> bool {
     cases(rule).any(|(_, t)| t.source.dim() == Some(0)) && cases(rule).any(|(other, t)| other && invariant(t))
 }
 
-/// Where the constructor makes a linear layer of torch.
+/// Where the constructor makes a linear layer of torch, or one that is told to be whole on every rank.
 fn whole_linear(view: &View<'_>, class: ClassId, attr: &str) -> Option<Place> {
     let set = near::assigned(view, class, attr);
     let [(method, made, value)] = set.as_slice() else { return None };
@@ -131,7 +132,11 @@ fn whole_linear(view: &View<'_>, class: ClassId, attr: &str) -> Option<Place> {
                 || e.last_name().is_some_and(|n| n.contains("local") || n.contains("partition"))
         })
     });
-    let linear = callee.path().is_some_and(|path| path == "torch.nn.Linear") && !divided;
+    let told_whole = |(kind, a): &(ArgKind, Expr)| {
+        matches!(kind, ArgKind::Keyword(k) if k == "parallel_mode") && *a == Expr::Const(Const::None)
+    };
+    let whole = |path: &Name| path == "torch.nn.Linear" || path.ends_with("Linear") && args.iter().any(told_whole);
+    let linear = callee.path().is_some_and(whole) && !divided;
     linear.then(|| method.place(method.steps[*made].id))
 }
 

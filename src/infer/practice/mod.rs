@@ -213,6 +213,7 @@ mod trial;
 mod uncalled;
 mod uncut_buffer;
 mod uneven;
+mod undone_mean;
 mod unfilled;
 mod unfold;
 mod unpaired;
@@ -311,6 +312,7 @@ const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     cut_loss::trained,
     cut_loss::gates,
     split_plain::splits,
+    split_plain::inputs,
     order::order,
     data_sum::steps,
     uncalled::finalisers,

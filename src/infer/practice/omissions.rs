@@ -22,6 +22,9 @@ pub enum Omission {
     SequenceDivided { number: Name, kept: Place, divided: Place },
     /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
     SizeOfFewer { size: Name, group: Name, counted: Place },
+    /// A loss is multiplied by the number of data ranks, and gradients are averaged over context ranks as well. `gathered`: where this rank's part of
+    /// the sequence is put among the others.
+    FewerUndone { factor: Name, mean: Place, gathered: Place },
     /// Slopes of attention heads that every rank takes from the first on.
     SlopesOfFirst { builder: Name },
     /// A module steps inside of its forward with the gradients of this rank, and sums other things. `summed`: where.

@@ -1,6 +1,8 @@
 //! Activations that a rank cuts out at its own place as if they were data. In: the forward of a module. Out: such a part of what a submodule
 //! computed, in front of layers whose result an autograd function gathers again, where another one of the file splits with a gather in its
-//! backward and nobody uses it. Never: inputs without a gradient, or classes that anything names. Next: `own_part.rs`.
+//! backward and nobody uses it. And the part of what a module is given, alike on all ranks of a model-parallel group, whose results such a function
+//! gathers: each rank has the gradient of its own part. Never: inputs without a gradient, classes that anything names, or a file where another backward
+//! communicates. Source: fastmoe, commit 704092b. Next: `own_part.rs`.
 
 use super::backwards::{Backwards, both_ways};
 use super::beside::Question;
@@ -8,7 +10,7 @@ use super::cut::{class_of, is_module, is_trained};
 use super::expr::Expr;
 use super::found::Practice;
 use super::gradient::target;
-use super::near::has_word;
+use super::near::{self, has_word};
 use super::own_part::part;
 use super::view::View;
 use super::{Found, Lint};
@@ -54,6 +56,65 @@ pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         out.push((place, Practice::Backwards(mistake)));
         return;
     }
+}
+
+/// What names of inputs say that have no gradient.
+const DATA: &[&str] = &[
+    "id", "ids", "token", "tokens", "label", "labels", "target", "targets", "mask", "pos", "position", "positions", "index", "indices", "idx",
+    "image", "images", "img", "pixel", "pixels", "video", "frames", "audio", "batch", "data", "latent", "latents", "timestep", "noise", "freqs", "cos", "sin",
+];
+/// Parts of names of groups whose ranks are given the same activations.
+const MODEL: &[&str] = &["mp", "tp", "tensor", "model"];
+/// What shows that a gradient is summed or gathered elsewhere, that the module is given data, or that nothing is trained.
+const ELSEWHERE: &[&str] = &[
+    "copy_to", "hook", "scatter_to", "_to_group", "identity", "no_grad", "inference_mode", "embedding(", "embed(", "conv2d(", "conv3d(", "conv1d(",
+    "nn.functional", "dist_nn", "dist.nn",
+];
+
+/// `inp = inp[rank * n:(rank + 1) * n]`, and `return AllGather.apply(y, ...)`, over model-parallel ranks.
+pub(super) fn inputs<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let module = class_of(view).is_some_and(|c| is_module(lint, c));
+    if view.func.name != "forward" || !module || !is_trained(lint, view) {
+        return;
+    }
+    let text = near::bare(view.file());
+    if near::has_any(&text, ELSEWHERE) || backward_talks(lint, view) {
+        return;
+    }
+    let Some((gather, gathered)) = last_gather(lint, view) else { return };
+    let over = view.text(gathered).to_lowercase();
+    let mut names = over.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    if !names.any(|name| name.contains("group") && MODEL.iter().any(|m| near::has_part(name, m))) {
+        return;
+    }
+    for step in 0..gather {
+        let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
+        if view.is_temp(*dst) || part(view, &Operand::Local(*dst), step + 1, 0).is_none() {
+            continue;
+        }
+        let place = view.place(view.steps[step].id);
+        let cut = view.text(place);
+        let given = view.func.params.iter().find(|p| {
+            let name = p.name.to_lowercase();
+            name != "self"
+                && has_word(cut, &p.name)
+                && view.last_def(p.local, step).is_none()
+                && !DATA.iter().any(|word| near::has_part(&name, word))
+        });
+        if let Some(given) = given {
+            let mistake = Backwards::PlainInputSplit { input: given.name.clone(), gathered };
+            out.push((place, Practice::Backwards(mistake)));
+            return;
+        }
+    }
+}
+
+/// Whether a backward of the file communicates.
+fn backward_talks(lint: &Lint<'_>, view: &View<'_>) -> bool {
+    let ids = lint.project.modules[view.at.module].ir.classes.ids();
+    ids.map(|class| ClassRef { module: view.at.module, class })
+        .filter(|class| lint.is_autograd(*class))
+        .any(|class| both_ways(lint, class).is_none_or(|(_, backward)| talks(lint, backward)))
 }
 
 /// Where a function of the project that a call calls returns the part.

@@ -86,6 +86,9 @@ pub fn judge(
     };
     for class in &classes {
         for term in state.terms.iter() {
+            if is_of_parts(class, &classes, term) {
+                continue;
+            }
             match absolute(state, class, term, &dense, step, declared) {
                 Judgement::Unknown => {}
                 Judgement::Right => {
@@ -100,6 +103,17 @@ pub fn judge(
         }
     }
     relative(state, &classes, &dense, declared)
+}
+
+/// Whether a loss is counted over a model axis over which parameters of the same module with a mark are summed: of these each rank has the gradient that
+/// its part of the loss gives, and the others may be parts of which the layers themselves give whole gradients.
+fn is_of_parts(class: &Class, classes: &[&Class], term: &Term) -> bool {
+    let counted = |a: &Axis| {
+        let scale = term.part.grad.known();
+        scale.is_some_and(|m| m.powers().any(|(factor, power)| power < 0 && axis(factor).as_ref() == Some(a)))
+    };
+    let marked = classes.iter().filter(|c| c.module == class.module && c.facts.values().any(|holds| *holds));
+    marked.into_iter().any(|c| c.total().1.iter().any(|a| kind(a) == Kind::Model && counted(a)))
 }
 
 fn data(axes: &AxisSet) -> Vec<Axis> {
