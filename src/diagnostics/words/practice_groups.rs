@@ -502,6 +502,14 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push(format!("add `{table}` of the model to the buffers, with its dim of positions"));
             draft
         }
+        Membership::DroppedAtCut { cut } => {
+            let title = "the first token of each rank's part is never predicted: labels are shifted after the cut";
+            let mut draft = Draft::new(&codes::SHIFTED_PART, title.to_string());
+            draft.primary = "its position is the last one of the rank before, whose logits go unused".to_string();
+            draft.labels.push(spot(*cut, "each rank has its part of the sequence".to_string()));
+            draft.help.push("shift the labels of the whole sequence, and cut them afterwards".to_string());
+            draft
+        }
         Membership::ShiftedPart { cut } => {
             let title =
                 "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";

@@ -70,6 +70,7 @@ pub fn omissions(mistake: &Omission) -> Draft {
         | Omission::SequenceDivided { .. }
         | Omission::SizeOfFewer { .. }
         | Omission::FewerUndone { .. }
+        | Omission::SizeNotGiven { .. }
         | Omission::SlopesOfFirst { .. } => of_factors(mistake),
     }
 }
@@ -109,6 +110,17 @@ fn of_factors(mistake: &Omission) -> Draft {
             draft.primary = format!("times `{size}`, where gradients are averaged over `{group}`");
             draft.labels.push(spot(*counted, format!("summed over `{group}`")));
             draft.help.push(format!("multiply by the number of ranks of `{group}`"));
+            draft
+        }
+        Omission::SizeNotGiven { function, size, made, divided } => {
+            let title = format!(
+                "gradients are too small by the ranks that share a sequence: `{function}` is not given `{size}`, and divides by all ranks"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title);
+            draft.primary = "without the number of ranks to divide by".to_string();
+            draft.labels.push(spot(*made, "made for this, and given to another reduction".to_string()));
+            draft.labels.push(spot(*divided, "all ranks of the group, where no number is given".to_string()));
+            draft.help.push(format!("give it `{size}`"));
             draft
         }
         Omission::FewerUndone { factor, mean, gathered } => {

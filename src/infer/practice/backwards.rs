@@ -34,8 +34,9 @@ pub enum Backwards {
     Unpaired { class: Name, other: Name, factor: Name, multiplies: bool, defined: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.
     PlainSplit { value: Name, class: Name, made: Place, gathered: Place, cut: Option<Place> },
-    /// What a module is given, alike on all ranks of a group, is cut like data; where the parts are gathered.
-    PlainInputSplit { input: Name, gathered: Place },
+    /// What a module is given, alike on all ranks of a group, or what a submodule gives, is cut like data; where the parts are gathered, and where the
+    /// gradients of other submodules alone are summed.
+    PlainInputSplit { input: Name, gathered: Place, summed: Option<Place> },
 }
 
 /// The attribute of the context that says which inputs need a gradient.

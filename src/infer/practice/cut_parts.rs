@@ -56,7 +56,11 @@ pub fn means(view: &View<'_>, out: &mut Found) {
                 [one] => view.place(view.steps[*one].id),
                 _ => view.place(step.id),
             },
-            _ => view.place(step.id),
+            // Where it is written among the arguments, behind what is called.
+            _ => match args.iter().position(|a| a.value == *group) {
+                Some(at) => view.part(step.id, at + 1),
+                None => view.place(step.id),
+            },
         };
         let (cut, taken): (Place, Place) = (view.place(view.steps[*cut].id), view.place(step.id));
         let found = Membership::MeanOfParts { axis: axis.clone(), cut, taken };

@@ -90,6 +90,8 @@ pub enum Membership {
     RoundsDivided { count: Name, schedule: Place, total: Place, divides: Option<Place> },
     /// Tokens are shifted along a dim of which each rank has cut out a part.
     ShiftedPart { cut: Place },
+    /// Labels lose their first entry after the sequence was cut.
+    DroppedAtCut { cut: Place },
     /// A mean over ranks with other samples, of what each has of a part of the sequence.
     MeanOfParts { axis: Name, cut: Place, taken: Place },
     /// A norm of all gradients is summed over ranks of which each has some parameters whole.

@@ -189,6 +189,7 @@ mod set_order;
 mod shard_dim;
 mod shard_norm;
 mod shared_bias;
+mod shift_in_part;
 mod shifted;
 pub mod sizes;
 pub mod slips;
@@ -299,6 +300,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     unused_group::stored,
     own_overflow::decides,
     sequence_divided::over_both,
+    sequence_divided::one_of_two,
     tied::weights,
     part_loss::attached,
     own_tokens::attached,
@@ -313,6 +315,7 @@ const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     cut_loss::gates,
     split_plain::splits,
     split_plain::inputs,
+    split_plain::computed,
     order::order,
     data_sum::steps,
     uncalled::finalisers,

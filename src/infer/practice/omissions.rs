@@ -20,6 +20,8 @@ pub enum Omission {
     RanksNotAsked { ranks: Name, given: Place, norm: Place },
     /// Gradients are divided by the number of sequence-parallel ranks too, a number that is kept and never read.
     SequenceDivided { number: Name, kept: Place, divided: Place },
+    /// One of two reductions over a group is not given the number by which they divide, and divides by all of its ranks.
+    SizeNotGiven { function: Name, size: Name, made: Place, divided: Place },
     /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
     SizeOfFewer { size: Name, group: Name, counted: Place },
     /// A loss is multiplied by the number of data ranks, and gradients are averaged over context ranks as well. `gathered`: where this rank's part of

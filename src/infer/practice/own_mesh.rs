@@ -1,6 +1,7 @@
 //! Reductions that leave out a mesh for distributed tensors. In: a function that reduces what it is given over a mesh or group that it is
 //! given. Out: a branch for distributed tensors that returns `full_tensor()`, which reduces over the mesh of the tensor alone. Never: a branch
-//! that goes on to the reduction, or that asks what mesh the tensor has. Source: torch.distributed.tensor, `DTensor.full_tensor`;
+//! that goes on to the reduction, or that asks what mesh the tensor has, or a file
+//! that makes distributed tensors. Source: torch.distributed.tensor, `DTensor.full_tensor`;
 //! torchtitan 3313. Next: `group_argument.rs`.
 
 use super::Found;
@@ -33,6 +34,10 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
             (!inside(*at) && same && view.is_param(group) && *at > i).then_some((*at, group))
         });
         let Some((at, group)) = over else { continue };
+        // A file that makes distributed tensors knows their mesh.
+        if near::has_any(view.file(), &["from_local(", "distribute_tensor("]) {
+            return;
+        }
         if view.readers(group).iter().any(|s| inside(*s)) || near::code(view, view.func.span).contains(".device_mesh") {
             continue;
         }

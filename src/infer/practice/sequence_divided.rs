@@ -1,6 +1,7 @@
 //! Gradients that are divided by the number of sequence-parallel ranks as well. In: a class that keeps a number of sequence-parallel ranks. Out: where
 //! its gradients go to a reduction over the data and sequence ranks together that divides by the size of that group, while nothing reads the number:
-//! ranks of one sequence have shares of one loss, which add up. Never: a number that other code may read.
+//! ranks of one sequence have shares of one loss, which add up. And a reduction that is not given the size that another one of the same
+//! method is given. Never: a number that other code may read.
 //! Source: DeepSpeed pull request 5555, `_reduce_non_expert_gradients`. Next: `unused_group.rs`.
 
 use super::expr::Expr;
@@ -10,7 +11,7 @@ use super::omissions::Omission;
 use super::unused_group::is_read;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{Arg, ArgKind, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::Place;
 use std::rc::Rc;
@@ -65,6 +66,50 @@ pub fn over_both<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             return;
         }
     }
+}
+
+/// `n = get_world_size(group) / self.sequence_parallel_size`, which one reduction is given and another one of the same method is not.
+pub fn one_of_two<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
+    if !near::has_any(text, &["seq", "sp_", "ulysses"]) || !text.contains("get_world_size(") || !text.contains("all_reduce")
+    {
+        return;
+    }
+    for (_, func) in &lint.project.class(class.at).methods {
+        let method = lint.view(FuncRef { module: class.at.module, func: *func });
+        let Some((made, size, group)) = (0..method.steps.len()).find_map(|i| share(&method, i)) else { continue };
+        let own = method.local_name(size);
+        let given = |args: &[Arg], of: LocalId| args.iter().position(|a| near::local(&a.value) == Some(of));
+        let calls = |i: usize| match method.value(i) {
+            Some(Rvalue::CallMethod { base, name, args }) => Some((base, name, args)),
+            _ => None,
+        };
+        let all = (made + 1..method.steps.len()).filter_map(|i| calls(i).map(|call| (i, call)));
+        let all: Vec<_> = all.filter(|(_, (_, _, args))| given(args, group).is_some()).collect();
+        if !all.iter().any(|(_, (_, _, args))| given(args, size).is_some()) {
+            continue;
+        }
+        for (i, (base, name, args)) in all {
+            let Some(at) = given(args, group).filter(|_| near::is_self(&method, base)) else { continue };
+            if args.iter().any(|a| gives_size(&method, a)) {
+                continue;
+            }
+            let Some(divided) = divides(&method, name, &args[at], at, MOST_CALLS) else { continue };
+            let made = method.place(method.steps[made].id);
+            let mistake = Omission::SizeNotGiven { function: name.clone(), size: own.clone(), made, divided };
+            out.push((method.place(method.steps[i].id), Practice::Omission(mistake)));
+            return;
+        }
+    }
+}
+
+/// The size of a group divided by the number of ranks that share a sequence: the step, the variable and that of the group.
+fn share(view: &View<'_>, step: usize) -> Option<(usize, LocalId, LocalId)> {
+    let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return None };
+    let Expr::Binary(BinOp::Div | BinOp::FloorDiv, all, by) = view.bound(step, *dst) else { return None };
+    let [(_, Expr::Local(group))] = all.call_of("get_world_size")? else { return None };
+    let sharing = by.any(&mut |e| view.name_of(e).is_some_and(|name| has(name, SEQUENCE) && has(name, SIZES)));
+    (sharing && !view.is_temp(*dst)).then_some((step, *dst, *group))
 }
 
 /// Whether a value is a group of data and sequence ranks, by what gives it.

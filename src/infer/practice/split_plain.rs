@@ -12,9 +12,10 @@ use super::found::Practice;
 use super::gradient::target;
 use super::near::{self, has_word};
 use super::own_part::part;
+use super::reducers::parameter_loop;
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, BuildKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::Place;
 
@@ -89,7 +90,8 @@ pub(super) fn inputs<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     for step in 0..gather {
         let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
-        if view.is_temp(*dst) || part(view, &Operand::Local(*dst), step + 1, 0).is_none() {
+        let own = || part(view, &Operand::Local(*dst), step + 1, 0).is_some() || starts_at_rank(view, step);
+        if view.is_temp(*dst) || !own() {
             continue;
         }
         let place = view.place(view.steps[step].id);
@@ -102,10 +104,86 @@ pub(super) fn inputs<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
                 && !DATA.iter().any(|word| near::has_part(&name, word))
         });
         if let Some(given) = given {
-            let mistake = Backwards::PlainInputSplit { input: given.name.clone(), gathered };
+            let mistake = Backwards::PlainInputSplit { input: given.name.clone(), gathered, summed: None };
             out.push((place, Practice::Backwards(mistake)));
             return;
         }
+    }
+}
+
+/// `h = model.embed(ids)`, `h = h.chunk(n, dim=1)[rank]` and a gather, where the gradients of other submodules alone are summed over these ranks.
+pub(super) fn computed<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    let text = view.file();
+    if !text.contains(".backward(ctx") && !text.contains("def backward(") || near::has_any(text, &["no_grad", "inference_mode"]) {
+        return;
+    }
+    if !is_trained(lint, view) || view.func.name == "backward" || backward_talks(lint, view) {
+        return;
+    }
+    let Some((gather, gathered)) = last_gather(lint, view) else { return };
+    for step in 0..gather {
+        let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
+        if view.is_temp(*dst) || part(view, &Operand::Local(*dst), step + 1, 0).is_none() {
+            continue;
+        }
+        let place = view.place(view.steps[step].id);
+        let cut = view.text(place);
+        let made = (0..step).rev().find_map(|at| match (view.steps[at].stmt, view.value(at)) {
+            (Stmt::Assign { dst, .. }, Some(Rvalue::CallMethod { base, name, .. }))
+                if has_word(cut, view.local_name(*dst)) && matches!(view.expr(base), Expr::Local(_)) =>
+            {
+                Some(name.clone())
+            }
+            _ => None,
+        });
+        let Some(module) = made else { continue };
+        let Some(summed) = summed_elsewhere(view, view.text(gathered), &module) else { return };
+        let mistake = Backwards::PlainInputSplit { input: module, gathered, summed: Some(summed) };
+        out.push((place, Practice::Backwards(mistake)));
+        return;
+    }
+}
+
+/// Where the file sums the gradients of submodules over a group that a text names, where none of them is this one and nothing sums those of a whole
+/// model.
+fn summed_elsewhere(view: &View<'_>, over: &str, module: &str) -> Option<Place> {
+    let mut found = None;
+    for at in near::functions(view, view.at.module) {
+        let other = near::shared(view, at);
+        for (step, call) in other.collectives() {
+            let named = call.group.and_then(|g| other.name_of(&other.expr(g)).map(|name| has_word(over, name)));
+            let Some(head) = parameter_loop(&other, *step).filter(|_| named == Some(true)) else { continue };
+            let Stmt::For { iter, .. } = other.steps[head].stmt else { continue };
+            let mut of = None;
+            other.through(iter).any(&mut |e| {
+                if let Expr::Attr(base, name) = e
+                    && name.ends_with("parameters")
+                {
+                    of = Some(base.last_name().map(str::to_owned));
+                }
+                of.is_some()
+            });
+            match of.flatten() {
+                Some(submodule) if submodule != module => found = Some(other.place(other.steps[*step].id)),
+                _ => return None,
+            }
+        }
+    }
+    found
+}
+
+/// Whether a step takes a slice from a multiple of a number that is named as a rank in such a group is.
+fn starts_at_rank(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::Item { index, .. }) = view.value(step) else { return false };
+    let Some((_, Rvalue::Build { kind: BuildKind::Slice, items })) = view.source(index) else { return false };
+    let Some(Item::One(start)) = items.first() else { return false };
+    let is_rank = |e: &Expr| {
+        let name = view.name_of(e).unwrap_or_default().to_lowercase();
+        near::has_part(&name, "rank") && MODEL.iter().any(|m| near::has_part(&name, m))
+    };
+    match near::deep(view, &view.expr(start)) {
+        Expr::Binary(BinOp::Mul, a, b) => is_rank(&a) || is_rank(&b),
+        _ => false,
     }
 }
 

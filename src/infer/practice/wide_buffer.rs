@@ -9,7 +9,7 @@ use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, Const, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, BuildKind, Const, FuncKind, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::rules::Form;
 use crate::source::{Name, Place};
 
@@ -95,10 +95,13 @@ fn wider(view: &View<'_>, made: usize) -> Option<(Expr, i64, Place)> {
     }
     match args.first().map(|arg| &arg.value) {
         Some(Operand::Local(sizes)) if !view.is_temp(*sizes) => in_list(view, *sizes, made),
+        _ if args.first().is_some_and(|a| a.kind == ArgKind::Star) => {
+            in_last(view, args).map(|of| (of, -1, view.place(view.steps[made].id)))
+        }
         _ => {
             let given: Vec<Expr> = args
                 .iter()
-                .take_while(|a| a.kind == crate::ir::ArgKind::Positional)
+                .take_while(|a| a.kind == ArgKind::Positional)
                 .map(|a| view.expr(&a.value))
                 .collect();
             let given = match given.as_slice() {
@@ -147,6 +150,43 @@ fn in_row(view: &View<'_>, given: &[Expr]) -> Option<(Expr, i64)> {
         larger = Some(at);
     }
     Some((of, larger?))
+}
+
+/// `*x.shape[:-1], x.size(-1) * world`: the value whose sizes these are.
+fn in_last(view: &View<'_>, args: &[Arg]) -> Option<Expr> {
+    let [front, last, rest @ ..] = args else { return None };
+    let (_, Rvalue::Item { base, index }) = view.source(&front.value)? else { return None };
+    let (_, Rvalue::Build { kind: BuildKind::Slice, items }) = view.source(index)? else { return None };
+    let no_start = |item: &Item| matches!(item, Item::One(o) if view.expr(o).is_none());
+    let all_but_one = match &items[..] {
+        [start, Item::One(stop), step @ ..] => {
+            no_start(start) && step.iter().all(no_start) && dim_of(&view.expr(stop)) == Some(-1)
+        }
+        _ => false,
+    };
+    let Expr::Attr(of, shape) = near::deep(view, &view.expr(base)) else { return None };
+    let own = |e: &Expr| match e {
+        Expr::Call { callee, args, .. } => {
+            let same = matches!(&**callee, Expr::Attr(base, name) if name == "size" && *base == of);
+            same && matches!(args.as_slice(), [(_, dim)] if dim_of(dim) == Some(-1))
+        }
+        Expr::Item(base, at) => {
+            matches!(&**base, Expr::Attr(base, name) if name == "shape" && *base == of) && dim_of(at) == Some(-1)
+        }
+        _ => false,
+    };
+    let positional = last.kind == ArgKind::Positional && rest.iter().all(|a| matches!(a.kind, ArgKind::Keyword(_)));
+    let wider = is_times(view, &near::deep(view, &view.expr(&last.value)), &own);
+    (shape == "shape" && all_but_one && positional && wider).then_some(*of)
+}
+
+/// A dim that is written as a number, also a negative one.
+fn dim_of(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Const(Const::Int(dim)) => Some(*dim),
+        Expr::Unary(UnOp::Neg, of) => dim_of(of).map(|dim| -dim),
+        _ => None,
+    }
 }
 
 /// `x` of `list(x.size())` and `list(x.shape)`.
