@@ -53,9 +53,15 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             let title = format!("the gradient of `{input}` stays that of this rank's part: nothing gathers it");
             let mut draft = Draft::new(&codes::PLAIN_SPLIT, title);
             draft.primary = "the other positions get no gradient on this rank".to_string();
-            draft.labels.push(Label { place: *gathered, message: "gathers the values again, and splits the gradient".to_string() });
+            draft.labels.push(Label {
+                place: *gathered,
+                message: "gathers the values again, and splits the gradient".to_string(),
+            });
             if let Some(summed) = summed {
-                draft.labels.push(Label { place: *summed, message: "sums the gradients of other submodules alone".to_string() });
+                draft.labels.push(Label {
+                    place: *summed,
+                    message: "sums the gradients of other submodules alone".to_string(),
+                });
             }
             draft.help.push("split with an autograd function whose backward gathers over the same group".to_string());
             draft

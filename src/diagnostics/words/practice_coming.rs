@@ -28,6 +28,16 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
+        Coming::ByOwnData { collective, tested, call } => {
+            let title = format!(
+                "ranks whose samples leave `{tested}` empty never come to `{collective}`: the others wait for them"
+            );
+            let mut draft = Draft::new(&codes::SOME_RANKS, title);
+            draft.primary = "another answer on each rank".to_string();
+            draft.labels.push(spot(*call, "every rank has to come here".to_string()));
+            draft.help.push(format!("call `{collective}` before the test, with zero where there is nothing"));
+            draft
+        }
         Coming::ByOwnPart { scaler, wrapper, wrapped, instead } => by_own_part(scaler, (wrapper, *wrapped), instead),
         Coming::ByOwnGradients { group, stored } => {
             let title = format!("each rank decides by its own gradients whether to step, and `{group}` is never used");

@@ -3,6 +3,7 @@
 use super::super::codes;
 use super::{Draft, spot};
 use crate::infer::practice::omissions::Omission;
+use crate::source::Place;
 
 pub fn omissions(mistake: &Omission) -> Draft {
     match mistake {
@@ -69,9 +70,11 @@ pub fn omissions(mistake: &Omission) -> Draft {
         Omission::DivisionNotAsked { .. }
         | Omission::SequenceDivided { .. }
         | Omission::SizeOfFewer { .. }
-        | Omission::FewerUndone { .. }
         | Omission::SizeNotGiven { .. }
         | Omission::SlopesOfFirst { .. } => of_factors(mistake),
+        Omission::FewerUndone { factor, mean, gathered } => fewer_undone(factor, *mean, *gathered),
+        Omission::NumberOfAll { count, reduced } => number_of_all(count, *reduced),
+        Omission::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
     }
 }
 
@@ -123,17 +126,6 @@ fn of_factors(mistake: &Omission) -> Draft {
             draft.help.push(format!("give it `{size}`"));
             draft
         }
-        Omission::FewerUndone { factor, mean, gathered } => {
-            let title = format!(
-                "gradients are too small by the ranks of `cp`: `{factor}` undoes a mean over `dp` alone, which is taken over both"
-            );
-            let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
-            draft.primary = "the number of data ranks alone".to_string();
-            draft.labels.push(spot(*mean, "averages over context ranks as well".to_string()));
-            draft.labels.push(spot(*gathered, "of the parts, this rank's alone has a gradient".to_string()));
-            draft.help.push("multiply by the number of ranks of the group that averages".to_string());
-            draft
-        }
         Omission::SlopesOfFirst { builder } => {
             let title = format!(
                 "every rank has the slopes of the first heads: `{builder}` never asks which heads are this rank's"
@@ -148,6 +140,42 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::OverflowOfRank { .. }
         | Omission::ScalerOfFewer { .. }
         | Omission::InnerStep { .. }
+        | Omission::FewerUndone { .. }
+        | Omission::NumberOfAll { .. }
+        | Omission::KeysWithoutGradient { .. }
         | Omission::RanksNotAsked { .. } => omissions(mistake),
     }
+}
+
+fn fewer_undone(factor: &str, mean: Place, gathered: Place) -> Draft {
+    let title = format!(
+        "gradients are too small by the ranks of `cp`: `{factor}` undoes a mean over `dp` alone, which is taken over both"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    draft.primary = "the number of data ranks alone".to_string();
+    draft.labels.push(spot(mean, "averages over context ranks as well".to_string()));
+    draft.labels.push(spot(gathered, "of the parts, this rank's alone has a gradient".to_string()));
+    draft.help.push("multiply by the number of ranks of the group that averages".to_string());
+    draft
+}
+
+fn number_of_all(count: &str, reduced: Place) -> Draft {
+    let title = format!(
+        "gradients are too small by the number of ranks: `{count}` is that of all ranks, and data parallelism averages gradients besides"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    draft.primary = "used for all ranks together, where each has its own losses".to_string();
+    draft.labels.push(spot(reduced, "summed over all ranks".to_string()));
+    draft.help.push(format!("divide by the number of ranks: `{count} / dist.get_world_size()`"));
+    draft
+}
+
+fn keys_without_gradient(rows: Place) -> Draft {
+    let title =
+        "features get no gradient as keys of other rows: a raw gather cuts it, and each rank scores its own rows alone";
+    let mut draft = Draft::new(&codes::GRADIENT_CUT, title.to_string());
+    draft.primary = "autograd does not see this".to_string();
+    draft.labels.push(spot(rows, "this rank's rows against the features of all ranks".to_string()));
+    draft.help.push("gather with a gradient: `torch.distributed.nn.functional.all_gather`".to_string());
+    draft
 }

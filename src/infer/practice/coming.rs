@@ -14,6 +14,8 @@ pub enum Coming {
     ByClock { collective: Name, clock: Name, call: Place, exit: bool },
     /// The loss of each rank decides whether it reaches a sum of gradients: a collective, or the backward pass of a wrapper.
     ByOwnLoss { collective: Name, loss: Name, call: Place },
+    /// What this rank's samples contain decides whether it reaches a reduction; by which variable, and what it reaches.
+    ByOwnData { collective: Name, tested: Name, call: Place },
     /// Each rank looks at its own gradients whether to step; the group that is kept and never read.
     ByOwnGradients { group: Name, stored: Place },
     /// A scaler of losses looks at this rank's part of the gradients; the wrapper that splits them, and where; the scaler that asks all ranks.

@@ -22,6 +22,10 @@ pub enum Omission {
     SequenceDivided { number: Name, kept: Place, divided: Place },
     /// One of two reductions over a group is not given the number by which they divide, and divides by all of its ranks.
     SizeNotGiven { function: Name, size: Name, made: Place, divided: Place },
+    /// Losses are divided by the number of objects of all ranks, and averaged over ranks besides.
+    NumberOfAll { count: Name, reduced: Place },
+    /// Each rank scores its own rows against those of all, which a raw gather gives; where.
+    KeysWithoutGradient { rows: Place },
     /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
     SizeOfFewer { size: Name, group: Name, counted: Place },
     /// A loss is multiplied by the number of data ranks, and gradients are averaged over context ranks as well. `gathered`: where this rank's part of

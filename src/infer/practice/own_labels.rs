@@ -56,7 +56,7 @@ pub fn labels(view: &View<'_>, out: &mut Found) {
 }
 
 /// The scores and the labels of a cross entropy.
-fn entropy<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
+pub(super) fn entropy<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
     let value = view.value(step)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     if !is_entropy(view, value) {
@@ -108,7 +108,7 @@ fn counted(labels: &Expr) -> Option<usize> {
 type Side = (Expr, usize);
 
 /// What is compared with what: the rows of the scores, and their columns.
-fn product(view: &View<'_>, scores: &Expr, step: usize, depth: usize) -> Option<(Side, Side)> {
+pub(super) fn product(view: &View<'_>, scores: &Expr, step: usize, depth: usize) -> Option<(Side, Side)> {
     let depth = depth.checked_sub(1)?;
     let side = |e: &Expr| (e.clone(), step);
     match scores {
@@ -139,7 +139,7 @@ fn product(view: &View<'_>, scores: &Expr, step: usize, depth: usize) -> Option<
 }
 
 /// Where a value is gathered from all ranks, one behind the other, on some way that leads there.
-fn gathered(view: &View<'_>, expr: &Expr, step: usize, depth: usize) -> Option<Place> {
+pub(super) fn gathered(view: &View<'_>, expr: &Expr, step: usize, depth: usize) -> Option<Place> {
     let depth = depth.checked_sub(1)?;
     let inner = |e: &Expr| gathered(view, e, step, depth);
     match expr {

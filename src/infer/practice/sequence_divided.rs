@@ -71,7 +71,9 @@ pub fn over_both<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 /// `n = get_world_size(group) / self.sequence_parallel_size`, which one reduction is given and another one of the same method is not.
 pub fn one_of_two<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let text = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
-    if !near::has_any(text, &["seq", "sp_", "ulysses"]) || !text.contains("get_world_size(") || !text.contains("all_reduce")
+    if !near::has_any(text, &["seq", "sp_", "ulysses"])
+        || !text.contains("get_world_size(")
+        || !text.contains("all_reduce")
     {
         return;
     }

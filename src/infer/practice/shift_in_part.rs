@@ -29,7 +29,9 @@ pub fn drops(view: &View<'_>, out: &mut Found) {
         let text: String = view.text(place).chars().filter(|c| !c.is_whitespace()).collect();
         text.contains("label") && (text.contains("[...,1:]") || text.contains("[:,1:]"))
     };
-    let Some(step) = view.steps.iter().find(|step| step.guards.is_empty() && shifts(view.place(step.id))) else { return };
+    let Some(step) = view.steps.iter().find(|step| step.guards.is_empty() && shifts(view.place(step.id))) else {
+        return;
+    };
     let text = near::bare(view.file());
     if near::has_any(&text, OTHERWISE) {
         return;

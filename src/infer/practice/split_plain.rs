@@ -61,15 +61,58 @@ pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 
 /// What names of inputs say that have no gradient.
 const DATA: &[&str] = &[
-    "id", "ids", "token", "tokens", "label", "labels", "target", "targets", "mask", "pos", "position", "positions", "index", "indices", "idx",
-    "image", "images", "img", "pixel", "pixels", "video", "frames", "audio", "batch", "data", "latent", "latents", "timestep", "noise", "freqs", "cos", "sin",
+    "id",
+    "ids",
+    "token",
+    "tokens",
+    "label",
+    "labels",
+    "target",
+    "targets",
+    "mask",
+    "pos",
+    "position",
+    "positions",
+    "index",
+    "indices",
+    "idx",
+    "image",
+    "images",
+    "img",
+    "pixel",
+    "pixels",
+    "video",
+    "frames",
+    "audio",
+    "batch",
+    "data",
+    "latent",
+    "latents",
+    "timestep",
+    "noise",
+    "freqs",
+    "cos",
+    "sin",
 ];
 /// Parts of names of groups whose ranks are given the same activations.
 const MODEL: &[&str] = &["mp", "tp", "tensor", "model"];
 /// What shows that a gradient is summed or gathered elsewhere, that the module is given data, or that nothing is trained.
 const ELSEWHERE: &[&str] = &[
-    "copy_to", "hook", "scatter_to", "_to_group", "identity", "no_grad", "inference_mode", "embedding(", "embed(", "conv2d(", "conv3d(", "conv1d(",
-    "nn.functional", "dist_nn", "dist.nn",
+    "copy_to",
+    "hook",
+    "scatter_to",
+    "_to_group",
+    "identity",
+    "no_grad",
+    "inference_mode",
+    "embedding(",
+    "embed(",
+    "conv2d(",
+    "conv3d(",
+    "conv1d(",
+    "nn.functional",
+    "dist_nn",
+    "dist.nn",
 ];
 
 /// `inp = inp[rank * n:(rank + 1) * n]`, and `return AllGather.apply(y, ...)`, over model-parallel ranks.
@@ -114,7 +157,9 @@ pub(super) fn inputs<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 /// `h = model.embed(ids)`, `h = h.chunk(n, dim=1)[rank]` and a gather, where the gradients of other submodules alone are summed over these ranks.
 pub(super) fn computed<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let text = view.file();
-    if !text.contains(".backward(ctx") && !text.contains("def backward(") || near::has_any(text, &["no_grad", "inference_mode"]) {
+    if !text.contains(".backward(ctx") && !text.contains("def backward(")
+        || near::has_any(text, &["no_grad", "inference_mode"])
+    {
         return;
     }
     if !is_trained(lint, view) || view.func.name == "backward" || backward_talks(lint, view) {

@@ -18,7 +18,8 @@ use crate::source::{Name, Place};
 const DATA: &str = "dp";
 const CONTEXT: &str = "cp";
 /// Collectives with a backward of their own, which sums.
-const SUMMING: &[&str] = &["nn.functional", "dist_nn", "dist.nn.", "distributed.nn", "autograd.function", "reduce_scatter"];
+const SUMMING: &[&str] =
+    &["nn.functional", "dist_nn", "dist.nn.", "distributed.nn", "autograd.function", "reduce_scatter"];
 
 /// `factor = rounds * dp_size`, which a loss is multiplied by.
 pub fn losses(view: &View<'_>, out: &mut Found) {

@@ -99,11 +99,8 @@ fn wider(view: &View<'_>, made: usize) -> Option<(Expr, i64, Place)> {
             in_last(view, args).map(|of| (of, -1, view.place(view.steps[made].id)))
         }
         _ => {
-            let given: Vec<Expr> = args
-                .iter()
-                .take_while(|a| a.kind == ArgKind::Positional)
-                .map(|a| view.expr(&a.value))
-                .collect();
+            let given: Vec<Expr> =
+                args.iter().take_while(|a| a.kind == ArgKind::Positional).map(|a| view.expr(&a.value)).collect();
             let given = match given.as_slice() {
                 [Expr::Build(items)] => items.clone(),
                 _ => given,
