@@ -74,6 +74,7 @@ pub fn omissions(mistake: &Omission) -> Draft {
         | Omission::SlopesOfFirst { .. } => of_factors(mistake),
         Omission::FewerUndone { factor, mean, gathered } => fewer_undone(factor, *mean, *gathered),
         Omission::NumberOfAll { count, reduced } => number_of_all(count, *reduced),
+        Omission::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
         Omission::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
     }
 }
@@ -143,6 +144,7 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::FewerUndone { .. }
         | Omission::NumberOfAll { .. }
         | Omission::KeysWithoutGradient { .. }
+        | Omission::RunningAlone { .. }
         | Omission::RanksNotAsked { .. } => omissions(mistake),
     }
 }
@@ -177,5 +179,15 @@ fn keys_without_gradient(rows: Place) -> Draft {
     draft.primary = "autograd does not see this".to_string();
     draft.labels.push(spot(rows, "this rank's rows against the features of all ranks".to_string()));
     draft.help.push("gather with a gradient: `torch.distributed.nn.functional.all_gather`".to_string());
+    draft
+}
+
+fn running_alone((class, buffer): (&str, &str), taken: Place, shared: Place) -> Draft {
+    let title = format!("the copies of `{class}` drift apart: `{buffer}` follows the samples of this rank alone");
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "moves towards a statistic of this rank's samples".to_string();
+    draft.labels.push(spot(taken, "taken here, over no other rank".to_string()));
+    draft.labels.push(spot(shared, "ranks are to have the same".to_string()));
+    draft.help.push("reduce the statistic over the ranks before".to_string());
     draft
 }

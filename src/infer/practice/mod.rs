@@ -183,6 +183,7 @@ mod round_hook;
 mod rounds_divided;
 mod rounds_weight;
 mod ruled_out;
+mod running;
 mod sample_seed;
 mod sampler;
 mod sampler_seed;
@@ -304,6 +305,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     own_overflow::decides,
     sequence_divided::over_both,
     sequence_divided::one_of_two,
+    running::apart,
     tied::weights,
     part_loss::attached,
     own_tokens::attached,

@@ -26,6 +26,8 @@ pub enum Omission {
     NumberOfAll { count: Name, reduced: Place },
     /// Each rank scores its own rows against those of all, which a raw gather gives; where.
     KeysWithoutGradient { rows: Place },
+    /// A buffer follows statistics of this rank's samples; where they are taken, and what shows that ranks are to have the same.
+    RunningAlone { class: Name, buffer: Name, taken: Place, shared: Place },
     /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
     SizeOfFewer { size: Name, group: Name, counted: Place },
     /// A loss is multiplied by the number of data ranks, and gradients are averaged over context ranks as well. `gathered`: where this rank's part of

@@ -1,0 +1,131 @@
+//! Running statistics of this rank's samples. In: a module that registers buffers. Out: a method that moves a buffer towards a statistic of what it is given, in a class that
+//! broadcasts its first values over ranks, or beside code that sums gradients over ranks by hand: the copies drift apart, or
+//! know the samples of one rank alone. Never: a class that reduces or gathers anything, statistics of batch normalisation, or a file that
+//! wraps models, whose wrapper broadcasts buffers. Source: rsl_rl pull request 226. Next: `inner_step.rs`.
+
+use super::found::Practice;
+use super::near;
+use super::omissions::Omission;
+use super::raw::raw;
+use super::reducers::is_gradient;
+use super::view::View;
+use super::{Class, Found, Lint};
+use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
+use crate::source::{Name, Place};
+
+/// What shows that a class agrees with other ranks, or that its statistics are to be those of one batch.
+const AGREES: &[&str] = &["reduce", "gather", "sync", "batch_norm", "batchnorm", "world", "no_dist"];
+/// Wrappers broadcast the buffers of the first rank.
+const WRAPS: &[&str] =
+    &["distributeddataparallel", "ddp(", "fsdp", "fully_shard", "deepspeed", "accelerat", "prepare("];
+/// Methods that change a tensor in place.
+const CHANGES: &[&str] = &["lerp_", "copy_", "add_", "mul_"];
+/// What is taken of a batch.
+const STATISTICS: &[&str] = &["mean", "sum", "var", "std", "matmul", "bincount", "var_mean"];
+
+/// `self.cluster_size.lerp_(onehot.sum(0), 0.01)`, and `dist.broadcast(embed, src=0)` in the constructor.
+pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let file = lint.files[lint.project.file(class.at.module)].whole();
+    let own = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
+    if !own.contains("register_buffer(") || !file.contains("dist") {
+        return;
+    }
+    let text = near::bare(own);
+    let Some(init) = class.init(lint).filter(|_| !near::has_any(&text, AGREES)) else { return };
+    let first = first_shared(init).or_else(|| by_hand(init, &near::bare(file)));
+    let Some(shared) = first else { return };
+    for (_, func) in &lint.project.class(class.at).methods {
+        let at = FuncRef { module: class.at.module, func: *func };
+        if at == init.at {
+            continue;
+        }
+        let method = lint.view(at);
+        let Some((step, buffer, taken)) = (0..method.steps.len()).find_map(|s| update(&method, s, own)) else {
+            continue;
+        };
+        let mistake =
+            Omission::RunningAlone { class: lint.project.class(class.at).name.clone(), buffer, taken, shared };
+        out.push((method.place(method.steps[step].id), Practice::Omission(mistake)));
+        return;
+    }
+}
+
+/// Where a constructor broadcasts what it starts with.
+fn first_shared(init: &View<'_>) -> Option<Place> {
+    let shares = |at: &usize| init.value(*at).and_then(|v| raw(init, v)).is_some_and(|call| call.name == "broadcast");
+    (0..init.steps.len()).find(shares).map(|at| init.place(init.steps[at].id))
+}
+
+/// Where the file sums gradients over all ranks itself, and wraps nothing.
+fn by_hand(view: &View<'_>, text: &str) -> Option<Place> {
+    if near::has_any(text, WRAPS) {
+        return None;
+    }
+    near::functions(view, view.at.module).into_iter().find_map(|at| {
+        let function = near::shared(view, at);
+        let sums = |call: &super::view::CollectiveCall<'_>| {
+            call.rule.op == "all_reduce"
+                && call.group.is_none()
+                && call.input.is_some_and(|o| is_gradient(&function.through(o)))
+        };
+        let found = function.collectives().iter().find(|(_, call)| sums(call)).map(|(at, _)| *at);
+        found.map(|at| function.place(function.steps[at].id))
+    })
+}
+
+/// A buffer that a step moves towards a statistic of what the method is given, and where that is taken.
+fn update(view: &View<'_>, step: usize, class: &str) -> Option<(usize, Name, Place)> {
+    let (changed, given): (&Operand, Vec<&Operand>) = match view.value(step)? {
+        Rvalue::CallMethod { base, name, args } if CHANGES.contains(&name.as_str()) => {
+            (base, args.iter().map(|a| &a.value).collect())
+        }
+        Rvalue::InPlace { op: BinOp::Add, left, right } => (left, vec![right]),
+        _ => return None,
+    };
+    let changed = view.through(changed);
+    // `self.mean.mul_(decay).add_(new)` changes what its first call gives.
+    let mut buffer: Option<Name> = None;
+    changed.any(&mut |e| {
+        buffer = buffer.take().or_else(|| near::own_attribute(view, e).cloned());
+        buffer.is_some()
+    });
+    let buffer = buffer?;
+    let registered = [format!("register_buffer(\"{buffer}\""), format!("register_buffer('{buffer}'")];
+    if !near::has_any(class, &registered) {
+        return None;
+    }
+    given.into_iter().find_map(|operand| statistic(view, operand, step)).map(|taken| (step, buffer.clone(), taken))
+}
+
+/// Where a statistic is taken that a value comes from, of what the method is given, here or in a method of the own object.
+fn statistic(view: &View<'_>, value: &Operand, before: usize) -> Option<Place> {
+    let reached = near::reached(view, value, |def| def < before);
+    let given = |local: &LocalId| view.is_param(*local) && view.local_name(*local) != "self";
+    if !reached.iter().any(given) {
+        return None;
+    }
+    let takes = |view: &View<'_>, at: usize| {
+        let value = view.value(at);
+        value.is_some_and(|value| match value {
+            Rvalue::Binary { op: BinOp::MatMul, .. } => true,
+            Rvalue::CallMethod { name, .. } => STATISTICS.contains(&name.as_str()),
+            _ => near::written_name(view, value)
+                .is_some_and(|name| STATISTICS.contains(&super::lost::last(&name).as_str())),
+        })
+    };
+    (0..before).find_map(|at| {
+        if !view.binds(at).iter().any(|local| reached.contains(local)) {
+            return None;
+        }
+        if takes(view, at) {
+            return Some(view.place(view.steps[at].id));
+        }
+        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(at) else { return None };
+        let inner = near::is_self(view, base).then(|| near::own_method(view, name)).flatten()?;
+        let inner = near::shared(view, inner);
+        let taken = (0..inner.steps.len()).any(|s| takes(&inner, s));
+        let returned = inner.steps.iter().find(|s| matches!(s.stmt, Stmt::Return { .. }))?;
+        taken.then(|| inner.place(returned.id))
+    })
+}
