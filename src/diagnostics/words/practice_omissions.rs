@@ -75,6 +75,10 @@ pub fn omissions(mistake: &Omission) -> Draft {
         Omission::FewerUndone { factor, mean, gathered } => fewer_undone(factor, *mean, *gathered),
         Omission::NumberOfAll { count, reduced } => number_of_all(count, *reduced),
         Omission::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
+        Omission::ShardsAveraged { call, wrapper, wrapped } => shards_averaged(call, wrapper, *wrapped),
+        Omission::MeanGathered { mean } => mean_gathered(*mean),
+        Omission::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
+        Omission::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
         Omission::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
     }
 }
@@ -145,6 +149,10 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::NumberOfAll { .. }
         | Omission::KeysWithoutGradient { .. }
         | Omission::RunningAlone { .. }
+        | Omission::ShardsAveraged { .. }
+        | Omission::MeanGathered { .. }
+        | Omission::KernelSplit { .. }
+        | Omission::CompleteSummed { .. }
         | Omission::RanksNotAsked { .. } => omissions(mistake),
     }
 }
@@ -189,5 +197,46 @@ fn running_alone((class, buffer): (&str, &str), taken: Place, shared: Place) -> 
     draft.labels.push(spot(taken, "taken here, over no other rank".to_string()));
     draft.labels.push(spot(shared, "ranks are to have the same".to_string()));
     draft.help.push("reduce the statistic over the ranks before".to_string());
+    draft
+}
+
+fn shards_averaged(call: &str, wrapper: &str, wrapped: Place) -> Draft {
+    let title = format!("`{call}` averages the shards of different ranks: `{wrapper}` has reduced their gradients");
+    let mut draft = Draft::new(&codes::PART_SUMMED, title);
+    draft.primary = "adds up gradients of different parts".to_string();
+    draft.labels.push(spot(wrapped, "each rank keeps a shard from here on".to_string()));
+    draft.help.push("call the optimizer's own `step()`".to_string());
+    draft
+}
+
+fn mean_gathered(mean: Place) -> Draft {
+    let title = "samples that fill up the last batch stay in the metric: each rank's mean is gathered, not its samples";
+    let mut draft = Draft::new(&codes::MEAN_OF_MEANS, title.to_string());
+    draft.primary = "drops entries of samples, and a mean has none".to_string();
+    draft.labels.push(spot(mean, "the mean over this rank's batch".to_string()));
+    draft.help.push("gather one entry for each sample, and take the mean of all".to_string());
+    draft
+}
+
+fn kernel_split(axis: &str, of_sequence: bool, call: Place) -> Draft {
+    let (part, what) = match of_sequence {
+        true => ("of the sequence", "attends to its own part of the sequence alone"),
+        false => ("of each head", "takes scores over its own part of each head alone"),
+    };
+    let title = format!("each rank of `{axis}` {what}: the spec splits dim {}", if of_sequence { 2 } else { 3 });
+    let mut draft = Draft::new(&codes::SHARD_DIM, title);
+    draft.primary = format!("`{axis}` gets a part {part}");
+    draft.labels.push(spot(call, "runs on each part by itself; dims are batch, heads, sequence, head dim".to_string()));
+    draft.help.push("split the heads: `(batch axis, heads axis, None, None)`".to_string());
+    draft
+}
+
+fn complete_summed(layer: &str, completed: Place, summed: Place) -> Draft {
+    let title = format!("the output of `{layer}` is counted once per rank: it is complete, and is summed with parts");
+    let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
+    draft.primary = "a complete term joins parts".to_string();
+    draft.labels.push(spot(completed, "summed over the ranks by the layer already".to_string()));
+    draft.labels.push(spot(summed, "a sum over the ranks".to_string()));
+    draft.help.push("sum the parts first, and add the complete term afterwards".to_string());
     draft
 }

@@ -1,18 +1,19 @@
 //! Whole layers next to layers that a rule types. In: a class, or a function that sums gradients. Out: a linear layer behind one that leaves
 //! each rank a part of the sequence, which nothing marks; a sum over the ranks for a linear layer whose output goes into one that sums the
-//! gradient of its input already. Never: where no comment says that the sequence is split, or may be. Source: mcore-bridge, pull request
+//! gradient of its input already; what a layer has summed, added to what is summed afterwards. Never: where no comment says that the sequence is split, or may be. Source: mcore-bridge, pull request
 //! 173; AReno, pull request 496; `rules/models/megatron_layers.toml` for the layers. Next: `parameters.rs`, `doubled.rs`.
 
 use super::class_marks::{freezes, text_of};
 use super::expr::{Expr, path_of_hint};
 use super::found::{Practice, Scales};
 use super::near::{self, Note};
+use super::omissions::Omission;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{ArgKind, ClassId, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, ClassId, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::ClassRef;
-use crate::rules::LayerRule;
 use crate::rules::collective::Transition;
+use crate::rules::{Form, LayerRule};
 use crate::source::{Name, Place};
 use crate::types::Spmd;
 use std::rc::Rc;
@@ -219,6 +220,59 @@ fn summed_before(view: &View<'_>, words: &[Name]) -> Option<(Place, Vec<Name>)> 
             fed.then(|| (forward.place(forward.steps[*step].id), rule.default_group.clone()))
         })
     })
+}
+
+/// `reduce(parts + row(x)[0])`: the layer has summed its output over these ranks already.
+pub fn completed(view: &View<'_>, out: &mut Found) {
+    let Some(class) = near::class_of(view) else { return };
+    let text = view.text(view.spot(view.project.class(ClassRef { module: view.at.module, class }).span)).to_lowercase();
+    if near::has_any(
+        &text,
+        &["reduce_results", "reduce_output", "is_expert", "explicit", "skip_reduce", "delay_allreduce"],
+    ) {
+        return;
+    }
+    for (at, call) in view.collectives() {
+        let invariant = |t: &Transition| t.result.set.contains(Spmd::Invariant) || call.rule.form == Form::InPlace;
+        let sums = call.rule.op == "all_reduce" && call.rule.transitions.iter().all(|(_, t)| invariant(t));
+        let (Some(input), true) = (call.input, sums) else { continue };
+        let over = call.rule.default_group.clone();
+        let mut terms = Vec::new();
+        added(view, &view.expr(input), *at, 4, &mut terms);
+        let found = terms.iter().filter(|_| terms.len() > 1).find_map(|step| {
+            let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*step).filter(|_| !over.is_empty()) else {
+                return None;
+            };
+            let rule = near::is_self(view, base).then(|| kept_layer(view, class, name)).flatten()?;
+            (scatters(&rule) && rule.default_group == over).then(|| (name.clone(), *step))
+        });
+        if let Some((layer, step)) = found {
+            let summed = view.place(view.steps[*at].id);
+            let mistake = Omission::CompleteSummed { layer, completed: view.place(view.steps[step].id), summed };
+            let made = near::local(input).and_then(|local| view.last_def(local, *at));
+            let sum = made.map_or(summed, |def| view.place(view.steps[def].id));
+            out.push((sum, Practice::Omission(mistake)));
+        }
+    }
+}
+
+/// The calls whose results are added up in an expression, through variables; those of which the first item is taken too.
+fn added(view: &View<'_>, e: &Expr, before: usize, depth: usize, out: &mut Vec<usize>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    match e {
+        Expr::Binary(BinOp::Add, a, b) => {
+            added(view, a, before, depth, out);
+            added(view, b, before, depth, out);
+        }
+        Expr::Item(of, at) if **at == Expr::Const(Const::Int(0)) => added(view, of, before, depth, out),
+        Expr::Call { step, .. } => out.push(*step),
+        Expr::Local(local) => {
+            if let Some(def) = view.last_def(*local, before) {
+                added(view, &view.bound(def, *local), def, depth, out);
+            }
+        }
+        _ => out.push(usize::MAX),
+    }
 }
 
 /// Whether a comment in a class says that its input is a part of the sequence, or else whole.

@@ -355,6 +355,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["fsdp_group", "fsdp_mesh"], wrapper_size::losses).with(&[&["dp_size"], &["loss"]]),
     of_words(&["all_reduce(num_"], number_of_all::losses).with(&[&["all_reduce(num_"]]),
     of_words(&["all_gather"], local_rows::keys).with(&[&["cross_entropy", "entropy"], &["@", "matmul", "mm("]]),
+    of_words(&["optimizer_step"], sharded_step::averages).with(&[&["optimizer_step("]]),
+    of_words(&["gather_for_metrics"], metric_of_mean::gathers).with(&[&["gather_for_metrics("], &["mean("]]),
+    of_words(&["partition_spec"], kernel_spec::splits).with(&[&["partition_spec"], &["flash_attention"]]),
+    of_words(&["parallel"], beside_layers::completed)
+        .with(&[&["reduce"], &["+"], &["self."]])
+        .where_seen(|seen| seen.communicates),
     of_words(&["all_gather"], undone_mean::losses)
         .with(&[&["world_size", "_size", ".size("], &["loss", "factor", "scale"]]),
     of_words(&["alibi"], slopes_of_all::made).with(&[&["alibi"], &["return"]]),

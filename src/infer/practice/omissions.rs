@@ -28,6 +28,14 @@ pub enum Omission {
     KeysWithoutGradient { rows: Place },
     /// A buffer follows statistics of this rank's samples; where they are taken, and what shows that ranks are to have the same.
     RunningAlone { class: Name, buffer: Name, taken: Place, shared: Place },
+    /// Gradients of shards are averaged over ranks that have other shards, by a call that steps; the wrapper, and where it wraps.
+    ShardsAveraged { call: Name, wrapper: Name, wrapped: Place },
+    /// A mean over a batch is gathered as if it had an entry for each sample; where it is taken.
+    MeanGathered { mean: Place },
+    /// A kernel runs on each rank's part of the sequence, or of each head, by itself.
+    KernelSplit { axis: Name, of_sequence: bool, call: Place },
+    /// A complete term is added to parts before both are summed; the layer that sums it, and the sum.
+    CompleteSummed { layer: Name, completed: Place, summed: Place },
     /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
     SizeOfFewer { size: Name, group: Name, counted: Place },
     /// A loss is multiplied by the number of data ranks, and gradients are averaged over context ranks as well. `gathered`: where this rank's part of

@@ -7,9 +7,9 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::lapses::Lapse;
 use super::shared_bias::{is_short, sums};
-use super::view::View;
+use super::view::{Guard, View};
 use super::{Found, near};
-use crate::ir::{ArgKind, BinOp, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, Const, FuncKind, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::source::{Name, Place};
 use std::rc::Rc;
 
@@ -75,7 +75,11 @@ pub fn added(view: &View<'_>, out: &mut Found) {
     for i in 0..view.steps.len() {
         let Some((bias, sum, product)) = addition(view, i) else { continue };
         let Some((init, _, whole)) = made(view, &bias) else { continue };
-        if !is_whole(&init, whole) || !view.steps[i].guards.is_empty() {
+        // Whether there is a bias is the same question on all ranks.
+        let asks_bias = |g: &Guard<'_>| view.expr(g.test).any(&mut |e| e.last_name() == Some(bias.as_str()));
+        if !(is_whole(&init, whole.clone()) || is_of_layer(&init, &whole))
+            || !view.steps[i].guards.iter().all(asks_bias)
+        {
             continue;
         }
         let Some((divisor, cut)) = weights(view, &product).into_iter().find_map(|weight| divided(view, &weight)) else {
@@ -161,13 +165,75 @@ fn parameter(view: &View<'_>, operand: &Operand, step: usize) -> Option<Name> {
 fn made<'a>(view: &View<'a>, name: &str) -> Option<(Rc<View<'a>>, usize, Expr)> {
     let all = near::assigned(view, near::class_of(view)?, name);
     let [(method, step, value)] = all.as_slice() else { return None };
-    match method.through(value) {
+    let made = match method.through(value) {
+        // Without a bias there is none.
+        Expr::Choice(_, made, other) if other.is_none() => *made,
+        made => made,
+    };
+    match near::deep(method, &made) {
         Expr::Call { callee, args, .. } if callee.last_name() == Some("Parameter") => {
             let (kind, data) = args.first()?;
             (*kind == ArgKind::Positional).then(|| (method.clone(), *step, near::deep(method, data)))
         }
         _ => None,
     }
+}
+
+/// Whether a value is the bias of a layer that the constructor is given, as it is.
+fn is_of_layer(init: &View<'_>, data: &Expr) -> bool {
+    match data {
+        Expr::Attr(of, name) if name == "data" => is_of_layer(init, of),
+        Expr::Attr(of, name) => name == "bias" && matches!(&**of, Expr::Local(l) if init.is_as_given(*l)),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(of, name) => {
+                matches!(name.as_str(), "clone" | "detach" | "contiguous" | "to") && is_of_layer(init, of)
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// By what number of ranks a weight is cut along the dim of its inputs: `weight.chunk(n, dim=1)[rank]`.
+fn chunked(init: &View<'_>, data: &Expr) -> Option<String> {
+    match data {
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(of, name) if matches!(name.as_str(), "clone" | "detach" | "contiguous" | "to") => {
+                chunked(init, of)
+            }
+            _ => None,
+        },
+        Expr::Item(parts, _) => {
+            let Expr::Call { callee, args, .. } = near::deep(init, parts) else { return None };
+            let of_torch = callee.path().is_some_and(|path| path == "torch.chunk");
+            if callee.last_name() != Some("chunk") {
+                return None;
+            }
+            let given = &args[usize::from(of_torch).min(args.len())..];
+            let (_, by) = given.first()?;
+            let inputs = |e: &Expr| match e {
+                Expr::Const(Const::Int(1)) => true,
+                Expr::Unary(UnOp::Neg, of) => **of == Expr::Const(Const::Int(1)),
+                _ => false,
+            };
+            given.get(1).is_some_and(|(_, dim)| inputs(dim)).then(|| named(init, by)).flatten()
+        }
+        _ => None,
+    }
+}
+
+/// How a number of ranks is named, and what it is asked of.
+fn named(init: &View<'_>, by: &Expr) -> Option<String> {
+    let mut names = Vec::new();
+    for e in [near::deep(init, by), by.clone()] {
+        e.any(&mut |e| {
+            names.extend(init.name_of(e).map(str::to_lowercase));
+            names.extend(e.last_name().map(str::to_lowercase));
+            false
+        });
+    }
+    let ranks = names.iter().any(|name| SIZES.iter().any(|part| near::has_part(name, part)));
+    ranks.then(|| names.join("_"))
 }
 
 /// The sizes of what `torch.empty` and its like make.
@@ -242,7 +308,10 @@ fn weights(view: &View<'_>, product: &Operand) -> Vec<Name> {
 /// The number of ranks that the size of a parameter is divided by, as it is written, and where the parameter is made.
 fn divided(view: &View<'_>, weight: &str) -> Option<(String, Place)> {
     let (init, step, data) = made(view, weight)?;
-    let by = sizes(&data)?.iter().find_map(|size| divisor(&init, size))?;
+    let by = match sizes(&data) {
+        Some(sizes) => sizes.iter().find_map(|size| divisor(&init, size))?,
+        None => chunked(&init, &data)?,
+    };
     Some((by, init.place(init.steps[step].id)))
 }
 
@@ -264,15 +333,7 @@ fn divisor(init: &View<'_>, size: &Expr) -> Option<String> {
         Expr::Call { callee, args, .. } if callee.last_name() == Some("divide") => args.get(1)?.1.clone(),
         _ => return None,
     };
-    let mut names = Vec::new();
-    for e in [near::deep(init, &by), by] {
-        e.any(&mut |e| {
-            names.extend(init.name_of(e).map(str::to_lowercase));
-            false
-        });
-    }
-    let ranks = names.iter().any(|name| SIZES.iter().any(|part| near::has_part(name, part)));
-    ranks.then(|| names.join("_"))
+    named(init, &by)
 }
 
 /// Whether what a step sums over are the ranks that a size was divided by.
