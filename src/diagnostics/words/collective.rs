@@ -88,6 +88,7 @@ impl Words<'_> {
             draft.labels.extend(label(operand.place, format!("{} on `{axis}`", state_words(&operand.state))));
         }
         self.provenance(axis, &operand.state, finding.place, &mut draft.labels);
+        draft.labels.extend(label(self.test_around(finding.place), "where this holds".to_string()));
         draft.notes.push(consequence((op, name), axis, operand.state.known(), expected, &value));
         if code == &codes::REDUCED_TWICE {
             draft.help.push(format!("{value} needs no reduction over `{axis}`: remove this one, or the one before it"));

@@ -34,7 +34,7 @@ use super::codes::{self, Code};
 use super::fixes;
 use super::when::{Configurations, Known, configurations};
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
-use crate::source::{Diagnostic, Files, Label, Place, Severity};
+use crate::source::{Diagnostic, Files, Label, Place, Severity, Span};
 use crate::syntax::{ProblemKind, SyntaxProblem};
 use crate::types::{AxisState, AxisType, Origin, Reason, Spmd};
 use std::sync::Arc;
@@ -213,6 +213,27 @@ impl Words<'_> {
     /// The source text on one line, without backticks.
     pub fn plain(&self, place: Place) -> String {
         self.named(place).trim_matches('`').to_string()
+    }
+
+    /// The test of the `if` whose body a place stands in directly, where it is written on one line: it may be the mistake.
+    fn test_around(&self, place: Place) -> Option<Place> {
+        let text = self.files[place.file].whole();
+        let start = text.get(..place.span.start as usize)?.rfind('\n').map_or(0, |at| at + 1);
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let own = indent(text.get(start..)?.lines().next()?);
+        let mut end = start;
+        for line in text[..start].split_inclusive('\n').rev() {
+            end -= line.len();
+            let code = line.trim();
+            if code.is_empty() || code.starts_with('#') || indent(line.trim_end()) >= own {
+                continue;
+            }
+            let test = code.strip_prefix("if ").or_else(|| code.strip_prefix("elif "))?;
+            let test = &test[..test.rfind(':')?];
+            let at = end + line.find(test)?;
+            return Some(Place { file: place.file, span: Span::new(at as u32, (at + test.len()) as u32) });
+        }
+        None
     }
 
     fn finish(&self, finding: &Finding, draft: Draft, found_in: Configurations) -> Diagnostic {

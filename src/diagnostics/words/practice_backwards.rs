@@ -4,6 +4,7 @@ use super::super::codes;
 use super::Draft;
 use crate::infer::practice::backwards::Backwards;
 use crate::source::Label;
+use crate::source::Place;
 
 /// The words of a mistake of a backward.
 pub fn backwards(mistake: &Backwards) -> Draft {
@@ -49,23 +50,7 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("split with `{class}.apply`"));
             draft
         }
-        Backwards::PlainInputSplit { input, gathered, summed } => {
-            let title = format!("the gradient of `{input}` stays that of this rank's part: nothing gathers it");
-            let mut draft = Draft::new(&codes::PLAIN_SPLIT, title);
-            draft.primary = "the other positions get no gradient on this rank".to_string();
-            draft.labels.push(Label {
-                place: *gathered,
-                message: "gathers the values again, and splits the gradient".to_string(),
-            });
-            if let Some(summed) = summed {
-                draft.labels.push(Label {
-                    place: *summed,
-                    message: "sums the gradients of other submodules alone".to_string(),
-                });
-            }
-            draft.help.push("split with an autograd function whose backward gathers over the same group".to_string());
-            draft
-        }
+        Backwards::PlainInputSplit { input, gathered, summed } => plain_input_split(input, *gathered, *summed),
         Backwards::GroupLeftOut { class, group, with, in_backward } => {
             let (one, other) = if *in_backward { ("backward", "forward") } else { ("forward", "backward") };
             let title = format!(
@@ -123,13 +108,14 @@ fn left_out(mistake: &Backwards) -> Draft {
             draft.help.push(format!("sum the gradient of `{input}` over these ranks before it is returned"));
             draft
         }
-        Backwards::SummedInOneMode { class, input, weight, flag, gathered, called } => {
+        Backwards::SummedInOneMode { class, input, weight, flag, tested, gathered, called } => {
             let title = format!(
                 "the backward of `{class}` sums the gradient of `{input}` under `{flag}` only: without it each rank keeps what its part of `{weight}` gives"
             );
             let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
             draft.primary = format!("nothing is summed where `{flag}` is unset");
             let message = format!("parts of `{input}` under `{flag}`; without it every rank has all of it");
+            draft.labels.push(Label { place: *tested, message: "holds in one mode alone".to_string() });
             draft.labels.push(Label { place: *gathered, message });
             draft.labels.push(Label { place: *called, message: format!("with a part of `{weight}` on each rank") });
             draft.help.push(format!("all-reduce the gradient of `{input}` where `{flag}` is unset"));
@@ -137,4 +123,18 @@ fn left_out(mistake: &Backwards) -> Draft {
         }
         _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
+}
+
+fn plain_input_split(input: &str, gathered: Place, summed: Option<Place>) -> Draft {
+    let title = format!("the gradient of `{input}` stays that of this rank's part: nothing gathers it");
+    let mut draft = Draft::new(&codes::PLAIN_SPLIT, title);
+    draft.primary = "the other positions get no gradient on this rank".to_string();
+    draft
+        .labels
+        .push(Label { place: gathered, message: "gathers the values again, and splits the gradient".to_string() });
+    if let Some(summed) = summed {
+        draft.labels.push(Label { place: summed, message: "sums the gradients of other submodules alone".to_string() });
+    }
+    draft.help.push("split with an autograd function whose backward gathers over the same group".to_string());
+    draft
 }

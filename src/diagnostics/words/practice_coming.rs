@@ -28,16 +28,7 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
-        Coming::ByOwnData { collective, tested, call } => {
-            let title = format!(
-                "ranks whose samples leave `{tested}` empty never come to `{collective}`: the others wait for them"
-            );
-            let mut draft = Draft::new(&codes::SOME_RANKS, title);
-            draft.primary = "another answer on each rank".to_string();
-            draft.labels.push(spot(*call, "every rank has to come here".to_string()));
-            draft.help.push(format!("call `{collective}` before the test, with zero where there is nothing"));
-            draft
-        }
+        Coming::ByOwnData { collective, tested, call } => by_own_data(collective, tested, *call),
         Coming::ByOwnPart { scaler, wrapper, wrapped, instead } => by_own_part(scaler, (wrapper, *wrapped), instead),
         Coming::ByOwnGradients { group, stored } => {
             let title = format!("each rank decides by its own gradients whether to step, and `{group}` is never used");
@@ -199,5 +190,15 @@ fn made_by_some(maker: &str, condition: Place, exit: bool) -> Draft {
     draft.primary = "waits for all ranks, also for those that are not in the group".to_string();
     draft.labels.push(spot(condition, others(exit)));
     draft.help.push("make the group on every rank, and keep it on those that are in it".to_string());
+    draft
+}
+
+fn by_own_data(collective: &str, tested: &str, call: Place) -> Draft {
+    let title =
+        format!("ranks whose samples leave `{tested}` empty never come to `{collective}`: the others wait for them");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = "another answer on each rank".to_string();
+    draft.labels.push(spot(call, "every rank has to come here".to_string()));
+    draft.help.push(format!("call `{collective}` before the test, with zero where there is nothing"));
     draft
 }

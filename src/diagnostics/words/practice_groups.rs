@@ -502,14 +502,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push(format!("add `{table}` of the model to the buffers, with its dim of positions"));
             draft
         }
-        Membership::DroppedAtCut { cut } => {
-            let title = "the first token of each rank's part is never predicted: labels are shifted after the cut";
-            let mut draft = Draft::new(&codes::SHIFTED_PART, title.to_string());
-            draft.primary = "its position is the last one of the rank before, whose logits go unused".to_string();
-            draft.labels.push(spot(*cut, "each rank has its part of the sequence".to_string()));
-            draft.help.push("shift the labels of the whole sequence, and cut them afterwards".to_string());
-            draft
-        }
+        Membership::DroppedAtCut { cut } => dropped_at_cut(*cut),
         Membership::ShiftedPart { cut } => {
             let title =
                 "tokens are shifted after the sequence was cut: at the end of a part stands its own first token";
@@ -519,15 +512,7 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft.help.push("shift the whole sequence first, and cut the result".to_string());
             draft
         }
-        Membership::MeanOfParts { axis, cut, taken } => {
-            let title = format!("a mean over `dp` alone is taken of values of which each rank of `{axis}` has a part");
-            let mut draft = Draft::new(&codes::OTHER_COUNT, title);
-            draft.primary = format!("without the ranks of `{axis}`");
-            draft.labels.push(spot(*cut, format!("each rank of `{axis}` takes its own part here")));
-            draft.labels.push(spot(*taken, "the mean is taken here".to_string()));
-            draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
-            draft
-        }
+        Membership::MeanOfParts { axis, cut, taken } => mean_of_parts(axis, *cut, *taken),
         other => of_ways(other),
     }
 }
@@ -622,5 +607,24 @@ fn whole_marked(parameter: &str, mode: &str, divided: Place) -> Draft {
     draft.primary = format!("marks it whatever `{mode}` is");
     draft.labels.push(spot(divided, "divided in this mode alone".to_string()));
     draft.help.push(format!("mark it only where `{mode}` is not `None`"));
+    draft
+}
+
+fn dropped_at_cut(cut: Place) -> Draft {
+    let title = "the first token of each rank's part is never predicted: labels are shifted after the cut";
+    let mut draft = Draft::new(&codes::SHIFTED_PART, title.to_string());
+    draft.primary = "its position is the last one of the rank before, whose logits go unused".to_string();
+    draft.labels.push(spot(cut, "each rank has its part of the sequence".to_string()));
+    draft.help.push("shift the labels of the whole sequence, and cut them afterwards".to_string());
+    draft
+}
+
+fn mean_of_parts(axis: &str, cut: Place, taken: Place) -> Draft {
+    let title = format!("a mean over `dp` alone is taken of values of which each rank of `{axis}` has a part");
+    let mut draft = Draft::new(&codes::OTHER_COUNT, title);
+    draft.primary = format!("without the ranks of `{axis}`");
+    draft.labels.push(spot(cut, format!("each rank of `{axis}` takes its own part here")));
+    draft.labels.push(spot(taken, "the mean is taken here".to_string()));
+    draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
     draft
 }

@@ -29,7 +29,15 @@ pub enum Backwards {
     InputNotSummed { class: Name, input: Name, weight: Name, reduced: Place, made: Place },
     /// It sums the gradient of an input that a part of a weight gives where a flag is set, and not where it is unset; where the forward gathers
     /// the input under the flag, and where a layer with a part of the weight calls it.
-    SummedInOneMode { class: Name, input: Name, weight: Name, flag: Name, gathered: Place, called: Place },
+    SummedInOneMode {
+        class: Name,
+        input: Name,
+        weight: Name,
+        flag: Name,
+        tested: Place,
+        gathered: Place,
+        called: Place,
+    },
     /// It scales gradients, and its counterpart, which undoes that, is applied nowhere; by what, and where that one is defined.
     Unpaired { class: Name, other: Name, factor: Name, multiplies: bool, defined: Place },
     /// Activations are cut like data; the autograd function that would gather their gradient, and where the parts are gathered.

@@ -239,7 +239,7 @@ pub fn completed(view: &View<'_>, out: &mut Found) {
         let over = call.rule.default_group.clone();
         let mut terms = Vec::new();
         added(view, &view.expr(input), *at, 4, &mut terms);
-        let found = terms.iter().filter(|_| terms.len() > 1).find_map(|step| {
+        let found = terms.iter().flatten().filter(|_| terms.len() > 1).find_map(|step| {
             let Some(Rvalue::CallMethod { base, name, .. }) = view.value(*step).filter(|_| !over.is_empty()) else {
                 return None;
             };
@@ -256,8 +256,8 @@ pub fn completed(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// The calls whose results are added up in an expression, through variables; those of which the first item is taken too.
-fn added(view: &View<'_>, e: &Expr, before: usize, depth: usize, out: &mut Vec<usize>) {
+/// The calls whose results are added up in an expression, through variables, also those of which the first item is taken; `None`: another term.
+fn added(view: &View<'_>, e: &Expr, before: usize, depth: usize, out: &mut Vec<Option<usize>>) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match e {
         Expr::Binary(BinOp::Add, a, b) => {
@@ -265,13 +265,13 @@ fn added(view: &View<'_>, e: &Expr, before: usize, depth: usize, out: &mut Vec<u
             added(view, b, before, depth, out);
         }
         Expr::Item(of, at) if **at == Expr::Const(Const::Int(0)) => added(view, of, before, depth, out),
-        Expr::Call { step, .. } => out.push(*step),
+        Expr::Call { step, .. } => out.push(Some(*step)),
         Expr::Local(local) => {
             if let Some(def) = view.last_def(*local, before) {
                 added(view, &view.bound(def, *local), def, depth, out);
             }
         }
-        _ => out.push(usize::MAX),
+        _ => out.push(None),
     }
 }
 

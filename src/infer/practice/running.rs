@@ -18,7 +18,7 @@ use crate::source::{Name, Place};
 const AGREES: &[&str] = &["reduce", "gather", "sync", "batch_norm", "batchnorm", "world", "no_dist"];
 /// Wrappers broadcast the buffers of the first rank.
 const WRAPS: &[&str] =
-    &["distributeddataparallel", "ddp(", "fsdp", "fully_shard", "deepspeed", "accelerat", "prepare("];
+    &["distributeddataparallel", "ddp(", "fsdp", "fully_shard", ".initialize(", "accelerat", "prepare("];
 /// Methods that change a tensor in place.
 const CHANGES: &[&str] = &["lerp_", "copy_", "add_", "mul_"];
 /// What is taken of a batch.

@@ -39,8 +39,11 @@ pub fn averages(view: &View<'_>, out: &mut Found) {
             && all.iter().all(|w| w.view.steps[w.step].guards.is_empty())
         {
             let call = super::lost::last(&path);
-            let mistake =
-                Omission::ShardsAveraged { call, wrapper: super::lost::last(&wrapped.rule.name), wrapped: wrapped.place() };
+            let mistake = Omission::ShardsAveraged {
+                call,
+                wrapper: super::lost::last(&wrapped.rule.name),
+                wrapped: wrapped.place(),
+            };
             out.push((view.place(step.id), Practice::Omission(mistake)));
         }
     }

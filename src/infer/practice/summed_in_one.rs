@@ -20,8 +20,8 @@ const SEQUENCE: &[&str] = &["seq", "sequence"];
 const GROUPS: &[&str] = &["group", "pg"];
 /// What has the word for a copy in it, and copies no input for its gradient.
 const OTHER_COPIES: &[&str] = &["copy_(", "copyright", "deepcopy", "import copy", "copy.copy"];
-/// What divides the features of a layer.
-const DIVIDES: &[&str] = &["//", "divide("];
+/// What divides the features of a layer, or marks its weight as a part.
+const DIVIDES: &[&str] = &["//", "divide(", ".tensor_model_parallel = true", "partition_dim"];
 
 /// What a forward does with its input.
 struct Forward {
@@ -59,15 +59,18 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         return;
     }
     let Some(called) = whole_input(&forward, &of, class.at) else { return };
+    let summed = &backward.steps[scattered];
+    let tested = summed.guards.last().map_or(backward.place(summed.id), |g| backward.part(g.at, 0));
     let mistake = Backwards::SummedInOneMode {
         class: lint.project.class(class.at).name.clone(),
         input: forward.local_name(of.input).clone(),
         weight: forward.local_name(of.weight).clone(),
         flag,
+        tested,
         gathered: forward.place(forward.steps[of.gathered].id),
         called,
     };
-    out.push((backward.place(backward.steps[scattered].id), Practice::Backwards(mistake)));
+    out.push((backward.place(summed.id), Practice::Backwards(mistake)));
 }
 
 /// Whether a file gives a flag one value, or derives it or what it decides from something else; or sums the gradients of modules, or stops them.
@@ -138,7 +141,12 @@ fn of_forward(view: &View<'_>) -> Option<Forward> {
             Expr::Local(l) if view.is_param(l) && is_flag(view.local_name(l)) => Some(l),
             _ => None,
         })?;
-        let input = param(&args.first()?.value)?;
+        // Behind the buffer, where it is gathered into one.
+        let whole = |o: &Operand| match view.source(o) {
+            Some((_, Rvalue::CallMethod { base, name, .. })) if name == "contiguous" => param(base),
+            _ => param(o),
+        };
+        let input = args.iter().take(2).find_map(|a| whole(&a.value))?;
         let group = args.iter().filter_map(|a| param(&a.value)).find(|l| is_group(view.local_name(*l)))?;
         let weight = (step + 1..view.steps.len()).find_map(|at| {
             let (left, right) = product(view, at)?;
