@@ -24,6 +24,8 @@ pub fn gathers(view: &View<'_>, out: &mut Found) {
                 let Some(def) = view.last_def(local, i).filter(|_| !named_loss) else { continue };
                 (def, view.bound(def, local))
             }
+            // A variable that is bound once is seen through.
+            Expr::Call { step, callee, args } => (step, Expr::Call { step, callee, args }),
             other => (i, other),
         };
         if is_mean_of_comparison(view, &value, made) {
