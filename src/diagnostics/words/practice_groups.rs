@@ -52,6 +52,9 @@ pub fn membership(mistake: &Membership) -> Draft {
             draft.help.push("sum over the ranks that have other parts alone".to_string());
             draft
         }
+        Membership::NormOfReplicas { .. } | Membership::ReplicasLeftOut { .. } | Membership::WholeHandles { .. } => {
+            of_replicas(mistake)
+        }
         Membership::CopiesGathered { collective, argument, over, cut, said, layer } => {
             copies_gathered(collective, argument, over, (*cut, *said), layer.as_ref())
         }
@@ -627,4 +630,54 @@ fn mean_of_parts(axis: &str, cut: Place, taken: Place) -> Draft {
     draft.labels.push(spot(taken, "the mean is taken here".to_string()));
     draft.help.push(format!("reduce over the ranks of `{axis}` as well"));
     draft
+}
+
+/// Ranks with the same parts, which are counted or forgotten.
+fn of_replicas(mistake: &Membership) -> Draft {
+    match mistake {
+        Membership::NormOfReplicas { replicas, shards, alone, taken, group, asked } => {
+            let (code, title) = if *alone {
+                let title = format!(
+                    "a norm of parts is summed over `{replicas}`, where ranks have the same parts, and not over `{shards}`, where they have the others"
+                );
+                (&codes::SHARD_NORM, title)
+            } else {
+                let title = format!(
+                    "a norm of parts is summed over `{replicas}` as well, where ranks have the same parts: it counts them once for each rank"
+                );
+                (&codes::COPIES_SUMMED, title)
+            };
+            let mut draft = Draft::new(code, title);
+            draft.primary = format!("sums over `{replicas}`{}", if *alone { " alone" } else { ", among others" });
+            draft.labels.push(spot(*taken, "of the part of each gradient that this rank has".to_string()));
+            draft.labels.extend(group.map(|place| spot(place, format!("the group has `{replicas}` in it"))));
+            draft
+                .labels
+                .extend(asked.map(|place| spot(place, "no sum at all where the mesh has no such dim".to_string())));
+            draft.help.push(format!("sum over `{shards}` alone"));
+            draft
+        }
+        Membership::ReplicasLeftOut { collective, group, shards, kept } => {
+            let title = format!(
+                "gradients are not summed over `{group}`: `{collective}` runs over `{shards}`, and nothing reads the other group"
+            );
+            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+            draft.primary = format!("without the ranks of `{group}`");
+            draft.labels.push(spot(*kept, "kept here, and never read".to_string()));
+            draft.help.push(format!("all-reduce the shard over `{group}` as well"));
+            draft
+        }
+        Membership::WholeHandles { flag, list, told, taken } => {
+            let title = format!(
+                "a norm of all of `{list}` is summed over the ranks: where `{flag}` does not hold gradients are whole, and count once for each rank"
+            );
+            let mut draft = Draft::new(&codes::COPIES_SUMMED, title);
+            draft.primary = "sums what is sharded and what is not".to_string();
+            draft.labels.push(spot(*taken, format!("nothing asks `{flag}`")));
+            draft.labels.push(spot(*told, "says which of them are sharded".to_string()));
+            draft.help.push("sum the powers of those that are sharded, and add the others afterwards".to_string());
+            draft
+        }
+        other => membership(other),
+    }
 }

@@ -28,6 +28,7 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("all-reduce the sum of squares over the ranks, and scale by its root".to_string());
             draft
         }
+        Training::CopiedNorm { function, list, copied, wrapped } => copied_norm(function, list, *copied, *wrapped),
         Training::LocalNorm { wrapped, summed } => {
             let title =
                 "gradients are scaled by the norm of this rank's parts: nothing sums the squares over the ranks";
@@ -94,6 +95,19 @@ fn marked_norm(mark: &str, asked: Place) -> Draft {
         .labels
         .push(spot(asked, format!("of a parameter with `{mark}` a rank has a part, and others count on one rank")));
     draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
+    draft
+}
+
+/// A norm of copies that have the gradients of shards.
+fn copied_norm(function: &str, list: &str, copied: Place, wrapped: Place) -> Draft {
+    let title = format!(
+        "`{function}` takes the norm of this rank's shards in `{list}`: every rank clips its gradients by another factor"
+    );
+    let mut draft = Draft::new(&codes::SHARD_NORM, title);
+    draft.primary = "plain tensors, which know of no other rank".to_string();
+    draft.labels.push(spot(copied, "takes the gradient of the part that this rank has".to_string()));
+    draft.labels.push(spot(wrapped, "each rank keeps a part of every parameter from here".to_string()));
+    draft.help.push("all-reduce the sum of squares over the ranks, and scale by its root".to_string());
     draft
 }
 

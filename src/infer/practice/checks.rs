@@ -243,6 +243,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(never_waited::lost).with(&[&["async_op"]]),
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
     of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),
+    of_words(&["fullyshardeddataparallel", "fully_shard"], master_norm::clipped).with(&[&["clip_grad_norm"]]),
     of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
     of_words(&["no_sync", "grad_sync", "gradient_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
@@ -363,6 +364,15 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .where_seen(|seen| seen.communicates),
     of_words(&["all_gather"], undone_mean::losses)
         .with(&[&["world_size", "_size", ".size("], &["loss", "factor", "scale"]]),
+    of_words(&["fully_shard("], replica_norm::sums).with(&[&["all_reduce("], &["group="]]),
+    of_collectives(whole_counted::of_marked).with(&[
+        &[".grad"],
+        &["all_reduce("],
+        &["tp"],
+        &["pow", "norm", "square", "**"],
+    ]),
+    of_words(&["no_shard"], whole_handles::sums).with(&[&["all_reduce("], &["norm"], &["grad"]]),
+    of_words(&["fsdp_group"], wrapper_size::losses).with(&[&["fsdp_group"], &["dp_size"], &["loss"]]),
     of_words(&["alibi"], slopes_of_all::made).with(&[&["alibi"], &["return"]]),
     of_words(&["optimizer.step("], inner_step::stepped).with(&[&["optimizer.step("], &["backward("], &["self."]]),
     of_words(&["flatparameter"], flat_parameters::tested).with(&[&["flatparameter"], &[".grad"]]),

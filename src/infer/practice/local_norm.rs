@@ -14,8 +14,14 @@ use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Keeps;
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
+use std::rc::Rc;
 
 const MOST_DEPTH: usize = 6;
+const MOST_CALLERS: usize = 3;
+/// What makes squares of gradients, and what makes distributed ones whole.
+const SQUARES: &[&str] =
+    &[".pow(2).sum()", ".square().sum()", "norm()**2", "norm() ** 2", ".norm().pow(2)", "(g * g).sum()"];
+const WHOLE: &[&str] = &["full_tensor", "redistribute", "from_local", "reduce"];
 /// Methods that change what they are called on.
 const FILLS: &[&str] = &["append", "extend", "add_", "mul_", "copy_", "div_", "pow_", "sqrt_"];
 
@@ -279,12 +285,14 @@ fn is_root(view: &View<'_>, step: usize, held: &Held) -> bool {
                 _ => false,
             }
         }
-        Some(Rvalue::Binary { op: BinOp::Pow, left, right }) => {
-            let half = |bits: u64| (f64::from_bits(bits) - 0.5).abs() < 1e-9;
-            is(left) && matches!(right, Operand::Const(Const::Float(bits)) if half(*bits))
-        }
+        Some(Rvalue::Binary { op: BinOp::Pow, left, right }) => is(left) && is_half(right),
         _ => false,
     }
+}
+
+/// Whether an order of a power is that of a root.
+fn is_half(order: &Operand) -> bool {
+    matches!(order, Operand::Const(Const::Float(bits)) if (f64::from_bits(*bits) - 0.5).abs() < 1e-9)
 }
 
 /// Whether gradients are scaled by something.
@@ -324,27 +332,32 @@ pub fn partial(view: &View<'_>, out: &mut Found) {
             continue;
         };
         let after = flow(view, view.binds(i).iter().copied().collect(), i);
-        // A sum over the stages of a pipeline adds other parameters, and no parts of these.
-        let of_stages = |step: &Step<'_>| step.guards.iter().any(|g| says(view, &view.expr(g.test), STAGES));
-        let squared = view.steps.iter().enumerate().filter(|(_, s)| !of_stages(s)).any(|(j, _)| match view.value(j) {
-            Some(Rvalue::Binary { op: BinOp::Pow, left, .. }) => near::local(left).is_some_and(|l| after.contains(&l)),
-            Some(Rvalue::CallMethod { base, name, .. }) if matches!(name.as_str(), "pow" | "square" | "pow_") => {
-                near::local(base).is_some_and(|l| after.contains(&l))
-            }
-            Some(value) if view.collective(value).is_some() => {
-                view.reads(j).iter().any(|o| near::local(o).is_some_and(|l| after.contains(&l)))
-            }
-            _ => false,
-        });
-        if !squared && !is_summed_elsewhere(view, i, &after) {
+        if !is_squared(view, &after) && !is_summed_elsewhere(view, i, &after, MOST_CALLERS) {
             let mistake = Training::PartialNorm { function, taken, wrapped, asked };
             out.push((view.place(step.id), Practice::Training(mistake)));
         }
     }
 }
 
+/// Whether a power of a norm is taken, or it is reduced. A sum over the stages of a pipeline adds other parameters, and no parts of these.
+fn is_squared(view: &View<'_>, after: &Held) -> bool {
+    let of_stages = |step: &Step<'_>| step.guards.iter().any(|g| says(view, &view.expr(g.test), STAGES));
+    view.steps.iter().enumerate().filter(|(_, s)| !of_stages(s)).any(|(j, _)| match view.value(j) {
+        Some(Rvalue::Binary { op: BinOp::Pow, left, right }) if !is_half(right) => {
+            near::local(left).is_some_and(|l| after.contains(&l))
+        }
+        Some(Rvalue::CallMethod { base, name, .. }) if matches!(name.as_str(), "pow" | "square" | "pow_") => {
+            near::local(base).is_some_and(|l| after.contains(&l))
+        }
+        Some(value) if view.collective(value).is_some() => {
+            view.reads(j).iter().any(|o| near::local(o).is_some_and(|l| after.contains(&l)))
+        }
+        _ => false,
+    })
+}
+
 /// Whether a value goes to what may sum it: a function that is not torch's, or a caller that is seen. What only tells it uses nothing.
-fn is_summed_elsewhere(view: &View<'_>, from: usize, held: &Held) -> bool {
+fn is_summed_elsewhere(view: &View<'_>, from: usize, held: &Held, depth: usize) -> bool {
     let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
     let mut uses = false;
     for i in from + 1..view.steps.len() {
@@ -353,7 +366,17 @@ fn is_summed_elsewhere(view: &View<'_>, from: usize, held: &Held) -> bool {
             continue;
         }
         match (view.steps[i].stmt, view.value(i)) {
-            (Stmt::Return { .. }, _) if !super::called::callers(view).is_empty() => return true,
+            (Stmt::Return { .. }, _) => {
+                let callers = super::called::callers(view);
+                let sums = |(caller, at): &(Rc<View<'_>>, usize)| {
+                    let held = flow(caller, caller.binds(*at).iter().copied().collect(), *at);
+                    is_squared(caller, &held) || is_summed_elsewhere(caller, *at, &held, depth - 1)
+                };
+                if !callers.is_empty() && depth == 0 || callers.iter().any(sums) {
+                    return true;
+                }
+                uses = true;
+            }
             (_, Some(Rvalue::CallMethod { base, name, .. })) if is(base) => {
                 if matches!(name.as_str(), "redistribute" | "full_tensor") {
                     return true;
@@ -399,8 +422,15 @@ fn distributed_norm(view: &View<'_>, def: usize, local: LocalId, reader: usize) 
     let value = view.value(def)?;
     let path = view.callee(value)?;
     let wrappers = view.rules.wrappers();
+    let squares = || {
+        let text = view.text(view.place(view.steps[def].id));
+        near::has_any(text, SQUARES)
+            && near::has_any(text, &["grad", " g ", " g in"])
+            && !near::has_any(view.code(), WHOLE)
+    };
+    let of_squares = path.trim_start_matches("builtins.") == "sum" && squares();
     let guard = view.steps[reader].guards.iter().find(|g| g.holds && is_asked(view, &view.expr(g.test), local))?;
-    (wrappers.is_norm(&path) || wrappers.is_norm_of_tensors(&path))
+    (wrappers.is_norm(&path) || wrappers.is_norm_of_tensors(&path) || of_squares)
         .then(|| (super::lost::last(&path), (view.part(guard.at, 0), true)))
 }
 

@@ -16,6 +16,20 @@ pub enum Membership {
     CopiesCounted { over: Vec<Name>, equal: Place },
     /// A norm of parts is summed over the ranks that have the same part too; where it is taken, and where the group is chosen.
     ReplicasCounted { over: Vec<Name>, taken: Place, group: Option<Place> },
+    /// The same, of the dim of a mesh along which gradients are replicas. `alone`: the sum is not over the dim of shards at all; `asked`: the test for
+    /// the dim under which the group is chosen.
+    NormOfReplicas {
+        replicas: Name,
+        shards: Name,
+        alone: bool,
+        taken: Place,
+        group: Option<Place>,
+        asked: Option<Place>,
+    },
+    /// A class is given the ranks with replicas of its shards and never reads them; where they are kept.
+    ReplicasLeftOut { collective: Name, group: Name, shards: Name, kept: Place },
+    /// A norm of all handles of a list is summed over ranks, where a field of theirs that nobody asks says which are sharded.
+    WholeHandles { flag: Name, list: Name, told: Place, taken: Place },
     /// A parameter of experts without the mark that another one of the layer has.
     ExpertNotMarked { parameter: Name, sibling: Name, mark: Name, marked: Place },
     /// Parameters that are of no expert get the mark, and those of experts do not; where the two are told apart.

@@ -99,6 +99,7 @@ mod marked_elsewhere;
 pub mod marking;
 mod marks;
 mod masked_rows;
+mod master_norm;
 mod may_sum;
 mod mean_backward;
 mod mean_of_own;
@@ -106,6 +107,7 @@ mod mean_of_variances;
 pub mod membership;
 mod mesh_dims;
 mod mesh_rank;
+mod mesh_ranks;
 mod metric_of_mean;
 mod metrics;
 mod misnamed;
@@ -181,6 +183,7 @@ pub mod reducers;
 mod reducing;
 mod rehearsed;
 mod replaced;
+mod replica_norm;
 mod round_hook;
 mod rounds_divided;
 mod rounds_weight;
@@ -239,6 +242,7 @@ mod weight_left;
 mod weights_cut;
 mod whole_bias;
 mod whole_counted;
+mod whole_handles;
 mod whole_input;
 mod whole_marked;
 mod whose;
@@ -305,6 +309,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     early_return::unsummed,
     copied_first::stepped,
     unused_group::stored,
+    unused_group::replicas,
     own_overflow::decides,
     sequence_divided::over_both,
     sequence_divided::one_of_two,

@@ -39,12 +39,12 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether nothing is clipped: the norm of this rank's part is asked for, to be summed.
-fn only_measures<'a>(view: &View<'a>, args: &'a [Arg]) -> bool {
+pub(super) fn only_measures<'a>(view: &View<'a>, args: &'a [Arg]) -> bool {
     view.argument(args, 1, "max_norm").is_some_and(|most| near::is_without_bound(view, &view.expr(most)))
 }
 
 /// Whether a step stands where parameters and gradients are whole for a while.
-fn is_whole_here(view: &View<'_>, step: usize) -> bool {
+pub(super) fn is_whole_here(view: &View<'_>, step: usize) -> bool {
     view.steps[step].contexts.iter().any(|c| match view.expr(c) {
         Expr::Call { callee, .. } => callee.last_name() == Some("summon_full_params"),
         _ => false,

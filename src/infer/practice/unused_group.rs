@@ -49,6 +49,52 @@ pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
 }
 
+/// Words of code that may sum over the ranks with replicas otherwise.
+const OTHERWISE: &[&str] = &["hook", "ddp", "distributeddataparallel", "replicate(", "vars(", "getattr(", "**self"];
+
+/// `self.replicate_group = replicate_group`, and nothing else, in a class that leaves a rank its shard of reduced gradients.
+pub fn replicas<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
+    let file = &lint.files[lint.project.file(class.at.module)];
+    let text = file.slice(lint.project.class(class.at).span);
+    if !text.contains("replica") || !text.contains("reduce_scatter") || !lint.may_be_complete(class.at) {
+        return;
+    }
+    if near::has_any(&near::bare(file.whole()), OTHERWISE) || near::refusals(text).any(|line| line.contains("replica"))
+    {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
+    let kept = init.steps.iter().find_map(|step| match step.stmt {
+        Stmt::SetAttr { base, name, .. } if near::is_self(init, base) && is_of_replicas(name) => {
+            (!is_read(lint, class, name)).then(|| (name.clone(), init.place(step.id), step.stmt))
+        }
+        _ => None,
+    });
+    let Some((group, kept, _)) = kept.filter(|(_, _, set)| !is_kept_otherwise(init, set)) else { return };
+    for (_, func) in &lint.project.class(class.at).methods {
+        let view = lint.view(FuncRef { module: class.at.module, func: *func });
+        for (i, call) in view.collectives().iter().filter(|(_, call)| call.rule.op == "reduce_scatter") {
+            let Some(over) = call.group.map(|group| view.through(group)) else { continue };
+            let Some(shards) = near::own_attribute(&view, &over).filter(|name| name.contains("shard")) else {
+                continue;
+            };
+            let of_gradients = view.text(view.place(view.steps[*i].id)).contains("grad");
+            if of_gradients && view.collectives().len() == 1 {
+                let collective = near::name_of_call(&view, *i).map_or(call.rule.op.clone(), Name::from);
+                let found = Membership::ReplicasLeftOut { collective, group, shards: shards.clone(), kept };
+                out.push((view.place(view.steps[*i].id), Practice::Membership(found)));
+                return;
+            }
+        }
+    }
+}
+
+/// Whether a name is that of the ranks with replicas.
+fn is_of_replicas(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    lower.contains("replica") && ["group", "pg"].iter().any(|part| near::has_part(&lower, part))
+}
+
 /// Whether the parameter that an attribute is set from goes elsewhere as well: `self.groups = {True: expert_group}`.
 fn is_kept_otherwise(init: &View<'_>, set: &Stmt) -> bool {
     let Stmt::SetAttr { value, .. } = set else { return false };

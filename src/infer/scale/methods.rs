@@ -703,7 +703,8 @@ impl<'a> Run<'a> {
                     state.lose(&module);
                     return Some(module);
                 };
-                let keeps = super::norms::keeps(name, args, group, &axes, place);
+                let flattened = matches!(group, Some(Val::Mesh(dims)) if state.aliases.values().any(|of| of == dims));
+                let keeps = super::norms::keeps(name, args, group, &axes, flattened, place);
                 let wrapped = self.wrap(&module, axes, place, state);
                 if let Val::Module(m) = wrapped {
                     state.modules[m].keeps = keeps;

@@ -24,6 +24,8 @@ pub struct Keeps {
     pub shards: AxisSet,
     /// In distributed tensors, which know of the other parts.
     pub distributed: bool,
+    /// The mesh may be one of one dim, made of several: then it has parts over all of them.
+    pub open: bool,
     pub place: Place,
 }
 
@@ -54,6 +56,8 @@ pub struct Norm {
     pub roots: Option<Place>,
     /// It was multiplied with the size of a group, or divided by it.
     pub sized: bool,
+    /// It was divided by something that may be the number of ranks that count the same.
+    pub divided: bool,
     /// It is still one number for each entry, and no norm yet.
     pub each: bool,
 }
@@ -157,6 +161,7 @@ impl State {
             root: None,
             roots: None,
             sized: false,
+            divided: false,
             each: false,
         })
     }
@@ -172,6 +177,7 @@ impl State {
             root: None,
             roots: None,
             sized: false,
+            divided: false,
             each: false,
         };
         for n in all {
@@ -180,6 +186,7 @@ impl State {
             out.lost |= n.lost;
             out.each |= n.each;
             out.sized |= n.sized;
+            out.divided |= n.divided;
             out.roots = out.roots.or(n.roots);
         }
         let first = all.first().and_then(|n| n.root);
@@ -233,6 +240,11 @@ fn is(value: &Val, number: f64) -> bool {
     }
 }
 
+/// Whether a value is the largest norm that is wanted, by its name.
+fn is_bound(value: &Val) -> bool {
+    matches!(value, Val::Named(text) if near::has_any(&text.to_lowercase(), &["norm", "max", "clip", "scale"]))
+}
+
 /// Whether a call gives a root of squares, or squares. `first`: of gradients, or of nothing that is known.
 fn root_after(name: &str, before: Option<bool>, first: bool, order: Option<&Val>) -> Option<bool> {
     let two = order.is_none_or(|o| is(o, 2.0));
@@ -277,7 +289,7 @@ fn whole_counted(n: &Norm, share: &Share, class: &Class, state: &State) -> Optio
 fn replicas_counted(n: &Norm, share: &Share) -> Option<(Place, Vec<Name>, Place)> {
     let over: Vec<Name> = share.over.iter().map(|a| Name::from(a.name())).filter(|a| a == REPLICAS).collect();
     let (sum, taken) = (n.sum()?, n.taken()?);
-    (!over.is_empty() && share.local && !n.sized).then_some((sum, over, taken))
+    (!over.is_empty() && share.local && !n.sized && !n.divided).then_some((sum, over, taken))
 }
 
 /// The axes on which gradients are equal and over which their norm is summed.
@@ -378,7 +390,8 @@ impl<'a> Run<'a> {
                 };
                 let id = state.fresh();
                 let sized = n.sized || matches!(other, Val::Num(_)) && op != BinOp::Pow;
-                Some(Val::Norm(Norm { id, made, root, sized, lost: n.lost || !plain, ..n.clone() }))
+                let divided = n.divided || op == BinOp::Div && matches!(a, Val::Norm(_)) && !is_bound(other);
+                Some(Val::Norm(Norm { id, made, root, sized, divided, lost: n.lost || !plain, ..n.clone() }))
             }
             _ => None,
         }
@@ -450,7 +463,8 @@ impl<'a> Run<'a> {
         }
         for share in &n.of {
             let Some(class) = state.classes.get(share.class) else { continue };
-            if class.split.is_some() || !class.facts.is_empty() {
+            let open = class.module.and_then(|m| state.keeps_of(m)).is_some_and(|keeps| keeps.open);
+            if class.split.is_some() || !class.facts.is_empty() || open {
                 continue;
             }
             let one = state.facts.iter().any(by_rank);
@@ -475,7 +489,7 @@ impl<'a> Run<'a> {
                 return;
             }
             // One rank alone may count what all have.
-            let each = (share.local || !distributed) && !one;
+            let each = (share.local || !distributed) && !one && !n.divided;
             let Some(over) = copies(&equal, &share.over).filter(|_| each) else { continue };
             let Some(sum) = n.sum() else { continue };
             let over = over.iter().map(|a| Name::from(a.name())).collect();
@@ -553,7 +567,16 @@ impl<'a> Run<'a> {
 }
 
 /// What a wrapper leaves to a rank of gradients, by its name and arguments.
-pub fn keeps(name: &str, args: &Args, group: Option<&Val>, axes: &AxisSet, place: Place) -> Option<Keeps> {
+///
+/// `flattened`: the mesh, or another one of the same dims, was made one of one dim.
+pub fn keeps(
+    name: &str,
+    args: &Args,
+    group: Option<&Val>,
+    axes: &AxisSet,
+    flattened: bool,
+    place: Place,
+) -> Option<Keeps> {
     let strategy = args.keyword("sharding_strategy");
     match name {
         "FullyShardedDataParallel" => {
@@ -563,14 +586,15 @@ pub fn keeps(name: &str, args: &Args, group: Option<&Val>, axes: &AxisSet, place
                 Some(_) => false,
             };
             let whole = full && !args.open && args.keyword("device_mesh").is_none();
-            whole.then(|| Keeps { shards: axes.clone(), distributed: false, place })
+            whole.then(|| Keeps { shards: axes.clone(), distributed: false, open: false, place })
         }
         "fully_shard" => {
             let shards = match group {
                 Some(Val::Mesh(dims)) => AxisSet::one(dims.last()?.clone()),
                 _ => axes.clone(),
             };
-            Some(Keeps { shards, distributed: true, place })
+            let open = flattened && matches!(group, Some(Val::Mesh(dims)) if dims.len() > 1);
+            Some(Keeps { shards, distributed: true, open, place })
         }
         _ => None,
     }

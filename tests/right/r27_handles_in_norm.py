@@ -1,0 +1,29 @@
+"""Clipping of handles, sharded or not."""
+import torch
+import torch.distributed as dist
+
+
+class Handle:
+    def __init__(self, flat_param, is_sharded):
+        self.flat_param = flat_param
+        self.is_sharded = is_sharded  # False with NO_SHARD
+
+
+def first():
+    return dist.get_rank() == 0
+
+
+def grad_norm(handles):
+    grads = [h.flat_param.grad for h in handles if h.is_sharded or first()]
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))
+
+
+@torch.no_grad()
+def clip(handles, most, group):
+    params = [h.flat_param for h in handles]
+    total = grad_norm(handles) ** 2
+    dist.all_reduce(total, group=group)
+    factor = torch.clamp(most / (total.sqrt() + 1e-6), max=1.0)
+    for p in params:
+        if p.grad is not None:
+            p.grad.mul_(factor)

@@ -1,0 +1,29 @@
+import torch
+import torch.distributed as dist
+
+SPLIT = ("qkv.weight", "proj.weight", "up.weight", "down.weight")
+
+
+def mark(net):
+    for name, p in net.named_parameters():
+        p.tensor_model_parallel = name.endswith(SPLIT)
+
+
+def norm_of(named, tp_group):
+    total = torch.zeros((), device="cuda")
+    for name, p in named:
+        if name.endswith(SPLIT):
+            total += p.grad.float().norm() ** 2
+    dist.all_reduce(total, group=tp_group)
+    for name, p in named:
+        if not name.endswith(SPLIT):
+            total += p.grad.float().norm() ** 2
+    return total.sqrt()
+
+
+def step(net, optimizer, most, tp_group):
+    norm = norm_of(list(net.named_parameters()), tp_group)
+    for p in net.parameters():
+        if p.grad is not None:
+            p.grad.mul_((most / (norm + 1e-6)).clamp(max=1.0))
+    optimizer.step()

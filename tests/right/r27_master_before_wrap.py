@@ -1,0 +1,42 @@
+"""Half-precision training with float masters of a sharded model."""
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import ShardingStrategy
+
+
+class MasterOptimizer:
+    def __init__(self, model, lr, max_norm=1.0):
+        self.max_norm = max_norm
+        self.params = [p for p in model.parameters() if p.requires_grad]
+        self.masters = [p.detach().clone().float().requires_grad_() for p in self.params]
+        self.inner = torch.optim.AdamW(self.masters, lr=lr)
+
+    def step(self):
+        for p, master in zip(self.params, self.masters):
+            master.grad = None if p.grad is None else p.grad.detach().float()
+        torch.nn.utils.clip_grad_norm_(self.masters, self.max_norm)
+        self.inner.step()
+        with torch.no_grad():
+            for p, master in zip(self.params, self.masters):
+                p.copy_(master)
+                p.grad = None
+
+
+def build(net, lr):
+    head = net.head
+    model = FSDP(net, ignored_modules=[head], use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
+    for p in head.parameters():
+        p.register_post_accumulate_grad_hook(average)
+    return model, MasterOptimizer(head, lr)
+
+
+def average(p):
+    dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+
+
+def train(net, loader, lr):
+    model, optimizer = build(net, lr)
+    for batch in loader:
+        model(batch).mean().backward()
+        optimizer.step()
