@@ -116,6 +116,12 @@ fn of_parts(view: &View<'_>, total: LocalId, before: usize) -> Option<Place> {
 /// The dims of the one mesh of two dims that everything in the file is sharded over, where it has both: that of replicas, and that of shards.
 fn sharded(view: &View<'_>) -> Option<(Name, Name)> {
     let mut found: Option<(Name, Name)> = None;
+    // One replica is as good as none.
+    let one = |line: &str| line.contains("mesh(") && near::has_any(line, &["(1,", "[1,"]);
+    let refused = near::refusals(view.file()).any(|line| near::has_any(line, &["== 1", "> 1", "!= 1"]));
+    if refused || view.file().lines().any(one) {
+        return None;
+    }
     for (inner, step) in calls_of(view, "fully_shard") {
         let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = inner.value(step) else { return None };
         let mesh = inner.argument(args, usize::MAX, "mesh")?;

@@ -492,7 +492,12 @@ impl<'a> Run<'a> {
             let each = (share.local || !distributed) && !one && !n.divided;
             let Some(over) = copies(&equal, &share.over).filter(|_| each) else { continue };
             let Some(sum) = n.sum() else { continue };
-            let over = over.iter().map(|a| Name::from(a.name())).collect();
+            // One copy counts once.
+            let several = |a: &&Axis| state.dims.get(*a) != Some(&Scale::one());
+            let over: Vec<Name> = over.iter().filter(several).map(|a| Name::from(a.name())).collect();
+            if over.is_empty() {
+                continue;
+            }
             self.noted.push((sum, Practice::Membership(Membership::CopiesCounted { over, equal: wrapped })));
             return;
         }
