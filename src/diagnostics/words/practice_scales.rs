@@ -444,6 +444,16 @@ fn factor(mistake: &Scales) -> Draft {
             draft.help.push("divide by the size of the group that other parameters have".to_string());
             draft
         }
+        Scales::ExpertCopies { beside, sized } => expert_copies(*beside, *sized),
+        Scales::DividedAgain { first, again } => {
+            let title = "gradients are divided by the number of ranks a second time";
+            let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
+            draft.primary = "asks for the division".to_string();
+            draft.labels.push(spot(*first, "divides by the number of ranks".to_string()));
+            draft.labels.push(spot(*again, "divides by it again".to_string()));
+            draft.help.push("ask for the division where gradients were not divided before".to_string());
+            draft
+        }
         Scales::MixedMean { averaged } => {
             let title = "gradients are summed over ranks here, and averaged over them on the other branch";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
@@ -500,5 +510,20 @@ fn unmarked_behind(layer: &str, before: &str, over: &[Name], used: Place, said: 
     draft.labels.push(spot(used, "computes with the rank's part".to_string()));
     draft.labels.push(spot(said, "says so".to_string()));
     draft.help.push(format!("mark the parameters of `{layer}` as `sequence_parallel`"));
+    draft
+}
+
+/// A mean over the ranks with copies of experts.
+fn expert_copies(beside: Place, sized: bool) -> Draft {
+    let title = "gradients of experts are averaged over the ranks with copies of them, not over all data ranks";
+    let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());
+    draft.primary = if sized { "divides by the number of copies" } else { "a mean over the copies" }.to_string();
+    draft.labels.push(spot(beside, "others are averaged over all data ranks".to_string()));
+    draft.notes.push(
+        "the tokens of all data ranks reach the experts, each with the factor of its own rank's mean".to_string(),
+    );
+    draft
+        .help
+        .push("divide by the number of all data ranks: by the number of expert-parallel ranks as well".to_string());
     draft
 }

@@ -332,6 +332,23 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["backward("], own_decision::skipped).with(&[&["backward("], own_decision::TESTS]),
     of_words(&["backward("], constant_loss::returned).with(&[&["backward("]]),
     of_words(&["get_world_size("], expert_mean::divided).with(&[&["get_world_size("], expert_mean::EXPERTS, &["grad"]]),
+    of_words(expert_mean::EXPERTS, expert_copies::averaged).with(&[
+        &["reduceop.avg", "op=avg"],
+        &["reduce"],
+        &["group"],
+    ]),
+    of_words(expert_mean::EXPERTS, expert_copies::handed).with(&[
+        &["group", "_pg"],
+        &["get_world_size(", ".size()"],
+        expert_mean::EXPERTS,
+    ]),
+    of_words(&["reduceop.avg"], expert_copies::factors).with(&[&["expert_", "moe_"], &["factor"], &["average"]]),
+    of_words(&["divide", "average"], expert_copies::divided_again).with(&[
+        &["=true"],
+        &[".div_("],
+        &["grad"],
+        &["get_world_size("],
+    ]),
     of_words(&["fully_shard("], narrow::replicas).with(&[&["fully_shard("], &["mesh"]]),
     of_words(&["register_hook("], round_hook::registered).with(&[&["register_hook("]]),
     of_collectives(clock::decided).with(&[clock::WORDS]),

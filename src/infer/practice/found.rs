@@ -353,6 +353,10 @@ pub enum Scales {
     CountedAgain { summed: Place, evidence: Option<Place> },
     /// Gradients of experts are averaged over the ranks with copies of them; where that group is chosen, and used.
     ExpertMean { chosen: Place, reduced: Place },
+    /// The same, beside a mean of other gradients over all data ranks, or where the group is chosen. `sized`: by the size that a call is given.
+    ExpertCopies { beside: Place, sized: bool },
+    /// A gradient is divided by the number of ranks, and what it is given to divides again.
+    DividedAgain { first: Place, again: Place },
     /// An inner module divides its gradients by the size of its own mesh.
     InnerDivisor { module: Name, mesh: Name, whole: Name, outer: Place },
     /// Gradients are summed, and averaged over the same ranks on the other side of a test.

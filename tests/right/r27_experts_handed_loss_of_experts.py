@@ -1,0 +1,20 @@
+import torch
+import torch.distributed as dist
+
+
+class Buckets:
+    def __init__(self, module, dp_group, expert_dp_group):
+        self.dense = [p for p in module.parameters() if getattr(p, "allreduce", True)]
+        self.experts = [p for p in module.parameters() if not getattr(p, "allreduce", True)]
+        self.dp_group, self.expert_dp_group = dp_group, expert_dp_group
+        self.times = dist.get_world_size(dp_group) // dist.get_world_size(expert_dp_group)
+
+    def _sum(self, params, group, count):
+        for p in params:
+            p.grad.div_(count)
+            dist.all_reduce(p.grad, group=group)
+
+    def finish(self):
+        torch._foreach_div_([p.grad for p in self.experts], self.times)
+        self._sum(self.dense, self.dp_group, dist.get_world_size(self.dp_group))
+        self._sum(self.experts, self.expert_dp_group, dist.get_world_size(self.expert_dp_group))
