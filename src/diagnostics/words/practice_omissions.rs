@@ -79,6 +79,8 @@ pub fn omissions(mistake: &Omission) -> Draft {
         Omission::MeanGathered { mean } => mean_gathered(*mean),
         Omission::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
         Omission::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
+        Omission::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
+        Omission::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
         Omission::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
     }
 }
@@ -149,6 +151,8 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::NumberOfAll { .. }
         | Omission::KeysWithoutGradient { .. }
         | Omission::RunningAlone { .. }
+        | Omission::RootNotSharded { .. }
+        | Omission::ReadInLoop { .. }
         | Omission::ShardsAveraged { .. }
         | Omission::MeanGathered { .. }
         | Omission::KernelSplit { .. }
@@ -238,5 +242,26 @@ fn complete_summed(layer: &str, completed: Place, summed: Place) -> Draft {
     draft.labels.push(spot(completed, "summed over the ranks by the layer already".to_string()));
     draft.labels.push(spot(summed, "a sum over the ranks".to_string()));
     draft.help.push("sum the parts first, and add the complete term afterwards".to_string());
+    draft
+}
+
+fn root_not_sharded(model: &str, outside: &str, made: Place, sharded: Place) -> Draft {
+    let title = format!(
+        "gradients of `{outside}` are summed over no ranks: the blocks of `{model}` are sharded, and `{model}` is not"
+    );
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "parameters outside of the blocks stay plain".to_string();
+    draft.labels.push(spot(made, "in none of the blocks".to_string()));
+    draft.labels.push(spot(sharded, "the blocks alone".to_string()));
+    draft.help.push(format!("`fully_shard({model})` after its blocks"));
+    draft
+}
+
+fn read_in_loop(read: &str, handle: &str, waited: Place) -> Draft {
+    let title = format!("`{read}` is read while its reduction is in flight: `{handle}` is waited for afterwards");
+    let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
+    draft.primary = "may not have arrived".to_string();
+    draft.labels.push(spot(waited, "waited for here".to_string()));
+    draft.help.push(format!("wait for `{handle}` before this"));
     draft
 }

@@ -47,7 +47,20 @@ pub fn keys(view: &View<'_>, out: &mut Found) {
     if near::has_any(&near::bare(view.file()), INTENDED) || !is_raw(view, *first) || !is_raw(view, *last) {
         return;
     }
+    if stops(view, *first) || stops(view, *last) {
+        return;
+    }
     out.push((*first, Practice::Omission(Omission::KeysWithoutGradient { rows: *rows })));
+}
+
+/// Whether the function in which a gather stands is given something without a gradient.
+fn stops(view: &View<'_>, place: Place) -> bool {
+    let all = near::functions(view, view.at.module);
+    let inside = |at: &&crate::project::FuncRef| view.project.func(**at).span.contains(place.span.start);
+    let named = all.iter().filter(inside).last().map(|at| format!("{}(", view.project.func(*at).name));
+    view.file()
+        .lines()
+        .any(|line| line.contains("detach") && named.as_ref().is_some_and(|name| line.contains(name.as_str())))
 }
 
 /// Whether a gather that stands in a function of the file leaves autograd behind, and nothing puts the own features back.

@@ -36,6 +36,10 @@ pub enum Omission {
     KernelSplit { axis: Name, of_sequence: bool, call: Place },
     /// A complete term is added to parts before both are summed; the layer that sums it, and the sum.
     CompleteSummed { layer: Name, completed: Place, summed: Place },
+    /// The blocks of a model are sharded, and the model, which has parameters outside of them, is not.
+    RootNotSharded { model: Name, outside: Name, made: Place, sharded: Place },
+    /// What a handle is waited for is read in a loop before the one that waits.
+    ReadInLoop { read: Name, handle: Name, waited: Place },
     /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
     SizeOfFewer { size: Name, group: Name, counted: Place },
     /// A loss is multiplied by the number of data ranks, and gradients are averaged over context ranks as well. `gathered`: where this rank's part of

@@ -56,7 +56,7 @@ pub fn decides(view: &View<'_>, out: &mut Found) {
         let Some(collective) = reduces(view, at, 1) else { continue };
         for guard in view.steps[at].guards.iter() {
             let Some(tested) = own(view, &view.expr(guard.test), guard_step(view, guard), 0) else { continue };
-            if is_failure(view, guard) || !is_silent(view, guard) || is_made_equal(view, &tested, at) {
+            if is_failure(view, guard) || !is_silent(view, guard) || is_made_equal(view, &tested, guard) {
                 continue;
             }
             let call = view.place(view.steps[at].id);
@@ -227,24 +227,31 @@ fn is_silent(view: &View<'_>, guard: &Guard<'_>) -> bool {
     let there = |i: &usize| view.steps[*i].guards.iter().any(|g| g.at == guard.at && g.holds != guard.holds);
     (0..view.steps.len()).filter(there).all(|i| match (view.steps[i].stmt, view.value(i)) {
         (Stmt::Break | Stmt::Raise, _) => false,
-        (_, Some(value)) => !view.may_communicate(value) && reduces(view, i, 1).is_none(),
+        (_, Some(value)) => {
+            let inside = || helper(view, value).is_some_and(|(at, _)| near::communicates(&near::shared(view, at)));
+            !view.may_communicate(value) && !inside() && reduces(view, i, 2).is_none()
+        }
         _ => true,
     })
 }
 
-/// Whether anything may have made one of these equal before a step.
-fn is_made_equal(view: &View<'_>, of: &[LocalId], before: usize) -> bool {
+/// Whether anything may have made what a guard tests equal, or anything that it is made of.
+fn is_made_equal(view: &View<'_>, of: &[LocalId], guard: &Guard<'_>) -> bool {
+    let before = guard_step(view, guard);
     let equal = |name: &str| near::has_any(&name.to_lowercase(), EQUAL);
     let Some(first) = of.first() else { return true };
-    of.iter().any(|local| equal(view.local_name(*local)))
-        || (0..before).any(|i| {
-            let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
-                return false;
-            };
-            let given = args.iter().any(|a| near::local(&a.value).is_some_and(|l| of.contains(&l)));
-            let made = view.binds(i).iter().any(|l| of.contains(l));
-            (given || made)
-                && (view.may_communicate(value) || near::written_name(view, value).is_none_or(|name| equal(&name)))
-        })
-        || view.is_param(*first)
+    let reached = near::reached(view, guard.test, |def| def < before);
+    let agrees = |i: usize| {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            return false;
+        };
+        let given = args.iter().any(|a| near::local(&a.value).is_some_and(|l| reached.contains(&l)));
+        let made = view.binds(i).iter().any(|l| reached.contains(l));
+        let inside = || helper(view, value).is_some_and(|(at, _)| near::communicates(&near::shared(view, at)));
+        (given || made)
+            && (view.may_communicate(value)
+                || near::written_name(view, value).is_none_or(|name| equal(&name))
+                || inside())
+    };
+    view.is_param(*first) || of.iter().any(|local| equal(view.local_name(*local))) || (0..before).any(agrees)
 }

@@ -44,11 +44,36 @@ pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let Some((step, buffer, taken)) = (0..method.steps.len()).find_map(|s| update(&method, s, own)) else {
             continue;
         };
+        if is_seen_to(lint, class, init, &lint.project.func(at).name) {
+            return;
+        }
         let mistake =
             Omission::RunningAlone { class: lint.project.class(class.at).name.clone(), buffer, taken, shared };
         out.push((method.place(method.steps[step].id), Practice::Omission(mistake)));
         return;
     }
+}
+
+/// Whether the file may make the copies alike: it speaks of buffers, a subclass may do otherwise, or who calls the method agrees with other ranks before, gives it
+/// what is loaded, or parameters.
+fn is_seen_to(lint: &Lint<'_>, class: &Class<'_>, init: &View<'_>, method: &str) -> bool {
+    let file = near::bare(lint.files[lint.project.file(class.at.module)].whole());
+    let name = lint.project.class(class.at).name.to_lowercase();
+    if file.contains("buffers()") || is_base(&file, &name) {
+        return true;
+    }
+    let called = format!(".{method}(").to_lowercase();
+    near::functions(init, class.at.module).into_iter().any(|at| {
+        let function = near::shared(init, at);
+        let own = function.func.class == Some(class.at.class);
+        let agrees = ["gather", "reduce", "broadcast", "load(", ".weight", "parameters("];
+        !own && function.code().contains(&called) && near::has_any(function.code(), &agrees)
+    })
+}
+
+/// Whether a class of the file is derived from this one.
+fn is_base(file: &str, name: &str) -> bool {
+    file.lines().any(|line| line.trim_start().starts_with("class ") && line.contains(&format!("({name})")))
 }
 
 /// Where a constructor broadcasts what it starts with.

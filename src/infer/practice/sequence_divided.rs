@@ -80,6 +80,9 @@ pub fn one_of_two<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     for (_, func) in &lint.project.class(class.at).methods {
         let method = lint.view(FuncRef { module: class.at.module, func: *func });
         let Some((made, size, group)) = (0..method.steps.len()).find_map(|i| share(&method, i)) else { continue };
+        if is_multiplied(text, lint.files[lint.project.file(class.at.module)].whole()) {
+            return;
+        }
         let own = method.local_name(size);
         let given = |args: &[Arg], of: LocalId| args.iter().position(|a| near::local(&a.value) == Some(of));
         let calls = |i: usize| match method.value(i) {
@@ -92,7 +95,12 @@ pub fn one_of_two<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             continue;
         }
         for (i, (base, name, args)) in all {
-            let Some(at) = given(args, group).filter(|_| near::is_self(&method, base)) else { continue };
+            let gradients = |a: &Arg| {
+                let name = method.name_of(&method.expr(&a.value)).unwrap_or_default().to_lowercase();
+                has(&name, &["grad", "grads", "bucket", "buckets", "dense", "flat"])
+            };
+            let own_call = near::is_self(&method, base) && args.iter().any(gradients);
+            let Some(at) = given(args, group).filter(|_| own_call) else { continue };
             if args.iter().any(|a| gives_size(&method, a)) {
                 continue;
             }
@@ -103,6 +111,16 @@ pub fn one_of_two<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             return;
         }
     }
+}
+
+/// Whether anything but a mean multiplies, or a reduction divides by fewer ranks of its own accord.
+fn is_multiplied(class: &str, file: &str) -> bool {
+    let multiplies = |line: &str| {
+        let inverse = near::has_any(line, &["mul_(1", "*= 1"]);
+        !inverse && near::has_any(line, &["mul_(", "*=", "_foreach_mul"])
+    };
+    let shares = class.lines().filter(|line| line.contains("get_world_size(") && line.contains('/')).count();
+    shares > 1 || near::bare(file).lines().any(multiplies)
 }
 
 /// The size of a group divided by the number of ranks that share a sequence: the step, the variable and that of the group.

@@ -17,7 +17,7 @@ use super::view::View;
 use super::{Found, Lint};
 use crate::ir::{BinOp, BuildKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, Resolved};
-use crate::source::Place;
+use crate::source::{Name, Place};
 
 /// Parts of activations whose gradient nothing gathers.
 pub(super) fn splits<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
@@ -94,6 +94,12 @@ const DATA: &[&str] = &[
     "cos",
     "sin",
 ];
+/// What names of modules say that have no parameters.
+const TABLES: &[&str] =
+    &["rotary", "rope", "freq", "freqs", "sinusoidal", "table", "pos", "position", "positions", "mask"];
+/// What shows that some module has no gradient, or that it is summed.
+const UNTRAINED: &[&str] =
+    &["no_grad", "inference_mode", "requires_grad", "detach(", "hook", ".weight.grad", "param_group"];
 /// Parts of names of groups whose ranks are given the same activations.
 const MODEL: &[&str] = &["mp", "tp", "tensor", "model"];
 /// What shows that a gradient is summed or gathered elsewhere, that the module is given data, or that nothing is trained.
@@ -157,9 +163,11 @@ pub(super) fn inputs<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 /// `h = model.embed(ids)`, `h = h.chunk(n, dim=1)[rank]` and a gather, where the gradients of other submodules alone are summed over these ranks.
 pub(super) fn computed<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let text = view.file();
-    if !text.contains(".backward(ctx") && !text.contains("def backward(")
-        || near::has_any(text, &["no_grad", "inference_mode"])
-    {
+    if !text.contains(".backward(ctx") && !text.contains("def backward(") || near::has_any(text, UNTRAINED) {
+        return;
+    }
+    // An optimizer may have other parameters than those of the whole model.
+    if text.contains("optim.") && !text.contains("model.parameters()") {
         return;
     }
     if !is_trained(lint, view) || view.func.name == "backward" || backward_talks(lint, view) {
@@ -181,7 +189,8 @@ pub(super) fn computed<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
             }
             _ => None,
         });
-        let Some(module) = made else { continue };
+        let table = |name: &Name| TABLES.iter().any(|part| near::has_part(&name.to_lowercase(), part));
+        let Some(module) = made.filter(|name| !table(name)) else { continue };
         let Some(summed) = summed_elsewhere(view, view.text(gathered), &module) else { return };
         let mistake = Backwards::PlainInputSplit { input: module, gathered, summed: Some(summed) };
         out.push((place, Practice::Backwards(mistake)));

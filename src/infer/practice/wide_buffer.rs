@@ -56,6 +56,10 @@ const ONE: &[&str] = &[
     "unsqueeze(0)",
     "(1, -1)",
     "[-1:",
+    ".flatten()",
+    ".ravel()",
+    "view(-1)",
+    "reshape(-1)",
 ];
 
 /// How a caller puts rows in another order.
