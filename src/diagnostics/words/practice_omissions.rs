@@ -67,6 +67,16 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push("average these gradients over the ranks before the step".to_string());
             draft
         }
+        Omission::ShardsAveraged { .. }
+        | Omission::MeanGathered { .. }
+        | Omission::KernelSplit { .. }
+        | Omission::CompleteSummed { .. }
+        | Omission::RunningAlone { .. }
+        | Omission::RootNotSharded { .. }
+        | Omission::ReadInLoop { .. }
+        | Omission::OwnPermutation { .. }
+        | Omission::MarkUnasked { .. }
+        | Omission::KeysWithoutGradient { .. } => of_ranks(mistake),
         Omission::DivisionNotAsked { .. }
         | Omission::SequenceDivided { .. }
         | Omission::SizeOfFewer { .. }
@@ -74,14 +84,6 @@ pub fn omissions(mistake: &Omission) -> Draft {
         | Omission::SlopesOfFirst { .. } => of_factors(mistake),
         Omission::FewerUndone { factor, mean, gathered } => fewer_undone(factor, *mean, *gathered),
         Omission::NumberOfAll { count, reduced } => number_of_all(count, *reduced),
-        Omission::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
-        Omission::ShardsAveraged { call, wrapper, wrapped } => shards_averaged(call, wrapper, *wrapped),
-        Omission::MeanGathered { mean } => mean_gathered(*mean),
-        Omission::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
-        Omission::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
-        Omission::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
-        Omission::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
-        Omission::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
     }
 }
 
@@ -151,6 +153,8 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::NumberOfAll { .. }
         | Omission::KeysWithoutGradient { .. }
         | Omission::RunningAlone { .. }
+        | Omission::OwnPermutation { .. }
+        | Omission::MarkUnasked { .. }
         | Omission::RootNotSharded { .. }
         | Omission::ReadInLoop { .. }
         | Omission::ShardsAveraged { .. }
@@ -264,4 +268,40 @@ fn read_in_loop(read: &str, handle: &str, waited: Place) -> Draft {
     draft.labels.push(spot(waited, "waited for here".to_string()));
     draft.help.push(format!("wait for `{handle}` before this"));
     draft
+}
+
+fn own_permutation(taken: Place) -> Draft {
+    let title = "some samples are taken twice and some never: each rank takes its part of a permutation of its own";
+    let mut draft = Draft::new(&codes::SEED_OF_RANK, title.to_string());
+    draft.primary = "another order on each rank".to_string();
+    draft.labels.push(spot(taken, "the part of this rank".to_string()));
+    draft.help.push("broadcast the permutation, or draw it with a generator that all ranks seed alike".to_string());
+    draft
+}
+
+fn mark_unasked(mark: &str, asked: &str, set: Place) -> Draft {
+    let title =
+        format!("gradients of parameters that are marked `{mark}` are summed by nobody: `{asked}` alone is asked for");
+    let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+    draft.primary = format!("takes the parameters that are marked `{asked}`");
+    draft.labels.push(spot(set, "marked here, and never asked for".to_string()));
+    draft.help.push(format!("sum those with `{mark}` over the ranks that share them as well"));
+    draft
+}
+
+/// Mistakes about what the ranks have each of its own.
+fn of_ranks(mistake: &Omission) -> Draft {
+    match mistake {
+        Omission::ShardsAveraged { call, wrapper, wrapped } => shards_averaged(call, wrapper, *wrapped),
+        Omission::MeanGathered { mean } => mean_gathered(*mean),
+        Omission::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
+        Omission::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
+        Omission::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
+        Omission::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
+        Omission::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
+        Omission::OwnPermutation { taken } => own_permutation(*taken),
+        Omission::MarkUnasked { mark, asked, set } => mark_unasked(mark, asked, *set),
+        Omission::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
+        other => omissions(other),
+    }
 }

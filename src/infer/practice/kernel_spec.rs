@@ -14,7 +14,8 @@ use crate::ir::Rvalue;
 /// `flash_attention(q, k, v, partition_spec=("fsdp", None, "tensor", None), mesh=mesh)`
 pub fn splits(view: &View<'_>, out: &mut Found) {
     // An axis of one rank splits nothing.
-    let one = |line: &str| near::has_any(line, &["mesh(", "_shape", "shape ="]) && near::has_any(line, &[", 1)", "(1, "]);
+    let one =
+        |line: &str| near::has_any(line, &["mesh(", "_shape", "shape ="]) && near::has_any(line, &[", 1)", "(1, "]);
     if view.file().lines().any(|line| one(&line.to_lowercase())) {
         return;
     }

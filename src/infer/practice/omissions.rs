@@ -40,6 +40,10 @@ pub enum Omission {
     RootNotSharded { model: Name, outside: Name, made: Place, sharded: Place },
     /// What a handle is waited for is read in a loop before the one that waits.
     ReadInLoop { read: Name, handle: Name, waited: Place },
+    /// Each rank draws a permutation and takes its own part of it; where.
+    OwnPermutation { taken: Place },
+    /// Parameters are marked for a sum that nobody asks for; the mark that is asked for, and where the other one is set.
+    MarkUnasked { mark: Name, asked: Name, set: Place },
     /// A loss is multiplied by the number of some ranks, and counted over those whose gradients are averaged.
     SizeOfFewer { size: Name, group: Name, counted: Place },
     /// A loss is multiplied by the number of data ranks, and gradients are averaged over context ranks as well. `gathered`: where this rank's part of
