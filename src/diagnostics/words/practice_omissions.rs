@@ -251,7 +251,7 @@ fn complete_summed(layer: &str, completed: Place, summed: Place) -> Draft {
 
 fn root_not_sharded(model: &str, outside: &str, made: Place, sharded: Place) -> Draft {
     let title = format!(
-        "gradients of `{outside}` are summed over no ranks: the blocks of `{model}` are sharded, and `{model}` is not"
+        "gradients of `{outside}` are summed over no ranks: the blocks of the model are sharded, and the model itself is not"
     );
     let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
     draft.primary = "parameters outside of the blocks stay plain".to_string();

@@ -369,7 +369,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["mul_(", "clip_grads_with_norm_("],
         &["_mesh", "_group", "_pg"],
     ]),
-    of_words(&["to_local"], whole_counted::sums).with(&[&["to_local"], &["norm("], &["tp_", "_tp"], &["grad"]]),
+    of_words(&["to_local"], whole_counted::sums).with(&[
+        &["to_local"],
+        &["norm("],
+        &["tp_", "_tp", "\"tp\"", "'tp'"],
+        &["grad"],
+    ]),
     of_words(&["fsdp_group", "fsdp_mesh"], wrapper_size::losses).with(&[&["dp_size"], &["loss"]]),
     of_words(&["all_reduce(num_"], number_of_all::losses).with(&[&["all_reduce(num_"]]),
     of_words(&["all_gather"], local_rows::keys).with(&[&["cross_entropy", "entropy"], &["@", "matmul", "mm("]]),

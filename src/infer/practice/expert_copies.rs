@@ -152,7 +152,7 @@ fn chosen(view: &View<'_>, group: &Operand, before: usize) -> Option<Place> {
         return is_choice(method, &near::deep(method, &method.expr(value)))
             .then(|| method.place(method.steps[*step].id));
     }
-    let Some(local) = near::local(group) else { return None };
+    let local = near::local(group)?;
     let defs: Vec<usize> = view.defs(local).iter().copied().filter(|d| *d < before).collect();
     if let [one] = defs[..] {
         return is_choice(view, &view.bound(one, local)).then(|| view.place(view.steps[one].id));

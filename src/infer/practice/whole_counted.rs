@@ -131,10 +131,15 @@ fn marks_some(view: &View<'_>) -> bool {
 fn takes_all(view: &View<'_>) -> bool {
     view.func.params.iter().any(|param| {
         let callers = given(view, param.local);
-        !callers.is_empty()
-            && callers.iter().all(|(caller, _, value)| {
-                let all = |e: &Expr| near::deep(caller, e).any(&mut |e| e.call_of("parameters").is_some());
-                all(value) && !near::has_any(caller.code(), APART)
-            })
+        // Beside a plan for some modules, without a caller in sight, what is called parameters is all of them.
+        let planned =
+            || view.file().contains("parallelize_module(") && matches!(&*param.name, "parameters" | "params" | "model");
+        if callers.is_empty() {
+            return planned();
+        }
+        callers.iter().all(|(caller, _, value)| {
+            let all = |e: &Expr| near::deep(caller, e).any(&mut |e| e.call_of("parameters").is_some());
+            all(value) && !near::has_any(caller.code(), APART)
+        })
     })
 }

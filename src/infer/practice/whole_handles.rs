@@ -99,7 +99,7 @@ fn unasked(view: &View<'_>, class: ClassId) -> Option<(Name, Place, Name)> {
     let asked = flags.iter().any(|(name, _)| asks(name)) || methods.clone().any(|name| asks(name));
     let refused = near::refusals(view.file()).any(|line| near::has_any(line, &["shard", WHOLE]));
     let elsewhere = file.matches("no_shard").count() != own.matches("no_shard").count();
-    let shown = methods.last().cloned().unwrap_or_else(|| flag.clone());
+    let shown = methods.clone().next_back().cloned().unwrap_or_else(|| flag.clone());
     (!asked && !refused && !elsewhere && may_differ(view, at)).then_some((shown, *told, parameter))
 }
 
