@@ -10,7 +10,7 @@ use super::omissions::Omission;
 use super::raw::raw;
 use super::view::View;
 use crate::ir::{Operand, Rvalue, Stmt};
-use crate::source::Name;
+use crate::source::{Name, Span};
 
 /// `for item in pending: grad.copy_(item.flat)`, then `for item in pending: item.handle.wait()`
 pub fn copied(view: &View<'_>, out: &mut Found) {
@@ -30,7 +30,7 @@ pub fn copied(view: &View<'_>, out: &mut Found) {
             Some(Rvalue::CallMethod { base, name, .. }) if name == "wait" => beside(view, base, over),
             _ => None,
         };
-        if all.clone().any(|at| inside(at, *first) && may_wait(view, at)) {
+        if waits_before(view, *first, *second) {
             continue;
         }
         let Some((waited, handle)) =
@@ -72,12 +72,21 @@ fn beside(view: &View<'_>, operand: &Operand, over: &Expr) -> Option<Name> {
     }
 }
 
-fn may_wait(view: &View<'_>, at: usize) -> bool {
-    let value = view.value(at);
-    value
-        .and_then(|value| near::written_name(view, value))
-        .is_some_and(|name| name.contains("wait") || name.contains("sync"))
-        || matches!(value, Some(Rvalue::CallMethod { name, .. }) if name.contains("wait") || name.contains("sync"))
+/// Whether anything up to the second loop waits, or is given an element or the list as a whole, which it may wait for.
+fn waits_before(view: &View<'_>, first: usize, second: usize) -> bool {
+    let start = view.func.span.start;
+    let end = view.place(view.steps[second].id).span.start;
+    let text = near::bare(view.text(view.spot(Span::new(start, end.max(start)))));
+    let Stmt::For { iter, .. } = view.steps[first].stmt else { return true };
+    let list = view.name_of(&view.expr(iter)).unwrap_or_default().to_lowercase();
+    let items = view.binds(first).iter().map(|l| view.local_name(*l).to_lowercase()).collect::<Vec<_>>();
+    let whole = |name: &str| {
+        [format!("({name})"), format!("({name},"), format!(", {name})"), format!(", {name},")]
+            .iter()
+            .any(|t| text.contains(t.as_str()))
+    };
+    let given_list = !list.is_empty() && near::has_any(&text, &[format!("{list})"), format!("{list},")]);
+    near::has_any(&text, &["wait", "sync"]) || items.iter().any(|name| whole(name)) || given_list
 }
 
 /// Whether a function of the file gives one call both the buffer of a collective in the background, by this name, and its handle.
@@ -90,7 +99,10 @@ fn put_together(view: &View<'_>, buffer: &str, handle: &str) -> bool {
             Some((*dst, near::local(call.buffer?)?))
         });
         started.is_some_and(|(kept, written)| {
-            let named = other.local_name(written) == buffer
+            // A property may wait.
+            let computed = view.file().contains(&format!("def {buffer}("));
+            let named = !computed
+                && other.local_name(written) == buffer
                 && (other.local_name(kept) == handle || handle.contains("handle") || handle.contains("work"));
             named
                 && other.steps.iter().any(|step| match step.stmt {

@@ -1,0 +1,26 @@
+# right: a list comprehension waits for all handles before the loop that reads.
+import torch
+import torch.distributed as dist
+
+
+class Item:
+    def __init__(self, flat, grad, handle):
+        self.flat, self.grad, self.handle = flat, grad, handle
+
+
+class Reducer:
+    def __init__(self, group):
+        self.group, self.pending = group, []
+
+    def add(self, grad):
+        flat = grad.flatten().float()
+        self.pending.append(Item(flat, grad, dist.all_reduce(flat, group=self.group, async_op=True)))
+
+    def flush(self):
+        _ = [item.handle.wait() for item in self.pending]
+        for item in self.pending:
+            item.grad.copy_(item.flat.view_as(item.grad))
+        for item in self.pending:
+            item.handle.wait()
+            item.flat = None
+        self.pending = []
