@@ -26,6 +26,7 @@ mod practice_scales;
 mod practice_slips;
 mod practice_training;
 mod practice_unlike;
+mod practice_unshared;
 mod rehearsal;
 mod scale;
 mod sharding;

@@ -64,6 +64,7 @@ impl Words<'_> {
             Practice::Unlike(mistake) => super::practice_unlike::unlike(mistake),
             Practice::Rehearsed(found) => super::rehearsal::rehearsed(found),
             Practice::Slips(mistake) => super::practice_slips::slips(mistake),
+            Practice::Unshared(mistake) => super::practice_unshared::unshared(mistake),
             Practice::Omission(mistake) => super::practice_omissions::omissions(mistake),
             Practice::Coming(mistake) => super::practice_coming::coming(mistake),
             Practice::Training(mistake) => super::practice_training::training(mistake),

@@ -67,23 +67,12 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push("average these gradients over the ranks before the step".to_string());
             draft
         }
-        Omission::ShardsAveraged { .. }
-        | Omission::MeanGathered { .. }
-        | Omission::KernelSplit { .. }
-        | Omission::CompleteSummed { .. }
-        | Omission::RunningAlone { .. }
-        | Omission::RootNotSharded { .. }
-        | Omission::ReadInLoop { .. }
-        | Omission::OwnPermutation { .. }
-        | Omission::MarkUnasked { .. }
-        | Omission::KeysWithoutGradient { .. } => of_ranks(mistake),
         Omission::DivisionNotAsked { .. }
         | Omission::SequenceDivided { .. }
         | Omission::SizeOfFewer { .. }
         | Omission::SizeNotGiven { .. }
         | Omission::SlopesOfFirst { .. } => of_factors(mistake),
         Omission::FewerUndone { factor, mean, gathered } => fewer_undone(factor, *mean, *gathered),
-        Omission::NumberOfAll { count, reduced } => number_of_all(count, *reduced),
     }
 }
 
@@ -150,17 +139,6 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::ScalerOfFewer { .. }
         | Omission::InnerStep { .. }
         | Omission::FewerUndone { .. }
-        | Omission::NumberOfAll { .. }
-        | Omission::KeysWithoutGradient { .. }
-        | Omission::RunningAlone { .. }
-        | Omission::OwnPermutation { .. }
-        | Omission::MarkUnasked { .. }
-        | Omission::RootNotSharded { .. }
-        | Omission::ReadInLoop { .. }
-        | Omission::ShardsAveraged { .. }
-        | Omission::MeanGathered { .. }
-        | Omission::KernelSplit { .. }
-        | Omission::CompleteSummed { .. }
         | Omission::RanksNotAsked { .. } => omissions(mistake),
     }
 }
@@ -175,133 +153,4 @@ fn fewer_undone(factor: &str, mean: Place, gathered: Place) -> Draft {
     draft.labels.push(spot(gathered, "of the parts, this rank's alone has a gradient".to_string()));
     draft.help.push("multiply by the number of ranks of the group that averages".to_string());
     draft
-}
-
-fn number_of_all(count: &str, reduced: Place) -> Draft {
-    let title = format!(
-        "gradients are too small by the number of ranks: `{count}` is that of all ranks, and data parallelism averages gradients besides"
-    );
-    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
-    draft.primary = "used for all ranks together, where each has its own losses".to_string();
-    draft.labels.push(spot(reduced, "summed over all ranks".to_string()));
-    draft.help.push(format!("divide by the number of ranks: `{count} / dist.get_world_size()`"));
-    draft
-}
-
-fn keys_without_gradient(rows: Place) -> Draft {
-    let title =
-        "features get no gradient as keys of other rows: a raw gather cuts it, and each rank scores its own rows alone";
-    let mut draft = Draft::new(&codes::GRADIENT_CUT, title.to_string());
-    draft.primary = "autograd does not see this".to_string();
-    draft.labels.push(spot(rows, "this rank's rows against the features of all ranks".to_string()));
-    draft.help.push("gather with a gradient: `torch.distributed.nn.functional.all_gather`".to_string());
-    draft
-}
-
-fn running_alone((class, buffer): (&str, &str), taken: Place, shared: Place) -> Draft {
-    let title = format!("the copies of `{class}` drift apart: `{buffer}` follows the samples of this rank alone");
-    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
-    draft.primary = "moves towards a statistic of this rank's samples".to_string();
-    draft.labels.push(spot(taken, "taken here, over no other rank".to_string()));
-    draft.labels.push(spot(shared, "ranks are to have the same".to_string()));
-    draft.help.push("reduce the statistic over the ranks before".to_string());
-    draft
-}
-
-fn shards_averaged(call: &str, wrapper: &str, wrapped: Place) -> Draft {
-    let title = format!("`{call}` averages the shards of different ranks: `{wrapper}` has reduced their gradients");
-    let mut draft = Draft::new(&codes::PART_SUMMED, title);
-    draft.primary = "adds up gradients of different parts".to_string();
-    draft.labels.push(spot(wrapped, "each rank keeps a shard from here on".to_string()));
-    draft.help.push("call the optimizer's own `step()`".to_string());
-    draft
-}
-
-fn mean_gathered(mean: Place) -> Draft {
-    let title = "samples that fill up the last batch stay in the metric: each rank's mean is gathered, not its samples";
-    let mut draft = Draft::new(&codes::MEAN_OF_MEANS, title.to_string());
-    draft.primary = "drops entries of samples, and a mean has none".to_string();
-    draft.labels.push(spot(mean, "the mean over this rank's batch".to_string()));
-    draft.help.push("gather one entry for each sample, and take the mean of all".to_string());
-    draft
-}
-
-fn kernel_split(axis: &str, of_sequence: bool, call: Place) -> Draft {
-    let (part, what) = match of_sequence {
-        true => ("of the sequence", "attends to its own part of the sequence alone"),
-        false => ("of each head", "takes scores over its own part of each head alone"),
-    };
-    let title = format!("each rank of `{axis}` {what}: the spec splits dim {}", if of_sequence { 2 } else { 3 });
-    let mut draft = Draft::new(&codes::SHARD_DIM, title);
-    draft.primary = format!("`{axis}` gets a part {part}");
-    draft.labels.push(spot(call, "runs on each part by itself; dims are batch, heads, sequence, head dim".to_string()));
-    draft.help.push("split the heads: `(batch axis, heads axis, None, None)`".to_string());
-    draft
-}
-
-fn complete_summed(layer: &str, completed: Place, summed: Place) -> Draft {
-    let title = format!("the output of `{layer}` is counted once per rank: it is complete, and is summed with parts");
-    let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
-    draft.primary = "a complete term joins parts".to_string();
-    draft.labels.push(spot(completed, "summed over the ranks by the layer already".to_string()));
-    draft.labels.push(spot(summed, "a sum over the ranks".to_string()));
-    draft.help.push("sum the parts first, and add the complete term afterwards".to_string());
-    draft
-}
-
-fn root_not_sharded(model: &str, outside: &str, made: Place, sharded: Place) -> Draft {
-    let title = format!(
-        "gradients of `{outside}` are summed over no ranks: the blocks of the model are sharded, and the model itself is not"
-    );
-    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
-    draft.primary = "parameters outside of the blocks stay plain".to_string();
-    draft.labels.push(spot(made, "in none of the blocks".to_string()));
-    draft.labels.push(spot(sharded, "the blocks alone".to_string()));
-    draft.help.push(format!("`fully_shard({model})` after its blocks"));
-    draft
-}
-
-fn read_in_loop(read: &str, handle: &str, waited: Place) -> Draft {
-    let title = format!("`{read}` is read while its reduction is in flight: `{handle}` is waited for afterwards");
-    let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
-    draft.primary = "may not have arrived".to_string();
-    draft.labels.push(spot(waited, "waited for here".to_string()));
-    draft.help.push(format!("wait for `{handle}` before this"));
-    draft
-}
-
-fn own_permutation(taken: Place) -> Draft {
-    let title = "some samples are taken twice and some never: each rank takes its part of a permutation of its own";
-    let mut draft = Draft::new(&codes::SEED_OF_RANK, title.to_string());
-    draft.primary = "another order on each rank".to_string();
-    draft.labels.push(spot(taken, "the part of this rank".to_string()));
-    draft.help.push("broadcast the permutation, or draw it with a generator that all ranks seed alike".to_string());
-    draft
-}
-
-fn mark_unasked(mark: &str, asked: &str, set: Place) -> Draft {
-    let title =
-        format!("gradients of parameters that are marked `{mark}` are summed by nobody: `{asked}` alone is asked for");
-    let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
-    draft.primary = format!("takes the parameters that are marked `{asked}`");
-    draft.labels.push(spot(set, "marked here, and never asked for".to_string()));
-    draft.help.push(format!("sum those with `{mark}` over the ranks that share them as well"));
-    draft
-}
-
-/// Mistakes about what the ranks have each of its own.
-fn of_ranks(mistake: &Omission) -> Draft {
-    match mistake {
-        Omission::ShardsAveraged { call, wrapper, wrapped } => shards_averaged(call, wrapper, *wrapped),
-        Omission::MeanGathered { mean } => mean_gathered(*mean),
-        Omission::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
-        Omission::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
-        Omission::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
-        Omission::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
-        Omission::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
-        Omission::OwnPermutation { taken } => own_permutation(*taken),
-        Omission::MarkUnasked { mark, asked, set } => mark_unasked(mark, asked, *set),
-        Omission::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
-        other => omissions(other),
-    }
 }

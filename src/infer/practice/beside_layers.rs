@@ -7,7 +7,7 @@ use super::class_marks::{freezes, text_of};
 use super::expr::{Expr, path_of_hint};
 use super::found::{Practice, Scales};
 use super::near::{self, Note};
-use super::omissions::Omission;
+use super::unshared::Unshared;
 use super::view::View;
 use super::{Class, Found, Lint};
 use crate::ir::{ArgKind, BinOp, ClassId, Const, LocalId, Operand, Rvalue, Stmt};
@@ -248,10 +248,10 @@ pub fn completed(view: &View<'_>, out: &mut Found) {
         });
         if let Some((layer, step)) = found {
             let summed = view.place(view.steps[*at].id);
-            let mistake = Omission::CompleteSummed { layer, completed: view.place(view.steps[step].id), summed };
+            let mistake = Unshared::CompleteSummed { layer, completed: view.place(view.steps[step].id), summed };
             let made = near::local(input).and_then(|local| view.last_def(local, *at));
             let sum = made.map_or(summed, |def| view.place(view.steps[def].id));
-            out.push((sum, Practice::Omission(mistake)));
+            out.push((sum, Practice::Unshared(mistake)));
         }
     }
 }

@@ -387,7 +387,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["fully_shard"], unsharded_root::left).with(&[&["fully_shard("]]),
     of_words(&["async_op"], waited_later::copied).with(&[&[".wait("], &["copy_("], &["for "]]),
     of_words(&["randperm("], own_permutation::taken).with(&[&["randperm("], &["rank"]]),
-    of_words(&["setattr("], mark_unasked::never).with(&[&["\"", "'"], &["grads", "gradients", "reduce"]]),
+    of_words(&["setattr("], mark_unasked::never).with(&[&["\"", "'"], &["group"]]),
     of_words(&["all_gather"], undone_mean::losses)
         .with(&[&["world_size", "_size", ".size("], &["loss", "factor", "scale"]]),
     of_words(&["fully_shard("], replica_norm::sums).with(&[&["all_reduce("], &["group="]]),

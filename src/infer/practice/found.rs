@@ -118,6 +118,8 @@ pub enum Practice {
     Slips(super::slips::Slip),
     /// Of what is left out.
     Omission(super::omissions::Omission),
+    /// What is a rank's own and what is everybody's.
+    Unshared(super::unshared::Unshared),
     /// Of who comes to a collective.
     Coming(super::coming::Coming),
     /// Of hooks, handles and arguments.

@@ -7,7 +7,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::Rvalue;
 
@@ -36,7 +36,7 @@ pub fn splits(view: &View<'_>, out: &mut Found) {
         let axis = |e: &Expr| e.string().cloned();
         if let Some((axis, of_sequence)) = axis(sequence).map(|a| (a, true)).or(axis(head).map(|a| (a, false))) {
             let call = view.place(view.steps[i].id);
-            out.push((at, Practice::Omission(Omission::KernelSplit { axis, of_sequence, call })));
+            out.push((at, Practice::Unshared(Unshared::KernelSplit { axis, of_sequence, call })));
         }
     }
 }

@@ -6,10 +6,11 @@
 use super::Found;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
 use super::own_labels::{MOST_STEPS, entropy, gathered, product};
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::Stmt;
+use crate::project::FuncRef;
 use crate::source::Place;
 use std::rc::Rc;
 
@@ -50,27 +51,28 @@ pub fn keys(view: &View<'_>, out: &mut Found) {
     if stops(view, *first) || stops(view, *last) {
         return;
     }
-    out.push((*first, Practice::Omission(Omission::KeysWithoutGradient { rows: *rows })));
+    out.push((*first, Practice::Unshared(Unshared::KeysWithoutGradient { rows: *rows })));
 }
 
 /// Whether the function in which a gather stands is given something without a gradient.
 fn stops(view: &View<'_>, place: Place) -> bool {
-    let all = near::functions(view, view.at.module);
-    let inside = |at: &&crate::project::FuncRef| view.project.func(**at).span.contains(place.span.start);
-    let named = all.iter().filter(inside).last().map(|at| format!("{}(", view.project.func(*at).name));
-    view.file()
-        .lines()
-        .any(|line| line.contains("detach") && named.as_ref().is_some_and(|name| line.contains(name.as_str())))
+    let Some(at) = function_at(view, place) else { return false };
+    let called = format!("{}(", view.project.func(at).name);
+    view.file().lines().any(|line| line.contains("detach") && line.contains(&called))
+}
+
+/// The function of the file in which a place stands, the innermost one.
+fn function_at(view: &View<'_>, place: Place) -> Option<FuncRef> {
+    let inside = |at: &FuncRef| {
+        let span = view.project.func(*at).span;
+        place.file == view.project.file(at.module) && span.contains(place.span.start)
+    };
+    near::functions(view, view.at.module).into_iter().rfind(inside)
 }
 
 /// Whether a gather that stands in a function of the file leaves autograd behind, and nothing puts the own features back.
 fn is_raw(view: &View<'_>, place: Place) -> bool {
-    let inside = |at: &crate::project::FuncRef| {
-        let span = view.project.func(*at).span;
-        place.file == view.project.file(at.module) && span.contains(place.span.start)
-    };
-    let all = near::functions(view, view.at.module);
-    let Some(at) = all.into_iter().filter(inside).last() else { return false };
+    let Some(at) = function_at(view, place) else { return false };
     let function: Rc<View<'_>> = near::shared(view, at);
     let context = function.func.params.first().is_some_and(|p| p.name == "ctx");
     let puts = function.steps.iter().any(|step| matches!(step.stmt, Stmt::SetItem { .. }));

@@ -6,9 +6,9 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
 use super::own_part::helper;
 use super::reducers::GRADIENTS;
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::{Const, LocalId, Rvalue};
 use crate::source::{Name, Place};
@@ -31,16 +31,14 @@ pub fn never(view: &View<'_>, out: &mut Found) {
     let Some((mark, set)) = marks_of(view).into_iter().find(|(mark, _)| !asked.iter().any(|(_, m)| m == mark)) else {
         return;
     };
-    let spoken: usize = view
-        .project
-        .modules
-        .ids()
-        .map(|m| view.files[view.project.file(m)].whole().matches(mark.as_str()).count())
-        .sum();
+    let name = mark.to_lowercase();
+    let speaks = |text: &str| near::bare(text).matches(name.as_str()).count();
+    let all = view.project.modules.ids().map(|m| view.files[view.project.file(m)].whole());
+    let spoken: usize = all.filter(|text| text.contains(mark.as_str())).map(speaks).sum();
     if spoken == 1 {
         let asked = asked[0].1.clone();
-        let mistake = Omission::MarkUnasked { mark, asked, set };
-        out.push((view.place(view.steps[*last].id), Practice::Omission(mistake)));
+        let mistake = Unshared::MarkUnasked { mark, asked, set };
+        out.push((view.place(view.steps[*last].id), Practice::Unshared(mistake)));
     }
 }
 

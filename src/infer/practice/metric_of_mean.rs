@@ -6,7 +6,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::{ArgKind, Const, Rvalue};
 
@@ -29,8 +29,8 @@ pub fn gathers(view: &View<'_>, out: &mut Found) {
             other => (i, other),
         };
         if is_mean_of_comparison(view, &value, made) {
-            let mistake = Omission::MeanGathered { mean: view.place(view.steps[made].id) };
-            out.push((view.place(step.id), Practice::Omission(mistake)));
+            let mistake = Unshared::MeanGathered { mean: view.place(view.steps[made].id) };
+            out.push((view.place(step.id), Practice::Unshared(mistake)));
         }
     }
 }

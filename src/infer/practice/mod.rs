@@ -237,6 +237,7 @@ mod unread_mesh;
 mod unrecorded;
 mod unreduced_step;
 mod unsharded_root;
+pub mod unshared;
 mod unsummed_input;
 mod unused_group;
 mod unwrapped;

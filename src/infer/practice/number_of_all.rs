@@ -6,8 +6,8 @@
 use super::Found;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
 use super::raw::raw;
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::Stmt;
 
@@ -78,8 +78,8 @@ pub fn losses(view: &View<'_>, out: &mut Found) {
         let used = view.readers(count).iter().copied().find(|r| *r > at);
         let Some(used) = used.filter(|u| matches!(view.steps[*u].stmt, Stmt::Assign { .. })) else { continue };
         let reduced = view.place(view.steps[at].id);
-        let mistake = Omission::NumberOfAll { count: view.local_name(count).clone(), reduced };
-        out.push((view.place(view.steps[used].id), Practice::Omission(mistake)));
+        let mistake = Unshared::NumberOfAll { count: view.local_name(count).clone(), reduced };
+        out.push((view.place(view.steps[used].id), Practice::Unshared(mistake)));
         return;
     }
 }

@@ -44,6 +44,9 @@ const SAMPLES: &[&str] = &[
     "valid",
 ];
 
+/// A question about an expression before a step: the variables through which it may be answered.
+type Asks = fn(&View<'_>, &Expr, usize, usize) -> Option<Vec<LocalId>>;
+
 /// How far a variable is followed.
 const MOST: usize = 8;
 
@@ -110,18 +113,21 @@ fn own(view: &View<'_>, test: &Expr, before: usize, depth: usize) -> Option<Vec<
     }
 }
 
+/// What is asked of the value that a variable has before a step, with the variable in front.
+fn bound_to(view: &View<'_>, local: LocalId, before: usize, depth: usize, ask: Asks) -> Option<Vec<LocalId>> {
+    let def = view.last_def(local, before)?;
+    let mut found = ask(view, &view.bound(def, local), def, depth + 1)?;
+    found.insert(0, local);
+    Some(found)
+}
+
 /// The same, of a number.
 fn amount(view: &View<'_>, e: &Expr, before: usize, depth: usize) -> Option<Vec<LocalId>> {
     if depth > MOST {
         return None;
     }
     match e {
-        Expr::Local(local) => {
-            let def = view.last_def(*local, before)?;
-            let mut found = amount(view, &view.bound(def, *local), def, depth + 1)?;
-            found.insert(0, *local);
-            Some(found)
-        }
+        Expr::Local(local) => bound_to(view, *local, before, depth, amount),
         Expr::Call { callee, args, .. } => match (&**callee, args.as_slice()) {
             (Expr::Attr(base, name), []) if matches!(name.as_str(), "numel" | "nelement") => {
                 chosen(view, base, before, depth + 1)
@@ -159,12 +165,7 @@ fn chosen(view: &View<'_>, e: &Expr, before: usize, depth: usize) -> Option<Vec<
         return None;
     }
     match e {
-        Expr::Local(local) => {
-            let def = view.last_def(*local, before)?;
-            let mut found = chosen(view, &view.bound(def, *local), def, depth + 1)?;
-            found.insert(0, *local);
-            Some(found)
-        }
+        Expr::Local(local) => bound_to(view, *local, before, depth, chosen),
         Expr::Call { callee, args, .. } => match (&**callee, args.as_slice()) {
             (Expr::Attr(base, name), []) if name == "nonzero" => {
                 mask(view, base, before, depth + 1).or(Some(Vec::new()))
@@ -192,12 +193,7 @@ fn mask(view: &View<'_>, e: &Expr, before: usize, depth: usize) -> Option<Vec<Lo
         return None;
     }
     match e {
-        Expr::Local(local) => {
-            let def = view.last_def(*local, before)?;
-            let mut found = mask(view, &view.bound(def, *local), def, depth + 1)?;
-            found.insert(0, *local);
-            Some(found)
-        }
+        Expr::Local(local) => bound_to(view, *local, before, depth, mask),
         Expr::Compare(_, a, _) => {
             let sampled = a.any(&mut |e| {
                 let name = view.name_of(e).unwrap_or_default().to_lowercase();

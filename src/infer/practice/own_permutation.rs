@@ -6,7 +6,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::{ArgKind, LocalId, Rvalue, Stmt};
 
@@ -31,8 +31,8 @@ pub fn taken(view: &View<'_>, out: &mut Found) {
         });
         let part = (i + 1..view.steps.len()).find(|at| takes_own(view, *at, *dst));
         if let Some(part) = part.filter(|_| !shared) {
-            let mistake = Omission::OwnPermutation { taken: view.place(view.steps[part].id) };
-            out.push((view.place(step.id), Practice::Omission(mistake)));
+            let mistake = Unshared::OwnPermutation { taken: view.place(view.steps[part].id) };
+            out.push((view.place(step.id), Practice::Unshared(mistake)));
             return;
         }
     }

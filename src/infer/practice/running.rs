@@ -5,9 +5,9 @@
 
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
 use super::raw::raw;
 use super::reducers::is_gradient;
+use super::unshared::Unshared;
 use super::view::View;
 use super::{Class, Found, Lint};
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
@@ -48,8 +48,8 @@ pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             return;
         }
         let mistake =
-            Omission::RunningAlone { class: lint.project.class(class.at).name.clone(), buffer, taken, shared };
-        out.push((method.place(method.steps[step].id), Practice::Omission(mistake)));
+            Unshared::RunningAlone { class: lint.project.class(class.at).name.clone(), buffer, taken, shared };
+        out.push((method.place(method.steps[step].id), Practice::Unshared(mistake)));
         return;
     }
 }

@@ -6,7 +6,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
+use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::wrappers;
 use crate::ir::{ArgKind, Rvalue};
@@ -39,12 +39,12 @@ pub fn averages(view: &View<'_>, out: &mut Found) {
             && all.iter().all(|w| w.view.steps[w.step].guards.is_empty())
         {
             let call = super::lost::last(&path);
-            let mistake = Omission::ShardsAveraged {
+            let mistake = Unshared::ShardsAveraged {
                 call,
                 wrapper: super::lost::last(&wrapped.rule.name),
                 wrapped: wrapped.place(),
             };
-            out.push((view.place(step.id), Practice::Omission(mistake)));
+            out.push((view.place(step.id), Practice::Unshared(mistake)));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::{LocalId, Rvalue, Stmt};
 use crate::project::FuncRef;
@@ -55,13 +55,13 @@ pub fn left(view: &View<'_>, out: &mut Found) {
     let returned =
         view.steps.iter().find(|s| matches!(s.stmt, Stmt::Return { value } if near::local(value) == Some(*model)));
     let at = returned.map_or(view.place(view.steps[*step].id), |s| view.place(s.id));
-    let mistake = Omission::RootNotSharded {
+    let mistake = Unshared::RootNotSharded {
         model: view.local_name(*model).clone(),
         outside,
         made,
         sharded: view.place(view.steps[*step].id),
     };
-    out.push((at, Practice::Omission(mistake)));
+    out.push((at, Practice::Unshared(mistake)));
 }
 
 /// What a call shards.

@@ -6,8 +6,8 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::omissions::Omission;
 use super::raw::raw;
+use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::{Operand, Rvalue, Stmt};
 use crate::source::{Name, Span};
@@ -49,7 +49,7 @@ pub fn copied(view: &View<'_>, out: &mut Found) {
         let waited = view.place(view.steps[waited].id);
         out.push((
             view.place(view.steps[copied].id),
-            Practice::Omission(Omission::ReadInLoop { read: buffer, handle, waited }),
+            Practice::Unshared(Unshared::ReadInLoop { read: buffer, handle, waited }),
         ));
         return;
     }

@@ -1,0 +1,31 @@
+//! What each rank has of its own where all are to share it, and the other way around, as data: statistics, permutations, parameters outside of a wrapper, parts that are
+//! taken for wholes. In: nothing. Out: [`Unshared`]. Never: prose. Next: `diagnostics/words/practice_unshared.rs`.
+
+use crate::source::{Name, Place};
+
+/// Mistakes about what is a rank's own and what is everybody's.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unshared {
+    /// Each rank scores its own rows against those of all, which a raw gather gives; where.
+    KeysWithoutGradient { rows: Place },
+    /// A buffer follows statistics of this rank's samples; where they are taken, and what shows that ranks are to have the same.
+    RunningAlone { class: Name, buffer: Name, taken: Place, shared: Place },
+    /// Gradients of shards are averaged over ranks that have other shards, by a call that steps; the wrapper, and where it wraps.
+    ShardsAveraged { call: Name, wrapper: Name, wrapped: Place },
+    /// A mean over a batch is gathered as if it had an entry for each sample; where it is taken.
+    MeanGathered { mean: Place },
+    /// A kernel runs on each rank's part of the sequence, or of each head, by itself.
+    KernelSplit { axis: Name, of_sequence: bool, call: Place },
+    /// A complete term is added to parts before both are summed; the layer that sums it, and the sum.
+    CompleteSummed { layer: Name, completed: Place, summed: Place },
+    /// The blocks of a model are sharded, and the model, which has parameters outside of them, is not.
+    RootNotSharded { model: Name, outside: Name, made: Place, sharded: Place },
+    /// What a handle is waited for is read in a loop before the one that waits.
+    ReadInLoop { read: Name, handle: Name, waited: Place },
+    /// Each rank draws a permutation and takes its own part of it; where.
+    OwnPermutation { taken: Place },
+    /// Parameters are marked for a sum that nobody asks for; the mark that is asked for, and where the other one is set.
+    MarkUnasked { mark: Name, asked: Name, set: Place },
+    /// Losses are divided by the number of objects of all ranks, and averaged over ranks besides.
+    NumberOfAll { count: Name, reduced: Place },
+}
