@@ -11,17 +11,7 @@ impl Words<'_> {
     pub fn practice(&self, practice: &Practice) -> Draft {
         match practice {
             Practice::LostCopy { collective, method, original } => {
-                let x = self.plain(*original);
-                let title = format!(
-                    "the result of `{collective}` is lost: `{x}.{method}()` may be a copy, and nothing keeps it"
-                );
-                let mut draft = Draft::new(&codes::LOST_RESULT, title);
-                draft.primary = "written to the copy".to_string();
-                draft
-                    .labels
-                    .push(Label { place: *original, message: "keeps its own value where a copy is made".to_string() });
-                draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
-                draft
+                lost_copy(&self.plain(*original), collective, method, *original)
             }
             Practice::LostComputed { collective, made } => lost_computed(collective, &self.plain(*made)),
             Practice::LostGradients { collective, copy, made } => lost_gradients(collective, copy, *made),
@@ -210,5 +200,14 @@ fn shared_buffer(owner: &str, buffer: &str, kept: Place) -> Draft {
     draft.primary = "handed out again by the next call".to_string();
     draft.labels.push(Label { place: kept, message: "kept beyond the call here".to_string() });
     draft.help.push(format!("allocate `{buffer}` anew, or use it up inside the forward"));
+    draft
+}
+
+fn lost_copy(x: &str, collective: &str, method: &str, original: Place) -> Draft {
+    let title = format!("the result of `{collective}` is lost: `{x}.{method}()` may be a copy, and nothing keeps it");
+    let mut draft = Draft::new(&codes::LOST_RESULT, title);
+    draft.primary = "written to the copy".to_string();
+    draft.labels.push(Label { place: original, message: "keeps its own value where a copy is made".to_string() });
+    draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
     draft
 }
