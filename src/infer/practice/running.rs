@@ -73,7 +73,8 @@ fn is_seen_to(lint: &Lint<'_>, class: &Class<'_>, init: &View<'_>, method: &str)
 
 /// Whether a class of the file is derived from this one.
 fn is_base(file: &str, name: &str) -> bool {
-    file.lines().any(|line| line.trim_start().starts_with("class ") && line.contains(&format!("({name})")))
+    let base = format!("({name})");
+    file.lines().any(|line| line.trim_start().starts_with("class ") && line.contains(&base))
 }
 
 /// Where a constructor broadcasts what it starts with.
