@@ -286,7 +286,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         "slice(0",
     ]]),
     of_words(&["manual_seed("], sample_seed::drawn).with(&[&["generator="], &["rand(", "randn(", "randint("]]),
-    of_words(&["logits["], shift_in_part::drops).with(&[&["logits["], &["label"]]),
+    of_words(&["logits["], shift_in_part::drops).with(&[&["logits["]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[
@@ -390,7 +390,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(whole_counted::of_marked).with(&[
         &[".grad"],
         &["all_reduce("],
-        &["tp"],
+        &["tp_", "_tp", "\"tp\"", "'tp'"],
         &["pow(", "norm", "square", "** 2", "**2"],
     ]),
     of_words(&["no_shard"], whole_handles::sums).with(&[&["all_reduce("], &["norm"], &["grad"]]),

@@ -52,7 +52,12 @@ const MOST: usize = 8;
 
 /// `if len(pos) > 0: dist.all_reduce(n)`, where `pos = (labels >= 0).nonzero()`.
 pub fn decides(view: &View<'_>, out: &mut Found) {
-    if view.func.is_generator || is_lone_job(view) || near::has_any(view.code(), TOGETHER) {
+    // Also a helper of another file is named for what it does.
+    if !view.file().contains("reduce")
+        || view.func.is_generator
+        || is_lone_job(view)
+        || near::has_any(view.code(), TOGETHER)
+    {
         return;
     }
     for at in 0..view.steps.len() {

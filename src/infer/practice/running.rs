@@ -31,6 +31,10 @@ pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if !own.contains("register_buffer(") || !file.contains("dist") {
         return;
     }
+    // Evidence is a broadcast in the class, or gradients that the file sums.
+    if !own.contains("broadcast(") && !(file.contains("all_reduce") && file.contains(".grad")) {
+        return;
+    }
     let text = near::bare(own);
     let Some(init) = class.init(lint).filter(|_| !near::has_any(&text, AGREES)) else { return };
     let first = first_shared(init).or_else(|| by_hand(init, &near::bare(file)));
@@ -85,7 +89,7 @@ fn first_shared(init: &View<'_>) -> Option<Place> {
 
 /// Where the file sums gradients over all ranks itself, and wraps nothing.
 fn by_hand(view: &View<'_>, text: &str) -> Option<Place> {
-    if near::has_any(text, WRAPS) {
+    if !text.contains("all_reduce") || !text.contains(".grad") || near::has_any(text, WRAPS) {
         return None;
     }
     near::functions(view, view.at.module).into_iter().find_map(|at| {
