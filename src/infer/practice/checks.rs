@@ -328,7 +328,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["break", "return"],
         &["backward(", "reduce", "gather", "train"],
     ]),
-    of_words(own_data::COUNTS, own_data::decides).with(&[own_data::COUNTS]),
+    of_words(&["reduce"], own_data::decides).with(&[own_data::COUNTS]),
     of_words(&["backward("], own_decision::skipped).with(&[&["backward("], own_decision::TESTS]),
     of_words(&["backward("], constant_loss::returned).with(&[&["backward("]]),
     of_words(&["get_world_size("], expert_mean::divided).with(&[&["get_world_size("], expert_mean::EXPERTS, &["grad"]]),
