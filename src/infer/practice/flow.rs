@@ -204,7 +204,7 @@ fn leaves(view: &View<'_>, exit: usize, step: usize) -> bool {
 
 /// Whether the program fails where a test is answered otherwise.
 pub fn is_failure(view: &View<'_>, guard: &Guard<'_>) -> bool {
-    let tested = view.steps.iter().find(|s| s.id == guard.at).map(|s| s.stmt);
+    let tested = view.test_of(guard).map(|at| view.steps[at].stmt);
     match tested {
         Some(Stmt::If { then, orelse, .. }) => {
             let other = if guard.holds { orelse } else { then };
@@ -216,7 +216,7 @@ pub fn is_failure(view: &View<'_>, guard: &Guard<'_>) -> bool {
 
 /// Whether every way through the branch of a guard leaves the function or the loop.
 fn is_left_whole(view: &View<'_>, guard: &Guard<'_>) -> bool {
-    let tested = view.steps.iter().find(|s| s.id == guard.at).map(|s| s.stmt);
+    let tested = view.test_of(guard).map(|at| view.steps[at].stmt);
     let Some(Stmt::If { then, orelse, .. }) = tested else { return false };
     leaves_whole(if guard.holds { then } else { orelse })
 }

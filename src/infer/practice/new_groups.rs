@@ -216,7 +216,7 @@ impl OwnLists {
         // Inside a loop over all ranks or all groups: those for which a test on the own rank holds.
         let picked = || {
             let guard = view.steps[step].guards.iter().find(|g| g.holds && flow.is_test(g.test))?;
-            let tested = view.steps.iter().position(|s| s.id == guard.at)?;
+            let tested = view.test_of(guard)?;
             (!view.steps[tested].loops.is_empty()).then_some(tested)
         };
         match view.steps[step].stmt {

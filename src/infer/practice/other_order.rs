@@ -71,8 +71,7 @@ fn apart<'a>(view: &View<'a>, guard: &Guard<'_>, told: Test) -> Option<(Call<'a>
 
 /// The collectives of one side of a test, each of which is reached once; nothing where something else may communicate.
 fn branch<'a>(view: &View<'a>, guard: &Guard<'_>, holds: bool) -> Option<Vec<Call<'a>>> {
-    let tested = view.steps.iter().find(|s| s.id == guard.at);
-    let depth = tested.map_or(0, |s| s.loops.len());
+    let depth = view.test_of(guard).map_or(0, |at| view.steps[at].loops.len());
     let mut out = Vec::new();
     for (step, s) in view.steps.iter().enumerate() {
         if !s.guards.iter().any(|g| g.at == guard.at && g.holds == holds) {

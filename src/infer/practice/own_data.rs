@@ -63,8 +63,9 @@ pub fn decides(view: &View<'_>, out: &mut Found) {
     for at in 0..view.steps.len() {
         let Some(collective) = reduces(view, at, 1) else { continue };
         for guard in view.steps[at].guards.iter() {
-            let Some(tested) = own(view, &view.expr(guard.test), guard_step(view, guard), 0) else { continue };
-            if is_failure(view, guard) || !is_silent(view, guard) || is_made_equal(view, &tested, guard) {
+            let Some(before) = view.test_of(guard) else { continue };
+            let Some(tested) = own(view, &view.expr(guard.test), before, 0) else { continue };
+            if is_failure(view, guard) || !is_silent(view, guard) || is_made_equal(view, &tested, guard, before) {
                 continue;
             }
             let call = view.place(view.steps[at].id);
@@ -74,10 +75,6 @@ pub fn decides(view: &View<'_>, out: &mut Found) {
             return;
         }
     }
-}
-
-fn guard_step(view: &View<'_>, guard: &Guard<'_>) -> usize {
-    view.steps.iter().position(|s| s.id == guard.at).unwrap_or_default()
 }
 
 /// The collective over all ranks, or data ranks, that a step issues, or the function that it calls.
@@ -237,8 +234,7 @@ fn is_silent(view: &View<'_>, guard: &Guard<'_>) -> bool {
 }
 
 /// Whether anything may have made what a guard tests equal, or anything that it is made of.
-fn is_made_equal(view: &View<'_>, of: &[LocalId], guard: &Guard<'_>) -> bool {
-    let before = guard_step(view, guard);
+fn is_made_equal(view: &View<'_>, of: &[LocalId], guard: &Guard<'_>, before: usize) -> bool {
     let equal = |name: &str| near::has_any(&name.to_lowercase(), EQUAL);
     let Some(first) = of.first() else { return true };
     let reached = near::reached(view, guard.test, |def| def < before);

@@ -67,7 +67,7 @@ fn put(view: &View<'_>, list: LocalId, stages: bool) -> Option<Place> {
         if name != "append" || *base != Operand::Local(list) || !of_parameters(view, &step.loops) {
             return None;
         }
-        let inside = |g: &&Guard<'_>| view.steps.iter().any(|s| s.id == g.at && !s.loops.is_empty());
+        let inside = |g: &&Guard<'_>| view.test_of(g).is_some_and(|at| !view.steps[at].loops.is_empty());
         let sharded = |g: &Guard<'_>| g.holds && view.text(view.part(g.at, 0)).to_lowercase().contains("shard");
         // A mark of the stages says of which parameters all of them have one.
         let marked = |g: &Guard<'_>| {

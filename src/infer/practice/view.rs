@@ -233,6 +233,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The step with the test of a guard.
+    pub fn test_of(&self, guard: &Guard<'_>) -> Option<usize> {
+        self.steps.iter().position(|step| step.id == guard.at)
+    }
+
     /// Where a statement is.
     pub fn place(&self, id: StmtId) -> Place {
         Place { file: self.project.file(self.at.module), span: self.func.spans().of(id) }

@@ -179,30 +179,29 @@ fn made<'a>(view: &View<'a>, name: &str) -> Option<(Rc<View<'a>>, usize, Expr)> 
     }
 }
 
+/// A tensor without what hands it on as it is: `weight` of `weight.data.clone()`.
+fn stripped(data: &Expr) -> &Expr {
+    match data {
+        Expr::Attr(of, name) if name == "data" => stripped(of),
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(of, name) if matches!(name.as_str(), "clone" | "detach" | "contiguous" | "to") => stripped(of),
+            _ => data,
+        },
+        _ => data,
+    }
+}
+
 /// Whether a value is the bias of a layer that the constructor is given, as it is.
 fn is_of_layer(init: &View<'_>, data: &Expr) -> bool {
-    match data {
-        Expr::Attr(of, name) if name == "data" => is_of_layer(init, of),
+    match stripped(data) {
         Expr::Attr(of, name) => name == "bias" && matches!(&**of, Expr::Local(l) if init.is_as_given(*l)),
-        Expr::Call { callee, .. } => match &**callee {
-            Expr::Attr(of, name) => {
-                matches!(name.as_str(), "clone" | "detach" | "contiguous" | "to") && is_of_layer(init, of)
-            }
-            _ => false,
-        },
         _ => false,
     }
 }
 
 /// By what number of ranks a weight is cut along the dim of its inputs: `weight.chunk(n, dim=1)[rank]`.
 fn chunked(init: &View<'_>, data: &Expr) -> Option<String> {
-    match data {
-        Expr::Call { callee, .. } => match &**callee {
-            Expr::Attr(of, name) if matches!(name.as_str(), "clone" | "detach" | "contiguous" | "to") => {
-                chunked(init, of)
-            }
-            _ => None,
-        },
+    match stripped(data) {
         Expr::Item(parts, _) => {
             let Expr::Call { callee, args, .. } = near::deep(init, parts) else { return None };
             let of_torch = callee.path().is_some_and(|path| path == "torch.chunk");
@@ -228,7 +227,6 @@ fn named(init: &View<'_>, by: &Expr) -> Option<String> {
     for e in [near::deep(init, by), by.clone()] {
         e.any(&mut |e| {
             names.extend(init.name_of(e).map(str::to_lowercase));
-            names.extend(e.last_name().map(str::to_lowercase));
             false
         });
     }
