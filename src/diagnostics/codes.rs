@@ -35,6 +35,7 @@ codes! {
     MISSING_AXIS = "SPMD107" "missing-axis" Error,
     IN_PLACE_CHANGE = "SPMD108" "in-place-type-change" Error,
     NORMALISED_PARTS = "SPMD109" "softmax-of-parts" Error,
+    ROWS_NOT_SUMMED = "SPMD110" "rows-not-summed" Error,
     COLLECTIVE_SOURCE = "SPMD201" "mismatched-collective-source" Error,
     REDUCED_TWICE = "SPMD202" "reduced-twice" Error,
     ILLEGAL_CONVERSION = "SPMD203" "illegal-conversion" Error,

@@ -58,7 +58,7 @@ impl Words<'_> {
                 Self::some_ranks(collective, *condition, *exit, false)
             }
             Practice::SomeOfGroup { collective, condition, exit } => {
-                Self::some_ranks(collective, *condition, *exit, true)
+                Self::some_ranks(collective, *condition, exit.then_some(*condition), true)
             }
             Practice::UnusedApply { function, value } => {
                 let title = format!("the result of `{function}` is not used: its backward never runs");
@@ -75,7 +75,7 @@ impl Words<'_> {
     }
 
     /// `of_group`: of those of a group, and not of all.
-    fn some_ranks(collective: &str, condition: Place, exit: bool, of_group: bool) -> Draft {
+    fn some_ranks(collective: &str, condition: Place, exit: Option<Place>, of_group: bool) -> Draft {
         let (who, over) = match of_group {
             true => ("some ranks of the group", "over all ranks of the group"),
             false => ("some ranks", "over all ranks"),
@@ -83,8 +83,15 @@ impl Words<'_> {
         let title = format!("only {who} reach `{collective}`: they wait for the others forever");
         let mut draft = Draft::new(&codes::SOME_RANKS, title);
         draft.primary = over.to_string();
-        let message = if exit { "the other ranks leave here" } else { "the other ranks do not come here" };
+        let message = match exit {
+            Some(exit) if exit == condition => "the other ranks leave here",
+            Some(_) => "does not hold on all ranks",
+            None => "the other ranks do not come here",
+        };
         label(&mut draft, condition, message.to_string());
+        if let Some(exit) = exit.filter(|exit| *exit != condition) {
+            label(&mut draft, exit, "the other ranks leave here".to_string());
+        }
         draft.help.push("call it on every rank, or over a group of those that reach it".to_string());
         draft
     }

@@ -7,6 +7,9 @@ use crate::source::Place;
 
 pub fn unshared(mistake: &Unshared) -> Draft {
     match mistake {
+        Unshared::RowsNotSummed { rows, lookup, zeroed, other } => rows_not_summed(rows, *lookup, *zeroed, *other),
+        Unshared::OwnWeights { rank, made } => own_weights(rank, *made),
+        Unshared::StateOfOne { loaded } => state_of_one(*loaded),
         Unshared::NumberOfAll { count, reduced } => number_of_all(count, *reduced),
         Unshared::ShardsAveraged { call, wrapper, wrapped } => shards_averaged(call, wrapper, *wrapped),
         Unshared::MeanGathered { mean } => mean_gathered(*mean),
@@ -19,6 +22,42 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::MarkUnasked { mark, asked, set } => mark_unasked(mark, asked, *set),
         Unshared::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
     }
+}
+
+fn rows_not_summed(rows: &str, lookup: Place, zeroed: Place, other: Option<Place>) -> Draft {
+    let title =
+        format!("each rank goes on with zeros for the rows of the others: nothing sums `{rows}` over the ranks");
+    let mut draft = Draft::new(&codes::ROWS_NOT_SUMMED, title);
+    draft.primary = "leaves as this rank has it".to_string();
+    draft.labels.push(spot(lookup, "from this rank's rows of the table".to_string()));
+    draft.labels.push(spot(zeroed, "zero where another rank has the row".to_string()));
+    draft.labels.extend(other.map(|other| spot(other, "summed here, on the other side of the test".to_string())));
+    let help = format!(
+        "sum `{rows}` over the ranks that share the table: all-reduce it, or reduce-scatter it along the sequence"
+    );
+    draft.help.push(help);
+    draft
+}
+
+fn own_weights(rank: &str, made: Place) -> Draft {
+    let title =
+        format!("each rank starts from other weights: the seed has `{rank}` in it, and nothing makes them equal");
+    let mut draft = Draft::new(&codes::SEED_OF_RANK, title);
+    draft.primary = "another seed on each rank".to_string();
+    draft.labels.push(spot(made, "drawn here, by each rank for itself".to_string()));
+    let help = "make the model with one seed, and seed by the rank afterwards; or broadcast its state from one rank";
+    draft.help.push(help.to_string());
+    draft
+}
+
+fn state_of_one(loaded: Place) -> Draft {
+    let title =
+        "after a restart all ranks draw the same random numbers: one rank's state is saved, and seeds differ by rank";
+    let mut draft = Draft::new(&codes::SEED_OF_RANK, title.to_string());
+    draft.primary = "saves the state of one rank".to_string();
+    draft.labels.push(spot(loaded, "every rank goes on from it".to_string()));
+    draft.help.push("save the state of each rank in a file of its own, named after the rank".to_string());
+    draft
 }
 
 fn number_of_all(count: &str, reduced: Place) -> Draft {

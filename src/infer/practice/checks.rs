@@ -383,6 +383,15 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["parallel"], beside_layers::completed).with(&[&["reduce"]]).where_seen(|seen| seen.communicates),
     of_words(&["fully_shard"], unsharded_root::left).with(&[&["fully_shard("]]),
     of_words(&["async_op"], waited_later::copied).with(&[&[".wait("], &["copy_("]]),
+    of_words(&["embedding(", ".weight["], rows_left::returned)
+        .with(&[&["embedding(", ".weight["], &["mask", "outside", "valid"]]),
+    of_words(&["chunk("], shift_by_hand::joins).with(&[&["label", "target", "shift"], &["cat(", "shift", "pad("]]),
+    of_words(&["manual_seed("], own_weights::drawn).with(&[
+        &["manual_seed("],
+        &["rank"],
+        &["model", "net", "policy", "encoder"],
+    ]),
+    of_words(&["rng_state("], own_weights::restored).with(&[&[".save("], &["rng", "state"]]),
     of_words(&["randperm("], own_permutation::taken).with(&[&["randperm("]]),
     of_words(&["setattr("], mark_unasked::never).with(&[&["group"]]),
     of_words(&["all_gather"], undone_mean::losses).with(&[&["world_size", ".size("], &["loss"]]),

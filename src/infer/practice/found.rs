@@ -152,11 +152,11 @@ pub enum Practice {
         until: Until,
         buffer: Name,
     },
-    /// A collective over all ranks that only some reach; `exit`: because the others have left.
+    /// A collective over all ranks that only some reach; `exit`: because the others have left, and where.
     SomeRanks {
         collective: Name,
         condition: Place,
-        exit: bool,
+        exit: Option<Place>,
     },
     /// A collective over the ranks of a group that only some of them reach.
     SomeOfGroup {

@@ -40,7 +40,8 @@ pub fn loops(view: &View<'_>, out: &mut Found) {
             continue;
         };
         let (place, condition) = (view.place(view.steps[at].id), view.part(guard.at, 0));
-        out.push((place, Practice::SomeRanks { collective: name, condition, exit: true }));
+        let exit = Some(view.place(step.id));
+        out.push((place, Practice::SomeRanks { collective: name, condition, exit }));
         return;
     }
 }

@@ -76,6 +76,7 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
         }
         let exit = is_exit(view, &guard);
         let condition = view.part(guard.at, 0);
+        let exit = exit.then_some(condition);
         out.push((view.place(view.steps[i].id), Practice::SomeRanks { collective: name, condition, exit }));
     }
 }
@@ -114,7 +115,7 @@ pub fn decorated(view: &View<'_>, out: &mut Found) {
         let test = Test { of_all: true, one: false };
         let found = (0..view.steps.len()).find_map(|i| Some((i, surely(view, i, test, &[], 0)?.name)));
         if let Some((step, collective)) = found {
-            let practice = Practice::SomeRanks { collective, condition: guard, exit };
+            let practice = Practice::SomeRanks { collective, condition: guard, exit: exit.then_some(guard) };
             out.push((view.place(view.steps[step].id), practice));
         }
     }

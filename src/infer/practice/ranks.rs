@@ -110,7 +110,10 @@ pub fn some_ranks(view: &View<'_>, out: &mut Found) {
         }
         let id = view.steps[*i].id;
         let condition = view.part(guard.at, 0);
-        out.push((view.place(id), Practice::SomeRanks { collective: call.name.clone(), condition, exit }));
+        out.push((
+            view.place(id),
+            Practice::SomeRanks { collective: call.name.clone(), condition, exit: exit.then_some(condition) },
+        ));
     }
 }
 

@@ -26,6 +26,13 @@ pub enum Unshared {
     OwnPermutation { taken: Place },
     /// Parameters are marked for a sum that nobody asks for; the mark that is asked for, and where the other one is set.
     MarkUnasked { mark: Name, asked: Name, set: Place },
+    /// Each rank draws weights with a seed that has its rank in it, and nothing makes them equal; where the model is made.
+    OwnWeights { rank: Name, made: Place },
+    /// One rank saves its state of random numbers, and all load it; where.
+    StateOfOne { loaded: Place },
+    /// Rows of a split table are zero where other ranks have them, and nothing sums them; the lookup, where they are set to zero, and the sum on the
+    /// other side of a test.
+    RowsNotSummed { rows: Name, lookup: Place, zeroed: Place, other: Option<Place> },
     /// Losses are divided by the number of objects of all ranks, and averaged over ranks besides.
     NumberOfAll { count: Name, reduced: Place },
 }

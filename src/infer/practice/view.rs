@@ -4,7 +4,9 @@
 use super::beside::{Beside, Question};
 use super::expr::Expr;
 use super::rank_tests::Test;
-use crate::ir::{Arg, BinOp, Block, Const, Func, FuncKind, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{
+    Arg, BinOp, Block, BuildKind, Const, Func, FuncKind, LocalId, LocalKind, Node, Operand, Rvalue, Stmt, StmtId,
+};
 use crate::project::{FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{CollectiveRule, Entry, RuleBook};
 use crate::source::{Files, Idx, Name, Place, Span};
@@ -504,7 +506,7 @@ impl<'a> View<'a> {
             }
             Rvalue::Compare { op, left, right } => Expr::Compare(*op, Box::new(deeper(left)), Box::new(deeper(right))),
             Rvalue::Bool { and, operands } => Expr::Bool { and: *and, of: operands.iter().map(deeper).collect() },
-            Rvalue::Build { kind: crate::ir::BuildKind::Tuple | crate::ir::BuildKind::List, items } => {
+            Rvalue::Build { kind: BuildKind::Tuple | BuildKind::List | BuildKind::Set, items } => {
                 let all: Option<Vec<Expr>> = items
                     .iter()
                     .map(|i| match i {

@@ -435,7 +435,7 @@ impl<'a> Run<'a> {
     fn asks_what_is_whole(&self, sum: Place) -> bool {
         let at = self.project.module_of(sum.file).and_then(|module| self.project.func_around(module, sum.span));
         let text = at.map(|at| self.files[sum.file].slice(self.project.func(at).span).to_lowercase());
-        text.is_some_and(|text| ["replicat", "duplicat"].iter().any(|word| text.contains(word)))
+        text.is_some_and(|text| near::has_any(&text, &["replicat", "duplicat", "is_shard", "sharded_o", "placement"]))
     }
 
     /// Where the group of a collective is chosen, if a variable holds it.

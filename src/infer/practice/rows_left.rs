@@ -1,0 +1,238 @@
+//! Rows of a split table that stay zero where another rank has them. In: a method `forward`. Out: a lookup of which the rows outside of this rank's range are set
+//! to zero, and that is returned as it is: on every way, or on one side of a test whose other side sums it. Never: a function whose class or callers
+//! speak of a sum that is left to them, and values that anything but a change of form reads. Source: Megatron-LM, `VocabParallelEmbedding.forward`. Next: `masked_rows.rs`.
+
+use super::Found;
+use super::expr::Expr;
+use super::found::Practice;
+use super::near;
+use super::unshared::Unshared;
+use super::view::{Guard, View};
+use crate::ir::{BinOp, CmpOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::project::ClassRef;
+use crate::source::{Idx, Name};
+use rustc_hash::FxHashSet;
+
+/// Methods that give the same values in another form.
+const FORMS: &[&str] = &[
+    "transpose",
+    "contiguous",
+    "view",
+    "reshape",
+    "permute",
+    "to",
+    "type_as",
+    "float",
+    "half",
+    "bfloat16",
+    "squeeze",
+    "unsqueeze",
+    "clone",
+];
+
+/// What reads a tensor's form alone.
+const ASKED: &[&str] = &["shape", "size", "dim", "dtype", "device", "ndim", "numel", "type"];
+
+/// Words of a class that leaves the sum to its callers.
+const LEFT_TO_OTHERS: &[&str] = &["partial", "caller", "unreduced", "not reduced", "later", "afterwards"];
+
+/// `rows = F.embedding(ids, self.weight)`, `rows[outside] = 0`, `return rows`
+pub fn returned(view: &View<'_>, out: &mut Found) {
+    if view.func.name != "forward" || near::autograd_class(view).is_some() {
+        return;
+    }
+    let masks: Vec<LocalId> =
+        (0..view.func.locals().len()).map(LocalId::from_index).filter(|l| is_mask(view, *l)).collect();
+    let Some(lookup) = (0..view.steps.len()).find(|step| !masks.is_empty() && is_lookup(view, *step)) else { return };
+    let rows = Rows::followed(view, lookup, &masks);
+    let (Some(zeroed), Some(name)) = (rows.zeroed, rows.name.clone()) else { return };
+    let Some((at, other)) = rows.unsummed(view) else { return };
+    if is_left_to_others(view) {
+        return;
+    }
+    let place = |step: usize| view.place(view.steps[step].id);
+    let mistake =
+        Unshared::RowsNotSummed { rows: name, lookup: place(lookup), zeroed: place(zeroed), other: other.map(place) };
+    out.push((place(at), Practice::Unshared(mistake)));
+}
+
+/// What becomes of the rows of a lookup.
+struct Rows {
+    /// Variables that hold them, be it in another form.
+    held: FxHashSet<LocalId>,
+    /// The first variable of the program among these.
+    name: Option<Name>,
+    zeroed: Option<usize>,
+    /// Steps that give the rows to something else.
+    given: Vec<usize>,
+    returned: Vec<usize>,
+}
+
+impl Rows {
+    fn followed(view: &View<'_>, lookup: usize, masks: &[LocalId]) -> Rows {
+        let mut rows = Rows {
+            held: view.binds(lookup).into_iter().collect(),
+            name: None,
+            zeroed: None,
+            given: Vec::new(),
+            returned: Vec::new(),
+        };
+        for step in lookup..view.steps.len() {
+            if step > lookup {
+                rows.step(view, step, masks);
+            }
+            let named = view.binds(step).into_iter().find(|l| rows.held.contains(l) && !view.is_temp(*l));
+            if let (None, Some(local)) = (&rows.name, named) {
+                rows.name = Some(view.local_name(local).clone());
+            }
+        }
+        rows
+    }
+
+    fn step(&mut self, view: &View<'_>, step: usize, masks: &[LocalId]) {
+        let held = |o: &Operand| near::local(o).is_some_and(|l| self.held.contains(&l));
+        let masked = |o: &Operand| near::roots(view, o).iter().any(|l| masks.contains(l));
+        if !view.reads(step).into_iter().any(held) {
+            return;
+        }
+        match view.steps[step].stmt {
+            Stmt::SetItem { base, index, value } if held(base) && masked(index) && is_zero(value) => {
+                self.zeroed.get_or_insert(step);
+            }
+            Stmt::Return { .. } => self.returned.push(step),
+            Stmt::Assign { dst, value } => match value {
+                Rvalue::CallMethod { name, args, .. } if name.starts_with("masked_fill") => {
+                    if args.len() == 2 && masked(&args[0].value) && is_zero(&args[1].value) {
+                        self.zeroed.get_or_insert(step);
+                        self.held.insert(*dst);
+                    } else {
+                        self.given.push(step);
+                    }
+                }
+                Rvalue::Binary { op: BinOp::Mul, left, right } | Rvalue::InPlace { op: BinOp::Mul, left, right } => {
+                    if masked(left) || masked(right) {
+                        self.zeroed.get_or_insert(step);
+                    }
+                    self.held.insert(*dst);
+                }
+                Rvalue::CallMethod { name, .. } if FORMS.contains(&name.as_str()) => {
+                    self.held.insert(*dst);
+                }
+                Rvalue::Use(_) => {
+                    self.held.insert(*dst);
+                }
+                Rvalue::Attr { name, .. } | Rvalue::CallMethod { name, .. } if ASKED.contains(&name.as_str()) => {}
+                _ => self.given.push(step),
+            },
+            _ => self.given.push(step),
+        }
+    }
+
+    /// Where the rows leave the function as they are, and the step on the other side of a test that sums them.
+    fn unsummed(&self, view: &View<'_>) -> Option<(usize, Option<usize>)> {
+        let last = *self.returned.last()?;
+        let [given] = self.given[..] else {
+            return (self.given.is_empty() && !near::communicates(view)).then_some((last, None));
+        };
+        // On one side they are bound to another name as they are, on the other one something communicates.
+        let sum = view.value(given).filter(|value| view.may_communicate(value))?;
+        let Stmt::Assign { dst, .. } = view.steps[given].stmt else { return None };
+        let Rvalue::Call { .. } = sum else { return None };
+        let results: Vec<LocalId> = view
+            .readers(*dst)
+            .iter()
+            .flat_map(|reader| view.binds(*reader))
+            .chain([*dst])
+            .filter(|l| !view.is_temp(*l))
+            .collect();
+        let plain = (0..view.steps.len()).find(|step| {
+            let own = view.binds(*step).into_iter().any(|l| results.contains(&l) && self.held.contains(&l));
+            own && *step != given && view.steps[*step].guards.iter().any(|g| is_other_side(view, g, given))
+        })?;
+        Some((plain, Some(given)))
+    }
+}
+
+/// Whether a step runs on the other side of a test, one that speaks of a sum where it holds.
+fn is_other_side(view: &View<'_>, guard: &Guard<'_>, step: usize) -> bool {
+    let other = view.steps[step].guards.iter().any(|g| g.at == guard.at && g.holds != guard.holds);
+    let test = view.test_of(guard).map(|at| view.text(view.place(view.steps[at].id)).to_lowercase());
+    let head = |text: String| {
+        text.lines().next().is_some_and(|head| ["scatter", "sequence"].iter().any(|word| head.contains(word)))
+    };
+    other && guard.holds && test.is_some_and(head)
+}
+
+/// A table's rows by position.
+fn is_lookup(view: &View<'_>, step: usize) -> bool {
+    match view.value(step) {
+        Some(Rvalue::Item { base, .. }) => view.through(base).last_name() == Some("weight"),
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            view.callee(value).is_some_and(|path| path == "torch.nn.functional.embedding" || path == "torch.embedding")
+        }
+        _ => false,
+    }
+}
+
+fn is_zero(value: &Operand) -> bool {
+    match value {
+        Operand::Const(Const::Int(0)) => true,
+        Operand::Const(Const::Float(bits)) => f64::from_bits(*bits) == 0.0,
+        _ => false,
+    }
+}
+
+/// Whether a variable tells which positions are outside, or inside, of the rows of this rank.
+fn is_mask(view: &View<'_>, local: LocalId) -> bool {
+    let [made] = view.defs(local) else { return false };
+    if view.is_temp(local) {
+        return false;
+    }
+    let mut sides: Vec<(bool, Expr, Expr)> = Vec::new();
+    near::deep(view, &view.bound(*made, local)).any(&mut |e| {
+        if let Expr::Compare(op, of, bound) = e
+            && matches!(op, CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge)
+        {
+            sides.push((matches!(op, CmpOp::Lt | CmpOp::Le), (**of).clone(), (**bound).clone()));
+        }
+        false
+    });
+    let [(one, of, first), (other, again, last)] = &sides[..] else { return false };
+    let starts = |e: &Expr| {
+        let name = view.name_of(e).or(e.last_name()).map(str::to_lowercase);
+        name.is_some_and(|name| ["start", "first", "min", "begin", "low"].iter().any(|w| near::has_part(&name, w)))
+    };
+    one != other && of == again && first != last && (starts(first) || starts(last))
+}
+
+/// Whether the class, or a function of the project that knows it, may leave the sum to somebody else.
+fn is_left_to_others(view: &View<'_>) -> bool {
+    let Some(class) = near::class_of(view) else { return true };
+    let class = ClassRef { module: view.at.module, class };
+    let (name, span) = (&view.project.class(class).name, view.project.class(class).span);
+    let text = view.text(view.spot(span)).to_lowercase();
+    if LEFT_TO_OTHERS.iter().any(|word| text.contains(word)) {
+        return true;
+    }
+    view.project.modules.ids().any(|module| {
+        let file = view.files[view.project.file(module)].whole();
+        file.contains(name.as_str())
+            && near::functions(view, module).into_iter().any(|at| {
+                let func = view.project.func(at);
+                let own = module == view.at.module && span.start <= func.span.start && func.span.end <= span.end;
+                let code = || view.files[view.project.file(module)].slice(func.span).to_lowercase();
+                !own && func.class.is_some() && {
+                    let code = code();
+                    code.contains("embed") && calls_sum(&code)
+                }
+            })
+    })
+}
+
+/// Whether a text calls something that its name says to sum over ranks.
+fn calls_sum(code: &str) -> bool {
+    code.match_indices(['(']).any(|(at, _)| {
+        let name = code[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        name.contains("reduce") || name.contains("psum")
+    })
+}
