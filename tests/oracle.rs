@@ -192,6 +192,23 @@ fn programs_that_were_wrong_once_agree() {
     compare("fresh", &Floor { verdict: 10_000, line: 10_000, types_known: 9_900 });
 }
 
+/// Constructs beyond the generator's grammar, one by one: regions, forms of assertions, in-place changes, hooks, modules. Where the checker says
+/// something else than the run time, `wide.txt` says what; most of it is silence. `UPDATE=1` writes the file.
+#[test]
+fn other_constructs_are_as_recorded() {
+    let text = support::read("tests/oracle/wide.jsonl");
+    let cases: Vec<Case> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of the record is a case")).collect();
+    let score = score(&cases);
+    score.print("wide");
+    let mut now = format!("# {} of {} verdicts agree, {} false alarms\n", score.right, score.cases, score.false_alarms);
+    score.disagreeing.iter().for_each(|(id, how)| now += &format!("{id}: {how}\n"));
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(support::path("tests/oracle/wide.txt"), &now).expect("the record can be written");
+    }
+    assert_eq!(support::read("tests/oracle/wide.txt"), now, "UPDATE=1 records it");
+}
+
 /// Programs of PyTorch/XLA: meshes and partition specs against the library's own assertions.
 #[test]
 fn annotated_programs_agree() {

@@ -12,7 +12,7 @@ use super::value::{ObjId, Value};
 use crate::ir::annotation::{Alt, Atom, AxisAtom, ClauseKind, Cond, Target, TypeExpr, TypedTarget};
 use crate::ir::{Claim, Const, StmtId};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType};
 
 /// A declared type, resolved: axes with their atoms, in order; `rest` for a bare atom.
 #[derive(Clone, Debug, Default)]
@@ -49,9 +49,8 @@ impl Machine<'_> {
     /// `assert_type(tensor, types, spec)`: checks what is known, and declares what is not.
     pub fn assert_type(&mut self, id: StmtId, args: &CallArgs) -> Value {
         let Some(target) = args.get(0, "tensor").cloned() else { return Value::Unknown };
-        if let Value::Tuple(items) = &target {
-            let items = items.clone();
-            for item in items.iter() {
+        if let Some(items) = self.asserted_items(&target) {
+            for item in &items {
                 let mut one = args.clone();
                 if let Some(first) = one.args.first_mut() {
                     first.value = item.clone();
@@ -66,6 +65,50 @@ impl Machine<'_> {
         let part = args.args.first().map_or(0, |a| a.part);
         let place = self.place(id);
         let at = self.part(id, part);
+        if self.declare(id, tensor, &declared, Declared::Assertion, place, at) {
+            self.changed.push(tensor);
+        }
+        target
+    }
+
+    /// The tensors of a sequence that is asserted one by one, as far as they are known.
+    fn asserted_items(&self, target: &Value) -> Option<Vec<Value>> {
+        match target {
+            Value::Tuple(items) => Some(items.to_vec()),
+            Value::List(id) => Some(self.list_cell(*id)?.items.clone()),
+            _ => None,
+        }
+    }
+
+    /// `assert_type_like(tensor, source, overrides)`: the types of another tensor, but for some axes.
+    pub fn assert_type_like(&mut self, id: StmtId, args: &CallArgs) -> Value {
+        let Some(target) = args.get(0, "tensor").cloned() else { return Value::Unknown };
+        let source = args.get(1, "source").cloned().and_then(|source| self.tensor(&source).cloned());
+        let (Some(tensor), Some(source)) = (self.as_tensor(&target), source) else { return target };
+        let over = match args.get(2, "overrides").cloned() {
+            None | Some(Value::Const(Const::None)) => Some(Vec::new()),
+            Some(types) => self.type_dict(&types),
+        };
+        let Some(over) = over.filter(|_| !source.untracked) else { return target };
+        let mut declared = DeclaredType::default();
+        for (axis, state) in source.local.listed() {
+            let atom = match (state.set.known(), state.shard) {
+                (Some(Spmd::Varying), Some(dim)) => Atom::Shard(i32::from(dim)),
+                (Some(Spmd::Varying), None) => Atom::Varying,
+                (Some(Spmd::Replicate), _) => Atom::Replicate,
+                (Some(Spmd::Invariant), _) => Atom::Invariant,
+                (Some(Spmd::Partial), _) => Atom::Partial,
+                (None, _) => return target,
+            };
+            declared.entries.push((axis.clone(), atom));
+        }
+        for (axes, atom) in over {
+            for axis in axes.iter() {
+                declared.entries.retain(|(a, _)| a != axis);
+                declared.entries.push((axis.clone(), atom));
+            }
+        }
+        let (place, at) = (self.place(id), self.part(id, args.args.first().map_or(0, |a| a.part)));
         if self.declare(id, tensor, &declared, Declared::Assertion, place, at) {
             self.changed.push(tensor);
         }
@@ -265,21 +308,52 @@ impl Machine<'_> {
         }
     }
 
-    /// `mutate_type(tensor, axis, src=, dst=)`
+    /// What `mutate_type` changes: axes, with what they are and what they become; `None` if that is not known.
+    fn mutations(&mut self, tensor: ObjId, args: &CallArgs) -> Option<Vec<(Axis, Atom, Atom)>> {
+        let axes = match args.get(1, "axis").cloned().filter(|axis| !axis.is_none()) {
+            Some(axis) => Some(self.axes_of_value(&axis)?),
+            None => None,
+        };
+        let (src, dst) = (args.keyword("src").cloned()?, args.keyword("dst").cloned()?);
+        let by_axis = |entries: Vec<(AxisSet, Atom)>| -> Vec<(Axis, Atom)> {
+            entries.iter().flat_map(|(axes, atom)| axes.iter().map(|a| (a.clone(), *atom))).collect()
+        };
+        let all = |axes: Vec<Axis>, src: Atom, dst: Atom| axes.into_iter().map(|a| (a, src, dst)).collect();
+        match (&src, &dst) {
+            (Value::Atom(src), Value::Atom(dst)) => {
+                let listed = || self.w.heap.tensor(tensor).map(|t| t.local.listed().map(|(a, _)| a.clone()).collect());
+                Some(all(axes.map(|axes| axes.iter().cloned().collect()).or_else(listed)?, *src, *dst))
+            }
+            (Value::Atom(src), _) => {
+                let to = by_axis(self.type_dict(&dst)?);
+                Some(to.into_iter().map(|(axis, dst)| (axis, *src, dst)).collect())
+            }
+            (_, Value::Atom(dst)) => {
+                let from = by_axis(self.type_dict(&src)?);
+                Some(from.into_iter().map(|(axis, src)| (axis, src, *dst)).collect())
+            }
+            _ => {
+                let (from, to) = (by_axis(self.type_dict(&src)?), by_axis(self.type_dict(&dst)?));
+                let other = |axis: &Axis| to.iter().find(|(a, _)| a == axis).map(|(_, t)| *t);
+                from.iter().map(|(axis, src)| Some((axis.clone(), *src, other(axis)?))).collect()
+            }
+        }
+    }
+
+    /// `mutate_type(tensor, axis, src=, dst=)`; without an axis `src` and `dst` say of which axes, or are of all that the tensor has.
     pub fn mutate_type(&mut self, id: StmtId, args: &CallArgs) -> Value {
         let Some(target) = args.get(0, "tensor").cloned() else { return Value::Unknown };
-        let axis = args.get(1, "axis").cloned();
-        let (src, dst) = (args.keyword("src").cloned(), args.keyword("dst").cloned());
-        let (Some(tensor), Some(axis)) = (self.as_tensor(&target), axis) else { return target };
-        let (Some(Value::Atom(src)), Some(Value::Atom(dst)), Some(axes)) = (src, dst, self.axes_of_value(&axis)) else {
+        let Some(tensor) = self.as_tensor(&target) else { return target };
+        let Some(updates) = self.mutations(tensor, args) else {
+            self.forget_types(tensor);
             return target;
         };
         let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return target };
-        for axis in axes.iter() {
+        for (axis, src, dst) in &updates {
             let known = t.local.get(axis).clone();
-            if known.set.meet(atom_set(src)).is_empty() {
+            if known.set.meet(atom_set(*src)).is_empty() {
                 let place = Some(self.part(id, 1));
-                let declared = AxisState::new(atom_set(src));
+                let declared = AxisState::new(atom_set(*src));
                 let found = OperandAt { place, state: known, is_number: false, is_divisor: false };
                 let at = self.place(id);
                 let kind = FindingKind::DeclaredMismatch {
@@ -293,7 +367,9 @@ impl Machine<'_> {
                 self.forget_types(tensor);
                 return target;
             }
-            let state = self.asserted(id, dst);
+            let mut state = self.asserted(id, *dst);
+            // What the spec says of a split dim it goes on to say.
+            state.shard = known.shard.filter(|_| state.set == AxisType::V);
             t.local.set(axis, state);
         }
         self.retype(tensor, t);

@@ -327,6 +327,10 @@ impl Machine<'_> {
         let before = self.w.clone();
         let call = self.place(id);
         let (grad, ranks) = (self.w.modes.grad, std::mem::take(&mut self.w.modes.ranks));
+        let checked = (self.w.modes.typecheck, self.w.modes.unchecked);
+        if closure.flavour == Flavour::NoTypecheck {
+            self.w.modes.forget_checking();
+        }
         self.enter(closure, func, args, call);
         self.gradient_off(&func.name, Some(closure.flavour));
         self.entered(closure.func);
@@ -346,6 +350,7 @@ impl Machine<'_> {
             let mut world = path.world;
             world.frames.pop();
             world.modes.grad = grad;
+            (world.modes.typecheck, world.modes.unchecked) = checked;
             outcomes.push((world, value));
         }
         let outcomes = self.reunited(outcomes, &ranks);
@@ -681,6 +686,8 @@ impl Machine<'_> {
         if !t.local.rest.set.meet(movable).is_empty() {
             t.local.rest = AxisState::UNKNOWN;
         }
+        // What is forgotten is not missing in the program.
+        t.untracked = true;
         self.retype(id, t);
     }
 }

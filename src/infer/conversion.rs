@@ -13,6 +13,19 @@ use crate::source::Name;
 use crate::types::{AxisType, TensorType, Tri};
 
 impl Machine<'_> {
+    /// With `inplace=True` the result is the tensor that was given.
+    fn written_back(&mut self, call: &Call<'_>, args: &CallArgs, value: Value) -> Value {
+        let in_place = args.keyword("inplace").and_then(Value::as_bool) == Some(true);
+        let made = self.tensor(&value).filter(|_| in_place).map(|t| t.local.clone());
+        match (made, self.w.heap.tensor(call.input).cloned()) {
+            (Some(local), Some(t)) => {
+                self.retype(call.input, TensorType { local, ..t });
+                Value::Tensor(call.input)
+            }
+            _ => value,
+        }
+    }
+
     /// `src=`, `dst=`: the pair must be legal, and the value must have the source type.
     pub(super) fn converted(&mut self, id: StmtId, call: &Call<'_>, args: &CallArgs) -> Result<Value, ()> {
         let (source, result) = match (self.type_argument(call, args, "src"), self.type_argument(call, args, "dst")) {
@@ -54,7 +67,8 @@ impl Machine<'_> {
         self.check_pair(id, call, args, source, result)?;
         self.check_dims(id, call, args, source, result)?;
         self.check_even(id, call, source, result)?;
-        self.apply_transition(id, call, source, result)
+        let value = self.apply_transition(id, call, source, result)?;
+        Ok(self.written_back(call, args, value))
     }
 
     pub(super) fn bad_arguments<T>(&mut self, id: StmtId, call: &Call<'_>, problem: ArgumentProblem) -> Result<T, ()> {

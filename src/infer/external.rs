@@ -152,6 +152,20 @@ impl Machine<'_> {
             let tensor = self.new_tensor(t);
             cell.set(name, tensor);
         }
+        // What its operation takes besides, a dim for one, is kept for the calls.
+        let operation = rule.call.as_ref().and_then(|c| self.rules.op(c));
+        for (at, param) in rule.args.params.iter().enumerate() {
+            let taken = operation.is_some_and(|op| op.args.index(&param.name).is_some());
+            if !taken || param.variadic || rule.params.iter().any(|(name, _)| *name == param.name) {
+                continue;
+            }
+            let value = match bound.first(at) {
+                Some(i) => args.args[i].value.clone(),
+                None if args.open => Value::Unknown,
+                None => super::layer::written(param.default.as_ref()),
+            };
+            cell.set(&super::layer::slot(&param.name), value);
+        }
         Value::Object(self.fresh(Cell::Object(cell)))
     }
 
@@ -186,6 +200,11 @@ impl Machine<'_> {
                 all.args.push(CallArg { keyword: Some(name.clone()), value: value.clone(), part: 0 });
             }
         }
+        for param in &rule.args.params {
+            if let Some(value) = cell.as_ref().and_then(|c| c.get(&super::layer::slot(&param.name))) {
+                all.args.push(CallArg { keyword: Some(param.name.clone()), value: value.clone(), part: 0 });
+            }
+        }
         Eval::One(self.apply_op(id, &op, &all))
     }
 
@@ -218,6 +237,7 @@ impl Machine<'_> {
             Value::Context(context) => match context.as_ref() {
                 super::value::Context::Grad(false) => Some(Flavour::NoGrad),
                 super::value::Context::Grad(true) | super::value::Context::Null => Some(Flavour::Plain),
+                super::value::Context::NoTypecheck => Some(Flavour::NoTypecheck),
                 _ => None,
             },
             Value::Path(path) => decorator_of_path(self.rules, path),
@@ -250,6 +270,7 @@ pub fn decorator_of_path(rules: &crate::rules::RuleBook, path: &str) -> Option<F
             "transparent" | "wraps" | "register-function" | "decorator-factory" | "null-context" | "enable-grad"
             | "identity" => Some(Flavour::Plain),
             "no-grad" => Some(Flavour::NoGrad),
+            "no-typecheck" => Some(Flavour::NoTypecheck),
             _ => None,
         },
         _ => None,

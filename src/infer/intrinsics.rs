@@ -7,7 +7,7 @@ use super::finding::{FindingKind, OperandAt};
 use super::heap::Cell;
 use super::machine::{Eval, Machine};
 use super::output::Reason;
-use super::value::{Context, PartialApp, Value};
+use super::value::{Closure, Context, Flavour, PartialApp, Value};
 use super::world::{Flow, Path};
 use crate::ir::annotation::Atom;
 use crate::ir::{Block, Const, LocalId, StmtId};
@@ -27,7 +27,7 @@ impl Machine<'_> {
         let first = args.positional(0).cloned();
         let value = match rule.does.as_str() {
             "assert-type" => self.assert_type(id, args),
-            "assert-type-like" => first.unwrap_or(Value::Unknown),
+            "assert-type-like" => self.assert_type_like(id, args),
             "mutate-type" => self.mutate_type(id, args),
             "typecheck" => {
                 let strict = match arg("strict_mode") {
@@ -37,10 +37,8 @@ impl Machine<'_> {
                 let local = arg("local").and_then(|v| v.as_bool());
                 Value::Context(Arc::new(Context::Typecheck { strict, local }))
             }
-            "no-typecheck" => match first {
-                Some(_) => Value::Unknown,
-                None => Value::Context(Arc::new(Context::NoTypecheck)),
-            },
+            "no-typecheck" => unchecked(first, args),
+            "is-type-checking" => Value::Const(Const::Bool(self.w.modes.typecheck.is_some())),
             "set-current-mesh" => match first.and_then(|m| self.mesh_of_value(&m)) {
                 Some(mesh) => Value::Context(Arc::new(Context::Mesh(mesh))),
                 None => Value::Unknown,
@@ -51,7 +49,8 @@ impl Machine<'_> {
                 Some(on) => Value::Context(Arc::new(Context::Grad(on))),
                 None => Value::Unknown,
             },
-            "null-context" | "local" => Value::Context(Arc::new(Context::Null)),
+            "null-context" => Value::Context(Arc::new(Context::Null)),
+            "local" => Value::Context(Arc::new(Context::Local)),
             "scalar" => self.scalar(args),
             "shard-type" => match first.as_ref().and_then(Value::as_int).and_then(|n| i32::try_from(n).ok()) {
                 Some(n) => Value::Atom(Atom::Shard(n)),
@@ -325,11 +324,13 @@ impl Machine<'_> {
             Context::Typecheck { strict, local } => {
                 let inherited = modes.typecheck.unwrap_or(true);
                 modes.typecheck = Some(strict.unwrap_or(inherited));
+                modes.unchecked = false;
                 if let Some(local) = local {
                     modes.global = !local;
                 }
             }
-            Context::NoTypecheck => modes.typecheck = None,
+            Context::NoTypecheck => modes.forget_checking(),
+            Context::Local => modes.global = false,
             Context::Mesh(mesh) => modes.mesh = Some(mesh.clone()),
             Context::Grad(on) => modes.grad = *on,
             Context::Null => {}
@@ -400,4 +401,16 @@ pub fn atom_set(atom: Atom) -> AxisType {
 /// The single type of an atom.
 pub fn atom_type(atom: Atom) -> Spmd {
     atom_set(atom).known().expect("an atom is one type")
+}
+
+/// What `no_typecheck` gives: the function that it is given, which runs unchecked, or a region.
+fn unchecked(function: Option<Value>, args: &CallArgs) -> Value {
+    match function {
+        Some(Value::Closure(closure)) => {
+            Value::Closure(Arc::new(Closure { flavour: Flavour::NoTypecheck, ..(*closure).clone() }))
+        }
+        // With types of its own it is a boundary, which is not followed.
+        _ if !args.args.is_empty() => Value::Unknown,
+        _ => Value::Context(Arc::new(Context::NoTypecheck)),
+    }
 }

@@ -416,9 +416,13 @@ impl<'a> Machine<'a> {
     }
 
     pub fn report_with(&mut self, place: Place, kind: FindingKind, repairs: Vec<Repair>) {
+        if self.w.modes.unchecked {
+            return;
+        }
         // What a test expects is no news, and neither is what raises where somebody catches it.
         let raises =
-            matches!(kind, FindingKind::Distributed(_) | FindingKind::Practice(_) | FindingKind::Declaration(_));
+            matches!(kind, FindingKind::Distributed(_) | FindingKind::Practice(_) | FindingKind::Declaration(_))
+                || self.w.modes.typecheck.is_some();
         let expected = self.quiet || self.is_expected(place, raises) || self.is_patched();
         if expected || self.lacks_group(&kind) || self.is_trial(&kind) {
             return;

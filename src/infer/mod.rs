@@ -50,6 +50,7 @@ mod looked_at;
 mod loss_root;
 mod machine;
 pub mod memo;
+mod methods;
 pub mod model_axis;
 mod modes;
 mod moved;

@@ -14,7 +14,7 @@ use crate::ir::{Const, StmtId};
 use crate::project::{ClassRef, ModuleId, Resolved};
 use crate::rules::{Entry, Gives, IntrinsicRule};
 use crate::source::{Idx, Name, Span};
-use crate::types::{Axis, AxisSet, TensorType};
+use crate::types::{Axis, AxisSet};
 use std::sync::Arc;
 
 /// Builtins of Python that the checker gives a meaning; other free names are unknown.
@@ -554,8 +554,8 @@ impl Machine<'_> {
             }
             Value::Tensor(tensor) if name == "data" => self.set_data(id, *tensor, &value),
             Value::Tensor(tensor) if name == "requires_grad" => {
-                if let (Some(b), Some(t)) = (value.as_bool(), self.w.heap.tensor(*tensor).cloned()) {
-                    self.retype(*tensor, TensorType { grad: crate::types::Tri::from_bool(b), ..t });
+                if let Some(asked) = value.as_bool() {
+                    self.set_grad(&Value::Tensor(*tensor), crate::types::Tri::from_bool(asked));
                 }
             }
             _ => {}

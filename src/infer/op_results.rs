@@ -16,6 +16,14 @@ use crate::types::{AxisState, AxisType, LocalType, Shape, TensorType, Tri};
 use std::sync::Arc;
 
 impl Machine<'_> {
+    /// Where nothing is checked, what an operation gives has no type, and what it writes into keeps the one that it has.
+    pub(super) fn unchecked_op(&mut self, id: StmtId, call: OpCall<'_>, args: &CallArgs) -> Value {
+        match args.args.first() {
+            Some(first) if call.rule.in_place => first.value.clone(),
+            _ => self.results(id, &call, args, Some(LocalType::unknown())),
+        }
+    }
+
     /// Makes the results of an operation, and applies in-place effects.
     pub fn results(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
         let rule = call.rule;
@@ -54,7 +62,7 @@ impl Machine<'_> {
             self.move_shards(id, call, args, &mut local);
         }
         let grad = self.result_grad(call, args);
-        let untracked = rule.class == OpClass::Opaque || call.lost;
+        let untracked = rule.class == OpClass::Opaque || call.lost || self.loses_track(call);
         let shapes = self.shapes(call, args);
         let view_of = self.shared_memory(rule, args);
         let same = rule.identity || view_of.is_some();
@@ -95,6 +103,12 @@ impl Machine<'_> {
                 self.new_tensor(make(shape, grad))
             }
         }
+    }
+
+    /// Whether the run-time checker may know a type of an operand that is lost here.
+    fn loses_track(&self, call: &OpCall<'_>) -> bool {
+        let lost = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| t.untracked);
+        self.w.modes.typecheck.is_some() && call.operands.iter().any(lost)
     }
 
     /// How many dims the result has at least, where its shape is not known.
@@ -179,7 +193,7 @@ impl Machine<'_> {
         };
         match call.rule.shape {
             _ if call.rule.name.ends_with(".contiguous") => true,
-            Rule::Factory | Rule::New | Rule::Full | Rule::Matmul | Rule::Mm | Rule::Linear => true,
+            Rule::Factory | Rule::New | Rule::Full | Rule::Sized | Rule::Matmul | Rule::Mm | Rule::Linear => true,
             Rule::Same | Rule::Like | Rule::Broadcast | Rule::Reduce | Rule::Cat => of_operands(),
             _ => false,
         }

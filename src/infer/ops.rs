@@ -45,6 +45,8 @@ pub enum AxisRef {
 impl Machine<'_> {
     /// A Python operator on tensors, by its name without underscores.
     pub fn operator(&mut self, id: StmtId, name: &str, operands: &[Value]) -> Value {
+        // Tensors have no product in place: `x @= w` binds `x` to the product.
+        let name = if name == "imatmul" { "matmul" } else { name };
         let path = format!("torch.Tensor.__{name}__");
         let Some(rule) = self.rules.op(&path).cloned() else {
             self.lose(Reason::NoRule, &path);
@@ -62,17 +64,27 @@ impl Machine<'_> {
 
     /// A method of a tensor.
     pub fn tensor_method(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Value {
-        if name == "backward" {
-            self.backward(id, base, args);
-            return Value::NONE;
-        }
-        if name == "register_hook" {
-            self.hooked(base, args);
-            return Value::Unknown;
-        }
-        if name == "wait" {
+        match name.as_str() {
+            "backward" => {
+                self.backward(id, base, args);
+                return Value::NONE;
+            }
+            "register_hook" => {
+                self.hooked(base, args);
+                return Value::Unknown;
+            }
+            "requires_grad_" => {
+                let asked = args.get(0, "requires_grad").map_or(Some(true), Value::as_bool);
+                self.set_grad(base, asked.map_or(Tri::Unknown, Tri::from_bool));
+                return base.clone();
+            }
+            "set_" => {
+                self.take_over(base, args);
+                return base.clone();
+            }
             // The result of a functional collective is the tensor that it stands for.
-            return base.clone();
+            "wait" => return base.clone(),
+            _ => {}
         }
         let all = args.with_first(base.clone());
         match self.rules.tensor_method(name).cloned() {
@@ -114,37 +126,6 @@ impl Machine<'_> {
         self.results(id, &call, args, Some(LocalType::unknown()))
     }
 
-    /// A method on an unknown value with an identity: of a tensor if only tensors have it.
-    pub fn symbol_method(
-        &mut self,
-        id: StmtId,
-        path: &Name,
-        name: &Name,
-        args: &CallArgs,
-    ) -> Option<super::machine::Eval> {
-        let known = self.symbol(path).is_some();
-        let rule = self.rules.tensor_method(name)?;
-        if !known && (self.settings.is_config(path) || is_ambiguous(name) || self.hinted_other(path)) {
-            return None;
-        }
-        let _ = rule;
-        let tensor = Value::Tensor(self.as_tensor(&Value::Sym(path.clone()))?);
-        Some(super::machine::Eval::One(self.tensor_method(id, &tensor, name, args)))
-    }
-
-    /// A method on a value of which nothing is known: unknown, unless another argument carries a type.
-    pub fn method_of_unknown(&mut self, id: StmtId, base: &Value, name: &Name, args: &CallArgs) -> Option<Value> {
-        let rule = self.rules.tensor_method(name).cloned()?;
-        let typed = args.args.iter().any(|a| matches!(a.value, Value::Tensor(_)));
-        if name == "detach" {
-            return Some(self.new_tensor(TensorType { grad: Tri::No, ..TensorType::unknown() }));
-        }
-        if !typed || is_ambiguous(name) || !matches!(rule.class, OpClass::Plain(_)) || rule.tensors.len() < 2 {
-            return matches!(rule.class, OpClass::Plain(_)).then_some(Value::Unknown).filter(|_| !is_ambiguous(name));
-        }
-        Some(self.apply_op(id, &rule, &args.with_first(base.clone())))
-    }
-
     /// Applies an operation's rule; in an autograd function that is derived, its result is a term.
     pub fn apply_op(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
         if self.deriving.is_none() {
@@ -173,6 +154,9 @@ impl Machine<'_> {
     fn apply_typed(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let (bound, checked) = (rule.args.bind(&keywords), self.w.modes.typecheck.is_some());
+        if self.w.modes.unchecked {
+            return self.unchecked_op(id, OpCall { rule, bound, operands: Vec::new(), lost: false }, args);
+        }
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
         let mut call = OpCall { rule, bound, operands, lost: false };
@@ -348,7 +332,8 @@ impl Machine<'_> {
     /// A finding was reported.
     fn result_type(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs) -> Result<LocalType, ()> {
         let checked = self.w.modes.typecheck.is_some();
-        let fresh = call.operands.is_empty() || call.rule.name.contains(".new_");
+        let made_new = call.rule.name.contains(".new_") && call.rule.typecheck == Typecheck::Factory;
+        let fresh = call.operands.is_empty() || made_new;
         if checked && fresh {
             return Ok(self.factory_type(call.rule.typecheck == Typecheck::Factory));
         }
@@ -753,7 +738,7 @@ fn is_property(name: &str) -> bool {
 }
 
 /// Methods that strings, dicts, lists and configurations have as well.
-fn is_ambiguous(name: &str) -> bool {
+pub(super) fn is_ambiguous(name: &str) -> bool {
     matches!(
         name,
         "split"

@@ -313,10 +313,23 @@ impl Scan<'_> {
         for decorator in decorators {
             match decorator_of_path(self.rules, &self.path(decorator)?)? {
                 Flavour::Plain => {}
+                // With types of its own it is a boundary, which is not followed.
+                Flavour::NoTypecheck if self.is_given(decorator) => return None,
                 f => flavour = f,
             }
         }
         Some(flavour)
+    }
+
+    /// Whether a decorator is a call with arguments.
+    fn is_given(&self, decorator: &Operand) -> bool {
+        match decorator {
+            Operand::Local(local) => match self.temps.get_or_init(|| temps(self.func.body())).get(local) {
+                Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => !args.is_empty(),
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// `__new__` and its kin are static without saying so.

@@ -94,6 +94,8 @@ pub enum Flavour {
     Property,
     /// The body runs without gradients (`@torch.no_grad()`).
     NoGrad,
+    /// The body runs unchecked (`@no_typecheck`).
+    NoTypecheck,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +126,8 @@ pub enum Context {
         local: Option<bool>,
     },
     NoTypecheck,
+    /// Partition specs are not followed (`spmd_types.local()`).
+    Local,
     Mesh(Arc<Mesh>),
     Grad(bool),
     /// No effect on types.

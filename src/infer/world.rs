@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Modes {
     /// Inside `typecheck()`: whether a missing axis is an error.
     pub typecheck: Option<bool>,
+    /// Inside `no_typecheck()`: nothing is judged, and what operations give has no type.
+    pub unchecked: bool,
     /// Inside `typecheck(local=False)`.
     pub global: bool,
     /// The mesh in force.
@@ -27,7 +29,14 @@ pub struct Modes {
 
 impl Default for Modes {
     fn default() -> Self {
-        Modes { typecheck: None, global: false, mesh: None, grad: true, ranks: AxisSet::default() }
+        Modes { typecheck: None, unchecked: false, global: false, mesh: None, grad: true, ranks: AxisSet::default() }
+    }
+}
+
+impl Modes {
+    /// From here on nothing is checked.
+    pub fn forget_checking(&mut self) {
+        (self.typecheck, self.unchecked) = (None, true);
     }
 }
 

@@ -49,7 +49,7 @@ shape_rules! {
     Permute = "permute", Squeeze = "squeeze", Unsqueeze = "unsqueeze", Expand = "expand", ExpandAs = "expand-as",
     ViewAs = "view-as", Repeat = "repeat", Tile = "tile", Cat = "cat", Stack = "stack", Split = "split", Chunk = "chunk",
     Unbind = "unbind", Narrow = "narrow", Select = "select", IndexSelect = "index-select", Gather = "gather", Topk = "topk",
-    Sort = "sort", Factory = "factory", New = "new", Like = "like", Arange = "arange", Full = "full", Tensor = "tensor",
+    Sort = "sort", Factory = "factory", New = "new", Like = "like", Arange = "arange", Full = "full", Sized = "sized", Tensor = "tensor",
     Embedding = "embedding", OneHot = "one-hot", Pad = "pad", Movedim = "movedim", Diagonal = "diagonal",
     RepeatInterleave = "repeat-interleave", SameRank = "same-rank", LastDim = "last-dim", OneDim = "one-dim", Getitem = "getitem", Setitem = "setitem", Loss = "loss", ClassLoss = "class-loss", None = "none",
 }
@@ -156,6 +156,10 @@ fn single(rule: ShapeRule, args: &ShapeArgs<'_>) -> Option<Shape> {
         }
         ShapeRule::Einsum => einsum(args),
         ShapeRule::Factory | ShapeRule::New | ShapeRule::Full => Some(Shape(args.any_sizes()?)),
+        ShapeRule::Sized => args.given.iter().find_map(|g| match g {
+            Given::Ints(sizes) => Some(Shape(sizes.clone())),
+            _ => None,
+        }),
         ShapeRule::Arange | ShapeRule::OneDim => Some(Shape(vec![None])),
         ShapeRule::Loss => loss(args),
         ShapeRule::Tensor | ShapeRule::Getitem | ShapeRule::Setitem | ShapeRule::ClassLoss | ShapeRule::None => None,

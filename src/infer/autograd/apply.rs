@@ -12,7 +12,7 @@ use super::super::output::{DerivedRow, Output, Pass, Reason as Lost};
 use super::super::practice::expr::Expr;
 use super::super::practice::view::View;
 use super::super::statics::module_body;
-use super::super::value::Value;
+use super::super::value::{ObjId, Value};
 use super::super::world::{Modes, World};
 use super::decide::nearest;
 use super::derive::{Case, Derived, RANKS, Signature, Trouble};
@@ -289,12 +289,13 @@ impl Machine<'_> {
                     self.w = world;
                     if truth.is_some()
                         && super::written::is_local(case)
-                        && let Some(followed) = self.as_written(id, class, args)
+                        && let Some(followed) = self.unjudged(id, class, args)
                     {
                         outcomes.extend(followed);
                         continue;
                     }
                     let value = match truth {
+                        Some(_) if self.has_hook(class) => self.hooked_result(id, class, case, args),
                         Some(_) => self.typed_result(id, class, case, args),
                         None => self.untyped_result(case),
                     };
@@ -308,6 +309,47 @@ impl Machine<'_> {
             outcomes.push((std::mem::take(&mut self.w), Value::Unknown));
         }
         self.exits(outcomes)
+    }
+
+    /// Whether the run-time checker asks a hook of the class what its result is, and looks at nothing in its forward.
+    fn has_hook(&self, class: ClassRef) -> bool {
+        self.w.modes.typecheck.is_some() && self.project.own_method(class, "spmd_typecheck").is_some()
+    }
+
+    /// The forward as it is written; where a hook decides, nothing in it is judged.
+    fn unjudged(&mut self, id: StmtId, class: ClassRef, args: &CallArgs) -> Option<Vec<(World, Value)>> {
+        let (quiet, hooked) = (self.quiet, self.has_hook(class));
+        self.quiet |= hooked;
+        let outcomes = self.as_written(id, class, args);
+        self.quiet = quiet;
+        let mut outcomes = outcomes?;
+        for (world, value) in outcomes.iter_mut().filter(|_| hooked) {
+            if let Value::Tensor(at) = value
+                && let Some(t) = world.heap.tensor_mut(*at)
+            {
+                t.untracked = true;
+            }
+        }
+        Some(outcomes)
+    }
+
+    /// What a hook may give that says more than is derived: a tensor without a type passes through it, and its result need not have one.
+    fn hooked_result(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
+        let given: Vec<ObjId> = args.args.iter().filter_map(|a| self.as_tensor(&a.value)).collect();
+        let known: Vec<bool> = given.iter().map(|at| self.set_untracked(*at, true)).collect();
+        let value = self.typed_result(id, class, case, args);
+        for (at, was) in given.into_iter().zip(known) {
+            self.set_untracked(at, was);
+        }
+        if let Value::Tensor(at) = value {
+            self.set_untracked(at, true);
+        }
+        value
+    }
+
+    /// Says whether the type of a tensor is lost to the checker; what it was before.
+    fn set_untracked(&mut self, at: ObjId, lost: bool) -> bool {
+        self.w.heap.tensor_mut(at).is_some_and(|t| std::mem::replace(&mut t.untracked, lost))
     }
 
     fn remembered(&mut self, class: ClassRef, args: &CallArgs) -> Option<Arc<Derived>> {

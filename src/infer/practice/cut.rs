@@ -6,10 +6,10 @@ use super::beside::Question;
 use super::expr::Expr;
 use super::found::Practice;
 use super::gradient::{Walk, may_cut};
-use super::made::{Communicates, Cut, MODULE, PARAMS, direct, through};
+use super::made::{Communicates, Cut, MODULE, Made, PARAMS, direct, through};
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::{Block, FuncId, FuncKind, Operand, Stmt};
+use crate::ir::{Block, Const, FuncId, FuncKind, LocalId, Operand, Param, ParamKind, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{FileId, Idx, Name};
 use rustc_hash::FxHashSet;
@@ -120,6 +120,7 @@ fn report_before(cuts: &[Cut], returned: u128, out: &mut Found) {
 /// A raw reduction of one value and a differentiable one of another, both made from the same argument.
 fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) {
     let reached = |k: usize| returned & through(k) != 0 && returned & direct(k) == 0;
+    let containers = containers(view);
     for (k, cut) in cuts.iter().enumerate().filter(|(k, c)| reached(*k) && c.how != Communicates::Differentiable) {
         if cut.call.is_some() || cut.how == Communicates::InPlace && !cut.computed {
             continue;
@@ -133,6 +134,7 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
                 && !o.splits
                 && !apart(o, cut)
                 && whole(o.input, cut.input)
+                && o.input & cut.input & containers == 0
         });
         if let Some((_, other)) = other {
             let practice = Practice::MixedGradient {
@@ -143,6 +145,22 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
             out.push((cut.place, practice));
         }
     }
+}
+
+/// The arguments that hold several values: what is made of one of these is not made of another.
+fn containers(view: &View<'_>) -> Made {
+    let holds = |local: LocalId| {
+        view.readers(local).iter().any(|step| match (view.steps[*step].stmt, view.value(*step)) {
+            (Stmt::Unpack { value: Operand::Local(of), .. }, _) => *of == local,
+            (_, Some(Rvalue::Item { base: Operand::Local(of), index })) => {
+                *of == local && matches!(index, Operand::Const(Const::Int(_) | Const::Str(_)))
+            }
+            _ => false,
+        })
+    };
+    let several = |p: &Param| matches!(p.kind, ParamKind::VarArgs | ParamKind::KwArgs) || holds(p.local);
+    let params = view.func.params.iter().enumerate().take(30);
+    params.filter(|(_, p)| several(p)).fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
 /// Whether two collectives run over groups that have nothing to do with each other.

@@ -30,7 +30,7 @@ pub fn loops(view: &View<'_>, out: &mut Found) {
         let Some(inner) = step.loops.last().copied().filter(|at| goes_on(view, *at)) else { continue };
         let Some((guard, told)) = decided(view, i) else { continue };
         let inside = |id| view.steps.iter().any(|s| s.id == id && s.loops.contains(&inner));
-        if is_last_round(view, i, inner) {
+        if is_last_round(view, i, inner) || is_joined(view, i) {
             continue;
         }
         if !told.of_all || !inside(guard.at) || is_left_otherwise(view, inner, i) || ends_all(view, i) {
@@ -53,6 +53,14 @@ fn goes_on(view: &View<'_>, at: usize) -> bool {
         Stmt::While { test, .. } => view.expr(test) == Expr::Const(Const::Bool(true)),
         _ => false,
     }
+}
+
+/// Whether a step runs where ranks that have left are stood in for: `with Join([model])`.
+fn is_joined(view: &View<'_>, step: usize) -> bool {
+    view.steps[step].contexts.iter().any(|c| match view.expr(c) {
+        Expr::Call { callee, .. } => callee.last_name().is_some_and(|name| name.to_lowercase() == "join"),
+        _ => false,
+    })
 }
 
 /// Words of tests that pick the last round, or a job of one rank.

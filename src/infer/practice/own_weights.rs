@@ -11,10 +11,11 @@ use super::rank_tests::test;
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::function;
-use crate::ir::{ArgKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
-/// What makes weights equal, or may.
+/// What makes weights equal, or may, or draws them by other means.
 const EQUAL: &[&str] = &[
     "broadcast",
     "distributeddataparallel",
@@ -22,13 +23,42 @@ const EQUAL: &[&str] = &[
     "fsdp",
     "fully_shard",
     "initialize(",
-    "load_state_dict",
-    "from_pretrained",
+    "load(",
+    "load_",
+    "pretrained",
     "checkpoint",
-    "prepare(",
+    "prepare",
     "restore",
     "scatter",
+    "gather",
+    "send(",
+    "recv(",
+    "sync_module",
+    "sync_param",
+    "sync_weight",
+    "replicate",
+    "deepcopy",
+    "fork_rng",
+    "rng_state",
+    "seed_everything",
+    "set_seed",
+    "isolate",
+    "zeros_(",
+    "ones_(",
+    "constant_(",
+    "eye_(",
+    "dirac_(",
+    "linspace",
+    "reset_parameters",
+    "numpy",
+    "meta",
+    "ensemble",
+    "population",
 ];
+
+/// What draws weights.
+const DRAWS: &[&str] =
+    &["normal_(", "uniform_(", "kaiming_", "xavier_", "nn.linear(", "nn.conv", "nn.embedding(", "nn.transformer"];
 
 /// What says that ranks have parts of a model.
 const OF_PARTS: &[&str] = &[
@@ -60,11 +90,34 @@ pub fn drawn(view: &View<'_>, out: &mut Found) {
         return;
     }
     let text = near::bare(view.file());
-    if !text.contains("all_reduce") || near::has_any(&text, EQUAL) || near::has_any(&text, OF_PARTS) {
+    let parts = near::has_any(&text, OF_PARTS) || near::has_word(&text, "tp");
+    let drawn_again = |at: FuncRef| {
+        let inner = near::shared(view, at);
+        inner.code().contains("copy_(") && inner.code().contains("generator")
+    };
+    let again = text.matches("torch.manual_seed(").count() > 1
+        || near::functions(view, view.at.module).into_iter().any(drawn_again);
+    let draws = near::has_any(&text, DRAWS) && !near::has_any(view.code(), &["generator", "with ", "copy_("]) && !again;
+    if parts || near::has_any(&text, EQUAL) || !draws || !averages_gradients(&text) {
         return;
     }
     let mistake = Unshared::OwnWeights { rank, made: view.place(view.steps[made].id) };
     out.push((view.place(view.steps[seed].id), Practice::Unshared(mistake)));
+}
+
+/// Whether all that a text sums over ranks is gradients, or numbers, and gradients are among it: sums of weights make these equal.
+fn averages_gradients(text: &str) -> bool {
+    let mut gradients = false;
+    for (at, call) in text.match_indices("all_reduce(") {
+        let given = &text[at + call.len()..];
+        let given = given.split([',', ')', '\n']).next().unwrap_or_default();
+        let of_gradient = ["grad", "delta"].iter().any(|word| given.contains(word));
+        if !of_gradient && !["loss", "count", "total", "metric"].iter().any(|word| given.contains(word)) {
+            return false;
+        }
+        gradients |= of_gradient;
+    }
+    gradients && !text.contains("reduce_op") && !near::has_any(text, &["reduceop.max", "reduceop.min"])
 }
 
 /// The rank that a step seeds all that is drawn with, by its name.
@@ -135,19 +188,37 @@ pub fn restored(view: &View<'_>, out: &mut Found) {
         return;
     }
     let functions = near::functions(view, view.at.module);
-    let (mut by_rank, mut loaded): (bool, Option<Place>) = (false, None);
+    let (mut by_rank, mut loaded): (Vec<Name>, Option<Place>) = (Vec::new(), None);
     for at in functions {
         let inner = near::shared(view, at);
-        by_rank |= (0..inner.steps.len()).any(|step| seeded(&inner, step).is_some());
-        if loaded.is_none() && inner.code().contains("load(") && !inner.code().contains("rank") {
-            loaded =
-                (0..inner.steps.len()).find(|step| sets_state(&inner, *step)).map(|s| inner.place(inner.steps[s].id));
+        if starts_by_rank(&inner, &text) {
+            by_rank.push(inner.func.name.clone());
+        }
+        if loaded.is_none() && inner.code().contains("load(") && !near::has_any(inner.code(), &["rank", "seed"]) {
+            let set = (0..inner.steps.len()).find(|step| sets_state(&inner, *step));
+            loaded = set.map(|s| inner.place(inner.steps[s].id)).filter(|_| !calls_any(&inner, &by_rank));
         }
     }
-    if let (true, Some(loaded)) = (by_rank, loaded) {
+    if let (false, Some(loaded)) = (by_rank.is_empty(), loaded) {
         let mistake = Unshared::StateOfOne { loaded };
         out.push((view.place(view.steps[saved].id), Practice::Unshared(mistake)));
     }
+}
+
+/// Whether the code of a function calls one of these.
+fn calls_any(view: &View<'_>, names: &[Name]) -> bool {
+    names.iter().any(|name| view.code().contains(&format!("{}(", name.to_lowercase())))
+}
+
+/// Whether a function seeds what all the program draws from by the rank, once, at its start.
+fn starts_by_rank(view: &View<'_>, text: &str) -> bool {
+    let name = view.func.name.to_lowercase();
+    let starts = ["seed", "start", "init", "setup", "main", "train"].iter().any(|word| name.contains(word));
+    let other = near::has_any(view.code(), &["fork_rng", "rng_state", "worker", "step", "epoch"]);
+    let top =
+        view.func.parent.is_none_or(|at| view.project.modules[view.at.module].ir.funcs[at].kind != FuncKind::Function);
+    let calls = text.matches(&format!("{name}(")).count();
+    starts && top && !other && calls <= 2 && (0..view.steps.len()).any(|step| seeded(view, step).is_some())
 }
 
 /// Whether a step of one rank alone saves a state of random numbers, in a file that is not named after it.

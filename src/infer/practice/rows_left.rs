@@ -9,8 +9,8 @@ use super::near;
 use super::unshared::Unshared;
 use super::view::{Guard, View};
 use crate::ir::{BinOp, CmpOp, Const, LocalId, Operand, Rvalue, Stmt};
-use crate::project::ClassRef;
-use crate::source::{Idx, Name};
+use crate::project::{ClassRef, FuncRef, ModuleId};
+use crate::source::{Idx, Name, Span};
 use rustc_hash::FxHashSet;
 
 /// Methods that give the same values in another form.
@@ -47,7 +47,7 @@ pub fn returned(view: &View<'_>, out: &mut Found) {
     let rows = Rows::followed(view, lookup, &masks);
     let (Some(zeroed), Some(name)) = (rows.zeroed, rows.name.clone()) else { return };
     let Some((at, other)) = rows.unsummed(view) else { return };
-    if is_left_to_others(view) {
+    if is_left_to_others(view, other.is_some()) {
         return;
     }
     let place = |step: usize| view.place(view.steps[step].id);
@@ -202,37 +202,130 @@ fn is_mask(view: &View<'_>, local: LocalId) -> bool {
         let name = view.name_of(e).or(e.last_name()).map(str::to_lowercase);
         name.is_some_and(|name| ["start", "first", "min", "begin", "low"].iter().any(|w| near::has_part(&name, w)))
     };
-    one != other && of == again && first != last && (starts(first) || starts(last))
+    one != other
+        && of == again
+        && first != last
+        && (starts(first) || starts(last))
+        && (of_rank(view, first) || of_rank(view, last))
 }
 
-/// Whether the class, or a function of the project that knows it, may leave the sum to somebody else.
-fn is_left_to_others(view: &View<'_>) -> bool {
+/// Whether a bound is computed from the rank, by the constructor of the class if it is kept there.
+fn of_rank(view: &View<'_>, bound: &Expr) -> bool {
+    let by_rank = |view: &View<'_>, e: &Expr| {
+        near::deep(view, e).any(&mut |e| view.name_or_callee(e).is_some_and(|name| near::has_part(name, "rank")))
+    };
+    let Some((name, class)) = near::own_attribute(view, bound).zip(near::class_of(view)) else {
+        return by_rank(view, bound);
+    };
+    near::assigned(view, class, name).iter().any(|(method, _, value)| {
+        let reached = near::reached(method, value, |_| true);
+        let made = |step: usize| method.binds(step).into_iter().any(|l| reached.contains(&l));
+        let operands = |step: usize| method.reads(step).into_iter().any(|o| by_rank(method, &method.expr(o)));
+        by_rank(method, &method.expr(value)) || (0..method.steps.len()).any(|step| made(step) && operands(step))
+    })
+}
+
+/// Whether the class, or somebody that knows it, may see to the sum. `one_sided`: the other side of a test shows what this one lacks.
+fn is_left_to_others(view: &View<'_>, one_sided: bool) -> bool {
     let Some(class) = near::class_of(view) else { return true };
     let class = ClassRef { module: view.at.module, class };
     let (name, span) = (&view.project.class(class).name, view.project.class(class).span);
     let text = view.text(view.spot(span)).to_lowercase();
-    if LEFT_TO_OTHERS.iter().any(|word| text.contains(word)) {
-        return true;
-    }
+    near::has_any(&text, LEFT_TO_OTHERS)
+        || match one_sided {
+            true => is_summed_by_callers(view, name, span),
+            false => !is_kept_plainly(view, name, span),
+        }
+}
+
+/// Whether a method outside of a class that calls some table calls a sum as well, in a file that knows the class.
+fn is_summed_by_callers(view: &View<'_>, name: &str, span: Span) -> bool {
     view.project.modules.ids().any(|module| {
         let file = view.files[view.project.file(module)].whole();
-        file.contains(name.as_str())
+        near::has_word(file, name)
             && near::functions(view, module).into_iter().any(|at| {
                 let func = view.project.func(at);
                 let own = module == view.at.module && span.start <= func.span.start && func.span.end <= span.end;
                 let code = || view.files[view.project.file(module)].slice(func.span).to_lowercase();
-                !own && func.class.is_some() && {
-                    let code = code();
-                    code.contains("embed") && calls_sum(&code)
-                }
+                !own && func.class.is_some() && sums_a_lookup(&code())
             })
     })
 }
 
-/// Whether a text calls something that its name says to sum over ranks.
-fn calls_sum(code: &str) -> bool {
-    code.match_indices(['(']).any(|(at, _)| {
+/// Whether a text calls a table, and something that its name says to sum over ranks.
+fn sums_a_lookup(code: &str) -> bool {
+    let (mut looks_up, mut sums) = (false, false);
+    for (at, _) in code.match_indices('(') {
         let name = code[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
-        name.contains("reduce") || name.contains("psum")
-    })
+        sums |= name.contains("reduce") || name.contains("psum");
+        looks_up |= name.contains("emb")
+            && ["emb", "embed", "embedding", "embeddings", "tokens"].iter().any(|end| name.ends_with(end));
+    }
+    looks_up && sums
+}
+
+/// Whether all that know a class keep one of it and call that as it is, in methods that communicate nothing.
+fn is_kept_plainly(view: &View<'_>, name: &str, span: Span) -> bool {
+    let mut kept = false;
+    for module in view.project.modules.ids() {
+        let file = view.files[view.project.file(module)].whole();
+        if !near::has_word(file, name) {
+            continue;
+        }
+        if near::has_any(file, HOOKS) {
+            return false;
+        }
+        for at in near::words(file, name) {
+            let own = module == view.at.module && (span.start as usize..span.end as usize).contains(&at);
+            if own || is_no_use(file, at) {
+                continue;
+            }
+            let plain = kept_as(file, at).filter(|attribute| is_plainly_called(view, module, at, attribute));
+            if plain.is_none() || module != view.at.module {
+                return false;
+            }
+            kept = true;
+        }
+    }
+    kept
+}
+
+/// What may see to a sum from outside.
+const HOOKS: &[&str] = &["_hook(", "ParallelStyle", "parallelize_module", "setattr("];
+
+/// Whether a name stands in an import, a list of exports, a text or a comment.
+fn is_no_use(file: &str, at: usize) -> bool {
+    let before = file[..at].rsplit('\n').next().unwrap_or_default();
+    let quoted = before.trim_end().ends_with(['"', '\'', '`']);
+    before.trim_start().starts_with("from ") || before.contains("import ") || before.contains('#') || quoted
+}
+
+/// The attribute that an object is kept as where it is made: `self.words = VocabEmbedding(`.
+fn kept_as(file: &str, at: usize) -> Option<&str> {
+    let before = file[..at].rsplit('\n').next()?.trim();
+    let attribute = before.strip_prefix("self.")?.strip_suffix('=')?.trim_end();
+    attribute.chars().all(|c| c.is_alphanumeric() || c == '_').then_some(attribute)
+}
+
+/// Whether the class around a place does nothing with an attribute but call it, in methods that communicate nothing and give what it gives to
+/// nobody that may.
+fn is_plainly_called(view: &View<'_>, module: ModuleId, at: usize, attribute: &str) -> bool {
+    let file = view.files[view.project.file(module)].whole();
+    let around = |f: &FuncRef| {
+        let func = view.project.func(*f);
+        func.class.is_some() && (func.span.start as usize..func.span.end as usize).contains(&at)
+    };
+    let Some(init) = near::functions(view, module).into_iter().find(around) else { return false };
+    let Some(holder) = view.project.func(init).class else { return false };
+    let uses = file.matches(&format!(".{attribute}")).count();
+    let mut seen = 1;
+    for method in near::methods(view, holder) {
+        let code = method.code();
+        let calls = code.matches(&format!("self.{}(", attribute.to_lowercase())).count();
+        if calls > 0 && (near::communicates(&method) || near::has_any(code, &[".apply(", "reduce", "psum"])) {
+            return false;
+        }
+        seen += calls;
+    }
+    seen > 1 && seen == uses
 }

@@ -155,6 +155,15 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
     if whole::couples(call) {
         return Err(Refusal::Coupled);
     }
+    // The others say a dtype or a device.
+    let others = |p: &&Piece| !call.rule.tensors.contains(&p.param);
+    if call.rule.identity && call.pieces.iter().any(|p| others(&p)) {
+        let pieces: Vec<Piece> = call.pieces.iter().filter(|p| !others(p)).cloned().collect();
+        return propagate(&ShardCall { pieces: &pieces, ..*call });
+    }
+    if call.runtime && folds_batch(call) {
+        return Err(Refusal::Strided);
+    }
     if let ([first, rest @ ..], [Whole::LastOf(_)]) = (call.pieces, call.rule.whole.as_slice())
         && let Some(shard) = first.shard
         && rest.iter().all(|p| p.shard.is_none())
@@ -186,6 +195,17 @@ pub fn propagate(call: &ShardCall<'_>) -> Result<Placed, Refusal> {
             Ok(Placed::Unknown)
         }
         _ => views::moved(call),
+    }
+}
+
+/// Whether a product folds a split batch dim of its right operand into another one: torch does so where the left one is a vector or a matrix.
+fn folds_batch(call: &ShardCall<'_>) -> bool {
+    match call.pieces {
+        [left, right] if call.rule.shape == ShapeRule::Matmul && !left.unknown && !right.unknown => {
+            let (one, other) = (left.shape.rank(), right.shape.rank());
+            one <= 2 && other >= 3 && right.shard.is_some_and(|dim| dim + 2 < other)
+        }
+        _ => false,
     }
 }
 

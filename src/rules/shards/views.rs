@@ -228,6 +228,8 @@ fn unflattened(call: &ShardCall<'_>, rank: usize, shard: usize) -> Result<Placed
         shard if shard < at => Ok(Placed::Split(shard)),
         shard if shard > at => Ok(Placed::Split((shard + sizes.len()).saturating_sub(1))),
         shard if sizes.first() == Some(&Some(-1)) => Ok(Placed::Split(shard)),
+        // A size that is left open is one for each rank.
+        _ if sizes.contains(&Some(-1)) => Ok(Placed::Unknown),
         _ => Err(Refusal::CutApart),
     }
 }

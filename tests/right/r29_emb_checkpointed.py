@@ -1,0 +1,43 @@
+# right: the caller runs the lookup under activation checkpointing and sums the result
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class VocabSlice(nn.Module):
+    def __init__(self, rows, width, group):
+        super().__init__()
+        self.group = group
+        own = rows // dist.get_world_size(group)
+        self.vocab_start = own * dist.get_rank(group)
+        self.vocab_end = self.vocab_start + own
+        self.weight = nn.Parameter(torch.empty(own, width))
+
+    def forward(self, ids):
+        away = (ids < self.vocab_start) | (ids >= self.vocab_end)
+        x = F.embedding((ids - self.vocab_start).masked_fill(away, 0), self.weight)
+        x[away] = 0.0
+        return x
+
+
+class TakeSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None
+
+
+class Encoder(nn.Module):
+    def __init__(self, cfg, body, group):
+        super().__init__()
+        self.words, self.body, self.group = VocabSlice(cfg.vocab, cfg.dim, group), body, group
+
+    def forward(self, ids):
+        h = checkpoint(self.words, ids, use_reentrant=False)
+        return self.body(TakeSum.apply(h, self.group))

@@ -1,0 +1,45 @@
+# right: the caller reaches tables by getattr, and sums their rows over ranks
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class VocabSlice(nn.Module):
+    def __init__(self, rows, width, group):
+        super().__init__()
+        self.group = group
+        own = rows // dist.get_world_size(group)
+        self.vocab_start = own * dist.get_rank(group)
+        self.vocab_end = self.vocab_start + own
+        self.weight = nn.Parameter(torch.empty(own, width))
+
+    def forward(self, ids):
+        away = (ids < self.vocab_start) | (ids >= self.vocab_end)
+        x = F.embedding((ids - self.vocab_start).masked_fill(away, 0), self.weight)
+        x[away] = 0.0
+        return x
+
+
+class TakeSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None
+
+
+class Fields(nn.Module):
+    def __init__(self, sizes, width, group):
+        super().__init__()
+        self.group = group
+        for name, n in sizes.items():
+            setattr(self, f"table_{name}", VocabSlice(n, width, group))
+
+    def forward(self, fields):
+        rows = [getattr(self, f"table_{k}")(v) for k, v in fields.items()]
+        return TakeSum.apply(torch.cat(rows, -1), self.group)

@@ -1,0 +1,49 @@
+# right: the caller sums self.transformer.wte(ids), from a ModuleDict
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class VocabSlice(nn.Module):
+    def __init__(self, rows, width, group):
+        super().__init__()
+        self.group = group
+        own = rows // dist.get_world_size(group)
+        self.vocab_start = own * dist.get_rank(group)
+        self.vocab_end = self.vocab_start + own
+        self.weight = nn.Parameter(torch.empty(own, width))
+
+    def forward(self, ids):
+        away = (ids < self.vocab_start) | (ids >= self.vocab_end)
+        x = F.embedding((ids - self.vocab_start).masked_fill(away, 0), self.weight)
+        x[away] = 0.0
+        return x
+
+
+class TakeSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None
+
+
+class GPT(nn.Module):
+    def __init__(self, cfg, group):
+        super().__init__()
+        self.group = group
+        self.transformer = nn.ModuleDict(dict(
+            wte=VocabSlice(cfg.vocab, cfg.dim, group),
+            wpe=nn.Embedding(cfg.length, cfg.dim),
+            ln=nn.LayerNorm(cfg.dim),
+        ))
+
+    def forward(self, ids):
+        pos = torch.arange(ids.size(1), device=ids.device)
+        tok = TakeSum.apply(self.transformer.wte(ids), self.group)
+        return self.transformer.ln(tok + self.transformer.wpe(pos))

@@ -1,0 +1,18 @@
+# right: LayerNorm starts from ones and zeros: no number is drawn
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+def train(cfg, batches):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(cfg.seed + rank)
+    net = nn.LayerNorm(cfg.d)
+    opt = torch.optim.SGD(net.parameters(), lr=cfg.lr)
+    for x in batches:
+        opt.zero_grad()
+        net(x).mean().backward()
+        for p in net.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= world
+        opt.step()
