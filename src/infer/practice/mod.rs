@@ -204,6 +204,7 @@ mod sharded_step;
 mod shared_bias;
 mod shift_in_part;
 mod shifted;
+mod sibling_marks;
 pub mod sizes;
 pub mod slips;
 mod slopes_of_all;
