@@ -218,6 +218,7 @@ mod style_plan;
 mod submodules;
 mod sum_in_loss;
 mod summed_in_one;
+mod summed_marks;
 mod summed_scaled;
 mod switch;
 mod this_rank;
@@ -302,6 +303,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     partition::unmarked,
     whole_marked::modes,
     beside_layers::unmarked,
+    summed_marks::complete,
     part_beside::unmarked,
     mark_beside::left_out,
     doubled::marked_twice,

@@ -5,6 +5,7 @@ use super::beside_layers::whole_linear;
 use super::class_marks::{freezes, marked, text_of};
 use super::expr::Expr;
 use super::marking::{is_off, own_names};
+use super::reducers::Covered;
 use super::view::View;
 use super::{Class, Lint, near};
 use crate::ir::{Arg, ClassId, Func, Rvalue};
@@ -32,6 +33,10 @@ pub fn alike(
     let frozen = freezes(file) && !freezes_others(lint, class.at, whole);
     let derives = |other| lint.settings.statics.linearized(other).contains(&class.at);
     let path = format!("{whole}.weight");
+    let known = |mark: &str| lint.rules.mark(mark).is_some();
+    if lint.reducers().covers(&path, &rule.default_group, &known, &|_| false) != Covered::No {
+        return None;
+    }
     if frozen || lint.settings.marking.may_mark(class.at, &path, (&derives, &[class.at]), false) {
         return None;
     }
@@ -97,7 +102,7 @@ fn names_elsewhere(lint: &Lint<'_>, at: ClassRef, layer: &str) -> bool {
         .map(spans)
         .filter(|span| lint.files[lint.project.file(at.module)].slice(*span).contains(&format!("self.{layer} =")))
         .collect();
-    file.match_indices(layer).any(|(place, _)| {
+    near::words(file, layer).any(|place| {
         let of_other = file[..place].ends_with("self.") && of_others.iter().any(|span| inside(*span, place));
         !inside(own, place) && !of_other
     })

@@ -26,6 +26,8 @@ pub enum Unshared {
     OwnPermutation { taken: Place },
     /// Parameters are marked for a sum that nobody asks for; the mark that is asked for, and where the other one is set.
     MarkUnasked { mark: Name, asked: Name, set: Place },
+    /// A whole module is marked for a sum over ranks over which the layer behind it sums the gradient of its input already; where it is called, and the sum.
+    MarkedComplete { module: Name, mark: Name, axes: Vec<Name>, layer: Name, first: Place, sum: Place },
     /// Losses are divided by the number of objects of all ranks, and averaged over ranks besides.
     NumberOfAll { count: Name, reduced: Place },
 }
