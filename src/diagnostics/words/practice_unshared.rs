@@ -18,6 +18,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
         Unshared::OwnPermutation { taken } => own_permutation(*taken),
         Unshared::MarkUnasked { mark, asked, set } => mark_unasked(mark, asked, *set),
+        Unshared::EqualSummed { mark, summed, axis, set } => equal_summed(mark, summed, axis, *set),
         Unshared::MarkedComplete { module, mark, axes, layer, first, sum } => {
             marked_complete((module, mark), axes, (layer, *first), *sum)
         }
@@ -147,5 +148,16 @@ fn marked_complete((module, mark): (&str, &str), over: &[Name], (layer, first): 
     draft.labels.push(spot(first, format!("sums the gradient of its input over {over} in its backward")));
     draft.labels.push(spot(sum, format!("sums those that are marked `{mark}`")));
     draft.help.push("set the mark only where each rank has a part of the sequence".to_string());
+    draft
+}
+
+fn equal_summed(mark: &str, summed: &str, axis: &str, set: Place) -> Draft {
+    let title = format!(
+        "gradients that are equal on all ranks of `{axis}` are summed over them: nothing reads `{mark}`, which says so, and `{summed}` has `{axis}` as well"
+    );
+    let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+    draft.primary = format!("sums over each axis of `{summed}`");
+    draft.labels.push(spot(set, format!("ranks of `{axis}` have the same here")));
+    draft.help.push(format!("divide by the number of ranks where `{mark}` has the axis"));
     draft
 }

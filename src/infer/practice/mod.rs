@@ -48,6 +48,7 @@ mod each_round;
 mod early_return;
 mod empty_part;
 mod epochs;
+mod equal_marks;
 mod expert_copies;
 mod expert_mean;
 pub mod expr;
