@@ -2,7 +2,7 @@
 //! alike. Never: a layer that something may mark, sum or freeze elsewhere. Source: mcore-bridge, pull request 173. Next: `beside_layers.rs`, which asks; `class_marks.rs`.
 
 use super::beside_layers::whole_linear;
-use super::class_marks::{freezes, marked, text_of};
+use super::class_marks::{freezes, marked, quotes, text_of};
 use super::expr::Expr;
 use super::marking::{is_off, own_names};
 use super::reducers::Covered;
@@ -27,6 +27,9 @@ pub fn alike(
     rule: &LayerRule,
 ) -> Option<(Place, Option<Name>)> {
     let file = init.file();
+    if lint.rules.marks().iter().any(|mark| quotes(text_of(lint, class.at), mark)) {
+        return None;
+    }
     if near::has_any(&near::bare(file), OTHERWISE) || names_elsewhere(lint, class.at, whole) {
         return None;
     }
