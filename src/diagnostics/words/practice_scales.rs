@@ -18,8 +18,8 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::OtherGate { .. }
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
-        Scales::UnmarkedBehind { layer, before, axes: over, used, said } => {
-            unmarked_behind(layer, before, over, *used, *said)
+        Scales::UnmarkedBehind { layer, before, axes: over, used, said, sibling } => {
+            unmarked_behind((layer, before), over, *used, (*said, sibling.as_deref()))
         }
         Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
@@ -500,7 +500,12 @@ pub fn axes(names: &[Name]) -> String {
 }
 
 /// A whole layer behind one that leaves each rank a part of the sequence.
-fn unmarked_behind(layer: &str, before: &str, over: &[Name], used: Place, said: Place) -> Draft {
+fn unmarked_behind(
+    (layer, before): (&str, &str),
+    over: &[Name],
+    used: Place,
+    (said, sibling): (Place, Option<&str>),
+) -> Draft {
     let over = axes(over);
     let title = format!(
         "the gradient of `{layer}` is not summed over {over}: with sequence parallelism `{before}` leaves each rank a part of the sequence, and nothing marks `{layer}`"
@@ -508,7 +513,9 @@ fn unmarked_behind(layer: &str, before: &str, over: &[Name], used: Place, said: 
     let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
     draft.primary = "whole on every rank, and not marked".to_string();
     draft.labels.push(spot(used, "computes with the rank's part".to_string()));
-    draft.labels.push(spot(said, "says so".to_string()));
+    draft
+        .labels
+        .push(spot(said, sibling.map_or("says so".to_string(), |name| format!("`{name}`, whole as well, is marked"))));
     draft.help.push(format!("mark the parameters of `{layer}` as `sequence_parallel`"));
     draft
 }

@@ -1,9 +1,10 @@
 //! Words of what each rank has of its own where all are to share it. In: findings. Out: drafts. Never: detection. Next: `practice.rs`.
 
 use super::super::codes;
+use super::practice_scales::axes;
 use super::{Draft, spot};
 use crate::infer::practice::unshared::Unshared;
-use crate::source::Place;
+use crate::source::{Name, Place};
 
 pub fn unshared(mistake: &Unshared) -> Draft {
     match mistake {
@@ -20,6 +21,10 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
         Unshared::OwnPermutation { taken } => own_permutation(*taken),
         Unshared::MarkUnasked { mark, asked, set } => mark_unasked(mark, asked, *set),
+        Unshared::EqualSummed { mark, summed, axis, set } => equal_summed(mark, summed, axis, *set),
+        Unshared::MarkedComplete { module, mark, axes, layer, first, sum } => {
+            marked_complete((module, mark), axes, (layer, *first), *sum)
+        }
         Unshared::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
     }
 }
@@ -169,5 +174,29 @@ fn mark_unasked(mark: &str, asked: &str, set: Place) -> Draft {
     draft.primary = format!("takes the parameters that are marked `{asked}`");
     draft.labels.push(spot(set, "marked here, and never asked for".to_string()));
     draft.help.push(format!("sum those with `{mark}` over the ranks that share them as well"));
+    draft
+}
+
+fn marked_complete((module, mark): (&str, &str), over: &[Name], (layer, first): (&str, Place), sum: Place) -> Draft {
+    let over = axes(over);
+    let title = format!(
+        "the gradient of `{module}` is summed over {over} twice: `{layer}` has summed that of its input, and `{mark}` asks for another sum"
+    );
+    let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+    draft.primary = "asks for a sum of what is equal on all ranks already".to_string();
+    draft.labels.push(spot(first, format!("sums the gradient of its input over {over} in its backward")));
+    draft.labels.push(spot(sum, format!("sums those that are marked `{mark}`")));
+    draft.help.push("set the mark only where each rank has a part of the sequence".to_string());
+    draft
+}
+
+fn equal_summed(mark: &str, summed: &str, axis: &str, set: Place) -> Draft {
+    let title = format!(
+        "gradients that are equal on all ranks of `{axis}` are summed over them: nothing reads `{mark}`, which says so, and `{summed}` has `{axis}` as well"
+    );
+    let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+    draft.primary = format!("sums over each axis of `{summed}`");
+    draft.labels.push(spot(set, format!("ranks of `{axis}` have the same here")));
+    draft.help.push(format!("divide by the number of ranks where `{mark}` has the axis"));
     draft
 }

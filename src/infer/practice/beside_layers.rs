@@ -1,7 +1,7 @@
 //! Whole layers next to layers that a rule types. In: a class, or a function that sums gradients. Out: a linear layer behind one that leaves
 //! each rank a part of the sequence, which nothing marks; a sum over the ranks for a linear layer whose output goes into one that sums the
-//! gradient of its input already; what a layer has summed, added to what is summed afterwards. Never: where no comment says that the sequence is split, or may be. Source: mcore-bridge, pull request
-//! 173; AReno, pull request 496; `rules/models/megatron_layers.toml` for the layers. Next: `parameters.rs`, `doubled.rs`.
+//! gradient of its input already; what a layer has summed, added to what is summed afterwards. Never: where neither a comment says that the sequence is split, or may be, nor a sibling
+//! class marks such a layer. Source: mcore-bridge, pull request 173; AReno, pull request 496; `rules/models/megatron_layers.toml` for the layers. Next: `sibling_marks.rs`, `doubled.rs`.
 
 use super::class_marks::{freezes, text_of};
 use super::expr::{Expr, path_of_hint};
@@ -9,9 +9,9 @@ use super::found::{Practice, Scales};
 use super::near::{self, Note};
 use super::unshared::Unshared;
 use super::view::View;
-use super::{Class, Found, Lint};
+use super::{Class, Found, Lint, sibling_marks};
 use crate::ir::{ArgKind, BinOp, ClassId, Const, LocalId, Operand, Rvalue, Stmt};
-use crate::project::ClassRef;
+use crate::project::{ClassRef, Resolved};
 use crate::rules::collective::Transition;
 use crate::rules::{Form, LayerRule};
 use crate::source::{Name, Place};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 const SPLIT: &[&str] = &["s/tp", "sequence shard", "sequence parallel", "sequence_parallel", "reduce-scatter"];
 
 /// A layer that a method calls on something: the attribute, the step and the argument.
-type Used<'a> = (&'a Name, usize, &'a Operand);
+pub type Used<'a> = (&'a Name, usize, &'a Operand);
 
 /// `mid, _ = self.row(x)` and `self.linear(mid)`, in a class that marks nothing
 pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
@@ -33,28 +33,33 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         return;
     }
     // What trains nobody sums, and what the file names elsewhere it may mark or sum there.
-    if freezes(file) || text.contains("no_grad(") {
+    if text.contains("no_grad(") {
         return;
     }
     let elsewhere = |name: &str| file.matches(name).count() > text.matches(name).count();
     let Some(init) = class.init(lint) else { return };
-    let Some(said) = said(init, class.at, SPLIT) else { return };
     let Some(forward) = lint.project.own_method(class.at, "forward") else { return };
     let view = near::shared(init, forward);
     let all = used(&view);
+    let said = if freezes(file) { None } else { said(init, class.at, SPLIT) };
     for (row, from, _) in &all {
         let Some(rule) = kept_layer(&view, class.at.class, row).filter(|rule| scatters(rule)) else { continue };
         for (whole, at, given) in all.iter().filter(|(_, at, _)| at > from) {
             let Some(made) = whole_linear(&view, class.at.class, whole) else { continue };
-            if elsewhere(whole) || !comes_of(&view, given, *from, *at) {
+            if !comes_of(&view, given, *from, *at) {
                 continue;
             }
+            let told = said.filter(|_| !elsewhere(whole)).map(|said| (said, None));
+            let Some((said, sibling)) = told.or_else(|| sibling_marks::alike(lint, class, init, whole, &rule)) else {
+                continue;
+            };
             let mistake = Scales::UnmarkedBehind {
                 layer: (*whole).clone(),
                 before: (*row).clone(),
                 axes: rule.default_group.clone(),
                 used: view.place(view.steps[*at].id),
                 said,
+                sibling,
             };
             out.push((made, Practice::Scales(mistake)));
             return;
@@ -69,7 +74,7 @@ fn marks(text: &str) -> bool {
 }
 
 /// The calls of a method of what its object keeps, with one argument.
-fn used<'a>(view: &View<'a>) -> Vec<Used<'a>> {
+pub fn used<'a>(view: &View<'a>) -> Vec<Used<'a>> {
     let of = |step: usize| match view.value(step)? {
         Rvalue::CallMethod { base, name, args } if near::is_self(view, base) => match &**args {
             [one] => Some((name, step, &one.value)),
@@ -81,7 +86,7 @@ fn used<'a>(view: &View<'a>) -> Vec<Used<'a>> {
 }
 
 /// The rule of the layer that an attribute is: by what the constructor makes, or by the annotation of what it is given.
-fn kept_layer(view: &View<'_>, class: ClassId, attr: &str) -> Option<Arc<LayerRule>> {
+pub fn kept_layer(view: &View<'_>, class: ClassId, attr: &str) -> Option<Arc<LayerRule>> {
     let set = near::assigned(view, class, attr);
     let [(method, _, value)] = set.as_slice() else { return None };
     let path = match method.expr(value) {
@@ -117,16 +122,21 @@ fn scatters(rule: &LayerRule) -> bool {
 }
 
 /// Whether a layer takes what all ranks have alike and sums its gradient, or in some configuration parts of the sequence.
-fn sums_gradient(rule: &LayerRule) -> bool {
+pub fn sums_gradient(rule: &LayerRule) -> bool {
     let invariant = |t: &Transition| t.source.set.contains(Spmd::Invariant) && !t.result.set.contains(Spmd::Invariant);
     cases(rule).any(|(_, t)| t.source.dim() == Some(0)) && cases(rule).any(|(other, t)| other && invariant(t))
 }
 
 /// Where the constructor makes a linear layer of torch, or one that is told to be whole on every rank.
-fn whole_linear(view: &View<'_>, class: ClassId, attr: &str) -> Option<Place> {
+pub fn whole_linear(view: &View<'_>, class: ClassId, attr: &str) -> Option<Place> {
     let set = near::assigned(view, class, attr);
     let [(method, made, value)] = set.as_slice() else { return None };
-    let Expr::Call { callee, args, .. } = method.expr(value) else { return None };
+    makes_whole(method, &method.expr(value), true).then(|| method.place(method.steps[*made].id))
+}
+
+/// Whether an expression makes such a layer, by itself or (`follows`) by a function of the project that does nothing to it.
+fn makes_whole(view: &View<'_>, made: &Expr, follows: bool) -> bool {
+    let Expr::Call { callee, args, .. } = made else { return false };
     let divided = args.iter().any(|(_, a)| {
         a.any(&mut |e| {
             matches!(e, Expr::Binary(..))
@@ -137,24 +147,80 @@ fn whole_linear(view: &View<'_>, class: ClassId, attr: &str) -> Option<Place> {
         matches!(kind, ArgKind::Keyword(k) if k == "parallel_mode") && *a == Expr::Const(Const::None)
     };
     let whole = |path: &Name| path == "torch.nn.Linear" || path.ends_with("Linear") && args.iter().any(told_whole);
-    let linear = callee.path().is_some_and(whole) && !divided;
-    linear.then(|| method.place(method.steps[*made].id))
+    if callee.path().is_some_and(whole) {
+        return !divided;
+    }
+    let helper = match &**callee {
+        Expr::Path(path) => match view.project.path(path) {
+            Resolved::Func(at) => Some(at),
+            _ => None,
+        },
+        own => near::own_attribute(view, own).and_then(|name| near::own_method(view, name)),
+    };
+    helper.filter(|_| follows && !divided).is_some_and(|at| gives_whole(&near::shared(view, at)))
 }
 
-/// Whether an argument is what a step gave, as it is or as the first of a tuple.
+/// Whether all that a function gives back is such a layer, as it is made, and the function marks nothing.
+fn gives_whole(helper: &View<'_>) -> bool {
+    let text = helper.text(helper.spot(helper.func.span));
+    let given: Vec<Expr> = helper
+        .steps
+        .iter()
+        .filter_map(|step| match step.stmt {
+            Stmt::Return { value } => Some(helper.through(value)),
+            _ => None,
+        })
+        .collect();
+    let plain = !marks(text) && !text.contains("_hook(") && !freezes(text) && !text.contains("parallel_state");
+    plain && !given.is_empty() && given.iter().all(|made| makes_whole(helper, made, false))
+}
+
+/// Whether an argument is what a step gave, as it is or as the first of a tuple, or made from that row by row.
 fn comes_of(view: &View<'_>, given: &Operand, from: usize, before: usize) -> bool {
+    is_of(view, &view.expr(given), from, before, 4)
+}
+
+/// Modules that leave every row as long as it is, and where it is.
+const ROWWISE: &[&str] = &["torch.nn.Dropout", "torch.nn.Identity", "torch.nn.GELU", "torch.nn.SiLU", "torch.nn.ReLU"];
+
+fn is_of(view: &View<'_>, e: &Expr, from: usize, before: usize, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
     let is_call = |e: &Expr| matches!(e, Expr::Call { step, .. } if *step == from);
-    let of = |e: &Expr| match e {
+    match e {
         Expr::Item(base, at) => is_call(base) && matches!(**at, Expr::Const(Const::Int(0))),
-        other => is_call(other),
-    };
-    match view.expr(given) {
         Expr::Local(local) => {
-            let last = view.last_def(local, before);
-            last.is_some_and(|def| of(&view.bound(def, local)))
+            let last = view.last_def(*local, before);
+            last.is_some_and(|def| is_of(view, &view.bound(def, *local), from, def, depth))
         }
-        made => of(&made),
+        Expr::Call { callee, args, .. } => {
+            let rowwise = || match &**callee {
+                Expr::Attr(base, name) if name == "to" || name == "contiguous" => {
+                    is_of(view, base, from, before, depth)
+                }
+                own => match (near::own_attribute(view, own), args.as_slice()) {
+                    (Some(name), [(_, one)]) => keeps_rows(view, name) && is_of(view, one, from, before, depth),
+                    _ => false,
+                },
+            };
+            is_call(e) || rowwise()
+        }
+        _ => false,
     }
+}
+
+/// Whether an attribute is a module, wherever it is made, that takes each row by itself.
+fn keeps_rows(view: &View<'_>, attr: &str) -> bool {
+    let Some(class) = near::class_of(view) else { return false };
+    let rowwise = |e: &Expr| match e {
+        Expr::Call { callee, .. } => callee.path().is_some_and(|path| ROWWISE.contains(&path.as_str())),
+        _ => false,
+    };
+    let set = near::assigned(view, class, attr);
+    !set.is_empty()
+        && set.iter().all(|(method, _, value)| match method.expr(value) {
+            Expr::Choice(_, a, b) => rowwise(&a) && rowwise(&b),
+            made => rowwise(&made),
+        })
 }
 
 /// The comment in a class that says one of these.

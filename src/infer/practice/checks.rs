@@ -393,6 +393,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]),
     of_words(&["rng_state("], own_weights::restored).with(&[&[".save("], &["rng", "state"]]),
     of_words(&["randperm("], own_permutation::taken).with(&[&["randperm("]]),
+    of_words(equal_marks::REGISTER, equal_marks::summed).with(&[&["all_reduce("], &["for "], &["group"]]),
     of_words(&["setattr("], mark_unasked::never).with(&[&["group"]]),
     of_words(&["all_gather"], undone_mean::losses).with(&[&["world_size", ".size("], &["loss"]]),
     of_words(&["fully_shard("], replica_norm::sums).with(&[&["all_reduce("], &["group="]]),

@@ -103,7 +103,7 @@ fn runs(view: &View<'_>, reducer: &Reducer, reached: &[FuncRef], here: Place) ->
 }
 
 /// Whether a reducer is a sum that nothing beside it makes up for, under no condition.
-fn plain(lint: &Lint<'_>, reducer: &Reducer) -> bool {
+pub fn plain(lint: &Lint<'_>, reducer: &Reducer) -> bool {
     let view = lint.view(reducer.func);
     let known = reducer.axes.is_some() && reducer.when.iter().flatten().all(|t| *t != Test::Other);
     known && reducer.through.is_none() && !UNDONE.iter().any(|w| view.code().contains(w))

@@ -48,6 +48,7 @@ mod each_round;
 mod early_return;
 mod empty_part;
 mod epochs;
+mod equal_marks;
 mod expert_copies;
 mod expert_mean;
 pub mod expr;
@@ -207,6 +208,7 @@ mod shared_bias;
 mod shift_by_hand;
 mod shift_in_part;
 mod shifted;
+mod sibling_marks;
 pub mod sizes;
 pub mod slips;
 mod slopes_of_all;
@@ -220,6 +222,7 @@ mod style_plan;
 mod submodules;
 mod sum_in_loss;
 mod summed_in_one;
+mod summed_marks;
 mod summed_scaled;
 mod switch;
 mod this_rank;
@@ -304,6 +307,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     partition::unmarked,
     whole_marked::modes,
     beside_layers::unmarked,
+    summed_marks::complete,
     part_beside::unmarked,
     mark_beside::left_out,
     doubled::marked_twice,

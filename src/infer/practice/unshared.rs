@@ -33,6 +33,10 @@ pub enum Unshared {
     /// Rows of a split table are zero where other ranks have them, and nothing sums them; the lookup, where they are set to zero, and the sum on the
     /// other side of a test.
     RowsNotSummed { rows: Name, lookup: Place, zeroed: Place, other: Option<Place> },
+    /// A whole module is marked for a sum over ranks over which the layer behind it sums the gradient of its input already; where it is called, and the sum.
+    MarkedComplete { module: Name, mark: Name, axes: Vec<Name>, layer: Name, first: Place, sum: Place },
+    /// A gradient is summed over ranks that a list beside the one that is read says to have the same, and nobody reads that; where it is set.
+    EqualSummed { mark: Name, summed: Name, axis: Name, set: Place },
     /// Losses are divided by the number of objects of all ranks, and averaged over ranks besides.
     NumberOfAll { count: Name, reduced: Place },
 }
