@@ -12,7 +12,7 @@ use super::value::{ObjId, Value};
 use crate::ir::annotation::{Alt, Atom, AxisAtom, ClauseKind, Cond, Target, TypeExpr, TypedTarget};
 use crate::ir::{Claim, Const, StmtId};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisSet, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType};
+use crate::types::{Axis, AxisSet, AxisState, AxisType, Origin, Reason as Why, Shape, Spmd, TensorType, Tri};
 
 /// A declared type, resolved: axes with their atoms, in order; `rest` for a bare atom.
 #[derive(Clone, Debug, Default)]
@@ -306,6 +306,36 @@ impl Machine<'_> {
         if let Some(t) = self.w.heap.tensor(tensor).cloned() {
             self.retype(tensor, TensorType { local: crate::types::LocalType::unknown(), untracked: true, ..t });
         }
+    }
+
+    /// `reinterpret_no_grad(tensor, axis, dst=)`: Replicate becomes Invariant, or the other way round, where there is no gradient to tell them apart.
+    pub fn reinterpret_no_grad(&mut self, id: StmtId, args: &CallArgs) -> Value {
+        let Some(target) = args.get(0, "tensor").cloned() else { return Value::Unknown };
+        let axes = args.get(1, "axis").cloned().and_then(|axis| self.axes_of_value(&axis));
+        let (Some(tensor), Some(axes), Some(Value::Atom(dst))) =
+            (self.as_tensor(&target), axes, args.keyword("dst").cloned())
+        else {
+            return target;
+        };
+        let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return target };
+        let equal = |set: AxisType| !set.meet(AxisType::EQUAL).is_empty();
+        let wrong = axes.iter().find(|axis| !equal(t.local.get(axis).set) || !equal(atom_set(dst)));
+        let problem = match (t.grad, wrong) {
+            (Tri::Yes, _) => Some(ArgumentProblem::RequiresGradient),
+            (_, Some(axis)) => Some(ArgumentProblem::NotEqual(axis.clone())),
+            (Tri::No | Tri::Unknown, None) => None,
+        };
+        if let Some(problem) = problem {
+            self.report(self.place(id), FindingKind::BadArguments { name: Name::from("reinterpret_no_grad"), problem });
+            self.forget_types(tensor);
+            return target;
+        }
+        for axis in axes.iter() {
+            let state = self.asserted(id, dst);
+            t.local.set(axis, state);
+        }
+        self.retype(tensor, t);
+        target
     }
 
     /// What `mutate_type` changes: axes, with what they are and what they become; `None` if that is not known.

@@ -327,7 +327,8 @@ impl Machine<'_> {
         let before = self.w.clone();
         let call = self.place(id);
         let (grad, ranks) = (self.w.modes.grad, std::mem::take(&mut self.w.modes.ranks));
-        let checked = (self.w.modes.typecheck, self.w.modes.unchecked);
+        let modes = (self.w.modes.typecheck, self.w.modes.unchecked, self.w.modes.global);
+        let sound = closure.boundary.as_ref().is_none_or(|boundary| self.boundary_in(id, boundary, args));
         if closure.flavour == Flavour::NoTypecheck {
             self.w.modes.forget_checking();
         }
@@ -350,8 +351,11 @@ impl Machine<'_> {
             let mut world = path.world;
             world.frames.pop();
             world.modes.grad = grad;
-            (world.modes.typecheck, world.modes.unchecked) = checked;
+            (world.modes.typecheck, world.modes.unchecked, world.modes.global) = modes;
             outcomes.push((world, value));
+        }
+        if let Some(boundary) = &closure.boundary {
+            self.boundary_out(id, boundary, sound, &mut outcomes);
         }
         let outcomes = self.reunited(outcomes, &ranks);
         self.exits(outcomes)

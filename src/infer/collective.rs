@@ -518,7 +518,11 @@ impl Machine<'_> {
         source: AxisType,
     ) -> Result<(), ()> {
         let state = input.local.get(axis);
-        if state.set == source || (state.set.is_unknown() && (input.untracked || self.w.modes.typecheck == Some(false)))
+        // What may be several types is not known to be another one.
+        let open = state.set.known().is_none() && !state.set.is_unknown() && !state.set.meet(source).is_empty();
+        if open
+            || state.set == source
+            || (state.set.is_unknown() && (input.untracked || self.w.modes.typecheck == Some(false)))
         {
             return Ok(());
         }
@@ -603,7 +607,7 @@ impl Machine<'_> {
             }
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
         }
-        if state.set.leq(expected) {
+        if state.set.known().is_none() && !state.set.meet(expected).is_empty() || state.set.leq(expected) {
             return Ok(());
         }
         let operand = OperandAt { place: Some(place), state: state.clone(), is_number: false, is_divisor: false };

@@ -6,7 +6,7 @@ use super::heap::{Cell, DictCell, ListCell};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
 use super::settings::{is_degree, is_size_of_ranks};
-use super::value::{Closure, Flavour, Method, Value};
+use super::value::{Boundary, Closure, Flavour, Method, Value};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, CmpOp, Const, FuncId, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::Name;
@@ -110,7 +110,7 @@ impl Machine<'_> {
                 self.boolean(*and, &values)
             }
             Rvalue::Build { kind, items } => self.build(*kind, items),
-            Rvalue::Closure { func, defaults } => self.closure(*func, defaults, Flavour::Plain),
+            Rvalue::Closure { func, defaults } => self.closure(*func, defaults, Flavour::Plain, None),
             Rvalue::Opaque => {
                 self.lose(Reason::Opaque, "expression");
                 Value::Unknown
@@ -576,29 +576,39 @@ impl Machine<'_> {
     }
 
     /// A function value with its captured variables.
-    pub fn closure(&mut self, func: FuncId, defaults: &[(u32, Operand)], flavour: Flavour) -> Value {
+    pub fn closure(
+        &mut self,
+        func: FuncId,
+        defaults: &[(u32, Operand)],
+        flavour: Flavour,
+        boundary: Option<Arc<Boundary>>,
+    ) -> Value {
         let module = self.activation().module;
         let func = FuncRef { module, func };
         let captures = self.project.func(func).captures.clone();
         let cells = captures.iter().map(|(outer, _)| self.cell_of(*outer)).collect();
         let defaults = defaults.iter().map(|(i, o)| (*i, self.operand(o))).collect();
-        Value::Closure(Arc::new(Closure { func, cells, defaults, flavour }))
+        Value::Closure(Arc::new(Closure { func, cells, defaults, flavour, boundary }))
     }
 
     /// A `def` statement: decorators that are known to be transparent leave the function, others make it unknown.
     pub fn define(&mut self, id: StmtId, func: FuncId, defaults: &[(u32, Operand)], decorators: &[Operand]) -> Value {
         self.decorated_region(id, func, defaults, decorators);
         let mut flavour = Flavour::Plain;
-        let mut transparent = true;
+        let (mut transparent, mut boundary) = (true, None);
         for decorator in decorators.iter().rev() {
             let value = self.operand(decorator);
+            if let Some(declared) = value.as_boundary().filter(|_| boundary.is_none()) {
+                boundary = Some(declared.clone());
+                continue;
+            }
             match self.decorator(&value) {
                 Some(Flavour::Plain) => {}
                 Some(f) => flavour = f,
                 None => transparent = false,
             }
         }
-        let value = self.closure(func, defaults, flavour);
+        let value = self.closure(func, defaults, flavour, boundary);
         if transparent { value } else { Value::Unknown }
     }
 

@@ -347,6 +347,10 @@ pub enum ArgumentProblem {
     UnorderedShards(i8),
     /// The tensor has no type on the axis.
     NoType(Axis),
+    /// A value with a gradient, where the gradient would be another one.
+    RequiresGradient,
+    /// A value, or what it is to become, that is not the same on all ranks of the axis.
+    NotEqual(Axis),
     /// Layout claimed for a value of another type.
     ShardOf(Spmd),
     /// The split dim is counted from the end, which the run-time checker does not compare with the one that is split: that one.

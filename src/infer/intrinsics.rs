@@ -7,7 +7,7 @@ use super::finding::{FindingKind, OperandAt};
 use super::heap::Cell;
 use super::machine::{Eval, Machine};
 use super::output::Reason;
-use super::value::{Closure, Context, Flavour, PartialApp, Value};
+use super::value::{Boundary, Closure, Context, Flavour, PartialApp, Value};
 use super::world::{Flow, Path};
 use crate::ir::annotation::Atom;
 use crate::ir::{Block, Const, LocalId, StmtId};
@@ -28,6 +28,7 @@ impl Machine<'_> {
         let value = match rule.does.as_str() {
             "assert-type" => self.assert_type(id, args),
             "assert-type-like" => self.assert_type_like(id, args),
+            "reinterpret-no-grad" => self.reinterpret_no_grad(id, args),
             "mutate-type" => self.mutate_type(id, args),
             "typecheck" => {
                 let strict = match arg("strict_mode") {
@@ -38,6 +39,7 @@ impl Machine<'_> {
                 Value::Context(Arc::new(Context::Typecheck { strict, local }))
             }
             "no-typecheck" => unchecked(first, args),
+            "local-map" => boundary(arg("in_types"), arg("out_types")),
             "is-type-checking" => Value::Const(Const::Bool(self.w.modes.typecheck.is_some())),
             "set-current-mesh" => match first.and_then(|m| self.mesh_of_value(&m)) {
                 Some(mesh) => Value::Context(Arc::new(Context::Mesh(mesh))),
@@ -331,6 +333,7 @@ impl Machine<'_> {
             }
             Context::NoTypecheck => modes.forget_checking(),
             Context::Local => modes.global = false,
+            Context::Boundary(_) => {}
             Context::Mesh(mesh) => modes.mesh = Some(mesh.clone()),
             Context::Grad(on) => modes.grad = *on,
             Context::Null => {}
@@ -413,4 +416,11 @@ fn unchecked(function: Option<Value>, args: &CallArgs) -> Value {
         _ if !args.args.is_empty() => Value::Unknown,
         _ => Value::Context(Arc::new(Context::NoTypecheck)),
     }
+}
+
+/// The decorator that `local_map` gives.
+fn boundary(takes: Option<Value>, gives: Option<Value>) -> Value {
+    let Some(gives) = gives else { return Value::Unknown };
+    let takes = takes.filter(|types| !matches!(types, Value::Path(_) | Value::Unknown));
+    Value::Context(Arc::new(Context::Boundary(Arc::new(Boundary { takes, gives }))))
 }

@@ -148,6 +148,7 @@ impl Machine<'_> {
                         cells: Vec::new(),
                         defaults: self.settings.static_defaults(func),
                         flavour,
+                        boundary: None,
                     })),
                     // A decorator that is not known changes nothing about what the tables say of a function.
                     None if self.rules.may_name(&self.project.func(func).name) => {

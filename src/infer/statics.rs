@@ -180,7 +180,7 @@ impl Statics {
         match self.flavour(func) {
             Some(flavour) => {
                 let defaults = self.defaults(func, &[]);
-                Value::Closure(Arc::new(Closure { func, cells: Vec::new(), defaults, flavour }))
+                Value::Closure(Arc::new(Closure { func, cells: Vec::new(), defaults, flavour, boundary: None }))
             }
             None => Value::Unknown,
         }

@@ -83,6 +83,15 @@ pub struct Closure {
     /// Default values by parameter index.
     pub defaults: Vec<(u32, Value)>,
     pub flavour: Flavour,
+    /// The types that a decorator declares at its ends.
+    pub boundary: Option<Arc<Boundary>>,
+}
+
+/// What `local_map` declares of a function: the types of its positional arguments, and of what it returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    pub takes: Option<Value>,
+    pub gives: Value,
 }
 
 /// How a function found in a class binds.
@@ -128,6 +137,8 @@ pub enum Context {
     NoTypecheck,
     /// Partition specs are not followed (`spmd_types.local()`).
     Local,
+    /// A decorator with types (`spmd_types.local_map(...)`).
+    Boundary(Arc<Boundary>),
     Mesh(Arc<Mesh>),
     Grad(bool),
     /// No effect on types.
@@ -138,6 +149,17 @@ impl Value {
     pub const NONE: Value = Value::Const(Const::None);
     pub const TRUE: Value = Value::Const(Const::Bool(true));
     pub const FALSE: Value = Value::Const(Const::Bool(false));
+
+    /// The types that a decorator declares.
+    pub fn as_boundary(&self) -> Option<&Arc<Boundary>> {
+        match self {
+            Value::Context(context) => match context.as_ref() {
+                Context::Boundary(boundary) => Some(boundary),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 
     pub fn int(n: i64) -> Value {
         Value::Const(Const::Int(n))

@@ -84,6 +84,12 @@ fn bad_arguments(name: &str, problem: &ArgumentProblem) -> Draft {
             format!("dim {dim} is split over several axes without saying in which order")
         }
         ArgumentProblem::NoType(axis) => format!("`{name}` is given a tensor without a type on `{axis}`"),
+        ArgumentProblem::RequiresGradient => {
+            format!("`{name}` is given a tensor that requires a gradient, whose gradient would be another one")
+        }
+        ArgumentProblem::NotEqual(axis) => {
+            format!("`{name}` takes Replicate for Invariant on `{axis}` and the other way round, and nothing else")
+        }
         ArgumentProblem::ShardOf(t) => {
             format!("the partition spec splits over an axis on which the type is said to be {}", t.word())
         }

@@ -57,7 +57,7 @@ impl Machine<'_> {
         if rule.does != REGION || !made.args.is_empty() {
             return;
         }
-        let function = self.closure(func, defaults, crate::infer::value::Flavour::Plain);
+        let function = self.closure(func, defaults, crate::infer::value::Flavour::Plain, None);
         self.call(id, &Value::Partial(made.clone()), &CallArgs::of(vec![function]));
     }
 

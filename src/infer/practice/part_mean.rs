@@ -57,10 +57,8 @@ pub fn means(view: &View<'_>, out: &mut Found) {
         let is_reduced = near::deep(view, &view.expr(base)).any(&mut |e| reduces(e));
         let told = is_whole || is_reduced || is_told(view, *dst);
         let Some((reduced, _, _)) = reductions.iter().find(same).filter(|_| !told) else { continue };
-        out.push((
-            view.place(step.id),
-            Practice::Membership(Membership::PartMean { reduced: *reduced, size: size(view, at) }),
-        ));
+        let size = size(view, at).or_else(|| length(view, dim, &of));
+        out.push((view.place(step.id), Practice::Membership(Membership::PartMean { reduced: *reduced, size })));
         return;
     }
 }
@@ -90,6 +88,19 @@ fn size(view: &View<'_>, step: usize) -> Option<Place> {
         [one] => Some(view.place(view.steps[*one].id)),
         _ => None,
     }
+}
+
+/// Where a variable is set to the length of this rank's part, beside a mean over it.
+fn length(view: &View<'_>, dim: i64, of: &FxHashSet<LocalId>) -> Option<Place> {
+    let taken = |step: &usize| match (view.steps[*step].stmt, view.value(*step)) {
+        (Stmt::Assign { dst, .. }, Some(Rvalue::CallMethod { base, .. })) => {
+            along(view, *step, "size") == Some(dim)
+                && !view.is_temp(*dst)
+                && near::roots(view, base).iter().any(|l| of.contains(l) && view.is_param(*l))
+        }
+        _ => false,
+    };
+    (0..view.steps.len()).find(taken).map(|step| view.place(view.steps[step].id))
 }
 
 /// The variables that a value comes from, but for those that came back with one entry along a dim.
