@@ -5,7 +5,7 @@ use super::super::codes;
 use super::{Draft, Words};
 use crate::infer::finding::{Adjoint, Finding, FindingKind};
 use crate::source::{Label, Place};
-use crate::types::{Reduction, Spmd, Term};
+use crate::types::{AxisSet, Reduction, Spmd, Term};
 
 impl Words<'_> {
     pub fn autograd(&self, finding: &Finding) -> Draft {
@@ -28,10 +28,7 @@ impl Words<'_> {
             }
             FindingKind::ScaledOneWay { class, forward, backward, in_forward, forward_at, axes } => {
                 let (here, there) = if *in_forward { ("forward", "backward") } else { ("backward", "forward") };
-                let title = format!(
-                    "the {here} of `{class}` scales by the number of ranks of `{axes}`, its {there} does not: gradients are wrong by that factor"
-                );
-                let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title);
+                let mut draft = Draft::new(&codes::SCALED_ONE_WAY, scaled(class, here, there, axes));
                 let (f, b) = (chain(forward), chain(backward));
                 draft.primary = format!("{here}: {}", if *in_forward { &f } else { &b });
                 if *forward_at != finding.place {
@@ -173,4 +170,12 @@ fn misordered(
         false => format!("exchange the gradient of the result first, then multiply: exchange {due} the product"),
     });
     draft
+}
+
+/// One direction scales by the number of ranks of these axes, or of a group that has no name.
+fn scaled(class: &str, here: &str, there: &str, axes: &AxisSet) -> String {
+    let of = if axes.is_empty() { String::new() } else { format!(" of `{axes}`") };
+    format!(
+        "the {here} of `{class}` scales by the number of ranks{of}, its {there} does not: gradients are wrong by that factor"
+    )
 }

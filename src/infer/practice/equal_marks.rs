@@ -43,8 +43,22 @@ pub fn summed(view: &View<'_>, out: &mut Found) {
     read.dedup();
     let mut found = read.iter().filter_map(|mark| beside(view, mark));
     let (Some(Beside { summed, other, axis, set }), None) = (found.next(), found.next()) else { return };
+    if is_scaled_elsewhere(view, &axis) {
+        return;
+    }
     let mistake = Unshared::EqualSummed { mark: other, summed, axis, set };
     out.push((view.place(view.steps[at].id), Practice::Unshared(mistake)));
+}
+
+/// Whether a line of the file that names the axis multiplies or divides something.
+fn is_scaled_elsewhere(view: &View<'_>, axis: &str) -> bool {
+    let scales = |line: &str| near::has_any(line, &[" / ", "div(", "div_(", "mul_(", " * ", "*="]);
+    // An attribute that is the number of ranks is there to divide by.
+    let keeps_size = |line: &str| {
+        let kept = line.trim_start().strip_prefix("self.").and_then(|rest| rest.split_once(" = "));
+        kept.is_some_and(|(_, value)| value.split('(').next().is_some_and(|called| called.contains("size")))
+    };
+    view.file().lines().any(|line| line.contains(axis) && (scales(line) || keeps_size(line)))
 }
 
 /// Whether a step sums what a function is given over the group that the variable of a loop around it names.

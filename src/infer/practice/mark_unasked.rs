@@ -13,6 +13,26 @@ use super::view::View;
 use crate::ir::{Const, LocalId, Rvalue};
 use crate::source::{Name, Place};
 
+/// Parts of names of marks for sums.
+const SUMMED: &[&str] = &[
+    "parallel",
+    "reduce",
+    "sum",
+    "sync",
+    "average",
+    "shared",
+    "replicated",
+    "grad",
+    "grads",
+    "tp",
+    "pp",
+    "cp",
+    "sp",
+    "stage",
+    "stages",
+    "ranks",
+];
+
 /// `setattr(p, "pipeline_parallel", True)`, and `sum_marked(model, "sequence_parallel", group)` alone
 pub fn never(view: &View<'_>, out: &mut Found) {
     let mut asked: Vec<(usize, Name)> = Vec::new();
@@ -33,9 +53,11 @@ pub fn never(view: &View<'_>, out: &mut Found) {
     if view.file().lines().any(imports) {
         return;
     }
+    // A mark of another name is about something else than sums.
+    let of_sums = |mark: &Name| mark != "allreduce" && SUMMED.iter().any(|word| near::has_part(mark, word));
     let Some((mark, set)) = marks_of(view)
         .into_iter()
-        .find(|(mark, _)| !asked.iter().any(|(_, m)| m == mark) && view.rules.mark(mark).is_none())
+        .find(|(mark, _)| of_sums(mark) && !asked.iter().any(|(_, m)| m == mark) && view.rules.mark(mark).is_none())
     else {
         return;
     };

@@ -25,7 +25,7 @@ const SEQUENCE: &[&str] =
 
 /// Words of a class or of layers in which gradients may be summed elsewhere, or not at all.
 const OTHERWISE: &[&str] =
-    &["_hook(", "disable_grad_reduce", "expert", "autograd", "scatter", "explicit", "checkpoint("];
+    &["_hook(", "disable_grad_reduce", "allreduce_dgrad", "expert", "autograd", "scatter", "explicit", "checkpoint("];
 
 /// How the number of tensor-parallel ranks is written.
 const SIZES: &[&str] = &[
@@ -164,7 +164,7 @@ fn divides(lint: &Lint<'_>) -> bool {
         let plain = line.replace("//", "");
         near::has_any(&plain, &["/", "div", "mul_(", "*"])
             && near::has_any(&plain, SIZES)
-            && near::has_any(&plain, &["loss", "grad", "scal", "flat"])
+            && near::has_any(&plain, &["loss", "grad", "scal", "flat", "foreach"])
     };
     lint.project.modules.ids().any(|module| {
         let text = lint.files[lint.project.file(module)].whole();

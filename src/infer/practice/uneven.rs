@@ -10,7 +10,7 @@ use super::marks::{asked_by_any, parts};
 use super::membership::Membership;
 use super::reducers::{Covered, Test};
 use super::view::{Guard, View};
-use super::{Class, Found, Lint, class_marks, own_parameters};
+use super::{Class, Found, Lint, class_marks, near, own_parameters};
 use crate::ir::{LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, Resolved};
 use crate::source::{Name, Place};
@@ -24,10 +24,18 @@ pub fn siblings<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if gathers(lint, class.at) {
         return;
     }
+    // Where the sequence is split all norms see a part of it; another mark says what one of them sees, and one of another size sees something else.
+    let of_sequence = mark.contains("sequence");
+    let otherwise = |name: &Name| {
+        let marks = class.own_marks(lint);
+        marks.is_some_and(|marks| super::marked_elsewhere::may_be(marks, lint, name, mark)) || applied(init, mark)
+    };
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
-        let alike = made_by(init, value).is_some_and(|k| k == kind);
-        if alike && kind.to_lowercase().contains("norm") && !marked.iter().any(|(n, ..)| n == name) {
+        let alike = made_by(init, value).is_some_and(|k| k == kind)
+            && (of_sequence || arguments_of(init, name) == arguments_of(init, first));
+        let left_out = alike && kind.to_lowercase().contains("norm") && !marked.iter().any(|(n, ..)| n == name);
+        if left_out && !otherwise(name) {
             let practice = Practice::SiblingNotMarked {
                 module: name.clone(),
                 sibling: first.clone(),
@@ -63,15 +71,10 @@ pub fn hooked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
     let Some((first, place)) = hooks.first() else { return };
     let Some(kind) = kind_of(init, first).filter(|kind| kind.to_lowercase().contains("norm")) else { return };
-    let given = |attr: &Name| {
-        init.steps.iter().find_map(|s| match s.stmt {
-            Stmt::SetAttr { name, value, .. } if name == attr => Some(without_steps(init.expr(value))),
-            _ => None,
-        })
-    };
     for step in &init.steps {
         let Stmt::SetAttr { name, value, .. } = step.stmt else { continue };
-        let alike = made_by(init, value).is_some_and(|k| k == kind) && given(name) == given(first);
+        let alike =
+            made_by(init, value).is_some_and(|k| k == kind) && arguments_of(init, name) == arguments_of(init, first);
         if alike && !hooks.iter().any(|(n, _)| n == name) {
             let (module, summed) = (name.clone(), first.clone());
             let mistake = Membership::SiblingNotHooked { module, summed, hooked: *place };
@@ -80,8 +83,33 @@ pub fn hooked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
 }
 
+/// Whether a function of the file that speaks of a mark is applied to all modules of something: `model.apply(mark_norms)`.
+fn applied(view: &View<'_>, mark: &str) -> bool {
+    let given =
+        view.file().split(".apply(").skip(1).filter_map(|rest| rest.split_once(')')).map(|(name, _)| name.trim());
+    let functions = near::functions(view, view.at.module);
+    given.into_iter().any(|name| {
+        functions
+            .iter()
+            .map(|at| view.project.func(*at))
+            .any(|f| f.name == name && view.text(view.spot(f.span)).contains(mark))
+    })
+}
+
+/// A callee and its arguments.
+type Made = (Expr, Vec<(crate::ir::ArgKind, Expr)>);
+
+/// What a constructor makes an attribute with.
+fn arguments_of(init: &View<'_>, attr: &Name) -> Option<Made> {
+    let value = init.steps.iter().find_map(|s| match s.stmt {
+        Stmt::SetAttr { name, value, .. } if name == attr => Some(value),
+        _ => None,
+    })?;
+    without_steps(init.expr(value))
+}
+
 /// What is called with which arguments, wherever that stands.
-fn without_steps(expr: Expr) -> Option<(Expr, Vec<(crate::ir::ArgKind, Expr)>)> {
+fn without_steps(expr: Expr) -> Option<Made> {
     match expr {
         Expr::Call { callee, args, .. } => Some((*callee, args)),
         _ => None,
