@@ -225,6 +225,7 @@ mod summed_in_one;
 mod summed_marks;
 mod summed_scaled;
 mod switch;
+mod synchronized;
 mod this_rank;
 mod tied;
 mod tied_mean;
