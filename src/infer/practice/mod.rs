@@ -184,6 +184,7 @@ mod ranks;
 mod raw;
 mod rebound;
 mod recursion;
+mod reduced_on_one;
 pub mod reducers;
 mod reducing;
 mod rehearsed;
