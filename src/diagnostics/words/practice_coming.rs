@@ -29,6 +29,9 @@ pub fn coming(mistake: &Coming) -> Draft {
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
         Coming::ByOwnData { collective, tested, call } => by_own_data(collective, tested, *call),
+        Coming::ByPartialSum { collective, rank, test, call, at } => {
+            by_partial_sum((collective, *rank), *test, (call, *at))
+        }
         Coming::ByOwnPart { scaler, wrapper, wrapped, instead } => by_own_part(scaler, (wrapper, *wrapped), instead),
         Coming::ByOwnGradients { group, stored } => {
             let title = format!("each rank decides by its own gradients whether to step, and `{group}` is never used");
@@ -190,6 +193,18 @@ fn made_by_some(maker: &str, condition: Place, exit: bool) -> Draft {
     draft.primary = "waits for all ranks, also for those that are not in the group".to_string();
     draft.labels.push(spot(condition, others(exit)));
     draft.help.push("make the group on every rank, and keep it on those that are in it".to_string());
+    draft
+}
+
+fn by_partial_sum((collective, rank): (&str, i64), test: Place, (call, at): (&str, Place)) -> Draft {
+    let title = format!(
+        "all ranks decide by a sum that rank {rank} alone has whether they come to `{call}`: some come, and wait for the others"
+    );
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = format!("leaves a part of the sum on all ranks but rank {rank}");
+    draft.labels.push(spot(test, "another answer on other ranks".to_string()));
+    draft.labels.push(spot(at, "every rank has to come here".to_string()));
+    draft.help.push(format!("use `all_reduce` instead of `{collective}`"));
     draft
 }
 

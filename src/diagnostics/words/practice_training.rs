@@ -39,6 +39,7 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
             draft
         }
+        Training::SynchronizedAgain { optimizer, first, made } => synchronized_again(optimizer, *first, *made),
         Training::MarkedNorm { mark, asked } => marked_norm(mark, *asked),
         Training::NormOperation { largest, operation, test } => norm_operation(*largest, operation, *test),
         Training::NormOneSide { largest, group, reduced } => norm_one_side(*largest, group.as_deref(), *reduced),
@@ -228,6 +229,18 @@ fn attached(module: &str, wrapper: &str, wrapped: Place, put: Place, optimizer: 
     draft.labels.push(spot(put, format!("a new `{module}`")));
     draft.labels.push(spot(optimizer, "trains them".to_string()));
     draft.help.push(format!("put `{module}` into the model before `{wrapper}`"));
+    draft
+}
+
+fn synchronized_again(optimizer: &str, first: Place, made: Place) -> Draft {
+    let title = format!(
+        "`{optimizer}` sums the gradients of all ranks twice: they are too large by the number of ranks, and were clipped before that"
+    );
+    let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+    draft.primary = "sums over the ranks once more before it steps".to_string();
+    draft.labels.push(spot(first, "summed here already".to_string()));
+    draft.labels.push(spot(made, "reduces by a sum".to_string()));
+    draft.help.push(format!("step inside of `with {optimizer}.skip_synchronize():`"));
     draft
 }
 

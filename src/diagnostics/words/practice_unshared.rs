@@ -25,7 +25,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::MarkedComplete { module, mark, axes, layer, first, sum } => {
             marked_complete((module, mark), axes, (layer, *first), *sum)
         }
-        Unshared::KeysWithoutGradient { rows } => keys_without_gradient(*rows),
+        Unshared::KeysWithoutGradient { rows, called } => keys_without_gradient(*rows, *called),
     }
 }
 
@@ -76,11 +76,12 @@ fn number_of_all(count: &str, reduced: Place) -> Draft {
     draft
 }
 
-fn keys_without_gradient(rows: Place) -> Draft {
+fn keys_without_gradient(rows: Place, called: Option<Place>) -> Draft {
     let title =
         "features get no gradient as keys of other rows: a raw gather cuts it, and each rank scores its own rows alone";
     let mut draft = Draft::new(&codes::GRADIENT_CUT, title.to_string());
     draft.primary = "autograd does not see this".to_string();
+    draft.labels.extend(called.map(|at| spot(at, "gathers features that are trained".to_string())));
     draft.labels.push(spot(rows, "this rank's rows against the features of all ranks".to_string()));
     draft.help.push("gather with a gradient: `torch.distributed.nn.functional.all_gather`".to_string());
     draft

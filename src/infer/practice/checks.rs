@@ -379,6 +379,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["all_gather"], local_rows::keys).with(&[&["entropy"]]),
     of_words(&["optimizer_step"], sharded_step::averages).with(&[&["optimizer_step("]]),
     of_words(&["gather_for_metrics"], metric_of_mean::gathers).with(&[&["gather_for_metrics("], &["mean("]]),
+    of_words(&["distributedoptimizer("], synchronized::stepped).with(&[&[".synchronize()"], &[".step("]]),
+    of_words(&["dist.reduce(", "distributed.reduce(", " reduce("], reduced_on_one::decides).with(&[&["if "]]),
     of_words(&["partition_spec"], kernel_spec::splits).with(&[&["partition_spec"], &["flash_attention"]]),
     of_words(&["parallel"], beside_layers::completed).with(&[&["reduce"]]).where_seen(|seen| seen.communicates),
     of_words(&["fully_shard"], unsharded_root::left).with(&[&["fully_shard("]]),

@@ -16,6 +16,8 @@ pub enum Coming {
     ByOwnLoss { collective: Name, loss: Name, call: Place },
     /// What this rank's samples contain decides whether it reaches a reduction; by which variable, and what it reaches.
     ByOwnData { collective: Name, tested: Name, call: Place },
+    /// All ranks decide by a sum that `rank` alone has whether they come to a call: the reduction, where they decide, and what they come to.
+    ByPartialSum { collective: Name, rank: i64, test: Place, call: Name, at: Place },
     /// Each rank looks at its own gradients whether to step; the group that is kept and never read.
     ByOwnGradients { group: Name, stored: Place },
     /// A scaler of losses looks at this rank's part of the gradients; the wrapper that splits them, and where; the scaler that asks all ranks.

@@ -29,6 +29,8 @@ const REDUCES: &[&str] = &["all_reduce", "allreduce", "reduce_scatter", "coalesc
 const STAGES: &[&str] = &["rank", "stage", "last", "first", "warm", "remain", "pipe", "pp"];
 /// What messages between stages are called.
 const MESSAGES: &[&str] = &["send", "recv", "receive", "communicate", "p2p", "isend", "irecv"];
+/// What a message is called that goes to the next stage or comes from it.
+const SENT: &[&str] = &["send", "recv", "receive"];
 const MOST_DEPTH: usize = 6;
 /// How deep and how many functions are searched for one that sets the flag.
 const MOST_CALLS: usize = 3;
@@ -241,9 +243,21 @@ fn may_sum(view: &View<'_>, steady: usize) -> bool {
     (from..view.steps.len()).any(|i| !is_told(view, i) && is_sum(view, i))
 }
 
+/// Whether a step sends a message between stages: it says so by a word that it is given, `communicate("recv_forward", ...)`.
+fn is_message(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return false };
+    let told = |e: &Expr| {
+        e.string().map(|said| said.to_lowercase()).is_some_and(|said| near::has_any(&said, SENT) && !sums(&said))
+    };
+    args.iter().any(|a| told(&view.expr(&a.value)))
+}
+
 /// Whether a step calls something that may sum gradients, by its name or by what it does.
 fn is_sum(view: &View<'_>, step: usize) -> bool {
     let Some(name) = near::name_of_call(view, step) else { return false };
+    if near::has_any(&name, EXCHANGES) && called(view, step).is_none() && is_message(view, step) {
+        return false;
+    }
     let mut inner: Vec<FuncRef> = called(view, step).into_iter().collect();
     // What a function of the project exchanges it says itself.
     if sums(&name) && (inner.is_empty() || !near::has_any(&name, EXCHANGES)) {

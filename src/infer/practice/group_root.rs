@@ -1,6 +1,7 @@
 //! Ranks in a group in the place of ranks among all. In: a function. Out: a collective or a message over a group, whose source, destination or
 //! peer is computed from the rank in a group, compared with one, or counted through its size: torch expects the rank among all ranks there.
-//! Never: a rank that may have been translated, or a group that may be that of all ranks: one that a caller gives, or that of the data ranks by its name.
+//! Never: a rank that may have been translated, or a group that may be that of all ranks: that of the data ranks by its name, or one that a caller gives, unless the function says
+//! that it counts in the group, or the file has groups of some ranks.
 //! Source: torch.distributed, `broadcast`: "src: source rank on global process group (regardless of group argument)". Next: `fixed_source.rs`.
 
 use super::Found;
@@ -51,7 +52,7 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         let rank = if is_some_group(view, &group) && !may_be_all(view) {
             within(view, &root, 0).or_else(|| compared(view, &root))
         } else {
-            compared_in_context(view, &root, &group)
+            compared_in_context(view, &root, &group).or_else(|| numbered(view, &root, &group, i))
         };
         if let Some(rank) = rank {
             let mistake = Coming::GroupRoot { collective: last(&path), argument: Name::from(argument), rank };
@@ -272,6 +273,68 @@ fn compared_in_context(view: &View<'_>, root: &Expr, group: &Expr) -> Option<Pla
             asked(&left, &right).or_else(|| asked(&right, &left))
         })
     })
+}
+
+/// Words of a function that counts in the group that it is given.
+const COUNTS_IN_GROUP: &[&str] =
+    &["inside ", "within", "in the group", "of the group", "group rank", "intra", "subgroup", "sub-group", "members"];
+
+/// Calls of a file with groups that have some of the ranks.
+const OF_SOME: &[&str] = &["new_group(", "new_subgroups", "get_global_rank(", "group_src", "group_dst", "get_group("];
+
+/// Where a number that a function is given is compared with the rank in the group that it is given, if it says that it counts there.
+fn numbered(view: &View<'_>, root: &Expr, group: &Expr, step: usize) -> Option<Place> {
+    let (Expr::Local(number), Expr::Local(of)) = (root, group) else { return None };
+    if !view.is_as_given(*number) || !view.is_as_given(*of) {
+        return None;
+    }
+    let at = view.func.params.iter().position(|p| p.local == *of)?;
+    let param = &view.func.params[at];
+    let hinted = param.hint.as_ref().is_none_or(|hint| hint.ends_with("ProcessGroup"));
+    let all = |(caller, call): &(Rc<View<'_>>, usize)| match caller.value(*call) {
+        Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => {
+            let given = caller.argument(args, at, &param.name).map(|o| near::deep(caller, &caller.expr(o)));
+            given.is_none_or(|given| given.is_none() || given.last_name() == Some("WORLD"))
+        }
+        _ => true,
+    };
+    let world = |e: &Expr| super::wrapped::says(view, e, &["world", "WORLD"]);
+    if param.has_default
+        || !hinted
+        || may_be_all(view)
+        || !counts_in_group(view)
+        || callers(view).iter().any(all)
+        || view.steps[step].guards.iter().any(|g| world(&view.expr(g.test)))
+    {
+        return None;
+    }
+    let is = |e: &Expr| *e == Expr::Local(*number);
+    let ranks = |e: &Expr| match e {
+        Expr::Call { callee, args, .. } => match (&**callee, args.as_slice()) {
+            (Expr::Attr(base, name), []) => name == "rank" && **base == Expr::Local(*of),
+            (callee, [(_, given)]) => {
+                *given == Expr::Local(*of) && near::path(view, callee).is_some_and(|path| path == RANK)
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    (0..view.steps.len()).find_map(|step| {
+        let Some(Rvalue::Compare { op: CmpOp::Eq | CmpOp::Ne, left, right }) = view.value(step) else { return None };
+        let (left, right) = (view.expr(left), view.expr(right));
+        let met = is(&left) && ranks(&near::deep(view, &right)) || is(&right) && ranks(&near::deep(view, &left));
+        met.then(|| view.place(view.steps[step].id))
+    })
+}
+
+/// Whether a function says that its ranks are those in a group, and not among all, or the file has such groups.
+fn counts_in_group(view: &View<'_>) -> bool {
+    let notes = near::notes(view);
+    if notes.iter().any(|note| near::has_any(&note.text, &["global", "all processes", "default group", "world"])) {
+        return false;
+    }
+    notes.iter().any(|note| near::has_any(&note.text, COUNTS_IN_GROUP))
+        || near::has_any(&near::bare(view.file()), OF_SOME)
 }
 
 fn compared_in(view: &View<'_>, is: &dyn Fn(&Expr) -> bool) -> Option<Place> {

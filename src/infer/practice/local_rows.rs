@@ -4,19 +4,19 @@
 //! gradient by intention. Source: open_clip, `gather_with_grad` with `local_loss`. Next: `own_labels.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::own_labels::{MOST_STEPS, entropy, gathered, product};
+use super::own_labels::{MOST_STEPS, SAME, TURNS, entropy, gathered, product};
 use super::unshared::Unshared;
 use super::view::View;
-use crate::ir::Stmt;
-use crate::project::FuncRef;
-use crate::source::Place;
+use crate::ir::{FuncKind, Stmt};
+use crate::project::{ClassRef, FuncRef};
+use crate::source::{Place, Span};
 use std::rc::Rc;
 
 /// What shows that keys are to have no gradient, or that rows of all ranks are scored.
 const INTENDED: &[&str] = &[
-    "no_grad",
     "momentum",
     "queue",
     "teacher",
@@ -25,15 +25,20 @@ const INTENDED: &[&str] = &[
     "freeze",
     "requires_grad",
     "memory",
-    "with_grad",
     "local_loss",
     "ema",
     "stop_grad",
 ];
 
+/// The same, of the class or function that scores, and of the function that gathers; elsewhere in the file another function may have them.
+const NEAR: &[&str] = &["no_grad", "with_grad", "inference_mode"];
+
+/// What a function without gradients may have that is no evaluation of what others have computed.
+const TRAINS: &[&str] = &["loss", "model", "encode", "forward", "self.", "backbone", "criterion", "entropy"];
+
 /// `image @ all_text.t()` and `text @ all_image.t()`, where `all_text` and `all_image` come from `dist.all_gather`
 pub fn keys(view: &View<'_>, out: &mut Found) {
-    let mut scored: Vec<(Place, Place)> = Vec::new();
+    let mut scored: Vec<(Place, Place, Option<Place>)> = Vec::new();
     for step in 0..view.steps.len() {
         let Some((scores, _)) = entropy(view, step) else { continue };
         let Some(((rows, at), (columns, from))) = product(view, &view.expr(scores), step, MOST_STEPS) else { continue };
@@ -41,17 +46,66 @@ pub fn keys(view: &View<'_>, out: &mut Found) {
             continue;
         }
         if let Some(place) = gathered(view, &columns, from, MOST_STEPS) {
-            scored.push((place, view.place(view.steps[from].id)));
+            let called = called(view, &columns, from, MOST_STEPS).map(|call| view.place(view.steps[call].id));
+            scored.push((place, view.place(view.steps[from].id), called.filter(|called| *called != place)));
         }
     }
-    let [(first, rows), .., (last, _)] = scored.as_slice() else { return };
+    let [(first, rows, called), .., (last, ..)] = scored.as_slice() else { return };
     if near::has_any(&near::bare(view.file()), INTENDED) || !is_raw(view, *first) || !is_raw(view, *last) {
+        return;
+    }
+    if is_meant(view, *first) || is_meant(view, *last) {
         return;
     }
     if stops(view, *first) || stops(view, *last) {
         return;
     }
-    out.push((*first, Practice::Unshared(Unshared::KeysWithoutGradient { rows: *rows })));
+    out.push((*first, Practice::Unshared(Unshared::KeysWithoutGradient { rows: *rows, called: *called })));
+}
+
+/// The call that gives the columns.
+fn called(view: &View<'_>, columns: &Expr, step: usize, depth: usize) -> Option<usize> {
+    let depth = depth.checked_sub(1)?;
+    let inner = |e: &Expr| called(view, e, step, depth);
+    match columns {
+        Expr::Local(local) => {
+            let def = view.last_def(*local, step)?;
+            called(view, &view.bound(def, *local), def, depth)
+        }
+        Expr::Attr(base, _) | Expr::Item(base, _) => inner(base),
+        Expr::Binary(_, a, b) => inner(a).or_else(|| inner(b)),
+        Expr::Call { callee, args, step } => match &**callee {
+            Expr::Attr(base, name) if SAME.contains(&name.as_str()) || TURNS.contains(&name.as_str()) => inner(base),
+            Expr::Path(path) if path.rsplit('.').next().is_some_and(|name| SAME.contains(&name)) => {
+                inner(&args.first()?.1)
+            }
+            _ => Some(*step),
+        },
+        _ => None,
+    }
+}
+
+/// Whether the code around the scores, or that of a gather, shows that there is to be no gradient, or something else in the file that computes losses or features.
+fn is_meant(view: &View<'_>, gather: Place) -> bool {
+    let around = |span: Span| near::bare(view.text(view.spot(span)));
+    let own = match near::class_of(view) {
+        Some(class) => view.project.class(ClassRef { module: view.at.module, class }).span,
+        None => view.func.span,
+    };
+    let raw = function_at(view, gather).map(|at| view.project.func(at).span);
+    if near::has_any(&around(own), NEAR) || raw.is_none_or(|span| near::has_any(&around(span), NEAR)) {
+        return true;
+    }
+    // Each that stands without gradients is to take what others have computed, and nothing else.
+    let file = near::bare(view.file());
+    let said = file.matches("no_grad").count() + file.matches("inference_mode").count();
+    let harmless = near::functions(view, view.at.module).into_iter().filter(|at| {
+        let inner = near::shared(view, *at);
+        let marks = inner.func.kind == FuncKind::Function && near::is_unrecorded(&inner);
+        let own = raw.is_some_and(|span| span == inner.func.span);
+        marks && !own && inner.func.class.is_none() && !near::has_any(inner.code(), TRAINS)
+    });
+    said > harmless.count()
 }
 
 /// Whether the function in which a gather stands is given something without a gradient.

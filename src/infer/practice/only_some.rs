@@ -231,6 +231,14 @@ fn communicates(view: &View<'_>, step: usize, test: Test) -> Option<Reached> {
     library.or_else(|| of_project(view, value, test, &[], 0))
 }
 
+/// The name of what a step calls with all ranks: a collective, what a library does so, or a function of the project.
+pub(super) fn meets_all(view: &View<'_>, step: usize) -> Option<Name> {
+    match together(view, view.value(step)?) {
+        Some(call) => without_group(call.group).then_some(call.name),
+        None => communicates(view, step, Test { of_all: true, one: false }).map(|reached| reached.name),
+    }
+}
+
 /// What a library does with all ranks.
 fn of_library(view: &View<'_>, step: usize) -> Option<Name> {
     let value = view.value(step)?;

@@ -36,7 +36,7 @@ pub const SAME: &[&str] = &[
 ];
 
 /// Methods that turn rows into columns.
-const TURNS: &[&str] = &["t", "transpose"];
+pub(super) const TURNS: &[&str] = &["t", "transpose"];
 
 /// Names of what compares all rows of one with all of another.
 const PRODUCTS: &[&str] = &["matmul", "mm", "cos_sim", "similarity_fct", "similarity"];
@@ -148,6 +148,11 @@ pub(super) fn gathered(view: &View<'_>, expr: &Expr, step: usize, depth: usize) 
         Expr::Attr(base, name) if name == "T" => inner(base),
         Expr::Binary(BinOp::Mul | BinOp::Div, a, b) => inner(a).or_else(|| inner(b)),
         Expr::Choice(_, a, b) => inner(a).or_else(|| inner(b)),
+        // `all_image, all_text = gather([image, text])`
+        Expr::Item(whole, index) => match (unfold(view, whole, step), &**index) {
+            (Expr::Call { step: call, .. }, Expr::Const(Const::Int(_))) => listed(view, call, depth),
+            _ => None,
+        },
         Expr::Call { callee, args, step: call } => {
             let last = callee.last_name()?;
             match &**callee {
@@ -162,6 +167,34 @@ pub(super) fn gathered(view: &View<'_>, expr: &Expr, step: usize, depth: usize) 
         }
         _ => None,
     }
+}
+
+/// Where each entry of the list is gathered that a function of the project puts together.
+fn listed(view: &View<'_>, call: usize, depth: usize) -> Option<Place> {
+    let inner = near::shared(view, callee(view, view.value(call)?)?);
+    let mut returned = inner.steps.iter().filter_map(|step| match step.stmt {
+        Stmt::Return { value } => near::local(value),
+        _ => None,
+    });
+    let (Some(list), None) = (returned.next(), returned.next()) else { return None };
+    let [made] = inner.defs(list) else { return None };
+    if inner.is_param(list) || near::items(inner.value(*made)?).is_none_or(|items| !items.is_empty()) {
+        return None;
+    }
+    let mut put = Vec::new();
+    for (at, step) in inner.steps.iter().enumerate() {
+        match (step.stmt, inner.value(at)) {
+            (Stmt::Append { collection, value, .. }, _) if *collection == list => put.push((at, value)),
+            (_, Some(Rvalue::CallMethod { base, name, args })) if near::local(base) == Some(list) => {
+                put.push((at, &args.first().filter(|_| name == "append")?.value));
+            }
+            (Stmt::Return { .. }, _) => {}
+            _ if inner.reads(at).into_iter().any(|o| near::local(o) == Some(list)) => return None,
+            _ => {}
+        }
+    }
+    let [(at, value)] = put.as_slice() else { return None };
+    gathered(&inner, &inner.expr(value), *at, depth)
 }
 
 /// Where the parts of all ranks are gathered into a list or a tuple.

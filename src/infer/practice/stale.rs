@@ -9,7 +9,7 @@ use super::near;
 use super::training::Training;
 use super::view::View;
 use super::wrapped::{call, function};
-use crate::ir::{LocalId, LocalKind, Operand, Rvalue, Stmt};
+use crate::ir::{BuildKind, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::project::Resolved;
 use crate::rules::Entry;
 
@@ -91,6 +91,8 @@ fn comes_to_nothing(view: &View<'_>, step: usize, depth: usize) -> bool {
             let pure = match value {
                 Rvalue::CallMethod { name, .. } => APART.contains(&name.as_str()) || SAME.contains(&name.as_str()),
                 Rvalue::Item { .. } | Rvalue::Use(_) => true,
+                // `key, value = kv[0], kv[1]`
+                Rvalue::Build { kind: BuildKind::Tuple | BuildKind::List, .. } => true,
                 _ => false,
             };
             pure && own(dst) && view.readers(*dst).iter().all(|s| comes_to_nothing(view, *s, depth))

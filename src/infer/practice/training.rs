@@ -29,6 +29,8 @@ pub enum Training {
     /// A step whose last backward pass was told not to sum; what told it.
     /// `rounds`: what lets the step run, where it does not run in every round.
     UnsyncedStep { backward: Place, said: Place, rounds: Option<Place> },
+    /// An optimizer sums gradients that it has summed before; where it did, and where it is made.
+    SynchronizedAgain { optimizer: Name, first: Place, made: Place },
     /// A hook sums what a backward pass adds, in the rounds of a flag alone.
     RoundHook { flag: Name, summed: Place },
     /// A flag that says whether gradients are summed is on only in the rounds that the last stage of a pipeline skips. `told`: the place is

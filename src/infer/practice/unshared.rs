@@ -6,8 +6,8 @@ use crate::source::{Name, Place};
 /// Mistakes about what is a rank's own and what is everybody's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unshared {
-    /// Each rank scores its own rows against those of all, which a raw gather gives; where.
-    KeysWithoutGradient { rows: Place },
+    /// Each rank scores its own rows against those of all, which a raw gather gives; where, and the call around that.
+    KeysWithoutGradient { rows: Place, called: Option<Place> },
     /// A buffer follows statistics of this rank's samples; where they are taken, and what shows that ranks are to have the same.
     RunningAlone { class: Name, buffer: Name, taken: Place, shared: Place },
     /// Gradients of shards are averaged over ranks that have other shards, by a call that steps; the wrapper, and where it wraps.
