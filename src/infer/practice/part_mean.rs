@@ -92,10 +92,14 @@ fn size(view: &View<'_>, step: usize) -> Option<Place> {
 
 /// Where a variable is set to the length of this rank's part, beside a mean over it.
 fn length(view: &View<'_>, dim: i64, of: &FxHashSet<LocalId>) -> Option<Place> {
+    // What is called a part is meant as one.
+    let of_part =
+        |l: LocalId| near::has_any(&view.local_name(l).to_lowercase(), &["part", "local", "shard", "own", "per_"]);
     let taken = |step: &usize| match (view.steps[*step].stmt, view.value(*step)) {
         (Stmt::Assign { dst, .. }, Some(Rvalue::CallMethod { base, .. })) => {
             along(view, *step, "size") == Some(dim)
                 && !view.is_temp(*dst)
+                && !of_part(*dst)
                 && near::roots(view, base).iter().any(|l| of.contains(l) && view.is_param(*l))
         }
         _ => false,
