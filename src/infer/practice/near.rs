@@ -218,6 +218,11 @@ pub fn has_part(name: &str, part: &str) -> bool {
     name.to_lowercase().split(['_', '.']).any(|p| p == part)
 }
 
+/// Whether an expression is made with something whose name says that it is a rank: `chunks[rank]`, `seed + dist.get_rank()`.
+pub fn names_rank(view: &View<'_>, expr: &Expr) -> bool {
+    deep(view, expr).any(&mut |e| view.name_or_callee(e).is_some_and(|name| has_part(name, "rank")))
+}
+
 /// A view of another function of the same project.
 pub fn other<'a>(view: &View<'a>, at: FuncRef) -> View<'a> {
     view.other(at)

@@ -11,9 +11,10 @@ use super::rank_tests::test;
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::function;
-use crate::ir::{ArgKind, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, FuncKind, LocalId, Rvalue, Stmt};
 use crate::project::FuncRef;
-use crate::source::{Name, Place};
+use crate::source::Name;
+use std::rc::Rc;
 
 /// What makes weights equal, or may, or draws them by other means.
 const EQUAL: &[&str] = &[
@@ -187,26 +188,28 @@ pub fn restored(view: &View<'_>, out: &mut Found) {
     if ["gather", "scatter", "broadcast_object"].iter().any(|word| text.contains(word)) {
         return;
     }
-    let functions = near::functions(view, view.at.module);
-    let (mut by_rank, mut loaded): (Vec<Name>, Option<Place>) = (Vec::new(), None);
-    for at in functions {
-        let inner = near::shared(view, at);
-        if starts_by_rank(&inner, &text) {
-            by_rank.push(inner.func.name.clone());
-        }
-        if loaded.is_none() && inner.code().contains("load(") && !near::has_any(inner.code(), &["rank", "seed"]) {
-            let set = (0..inner.steps.len()).find(|step| sets_state(&inner, *step));
-            loaded = set.map(|s| inner.place(inner.steps[s].id)).filter(|_| !calls_any(&inner, &by_rank));
-        }
+    let functions: Vec<Rc<View<'_>>> =
+        near::functions(view, view.at.module).into_iter().map(|at| near::shared(view, at)).collect();
+    let seeding = functions.iter().filter(|f| starts_by_rank(f, &text));
+    let by_rank: Vec<&Name> = seeding.map(|f| &f.func.name).collect();
+    if by_rank.is_empty() {
+        return;
     }
-    if let (false, Some(loaded)) = (by_rank.is_empty(), loaded) {
+    let loaded = functions.iter().find_map(|inner| {
+        let code = inner.code();
+        let again = near::has_any(code, &["rank", "seed"]) || calls_any(inner, &by_rank);
+        let sets = || (0..inner.steps.len()).find(|step| sets_state(inner, *step));
+        let set = (code.contains("load(") && !again).then(sets)??;
+        Some(inner.place(inner.steps[set].id))
+    });
+    if let Some(loaded) = loaded {
         let mistake = Unshared::StateOfOne { loaded };
         out.push((view.place(view.steps[saved].id), Practice::Unshared(mistake)));
     }
 }
 
 /// Whether the code of a function calls one of these.
-fn calls_any(view: &View<'_>, names: &[Name]) -> bool {
+fn calls_any(view: &View<'_>, names: &[&Name]) -> bool {
     names.iter().any(|name| view.code().contains(&format!("{}(", name.to_lowercase())))
 }
 
@@ -232,12 +235,9 @@ fn saves_state(view: &View<'_>, step: usize) -> bool {
     }
     let given = &args[0].value;
     let reached = near::reached(view, given, |def| def < step);
-    let of_rank = |o: &Operand| {
-        near::deep(view, &view.expr(o)).any(&mut |e| view.name_or_callee(e).is_some_and(|n| near::has_part(n, "rank")))
-    };
     let positional = args.iter().all(|a| a.kind == ArgKind::Positional);
     positional
-        && !of_rank(&args[1].value)
+        && !near::names_rank(view, &view.expr(&args[1].value))
         && (0..step).any(|at| {
             view.binds(at).into_iter().any(|l| reached.contains(&l) || near::local(given) == Some(l))
                 && asks(view, at, "get_rng_state(")

@@ -211,17 +211,15 @@ fn is_mask(view: &View<'_>, local: LocalId) -> bool {
 
 /// Whether a bound is computed from the rank, by the constructor of the class if it is kept there.
 fn of_rank(view: &View<'_>, bound: &Expr) -> bool {
-    let by_rank = |view: &View<'_>, e: &Expr| {
-        near::deep(view, e).any(&mut |e| view.name_or_callee(e).is_some_and(|name| near::has_part(name, "rank")))
-    };
     let Some((name, class)) = near::own_attribute(view, bound).zip(near::class_of(view)) else {
-        return by_rank(view, bound);
+        return near::names_rank(view, bound);
     };
     near::assigned(view, class, name).iter().any(|(method, _, value)| {
         let reached = near::reached(method, value, |_| true);
         let made = |step: usize| method.binds(step).into_iter().any(|l| reached.contains(&l));
-        let operands = |step: usize| method.reads(step).into_iter().any(|o| by_rank(method, &method.expr(o)));
-        by_rank(method, &method.expr(value)) || (0..method.steps.len()).any(|step| made(step) && operands(step))
+        let operands = |step: usize| method.reads(step).into_iter().any(|o| near::names_rank(method, &method.expr(o)));
+        near::names_rank(method, &method.expr(value))
+            || (0..method.steps.len()).any(|step| made(step) && operands(step))
     })
 }
 

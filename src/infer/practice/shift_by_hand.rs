@@ -118,12 +118,9 @@ fn two_chunks(view: &View<'_>, operand: &Operand, before: usize, depth: usize) -
             Some((_, Rvalue::Item { base, index })) => Some((near::local(base)?, view.expr(index))),
             _ => None,
         };
-        let by_rank = |e: &Expr| {
-            let e = near::deep(view, e);
-            e.any(&mut |e| view.name_or_callee(e).is_some_and(|name| near::has_part(name, "rank")))
-        };
         let ((of, one), (again, other)) = (chunk(first)?, chunk(second)?);
-        return (of == again && one != other && by_rank(&one) && by_rank(&other)).then_some(place);
+        return (of == again && one != other && near::names_rank(view, &one) && near::names_rank(view, &other))
+            .then_some(place);
     }
     let (at, _) = own_part::helper(view, value)?;
     let inner = near::shared(view, at);
