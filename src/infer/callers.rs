@@ -7,8 +7,9 @@ use super::output::Output;
 use super::relevance::Relevance;
 use crate::ir::FuncKind;
 use crate::project::{FuncRef, ModuleId, Project};
-use crate::source::Name;
+use crate::source::{Files, Name};
 use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Names that the project calls, as functions or methods.
@@ -21,6 +22,27 @@ pub fn called(project: &Project, digests: &Digests, memo: Option<&Memo>) -> Arc<
         parts.iter().flat_map(|part| part.iter().cloned()).collect()
     };
     combined(memo, "called", parts, union, |_, _| Vec::new())
+}
+
+/// Whether a module tries others out, by its file: a test or an example. Whoever uses what it calls may call it otherwise.
+pub fn tries(project: &Project, files: &Files, module: ModuleId) -> bool {
+    let path = &files[project.file(module)].path;
+    let mut parts = path.rsplit(['/', '\\']);
+    let file = parts.next().unwrap_or_default();
+    let named = file.starts_with("test_") || file.ends_with("_test.py") || file == "conftest.py";
+    named || parts.any(|folder| matches!(folder, "test" | "tests" | "example" | "examples"))
+}
+
+/// What bodies of modules have executed for good: what only a test or an example calls, in another file, is executed for itself as well.
+pub fn settled(project: &Project, files: &Files, bodies: &[(ModuleId, &Output)]) -> BTreeSet<FuncRef> {
+    let mut done = BTreeSet::new();
+    for (module, body) in bodies {
+        let others = body.executed.iter().any(|func| func.module != *module);
+        let tries = others && tries(project, files, *module);
+        let own = |func: &&FuncRef| !tries || self::tries(project, files, func.module);
+        done.extend(body.executed.iter().filter(own).copied());
+    }
+    done
 }
 
 /// Functions to execute: those that nothing in the project calls by name, then the others.

@@ -15,7 +15,7 @@ use super::world::World;
 use crate::ir::{Const, LocalId, LocalKind, Operand as Read, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::rules::{CollectiveRule, Entry};
-use crate::source::Name;
+use crate::source::{Name, Span};
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh};
 use std::sync::Arc;
 
@@ -235,7 +235,8 @@ impl Machine<'_> {
         if let Some(count) = self.asked_variable(&eval, base, callee, name, args) {
             return Eval::One(count);
         }
-        let unknown = |value: &Value| matches!(value, Value::Unknown);
+        // A variable that a function sets is another group at each reading, unless the name of its getter says which.
+        let unknown = |value: &Value| matches!(value, Value::Unknown) || is_unnamed(value);
         let any = match &eval {
             Eval::One(value) => unknown(value),
             Eval::Many(outcomes) => outcomes.iter().any(|(_, value)| unknown(value)),
@@ -250,10 +251,12 @@ impl Machine<'_> {
             _ => return eval,
         };
         let Some(group) = self.getter(&last, base, callee, args) else { return eval };
+        let takes =
+            |value: &Value| matches!(value, Value::Unknown) || is_unnamed(value) && matches!(group, Value::Group(_));
         match eval {
-            Eval::One(_) => Eval::One(group),
+            Eval::One(value) => Eval::One(if takes(&value) { group } else { value }),
             Eval::Many(outcomes) => {
-                let named = |value: Value| if unknown(&value) { group.clone() } else { value };
+                let named = |value: Value| if takes(&value) { group.clone() } else { value };
                 Eval::Many(outcomes.into_iter().map(|(world, value)| (world, named(value))).collect())
             }
         }
@@ -320,7 +323,7 @@ impl Machine<'_> {
             }
             // What sets the variable is not followed: an object, or a dict, of groups keeps its identity.
             let value = self.variable_of(closure.func.module, &variable);
-            return Some(value).filter(|v| matches!(v, Value::Sym(_) | Value::Group(_)));
+            return Some(value).filter(|v| matches!(v, Value::Sym(_) | Value::Group(_)) && !is_unnamed(v));
         }
         if let Some(count) = self.count_beside(closure.func.module, &variable) {
             return Some(count);
@@ -385,10 +388,24 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether the file that is executed sets the group that a getter gives: `set_model_group(..)` beside `get_model_group()`.
+    /// Whether the file that is executed may have a getter give several groups: it calls what sets them with several, or beside the getter.
+    /// `set_model_group(group)` in constructors alone is how the program starts.
     fn is_set_here(&self, getter: &str) -> bool {
+        let module = self.activation().module;
+        let text = self.files[self.project.file(module)].whole();
         let set = format!("set_{}(", getter.trim_start_matches('_').trim_start_matches("get_"));
-        self.files[self.project.file(self.activation().module)].whole().contains(&set)
+        let called = |at: &usize| !text.get(..*at).is_some_and(|before| before.ends_with("def "));
+        let mut groups: Vec<&str> = Vec::new();
+        for at in memchr::memmem::find_iter(text.as_bytes(), &set).filter(called) {
+            let group = text.get(at + set.len()..).and_then(|rest| rest.split(')').next()).unwrap_or_default();
+            let around = u32::try_from(at).ok().and_then(|at| self.project.func_around(module, Span::new(at, at)));
+            let starts = around.is_some_and(|func| self.project.func(func).name == "__init__");
+            if !starts || groups.last().is_some_and(|before| *before != group) {
+                return true;
+            }
+            groups.push(group);
+        }
+        false
     }
 
     /// An identity that no other group has; nothing if there are too many already.

@@ -66,6 +66,8 @@ pub fn infer(
         }
         out.merge_shared(body.0.clone());
     }
+    let by_module: Vec<(ModuleId, &Output)> = modules.iter().copied().zip(bodies.iter().map(|body| &*body.0)).collect();
+    out.executed = super::callers::settled(project, files, &by_module);
     // What module bodies declare is not followed.
     out.sharded.clear();
     left(bodies, settings, memo);
@@ -106,17 +108,23 @@ pub fn infer(
     out
 }
 
-/// Executes functions: the first ones, and of the others those that none of these has executed.
+/// Executes functions: the first ones, and of the others those that none of these has executed; those of tests and examples at the end, whose
+/// calls are not all that there may be.
 pub(super) fn execute(mut run: Run<'_>, (first, others): (Vec<FuncRef>, Vec<FuncRef>), out: &mut Output) {
-    run.roots(&first, out);
-    let captures = |f: &FuncRef| !run.project.func(*f).captures.is_empty();
-    let (mut nested, others): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(captures);
-    let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
-    run.roots(&left, out);
-    nested.retain(|f| !out.executed.contains(f));
-    run.roots(&nested, out);
-    if run.settings.wants_types {
-        run.signatures(&called, out);
+    let tries = |f: &FuncRef| super::callers::tries(run.project, run.files, f.module);
+    let (trying, first): (Vec<FuncRef>, Vec<FuncRef>) = first.into_iter().partition(tries);
+    let (tried, others): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(tries);
+    for (first, others) in [(first, others), (trying, tried)] {
+        run.roots(&first, out);
+        let captures = |f: &FuncRef| !run.project.func(*f).captures.is_empty();
+        let (mut nested, others): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(captures);
+        let (called, left): (Vec<FuncRef>, Vec<FuncRef>) = others.into_iter().partition(|f| out.executed.contains(f));
+        run.roots(&left, out);
+        nested.retain(|f| !out.executed.contains(f));
+        run.roots(&nested, out);
+        if run.settings.wants_types {
+            run.signatures(&called, out);
+        }
     }
 }
 

@@ -89,6 +89,8 @@ impl Machine<'_> {
         match value {
             Value::Const(Const::Int(_)) | Value::Number(None) | Value::Unknown => true,
             Value::Sym(path) => self.symbol(path).is_none() || self.in_constructor(),
+            // `hidden = hidden or size`: nobody divides a truth value.
+            Value::Cond(_) => self.in_constructor(),
             Value::Tensor(id) => {
                 let plain = |t: &crate::types::TensorType| {
                     t.home.is_none() && t.divided.is_none() && t.local.listed().all(|(_, s)| s.known().is_none())

@@ -4,6 +4,7 @@
 
 use super::read::{Reader, flag, iff, same};
 use super::{Said, Ties};
+use crate::infer::callers::tries;
 use crate::infer::formula::Formula;
 use crate::infer::practice::expr::Expr;
 use crate::infer::practice::view::View;
@@ -87,7 +88,13 @@ impl Ties<'_> {
         let (path, word) = (self.project.qualified_class(class.at), format!("{}(", class.name));
         let finder = memchr::memmem::Finder::new(&word);
         let calls = |text: &str| finder.find(text.as_bytes()).is_some();
+        // How a test or an example makes an object of somebody else's class is no choice of the program.
+        let tries = |module| tries(self.project, self.files, module);
+        let counts = |module: ModuleId| !tries(module) || tries(class.at.module);
         for (module, m) in self.project.modules.iter_enumerated().filter(|(_, m)| calls(self.files[m.file].whole())) {
+            if !counts(module) {
+                continue;
+            }
             let file = &self.files[m.file];
             for (func, f) in m.ir.funcs.iter_enumerated().filter(|(_, f)| calls(file.slice(f.span))) {
                 let view = View::new(self.project, self.rules, self.files, FuncRef { module, func });

@@ -6,7 +6,7 @@
 use super::expr::parts2;
 use super::literal::{binary_op, compare_op};
 use super::{Lowerer, Value, span};
-use crate::ir::{Arg, ArgKind, Block, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, Block, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Span;
 use ruff_python_ast as ast;
 use ruff_python_ast::{ArgOrKeyword, BoolOp, Expr};
@@ -47,7 +47,10 @@ impl<'a> Lowerer<'a> {
                     }
                 },
                 Expr::Call(call) => {
-                    let (args, parts) = self.arguments(&call.arguments, current_span);
+                    let (args, parts) = match truncated(call) {
+                        Some(division) => self.whole_quotient(division, current_span),
+                        None => self.arguments(&call.arguments, current_span),
+                    };
                     (Rvalue::Call { callee: current, args: args.into() }, parts)
                 }
                 Expr::Subscript(node) => {
@@ -84,6 +87,19 @@ impl<'a> Lowerer<'a> {
             args.push(Arg { kind, value: self.expr(value) });
         }
         (args, parts)
+    }
+
+    /// The argument of `int(a / b)`, which is `a // b`: sizes and numbers of ranks are not negative.
+    fn whole_quotient(&mut self, division: &'a Expr, callee: Span) -> (Vec<Arg>, Vec<Span>) {
+        let value = match self.binary(division) {
+            Value::Rvalue(Rvalue::Binary { op: BinOp::Div, left, right }, parts) => {
+                let rvalue = Rvalue::Binary { op: BinOp::FloorDiv, left, right };
+                self.assign_temp(rvalue, span(division), parts)
+            }
+            Value::Rvalue(rvalue, parts) => self.assign_temp(rvalue, span(division), parts),
+            Value::Operand(operand) => operand,
+        };
+        (vec![Arg { kind: ArgKind::Positional, value }], vec![callee, span(division)])
     }
 
     /// `a + b + c`, nested to the left.
@@ -206,6 +222,15 @@ fn is_pure(expr: &Expr, depth: u32) -> bool {
         Expr::UnaryOp(node) => pure(&node.operand),
         Expr::Call(node) => is_pure_call(node, depth),
         _ => false,
+    }
+}
+
+/// The division of `int(a / b)`.
+fn truncated(call: &ast::ExprCall) -> Option<&Expr> {
+    let is_int = matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == "int");
+    match (call.arguments.args.as_ref(), call.arguments.keywords.is_empty()) {
+        ([division @ Expr::BinOp(node)], true) if is_int && node.op == ast::Operator::Div => Some(division),
+        _ => None,
     }
 }
 
