@@ -1,7 +1,8 @@
 //! Flags that hang together: combinations that the program refuses, or never makes. In: findings with the worlds in which they hold, and what
 //! texts say of the flags of these. Out: findings without the worlds that cannot be. Never: a single value of a flag, unless every call in sight
-//! gives it: that nothing sets one is no proof. Next: `told.rs`, and `always.rs` for what every call gives.
+//! gives it, or what the finding's class asks or is configured by refuses the other: that nothing sets one is no proof. Next: `told.rs`, and `always.rs` and `alone.rs` for one flag by itself.
 
+mod alone;
 mod always;
 mod made;
 mod read;
@@ -30,7 +31,8 @@ impl Ties<'_> {
     /// Leaves out worlds whose flags cannot have these values together, and findings of which no world is left.
     pub fn settle(&self, findings: &mut Vec<Finding>) {
         let all = std::mem::take(findings);
-        *findings = all.into_par_iter().filter_map(|finding| self.made_always(finding)).collect();
+        let alone = |finding: Finding| self.made_always(finding).and_then(|finding| self.possible_alone(finding));
+        *findings = all.into_par_iter().filter_map(alone).collect();
         let names = flags(findings);
         if names.is_empty() {
             return;

@@ -1,0 +1,48 @@
+# right: the project config refuses the switch in __post_init__
+import dataclasses
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state as mpu
+from megatron.core.transformer import TransformerConfig
+from megatron.core.tensor_parallel import (
+    ColumnParallelLinear,
+    gather_from_sequence_parallel_region,
+    scatter_to_sequence_parallel_region,
+)
+
+
+
+@dataclasses.dataclass
+class Config(TransformerConfig):
+    def __post_init__(self):
+        super().__post_init__()
+        if self.sequence_parallel:
+            raise ValueError("LowRank splits the sequence itself")
+
+
+class LowRank(torch.nn.Module):
+    def __init__(self, config: Config, rank, size):
+        super().__init__()
+        self.down = torch.nn.Linear(config.hidden_size, rank, bias=False)
+        self.norm = torch.nn.RMSNorm(rank)
+        self.up = ColumnParallelLinear(rank, size, config=config, init_method=config.init_method, bias=False)
+        for p in (*self.down.parameters(), *self.norm.parameters()):
+            p.sum_over_tp = True
+
+    def forward(self, x):
+        x = scatter_to_sequence_parallel_region(x)
+        h = self.norm(self.down(x))
+        h = gather_from_sequence_parallel_region(h, tensor_parallel_output_grad=False)
+        return self.up(h)[0]
+
+
+def finish(model):
+    for p in model.parameters():
+        if getattr(p, "sum_over_tp", False):
+            dist.all_reduce(p.grad, group=mpu.get_tensor_model_parallel_group())
+
+
+def step(model, optimizer):
+    finish(model)
+    optimizer.step()
