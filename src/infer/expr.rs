@@ -247,7 +247,7 @@ impl Machine<'_> {
     }
 
     /// Arithmetic between a number and an unknown value that is a number as well: by its annotation, its place in a configuration, or
-    /// because nobody divides a tensor by the number of ranks without a remainder.
+    /// because nobody divides a tensor by the number of ranks without a remainder, nor a number by a tensor.
     fn with_integer(&mut self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
         let sizes = matches!(op, BinOp::FloorDiv | BinOp::Mod);
         let number = |v: &Value| v.is_number();
@@ -256,7 +256,8 @@ impl Machine<'_> {
             _ => false,
         };
         let symbol = |v: &Value| matches!(v, Value::Sym(_));
-        let by_size = sizes && symbol(left) && matches!(right, Value::Size(_));
+        let by_size =
+            sizes && symbol(left) && matches!(right, Value::Size(_)) || sizes && number(left) && symbol(right);
         let known = number(left) && integer(self, right) || number(right) && integer(self, left) || by_size;
         let plain = |v: &Value| if v.is_number() { v.clone() } else { Value::Number(None) };
         // A number that differs by rank makes whatever it is combined with differ.

@@ -196,8 +196,10 @@ impl Machine<'_> {
             _ => None,
         };
         for (name, _) in &rule.params {
-            if let (Some(value), Some(_)) = (cell.as_ref().and_then(|c| c.get(name)), op.args.index(name)) {
-                all.args.push(CallArg { keyword: Some(name.clone()), value: value.clone(), part: 0 });
+            if op.args.index(name).is_some() {
+                // What made the object without the constructor that is known may have made its parameters in any way.
+                let value = cell.as_ref().and_then(|c| c.get(name)).cloned().unwrap_or(Value::Unknown);
+                all.args.push(CallArg { keyword: Some(name.clone()), value, part: 0 });
             }
         }
         for param in &rule.args.params {

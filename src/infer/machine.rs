@@ -60,6 +60,8 @@ pub struct Machine<'a> {
     pub scouting: bool,
     pub stack: Vec<Activation<'a>>,
     pub out: Output,
+    /// Parameters of the root that are used as what they are not (`residual.rs`).
+    pub residual: super::whole::Needed,
     /// Tensors whose type changed, in order; statements look at the part that grew while they ran.
     pub changed: Vec<ObjId>,
     /// Axes whose ranks are told apart by an enclosing condition: mixing of types on them is not judged.
@@ -128,6 +130,7 @@ impl<'a> Machine<'a> {
             scouting: false,
             stack: Vec::new(),
             out: Output::default(),
+            residual: Vec::new(),
             changed: Vec::new(),
             rank_restricted: AxisSet::default(),
             quiet: false,

@@ -72,6 +72,7 @@ mod relevance;
 mod repair;
 mod repeated;
 mod resets;
+mod residual;
 mod root;
 mod ruled_source;
 pub mod scale;

@@ -549,6 +549,9 @@ impl Machine<'_> {
         for (i, operand) in at.iter_mut().enumerate() {
             operand.place = Some(self.operand_place(id, operands, i));
         }
+        if lacks_gradient {
+            self.note_residual(axis, operands, &at);
+        }
         let symbol = op.contains(".__");
         let repairs = self.operator_repairs(id, violation, axis, op, operands);
         let kind = FindingKind::Operator { violation, axis: axis.clone(), op: op.clone(), operands: at, symbol };

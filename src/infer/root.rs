@@ -444,7 +444,13 @@ impl Machine<'_> {
         if let Some(vain) = self.scouted(root, class, shared) {
             return vain;
         }
-        let (output, needed) = self.executed(root, class, shared, &Needed::new());
+        let (mut output, needed) = self.executed(root, class, shared, &Needed::new());
+        if !self.residual.is_empty() {
+            let mut again = Machine::new(project, rules, files, settings);
+            again.quiet = quiet;
+            output.blame_uses(again.executed(root, class, shared, &self.residual).0);
+            return output;
+        }
         let has_whole = shared.is_some_and(|b| b.has_whole);
         let (func, file) = (project.func(root), project.file(root.module));
         // A hook may sum the gradient, and what needs none is summed by nobody.
@@ -459,7 +465,6 @@ impl Machine<'_> {
         if has_whole {
             return second;
         }
-        let mut output = output;
         output.adopt_missing_sums(second);
         output
     }

@@ -110,9 +110,11 @@ pub fn fits_without_factor(case: &Case) -> bool {
     !whole(&case.forward, backward) && whole(&case.forward.without_factors(), &backward.without_factors())
 }
 
-/// Whether rows are exchanged and their gradients come back the same way, divided by the number of ranks.
+/// Whether rows are exchanged, or sums of parts are given to whose rows they are, and their gradients come back the same way, divided by the
+/// number of ranks.
 pub fn returns_divided(case: &Case, backward: &Term) -> bool {
-    let exchanged = case.forward.steps().iter().any(|s| matches!(s, Term::AllToAll { .. }));
+    let exchanged =
+        case.forward.steps().iter().any(|s| matches!(s, Term::AllToAll { .. } | Term::ReduceScatter { .. }));
     let (forward, back) = (case.forward.without_factors(), backward.without_factors());
     exchanged && is_divided(backward) && !numeric::signatures(&forward, &back).is_empty()
 }

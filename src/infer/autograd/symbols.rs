@@ -134,9 +134,16 @@ impl Machine<'_> {
         let names = || func.params.iter().skip(own).map(|p| &p.name).enumerate();
         let mut groups = names().filter(|(_, name)| self.settings.is_group_name(name));
         let (Some((group, _)), None) = (groups.next(), groups.next()) else { return };
-        let open = |i: usize| matches!(&values[i], Value::Unknown | Value::Sym(_));
+        let open = |i: usize| matches!(&values[i], Value::Unknown | Value::Sym(_) | Value::Tensor(_));
+        // `tp_size` and `tp_rank` beside `tp_group`, `size` and `rank` beside `group`.
+        let stem = names().find(|(i, _)| *i == group).and_then(|(_, name)| name.strip_suffix("group")).unwrap_or("?");
+        let made = |name: &Name| match name.strip_prefix(stem) {
+            Some("size") => Some(Value::Size as Made),
+            Some("rank") => Some(Value::Rank as Made),
+            _ => rank_or_size(name),
+        };
         let told: Vec<(usize, Made)> =
-            names().filter(|(i, _)| open(*i)).filter_map(|(i, name)| Some((i, rank_or_size(name)?))).collect();
+            names().filter(|(i, _)| open(*i)).filter_map(|(i, name)| Some((i, made(name)?))).collect();
         if told.is_empty() {
             return;
         }

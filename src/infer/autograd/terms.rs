@@ -434,6 +434,8 @@ impl Machine<'_> {
                 None => out.push(self.part_term(value)),
             },
             Value::Tuple(items) => return items.iter().all(|v| self.operand_terms(v, depth - 1, out)),
+            // A bound is a number, whatever it was computed with: from where to where a rank takes it is not known.
+            Value::Slice(parts) if matches!(parts[0], Value::Tensor(_)) => return false,
             Value::Slice(parts) => return parts.iter().all(|v| self.operand_terms(v, depth - 1, out)),
             Value::Unknown => return false,
             other => {

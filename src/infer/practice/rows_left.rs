@@ -317,7 +317,7 @@ fn is_plainly_called(view: &View<'_>, module: ModuleId, at: usize, attribute: &s
     let Some(holder) = view.project.func(init).class else { return false };
     let uses = file.matches(&format!(".{attribute}")).count();
     let mut seen = 1;
-    for method in near::methods(view, holder) {
+    for method in near::methods(&near::shared(view, init), holder) {
         let code = method.code();
         let calls = code.matches(&format!("self.{}(", attribute.to_lowercase())).count();
         if calls > 0 && (near::communicates(&method) || near::has_any(code, &[".apply(", "reduce", "psum"])) {
