@@ -4,14 +4,14 @@
 use super::expr::{CallArg, CallArgs};
 use super::heap::{Cell, DictCell, ListCell, ObjectCell, ObjectClass};
 use super::join::{Joiner, agreeing, alike, same_value};
-use super::limits::{MAX_CALL_DEPTH, MAX_CHOICE, MAX_RECURSION};
+use super::limits::{MAX_CALL_DEPTH, MAX_CHOICE, MAX_HELD_DEPTH, MAX_RECURSION};
 use super::machine::{Activation, Eval, Machine};
 use super::output::Reason;
 use super::settings::is_degree;
 use super::value::{Closure, Flavour, Method, ObjId, Value};
 use super::world::{Flow, Frame, World};
-use crate::ir::{Const, Func, ParamKind, StmtId};
-use crate::project::{ClassRef, FuncRef};
+use crate::ir::{Block, Const, Func, LocalId, Operand, ParamKind, Rvalue, Stmt, StmtId};
+use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::rules::Entry;
 use crate::source::Name;
 use std::sync::Arc;
@@ -244,6 +244,7 @@ impl Machine<'_> {
             && (!self.settings.relevance.contains(closure.func) || self.leads_nowhere(closure.func))
             && !self.chooses(closure.func, args)
             && !self.begins(closure.func)
+            && !self.applies_held(closure.func, args)
         {
             let options = super::external::options_of(&self.project.func(closure.func).name, args);
             return Eval::One(options.unwrap_or(Value::Unknown));
@@ -265,9 +266,42 @@ impl Machine<'_> {
         let callee = self.project.func(func);
         let is_beginning = self.stack.last().is_some_and(|active| self.project.func(active.func).name == INIT);
         let makes = || self.files[self.project.file(func.module)].slice(callee.span).contains("Parameter(");
-        let is_short = callee.code.count() <= MAX_CHOICE && (callee.class.is_some() || makes());
+        let gives_class = || returns_any(callee.body(), &|name| self.is_class(func.module, name));
+        let is_short = callee.code.count() <= MAX_CHOICE && (callee.class.is_some() || makes() || gives_class());
         let is_straight = || callee.body().iter().all(|node| node.stmt.blocks().next().is_none());
         is_beginning && (is_short || callee.name == INIT && is_straight()) || self.settings.relevance.is_getter(func)
+    }
+
+    /// Whether a method applies a module that its object was given from outside, or one that holds such a one, and that is worth executing.
+    /// The constructor of its class does not show it.
+    fn applies_held(&self, func: FuncRef, args: &CallArgs) -> bool {
+        let callee = self.project.func(func);
+        let Some(Value::Object(receiver)) = args.args.first().map(|a| &a.value).filter(|_| callee.class.is_some())
+        else {
+            return false;
+        };
+        let text = self.files[self.project.file(func.module)].slice(callee.span);
+        let Some(object) = self.w.heap.object(*receiver) else { return false };
+        let applied = |name: &Name| {
+            text.match_indices(name.as_str())
+                .any(|(at, _)| text[..at].ends_with("self.") && text[at + name.len()..].starts_with('('))
+        };
+        object.attrs.iter().any(|(name, value)| {
+            matches!(value, Value::Object(_)) && applied(name) && self.holds_relevant(value, MAX_HELD_DEPTH)
+        })
+    }
+
+    /// Whether an object is of a class that is worth executing, or holds one.
+    fn holds_relevant(&self, value: &Value, depth: usize) -> bool {
+        let Value::Object(id) = value else { return false };
+        let Some(object) = self.w.heap.object(*id) else { return false };
+        matches!(object.class, ObjectClass::Project(class) if self.settings.relevance.has_class(class))
+            || depth > 0 && object.attrs.iter().any(|(_, inner)| self.holds_relevant(inner, depth - 1))
+    }
+
+    /// Whether a module calls a class by a name.
+    fn is_class(&self, module: ModuleId, name: &Name) -> bool {
+        matches!(self.project.member(module, name), Some(Resolved::Class(_)))
     }
 
     /// Whether a value brings a known type along.
@@ -560,7 +594,8 @@ impl Machine<'_> {
         let order = self.settings.linearized(self.project, class);
         let holds_group = |v: &Value| matches!(v, Value::Group(_) | Value::Mesh(_) | Value::Rank(_) | Value::Size(_));
         let matters = order.iter().any(|c| self.settings.relevance.has_class(*c))
-            || args.args.iter().any(|a| holds_group(&a.value));
+            || args.args.iter().any(|a| holds_group(&a.value))
+            || sets_below(self.func().body());
         let given = args.with_first(object.clone());
         let done = match matters {
             true if self.leads_nowhere(closure.func) => Eval::One(Value::Unknown),
@@ -725,4 +760,25 @@ fn one_outcome(mut joiner: Joiner<'_>, (world, value): (World, Value), other: &(
     let mut joined = joiner.worlds(world, &other.0);
     let value = joiner.values(&mut joined.heap, &value, &other.1, super::limits::MAX_VALUE_DEPTH);
     (joined, value)
+}
+
+/// Whether a function sets attributes of what an object holds: `model.block.mlp = Mlp(..)`. What its constructor leaves there counts then.
+fn sets_below(block: &Block) -> bool {
+    let mut held: Option<LocalId> = None;
+    block.iter().any(|node| match &node.stmt {
+        Stmt::Assign { dst, value: Rvalue::Attr { base: Operand::Local(_), .. } } => {
+            held = Some(*dst);
+            false
+        }
+        Stmt::SetAttr { base: Operand::Local(base), .. } => held == Some(*base),
+        other => other.blocks().any(sets_below),
+    })
+}
+
+/// Whether a function returns a name of its module of which that holds.
+fn returns_any(block: &Block, is: &dyn Fn(&Name) -> bool) -> bool {
+    block.iter().any(|node| match &node.stmt {
+        Stmt::Return { value: Operand::Global(name) } => is(name),
+        other => other.blocks().any(|inner| returns_any(inner, is)),
+    })
 }

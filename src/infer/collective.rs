@@ -5,6 +5,7 @@
 use super::expr::CallArgs;
 use super::finding::{ArgumentProblem, FindingKind, OperandAt};
 use super::groups::{is_all_ranks, is_world, may_name};
+use super::limits::MAX_ORIGIN_STEPS;
 use super::machine::Machine;
 use super::output::{Pass, Reason, Site};
 use super::value::{ObjId, Value};
@@ -396,7 +397,7 @@ impl Machine<'_> {
     ) -> Result<(), ()> {
         let state = input.local.get(axis);
         let mut accepted = source.set;
-        if accepted == AxisType::P {
+        if accepted == AxisType::P && !(call.rule.differentiable && is_own_columns(state)) {
             // A varying value is taken as the pending sum that it is about to be.
             accepted = accepted.join(AxisType::V);
         }
@@ -749,4 +750,11 @@ pub(super) fn show(side: Side) -> String {
 /// The last part of a qualified name.
 pub fn short(name: &str) -> Name {
     Name::from(name.rsplit('.').next().unwrap_or(name))
+}
+
+/// Whether a value is each rank's own columns of a product with a split weight: what a sum over the ranks adds then are different columns.
+pub fn is_own_columns(state: &AxisState) -> bool {
+    let chain = std::iter::successors(state.origin.as_ref(), |at| at.from.as_ref()).take(MAX_ORIGIN_STEPS);
+    let mut first = chain.skip_while(|at| at.reason == Why::Computed);
+    state.set == AxisType::V && state.shard.is_some() && first.next().is_some_and(|at| at.reason == Why::Parameter)
 }

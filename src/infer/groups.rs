@@ -111,7 +111,8 @@ impl Machine<'_> {
                 Some(axes) => axes,
                 // The name of a group stands for it.
                 None if self.deriving.is_some() => {
-                    AxisSet::one(Axis::variable(path.strip_suffix("_name").unwrap_or(path)))
+                    let name = path.strip_prefix('?').unwrap_or(path);
+                    AxisSet::one(Axis::variable(name.strip_suffix("_name").unwrap_or(name)))
                 }
                 None => self
                     .unknown_mesh_group(path)

@@ -401,9 +401,21 @@ fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> 
         }
         _ => false,
     };
+    // A layer with parts of weights on one path, and another one on the other.
+    let layers = |a: &Value, b: &Value| match (a, b) {
+        (Value::Class(_), Value::Class(_) | Value::Path(_)) | (Value::Path(_), Value::Class(_)) => true,
+        (Value::Object(x), Value::Object(y)) => match (ha.object(*x), hb.object(*y)) {
+            (Some(x), Some(y)) => {
+                x.class != y.class
+                    && (x.attrs.iter().any(|(_, v)| known(ha, v)) || y.attrs.iter().any(|(_, v)| known(hb, v)))
+            }
+            _ => false,
+        },
+        _ => false,
+    };
     // A number of ranks on one path, and one rank on the other: what is divided by it is a part on the first alone.
     let counted = |v: &Value| matches!(v, Value::Size(_) | Value::Share(_));
-    (known(ha, a) || known(hb, b) || counted(a) && b.is_number() || counted(b) && a.is_number())
+    (known(ha, a) || known(hb, b) || layers(a, b) || counted(a) && b.is_number() || counted(b) && a.is_number())
         && !same_value(ha, a, hb, b, MAX_VALUE_DEPTH)
 }
 

@@ -80,6 +80,8 @@ pub const MAX_VAIN_DERIVATIONS: usize = 2;
 pub const MAX_EXPR_DEPTH: usize = 24;
 /// Places that sum gradients shown with one finding.
 pub const MAX_REDUCERS_SHOWN: usize = 3;
+/// Modules within modules that are looked through for one that is worth executing.
+pub const MAX_HELD_DEPTH: usize = 3;
 /// Functions of one name above which a method of an unknown value says nothing about which of them is called.
 pub const MAX_NAMESAKES: usize = 4;
 /// Groups of one root of which nothing but an identity is known: each is an axis of every type that it meets. Further ones are unknown.

@@ -375,8 +375,11 @@ impl Machine<'_> {
                 items[usize::from(name == "indices")].clone()
             }
             Value::Group(axes) if name == "WORLD" => Value::Group(axes.clone()),
+            // An object that holds groups, which a getter gives that is called as that of a group.
+            Value::Group(_) => self.group_attr(name).unwrap_or_else(|| Self::named_method(base.clone(), name)),
             Value::Atom(_) | Value::Const(_) | Value::Number(_) | Value::Share(_) => Value::Unknown,
-            Value::Unknown | Value::Unset => Value::Unknown,
+            Value::Unknown => self.group_attr(name).unwrap_or(Value::Unknown),
+            Value::Unset => Value::Unknown,
             Value::Mesh(mesh) => self.mesh_attr(mesh, name).unwrap_or_else(|| Self::named_method(base.clone(), name)),
             _ => Self::named_method(base.clone(), name),
         }
@@ -406,6 +409,24 @@ impl Machine<'_> {
             return Value::Unknown;
         }
         Value::Sym(full)
+    }
+
+    /// A group by the name of an attribute that the tables or the configuration know, whatever has it, or the number of its ranks or the own
+    /// rank in it beside it: `parallel.tp_group`, `parallel.tp_size`.
+    fn group_attr(&self, name: &Name) -> Option<Value> {
+        let group = |name: &str| match self.settings.group_named(name) {
+            Some(axes) => Some(Value::Group(axes)),
+            None => self.group_rule("", name).filter(|v| matches!(v, Value::Group(_))),
+        };
+        if self.settings.is_group_name(name) {
+            return group(name);
+        }
+        let is_rank = self.settings.is_rank(name);
+        let stem = COUNTS.iter().find_map(|end| name.strip_suffix(end)).filter(|_| is_rank || is_degree(name))?;
+        match group(&format!("{stem}_group"))? {
+            Value::Group(axes) => Some(if is_rank { Value::Rank(axes) } else { Value::Size(axes) }),
+            _ => None,
+        }
     }
 
     /// A group, rank or size that the tables give for a path or an attribute.

@@ -197,6 +197,11 @@ fn consequence((op, name): (&str, &str), axis: &str, found: Option<Spmd>, expect
         (_, Some(Spmd::Invariant)) if expected.contains(Spmd::Replicate) => {
             format!("backward: the gradient of {value} over `{axis}` is a part on each rank, and nothing sums it")
         }
+        ("all_reduce" | "reduce_scatter", Some(Spmd::Varying)) if expected == AxisType::P => {
+            format!(
+                "forward: the ranks of `{axis}` have different parts of {value} along that dim, which a sum adds to each other"
+            )
+        }
         (_, Some(Spmd::Varying)) => {
             format!("forward: {value} differs between the ranks of `{axis}`; one of the values would be taken for all")
         }

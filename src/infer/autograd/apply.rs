@@ -1,11 +1,11 @@
 //! Use of derived signatures: calls of `apply`, and what is wrong with a function. In: a derivation and a call. Out: values by world,
 //! findings. Never: derivation itself. Source: DESIGN.md section 6. Next: `derive.rs`.
 
+use super::super::collective::is_own_columns;
 use super::super::exec::is_opaque;
 use super::super::expr::{CallArg, CallArgs};
 use super::super::finding::FindingKind;
 use super::super::formula::{Atom, Facts, Formula};
-use super::super::groups::is_passing;
 use super::super::limits::MAX_VAIN_DERIVATIONS;
 use super::super::machine::{Activation, Eval, Machine};
 use super::super::output::{DerivedRow, Output, Pass, Reason as Lost};
@@ -256,12 +256,7 @@ impl Machine<'_> {
         if !args.open {
             self.check_count(class, Some(args.args.len()));
         }
-        // A group that is equal only to itself tells a derivation nothing, and each would be derived anew.
-        let alike = args.args.iter().any(|arg| is_passing(&arg.value)).then(|| {
-            let mut alike = args.clone();
-            alike.args.iter_mut().filter(|arg| is_passing(&arg.value)).for_each(|arg| arg.value = Value::Unknown);
-            alike
-        });
+        let (alike, own) = super::passing::alike(args);
         let args = alike.as_ref().unwrap_or(args);
         let known = self.remembered(class, args);
         let Some(derived) = known.filter(|derived| self.against_ruled(derived).is_none()) else {
@@ -273,6 +268,7 @@ impl Machine<'_> {
         let mut pending = vec![std::mem::take(&mut self.w)];
         let mut outcomes: Vec<(World, Value)> = Vec::new();
         for case in &derived.cases {
+            let case = &*super::passing::over(case, own.as_ref());
             let mut left = Vec::new();
             for world in std::mem::take(&mut pending) {
                 let formula = beyond(&case.facts, &world.facts);
@@ -504,8 +500,10 @@ impl Machine<'_> {
             // Every rank has the same value; it is a pending sum only because the backward lacks a factor, which somebody else may make up for.
             return self.untyped_result(case);
         }
+        let given = self.as_tensor(&arg.value).and_then(|id| self.w.heap.tensor(id));
+        let columns = given.is_some_and(|t| case.axes.iter().any(|axis| is_own_columns(t.local.get(axis))));
         let pattern = |(t, dim): (Spmd, Option<usize>)| Pattern {
-            set: if t == Spmd::Partial { AxisType::P.join(AxisType::V) } else { t.into() },
+            set: if t == Spmd::Partial && !columns { AxisType::P.join(AxisType::V) } else { t.into() },
             shard: dim.filter(|d| !case.named.iter().any(|(n, _)| n == d)).map(|d| DimRef::At(shown_dim(case, d))),
             any_shard: false,
         };

@@ -5,7 +5,7 @@
 //! term leads through; `numeric.rs` decides by the definition which signatures a chain of collectives has; `meaning.rs` does so for
 //! bodies with local mathematics, `outputs.rs` where there are several results; `derive.rs` puts them together; `apply.rs` uses the result; `wrapper.rs` derives functions that apply a
 //! class, `written.rs` follows those without collectives. `order.rs` and `layout.rs` look at products beside exchanges, `fixed.rs` at parts; `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with
-//! what code says of it.
+//! what code says of it; `passing.rs` gives it groups that are made where they are given.
 
 mod apply;
 mod blind;
@@ -23,6 +23,7 @@ mod misplaced;
 mod numeric;
 mod order;
 mod outputs;
+mod passing;
 mod symbols;
 mod terms;
 mod twice;
