@@ -485,6 +485,9 @@ impl Machine<'_> {
         if !axes.is_empty() {
             return Value::RankCond(axes.into_iter().collect());
         }
+        if let Some(group) = self.group_or_all(and, values) {
+            return group;
+        }
         // The last operand is the value where none before decides; of those before only the truth counts.
         let flag = |v: &Value| is_truth(v) || matches!(v, Value::Sym(_));
         let testable = |v: &Value| flag(v) || matches!(v, Value::Unknown | Value::Number(None) | Value::Share(_));

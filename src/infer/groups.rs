@@ -122,6 +122,14 @@ impl Machine<'_> {
         }
     }
 
+    /// `group or WORLD`: without a group, its name stands for that of all ranks everywhere.
+    pub fn group_or_all(&self, and: bool, values: &[Value]) -> Option<Value> {
+        let [group @ Value::Sym(path), all] = values else { return None };
+        let is_all = matches!(all, Value::Group(_)) || matches!(all, Value::Path(path) if self.is_everyone(path));
+        let is_group = self.settings.is_group_name(path.rsplit('.').next().unwrap_or(path));
+        (!and && is_all && is_group).then(|| group.clone())
+    }
+
     /// Whether a path is the constant that stands for the group of all ranks.
     fn is_everyone(&self, path: &str) -> bool {
         matches!(self.rules.get(path), Some(Entry::Intrinsic(rule)) if rule.does == "world-group")

@@ -8,6 +8,7 @@ mod alternatives;
 mod assertion;
 pub mod autograd;
 mod averaging;
+mod blocks;
 mod boundary;
 mod budget;
 mod builtins;

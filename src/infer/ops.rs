@@ -377,7 +377,9 @@ impl Machine<'_> {
         }
         let mut out = self.combine(id, kind, &call.rule.name, &operands)?;
         match self.notation(call, args).filter(|_| !checked) {
-            Some(dims) => self.flow_shards(id, &dims, kind != Kind::Multilinear, &operands, &mut out),
+            Some(dims) => {
+                self.flow_shards(id, (&call.rule.name, &dims), kind != Kind::Multilinear, &operands, &mut out)?;
+            }
             None if call.rule.shape == ShapeRule::Einsum => out.forget_shards(),
             None => {}
         }

@@ -31,7 +31,7 @@ impl Machine<'_> {
             return Ok(None);
         }
         let mut ty = self.combine(id, Kind::Multilinear, op, factors)?;
-        self.flow_shards(id, dims, false, factors, &mut ty);
+        self.flow_shards(id, (op, dims), false, factors, &mut ty)?;
         let pending = ty.listed().any(|(_, s)| s.set == AxisType::P);
         // It has no place of its own but that of the whole call.
         Ok(pending.then_some(Operand { id: None, ty, grad: Tri::Yes, role: Role::Term, part: usize::MAX }))
@@ -51,10 +51,21 @@ impl Machine<'_> {
     }
 
     /// Where the notation of the operation takes split dims; a contracted one leaves a pending sum.
-    pub fn flow_shards(&self, id: StmtId, dims: &str, adds: bool, operands: &[Operand], out: &mut LocalType) {
-        let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
+    ///
+    /// # Errors
+    /// A finding was reported.
+    pub fn flow_shards(
+        &mut self,
+        id: StmtId,
+        (op, dims): (&Name, &str),
+        adds: bool,
+        operands: &[Operand],
+        out: &mut LocalType,
+    ) -> Result<(), ()> {
         let axes: Vec<Axis> = out.listed().filter(|(_, s)| s.set == AxisType::V).map(|(a, _)| a.clone()).collect();
         for axis in axes {
+            self.refuse_own_block(id, op, operands, &axis)?;
+            let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
             let mut splits: Vec<Split> = operands
                 .iter()
                 .map(|o| {
@@ -81,6 +92,7 @@ impl Machine<'_> {
             }
             out.set(&axis, state);
         }
+        Ok(())
     }
 
     /// Whether a dim that is counted from the start is the same one in the result: no operand that is whole has more dims than those

@@ -142,6 +142,9 @@ impl Words<'_> {
                 "sum instead, reduce, and divide by the number of elements of all ranks".to_string()
             }
             Refusal::AddedTerm => format!("reduce the product over `{axis}` before adding"),
+            Refusal::OtherSplit(_) => format!(
+                "make dim {dim} whole first: `all_gather({plain}, {axis}, src=S({dim}), dst=R)`, or an autograd function that gathers it and whose backward reduce-scatters the gradient"
+            ),
             _ => format!(
                 "make dim {dim} whole first: `all_gather({plain}, {axis}, src=S({dim}), dst=R)`, or split another dim"
             ),
