@@ -94,6 +94,7 @@ pub fn infer(
     let ties = super::ties::Ties { project, rules, files, settings };
     out.settle(|found| ties.settle(found));
     out.settle(|found| practices.settle(found));
+    out.failed.extend(practices.failed.iter().filter(|at| !out.failed.contains(at)).copied().collect::<Vec<_>>());
     let practices = practices.findings(&out.findings);
     let (mut practices, factors, told) = super::scale::together(project, files, practices, factors);
     ties.settle(&mut practices);

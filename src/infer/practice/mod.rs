@@ -285,6 +285,7 @@ use glance::{Glance, Glancer};
 use reducers::Reducers;
 use rustc_hash::FxHashSet;
 use std::cell::OnceCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use view::View;
@@ -419,6 +420,23 @@ struct Sums {
 struct OfModule {
     found: Found,
     sums: Arc<Sums>,
+    failed: Vec<FuncRef>,
+}
+
+/// What is seen in its classes.
+#[derive(Default)]
+struct OfClasses {
+    found: Found,
+    failed: Vec<FuncRef>,
+}
+
+/// Runs a check; one that fails itself leaves what was found before it, and is told of the function, but ends nothing.
+fn guarded(at: Option<FuncRef>, found: &mut Found, failed: &mut Vec<FuncRef>, check: impl FnOnce(&mut Found)) {
+    let before = found.len();
+    if catch_unwind(AssertUnwindSafe(|| check(found))).is_err() {
+        found.truncate(before);
+        failed.extend(at.filter(|at| failed.last() != Some(at)));
+    }
 }
 
 impl<'a> Lint<'a> {
@@ -470,6 +488,8 @@ impl<'a> Lint<'a> {
 pub struct Practices<'a> {
     lint: Lint<'a>,
     found: Found,
+    /// Functions at which a check itself failed.
+    pub failed: Vec<FuncRef>,
     memo: Option<&'a Memo>,
 }
 
@@ -506,7 +526,9 @@ impl<'a> Practices<'a> {
         let lint =
             Lint { project, rules, files, settings, taken, sums, served, decorated, asked_marks: OnceLock::new() };
         let of_classes = kept_each(memo, &modules, Task::Classes, |module| of_classes(&lint, module));
-        found.extend(of_classes.iter().flat_map(|part| part.iter().cloned()));
+        found.extend(of_classes.iter().flat_map(|part| part.found.iter().cloned()));
+        let failed = parts.iter().flat_map(|part| &part.failed).chain(of_classes.iter().flat_map(|part| &part.failed));
+        let failed = failed.copied().collect();
         marks::unasked(&lint, &modules, memo, &mut found);
         misnamed::misnamed(&lint, &mut found);
         let against = kept_each(memo, &modules, Task::Against, |module| {
@@ -517,7 +539,7 @@ impl<'a> Practices<'a> {
             out
         });
         found.extend(against.iter().flat_map(|part| part.iter().cloned()));
-        Practices { lint, found, memo }
+        Practices { lint, found, failed, memo }
     }
 
     /// Leaves out what is wrong with gradients alone, where none are recorded.
@@ -576,7 +598,7 @@ pub fn looks_at(func: &Func, gist: &Gist, shown: &Shown, rules: &RuleBook) -> bo
 }
 
 fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, module: ModuleId) -> OfModule {
-    let (mut found, mut sums) = (Found::new(), Sums::default());
+    let (mut found, mut sums, mut failed) = (Found::new(), Sums::default(), Vec::new());
     let text = files[project.file(module)].whole();
     let (shown, digest) = (taken.asked.shown(module, text), taken.digests.of(project, module));
     sums.wraps = shown.wraps;
@@ -602,7 +624,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
         }
         let before = found.len();
         for (_, check) in due {
-            (check.of)(&view, &mut found);
+            guarded(Some(view.at), &mut found, &mut failed, |found| (check.of)(&view, found));
         }
         let new = found.split_off(before);
         let hidden = |(place, practice): &(Place, Practice)| {
@@ -610,11 +632,12 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
         };
         found.extend(new.into_iter().filter(|f| !hidden(f)));
     }
-    OfModule { found, sums: Arc::new(sums) }
+    OfModule { found, sums: Arc::new(sums), failed }
 }
 
-fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
-    let mut out = Vec::new();
+fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> OfClasses {
+    let mut out = OfClasses::default();
+    let OfClasses { found, failed } = &mut out;
     let text = lint.files[lint.project.file(module)].whole();
     let shown = lint.taken.asked.shown(module, text);
     let ir = &lint.project.modules[module].ir;
@@ -630,12 +653,13 @@ fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
             marks: OnceCell::new(),
             own_marks: OnceCell::new(),
         };
+        let first = lint.project.class(at).methods.first().map(|(_, func)| FuncRef { module, func: *func });
         for check in OF_CLASSES {
-            check(lint, &class, &mut out);
+            guarded(first, found, failed, |found| check(lint, &class, found));
         }
     }
     if shown.plans {
-        plan::plans(lint, module, &mut out);
+        plan::plans(lint, module, found);
     }
     if !shown.in_project {
         return out;
@@ -649,7 +673,7 @@ fn of_classes<'a>(lint: &Lint<'a>, module: ModuleId) -> Found {
         }
         let view = lint.view(at).with(&Rc::downgrade(&beside));
         for check in IN_PROJECT {
-            check(lint, &view, &mut out);
+            guarded(Some(at), found, failed, |found| check(lint, &view, found));
         }
     }
     out
@@ -696,4 +720,25 @@ fn restricted(mut finding: Finding, when: &[(Name, bool)]) -> Finding {
         finding.silent_worlds = when.iter().map(against).collect();
     }
     finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{FileId, Idx, Span};
+
+    #[test]
+    fn a_check_that_fails_ends_nothing() {
+        let place = Place { file: FileId::from_index(0), span: Span::new(0, 1) };
+        let at = FuncRef { module: ModuleId::from_index(0), func: crate::ir::FuncId::from_index(0) };
+        let (mut found, mut failed) = (Found::new(), Vec::new());
+        let finds =
+            |found: &mut Found| found.push((place, Practice::UnusedResult { collective: Name::from("all_gather") }));
+        guarded(Some(at), &mut found, &mut failed, finds);
+        guarded(Some(at), &mut found, &mut failed, |found| {
+            finds(found);
+            panic!("a mistake of the check");
+        });
+        assert_eq!((found.len(), failed), (1, vec![at]));
+    }
 }
