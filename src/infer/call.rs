@@ -107,12 +107,13 @@ impl Machine<'_> {
                 }))
             }
             Value::Object(at) if self.gives_itself(*at, name) => Eval::One(base.clone()),
+            Value::Object(at) if self.adds_step(*at, name, args) => Eval::One(base.clone()),
             Value::Object(_) | Value::Super(_) => match self.object_attr(base, name) {
                 found if !matches!(found, Some(Value::Bound(_))) && matches!(base, Value::Super(_)) => {
                     let layer = self.super_of_layer(id, base, name, args);
                     layer.unwrap_or_else(|| self.super_of_nothing(id, found, name, args))
                 }
-                Some(Value::Bound(bound)) if matches!(&bound.method, Method::Named(_)) => {
+                Some(Value::Bound(bound)) if is_foreign(&bound) => {
                     let receiver = bound.receiver.clone();
                     self.external_method(id, &receiver, name, args)
                 }
@@ -282,7 +283,7 @@ impl Machine<'_> {
             },
             Value::Closure(closure) => self.settings.relevance.contains(closure.func),
             Value::Path(path) => matches!(self.rules.get(path), Some(crate::rules::Entry::Collective(_))),
-            Value::Number(Some(_)) | Value::Rank(_) => true,
+            Value::Number(Some(_)) | Value::Rank(_) | Value::Edge(_) => true,
             Value::Size(_) | Value::Share(_) => self.in_constructor(),
             Value::Tuple(items) if depth > 0 => items.iter().any(|v| self.carries_type(v, depth - 1)),
             Value::Object(id) if depth > 0 => {
@@ -718,6 +719,11 @@ impl Machine<'_> {
             self.w.modes.grad = false;
         }
     }
+}
+
+/// Whether a bound method is one of a receiver outside the project; `self.sum = Sum.apply` is called as it is.
+fn is_foreign(bound: &super::value::Bound) -> bool {
+    matches!(&bound.method, Method::Named(_)) && !matches!(&bound.receiver, Value::Class(_))
 }
 
 /// What two outcomes have in common.

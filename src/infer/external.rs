@@ -38,8 +38,7 @@ impl Machine<'_> {
                 Eval::One(super::names::given(rule.gives, axes))
             }
             Some(Entry::Module(rule)) => {
-                let object = self.external_module(id, &rule, args);
-                Eval::One(object)
+                self.layer_by_world(&rule, args, &mut |m, args| m.external_module(id, &rule, args))
             }
             Some(Entry::Layer(rule)) => match self.project.path(path) {
                 Resolved::Class(class) if rule.open => self.construct(id, class, args),
