@@ -268,7 +268,10 @@ impl Machine<'_> {
         let makes = || self.files[self.project.file(func.module)].slice(callee.span).contains("Parameter(");
         let is_short = callee.code.count() <= MAX_CHOICE && (callee.class.is_some() || makes());
         let is_straight = || callee.body().iter().all(|node| node.stmt.blocks().next().is_none());
-        is_beginning && (is_short || callee.name == INIT && is_straight()) || self.settings.relevance.is_getter(func)
+        // A variable of the module that the start of the program sets: `get_tp_size()`.
+        let counts = || callee.params.is_empty() && callee.code.count() <= 2 && callee.name.contains("size");
+        is_beginning && (is_short || callee.name == INIT && is_straight() || counts())
+            || self.settings.relevance.is_getter(func)
     }
 
     /// Whether a value brings a known type along.
@@ -403,7 +406,10 @@ impl Machine<'_> {
                     let merged = Joiner::new(&mut self.next_id, None).worlds(w, &world);
                     kept.insert(at, (merged, v));
                 }
-                None => kept.push((world, value)),
+                None => match self.of_several(&mut kept, &world, &value) {
+                    true => {}
+                    false => kept.push((world, value)),
+                },
             }
         }
         if self.deriving.is_none() && self.w.modes.typecheck.is_none() {

@@ -41,6 +41,7 @@ mod intrinsics;
 mod items;
 mod join;
 mod kept;
+mod kept_counts;
 mod kept_tests;
 mod layer;
 mod layer_source;
