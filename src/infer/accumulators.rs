@@ -146,6 +146,7 @@ fn holds(value: &Value, id: ObjId) -> bool {
         | Value::Size(_)
         | Value::Share(_)
         | Value::Rank(_)
+        | Value::Edge(_)
         | Value::Atom(_)
         | Value::Spec(_)
         | Value::Context(_)

@@ -48,12 +48,16 @@ impl Machine<'_> {
             "map" => self.mapped(id, args),
             "reduce" => self.folded(id, args),
             "super" => self.super_value(args),
-            "int" | "float" | "round" | "abs" | "divmod" => match first {
+            "divmod" => self.divided_with_rest(id, args),
+            // Of the lowered `round(a / b)` only what is no constant is the same rounded.
+            "round" if matches!(first, Some(Value::Const(_))) => Value::Number(None),
+            "int" | "float" | "round" | "abs" => match first {
                 Some(
                     v @ (Value::Const(_)
                     | Value::Number(_)
                     | Value::Share(_)
                     | Value::Rank(_)
+                    | Value::Edge(_)
                     | Value::Size(_)
                     | Value::RankCond(_)),
                 ) if name != "abs" => v,
@@ -293,7 +297,7 @@ impl Machine<'_> {
                 Some(Cell::Dict(d)) => d.clone(),
                 _ => DictCell { entries: Vec::new(), rest: Some(Value::Unknown) },
             },
-            Some(_) => DictCell { entries: Vec::new(), rest: Some(Value::Unknown) },
+            Some(pairs) => self.dict_of_pairs(pairs),
         };
         if args.open {
             dict.open();
@@ -373,6 +377,9 @@ impl Machine<'_> {
             Some(_) => values.into_iter().map(|v| if integer(&v) { Value::Number(None) } else { v }).collect(),
             None => values,
         };
+        if let Some(value) = self.bounded(name, &values) {
+            return value;
+        }
         if values.iter().all(Value::is_number) {
             let mut values = values.into_iter();
             let Some(first) = values.next() else { return Value::Number(None) };

@@ -57,7 +57,10 @@ impl Machine<'_> {
 
     /// The modules of a `Sequential`, in order; `None` if the object is not one, or they are not known.
     pub fn modules_of(&self, object: ObjId) -> Option<Vec<Value>> {
-        let list = self.w.heap.object(object)?.get("(modules)")?.clone();
+        let cell = self.w.heap.object(object)?;
+        // One that is added by name stands behind the others.
+        let added = cell.attrs.iter().any(|(name, _)| !name.starts_with('('));
+        let list = cell.get("(modules)").filter(|_| !added)?.clone();
         self.literal_items(&list)
     }
 

@@ -30,8 +30,11 @@ impl Machine<'_> {
         }
         let rule = self.layer_below(class)?;
         if name == "__init__" {
-            self.layer_parts(id, object, &rule, args);
-            return Some(Eval::One(Value::NONE));
+            let made = self.layer_by_world(&rule, args, &mut |m, args| {
+                m.layer_parts(id, object, &rule, args);
+                Value::NONE
+            });
+            return Some(made);
         }
         Some(self.call_external_object(id, &Value::Object(object), &rule.name, args))
     }

@@ -216,14 +216,14 @@ impl Machine<'_> {
             (UnOp::Neg, Value::Const(Const::Float(bits))) => {
                 Value::Const(Const::Float((-f64::from_bits(*bits)).to_bits()))
             }
-            (_, value) if value.is_number() => self.arithmetic(value, &Value::int(0)),
+            (_, value) if value.is_number() => self.negative(value),
             (UnOp::Neg, _) => self.operator(id, "neg", std::slice::from_ref(operand)),
             (UnOp::Pos, _) => self.operator(id, "pos", std::slice::from_ref(operand)),
             (UnOp::Invert, _) => self.operator(id, "invert", std::slice::from_ref(operand)),
         }
     }
 
-    fn binary(&mut self, id: StmtId, op: BinOp, left: &Value, right: &Value, in_place: bool) -> Value {
+    pub fn binary(&mut self, id: StmtId, op: BinOp, left: &Value, right: &Value, in_place: bool) -> Value {
         if let Some(value) = self.share(op, left, right) {
             return value;
         }
@@ -407,14 +407,11 @@ impl Machine<'_> {
             }
             (Value::Size(_), Value::Const(Const::Int(n))) => size_compare(op, *n),
             (Value::Const(Const::Int(n)), Value::Size(_)) => size_compare(flip(op), *n),
-            (Value::Rank(axes), _) | (_, Value::Rank(axes)) => Some(Value::RankCond(axes.clone())),
-            (Value::Number(Some(t)), _) | (_, Value::Number(Some(t))) => {
-                let axes: AxisSet = t
-                    .listed()
-                    .filter(|(_, s)| s.set.contains(crate::types::Spmd::Varying))
-                    .map(|(a, _)| a.clone())
-                    .collect();
-                Some(if axes.is_empty() { Value::Unknown } else { Value::RankCond(axes) })
+            (Value::Rank(axes) | Value::Edge(axes), _) | (_, Value::Rank(axes) | Value::Edge(axes)) => {
+                Some(Value::RankCond(axes.clone()))
+            }
+            (n @ Value::Number(Some(_)), _) | (_, n @ Value::Number(Some(_))) => {
+                Some(differing(n).map_or(Value::Unknown, Value::RankCond))
             }
             (Value::Sym(path), Value::Const(Const::Int(_))) | (Value::Const(Const::Int(_)), Value::Sym(path))
                 if self.settings.is_rank(path) =>
@@ -664,7 +661,7 @@ pub fn number_type(v: &Value) -> Option<LocalType> {
         t
     };
     match v {
-        Value::Rank(axes) => Some(on(axes, AxisType::V)),
+        Value::Rank(axes) | Value::Edge(axes) => Some(on(axes, AxisType::V)),
         // 1 on some ranks, 0 on the others: it differs, and it may be meant as one term of a sum.
         Value::RankCond(axes) => Some(on(axes, AxisType::V.join(AxisType::P))),
         Value::Number(Some(t)) => Some(t.as_ref().clone()),
@@ -675,7 +672,7 @@ pub fn number_type(v: &Value) -> Option<LocalType> {
 /// The axes over whose ranks a test differs.
 pub fn differing(test: &Value) -> Option<AxisSet> {
     match test {
-        Value::RankCond(axes) | Value::Rank(axes) => Some(axes.clone()),
+        Value::RankCond(axes) | Value::Rank(axes) | Value::Edge(axes) => Some(axes.clone()),
         Value::Number(Some(t)) => {
             let varies = |s: &AxisState| s.set.contains(crate::types::Spmd::Varying);
             let axes: AxisSet = t.listed().filter(|(_, s)| varies(s)).map(|(a, _)| a.clone()).collect();

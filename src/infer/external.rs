@@ -38,8 +38,7 @@ impl Machine<'_> {
                 Eval::One(super::names::given(rule.gives, axes))
             }
             Some(Entry::Module(rule)) => {
-                let object = self.external_module(id, &rule, args);
-                Eval::One(object)
+                self.layer_by_world(&rule, args, &mut |m, args| m.external_module(id, &rule, args))
             }
             Some(Entry::Layer(rule)) => match self.project.path(path) {
                 Resolved::Class(class) if rule.open => self.construct(id, class, args),
@@ -57,6 +56,7 @@ impl Machine<'_> {
                     }
                     self.unknown_external(path, args);
                     let value = self.mesh_of_call(path, args).or_else(|| options_of(path, args));
+                    let value = value.or_else(|| self.foreign_count(path, args));
                     Eval::One(value.unwrap_or(Value::Unknown))
                 }
             },
@@ -226,7 +226,8 @@ impl Machine<'_> {
     /// A method that a class of the project inherits from outside: `apply` of an autograd function, and nothing else yet.
     pub fn external_class_method(&mut self, id: StmtId, class: ClassRef, name: &Name, args: &CallArgs) -> Eval {
         if name == "apply" && self.is_autograd_function(class) {
-            return self.apply_function(id, class, args);
+            let result = self.apply_function(id, class, args);
+            return self.left_in_argument(id, class, args, result);
         }
         let what = format!("{}.{name}", self.project.class(class).name);
         self.unresolved(args, &what);

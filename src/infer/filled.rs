@@ -2,6 +2,7 @@
 //! values than its own, taken for them. Next: `names.rs`, stores of attributes.
 
 use super::machine::Machine;
+use super::share::{not_told, partitioned};
 use super::value::{ObjId, Value};
 use crate::ir::StmtId;
 use crate::rules::shapes::ShapeRule;
@@ -16,8 +17,34 @@ impl Machine<'_> {
             return;
         }
         let Some(t) = self.tensor(value).cloned() else { return };
-        let filled = self.w.heap.tensor(tensor).map_or(t.clone(), |old| filled(old, t));
+        let Some(old) = self.w.heap.tensor(tensor).cloned() else { return self.retype(tensor, t) };
+        let mut filled = filled(&old, t);
+        if let (None, Some(home), true) = (&old.divided, old.home, filled.divided.is_some()) {
+            self.becomes_part(id, home, &mut filled);
+        }
         self.retype(tensor, filled);
+    }
+
+    /// A parameter that gets its own part of what it had, or of what is loaded, is that part from there on; how the others of its layer
+    /// are cut along that dim is not told.
+    fn becomes_part(&mut self, id: StmtId, home: Place, filled: &mut TensorType) {
+        let Some(divided) = filled.divided.clone() else { return };
+        let origin = partitioned(self.place(id));
+        self.split_by_size(&divided, &origin, &mut filled.local);
+        for axis in divided.axes.iter() {
+            let state = filled.local.get(axis).clone();
+            if state.set == AxisType::V {
+                filled.local.set(axis, state.from(&origin));
+            }
+        }
+        filled.home = Some(home);
+        if divided.dim.is_none_or(|dim| dim == 0) {
+            for sibling in self.w.heap.made_at(home) {
+                if let Some(t) = self.w.heap.tensor_mut(sibling).filter(|t| t.divided.is_none()) {
+                    t.divided = Some(not_told());
+                }
+            }
+        }
     }
 
     /// Whether a statement is `x.data = x.data.to(...)`, with any methods that give the same values.

@@ -5,7 +5,7 @@ use super::limits::MAX_DICT;
 use super::trie::IdMap;
 use super::value::{ObjId, Value};
 use crate::project::ClassRef;
-use crate::source::Name;
+use crate::source::{Name, Place};
 use crate::types::{LocalType, TensorType, Tri};
 use std::sync::Arc;
 
@@ -160,6 +160,17 @@ impl Heap {
                 t.untracked = true;
             }
         }
+    }
+
+    /// The tensors that were made as parameters at a place.
+    pub fn made_at(&self, home: Place) -> Vec<ObjId> {
+        let mut out = Vec::new();
+        self.cells.for_each(&mut |id, cell| {
+            if matches!(cell.0.as_ref(), Cell::Tensor(t) if t.home == Some(home)) {
+                out.push(ObjId(id));
+            }
+        });
+        out
     }
 
     /// Whether something holds of every cell.

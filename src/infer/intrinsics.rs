@@ -75,7 +75,7 @@ impl Machine<'_> {
             "module-list" | "module-dict" | "sequential" | "module-spec" | "build-module" => {
                 return self.container(id, rule, args);
             }
-            "pure" | "checkpoint-axes" => Value::Unknown,
+            "pure" | "checkpoint-axes" | "whole-number" => super::part_sizes::pure(rule, args),
             "barrier" | "init-process-group" => Value::NONE,
             "state-object" => rule.role("object").map_or(Value::Unknown, |object| Value::Sym(object.clone())),
             "new-group" => self.made_group(id),

@@ -81,7 +81,10 @@ impl Machine<'_> {
                     self.symbol_item(path, index)
                 }
             }
-            Value::Object(_) => {
+            Value::Object(at) => {
+                if let Some(step) = self.step_at(*at, index) {
+                    return Eval::One(step);
+                }
                 return self.call_dunder(id, base, "__getitem__", vec![index.clone()]);
             }
             Value::Path(path) => match self.rules.get(path) {
@@ -143,6 +146,8 @@ impl Machine<'_> {
                 }
                 self.new_tensor(t)
             }
+            // The own size of a list that has one of each rank.
+            Value::Share(of) if of == axes && self.in_constructor() => value.clone(),
             Value::Const(Const::Int(_) | Const::Float(_)) | Value::Number(None) | Value::Share(_) => {
                 Value::Rank(axes.clone())
             }
@@ -176,6 +181,9 @@ impl Machine<'_> {
             Value::Const(Const::Str(s)) => format!("{s:?}"),
             key => return self.symbol_item_by_name(path, key),
         };
+        if let Some(entry) = self.table_entry(path, index) {
+            return entry;
+        }
         let full = format!("{path}[{key}]");
         if let Some(axes) = self.settings.group_named(&full) {
             return Value::Group(axes);
@@ -273,6 +281,11 @@ impl Machine<'_> {
                 self.w.heap.insert(*list, Cell::List(cell));
             }
             Value::Tensor(_) => self.store_slice(id, base, index, &value),
+            Value::Object(at) => {
+                if let Some(steps) = self.w.heap.object(*at).and_then(|cell| cell.get("(modules)")).cloned() {
+                    self.set_item(id, &steps, index, value);
+                }
+            }
             Value::Sym(path) if self.symbol(path).is_some() => self.store_slice(id, base, index, &value),
             _ => {}
         }
@@ -349,6 +362,7 @@ impl Machine<'_> {
                 }
                 _ => None,
             },
+            Value::Object(at) => self.modules_of(*at),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! Never: reporting. Source: DESIGN.md section 5. Next: `exec.rs`.
 
 use super::expr::number_type;
-use super::heap::{Cell, DictCell, Heap, ListCell, ObjectCell};
+use super::heap::{Cell, DictCell, Heap, ListCell, ObjectCell, ObjectClass};
 use super::limits::MAX_VALUE_DEPTH;
 use super::value::{ObjId, Value};
 use super::world::World;
@@ -141,6 +141,12 @@ impl<'a> Joiner<'a> {
                 if self.alike =>
             {
                 Value::Rank(axes.clone())
+            }
+            // The first ranks have one row more of what is left over: `if rank < rest: size += 1`.
+            (Value::Share(axes), Value::Number(None)) | (Value::Number(None), Value::Share(axes))
+                if self.ranks.as_ref() == Some(axes) =>
+            {
+                Value::Share(axes.clone())
             }
             (x, y) if x.is_number() && y.is_number() => Value::Number(self.numbers(x, y)),
             _ => Value::Unknown,
@@ -388,6 +394,30 @@ fn telling(t: &TensorType) -> bool {
     t.term.is_some() || t.local.listed().any(|(_, s)| s.known().is_some()) || t.local.rest.known().is_some()
 }
 
+/// Whether what is made with the size of a part, on its way to a parameter, is divided on one path alone; a layer of such a size has a
+/// parameter beside it on one alone; or another function is called.
+fn parted(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> bool {
+    match (a, b) {
+        (Value::Tensor(x), Value::Tensor(y)) => match (ha.tensor(*x), hb.tensor(*y)) {
+            (Some(x), Some(y)) => x.divided != y.divided,
+            _ => false,
+        },
+        // `self.finish = total if split else identity`
+        (Value::Closure(x), Value::Closure(y)) => decisive && x.func != y.func,
+        (Value::Closure(_), Value::Bound(_)) | (Value::Bound(_), Value::Closure(_)) => decisive,
+        (Value::Object(x), Value::Object(y)) if decisive => match (ha.object(*x), hb.object(*y)) {
+            (Some(x), Some(y)) if matches!(&x.class, ObjectClass::External(_)) && x.class == y.class => {
+                let of_parts =
+                    |v: &Value| matches!(v, Value::Tensor(id) if ha.tensor(*id).is_some_and(|t| t.divided.is_some()));
+                let absent = |n: &Name, v: &Value| y.get(n).is_some_and(|w| w.is_none() != v.is_none());
+                x.attrs.iter().any(|(_, v)| of_parts(v)) && x.attrs.iter().any(|(n, v)| absent(n, v))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> bool {
     if a == b || matches!(a, Value::Unset) || matches!(b, Value::Unset) {
         return false;
@@ -415,7 +445,10 @@ fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> 
     };
     // A number of ranks on one path, and one rank on the other: what is divided by it is a part on the first alone.
     let counted = |v: &Value| matches!(v, Value::Size(_) | Value::Share(_));
-    (known(ha, a) || known(hb, b) || layers(a, b) || counted(a) && b.is_number() || counted(b) && a.is_number())
+    let share = |v: &Value, whole: &Value| matches!((v, whole), (Value::Share(_), Value::Sym(_)));
+    let parted = layers(a, b) || parted(ha, a, hb, b, decisive);
+    let counts = |a: &Value, b: &Value| counted(a) && b.is_number() || share(a, b);
+    (known(ha, a) || known(hb, b) || parted || counts(a, b) || counts(b, a))
         && !same_value(ha, a, hb, b, MAX_VALUE_DEPTH)
 }
 

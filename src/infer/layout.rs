@@ -253,7 +253,9 @@ impl Machine<'_> {
             out.push(match item {
                 Value::Const(Const::None) => Index::New,
                 Value::Const(Const::Ellipsis) => Index::Ellipsis,
-                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) => Index::At,
+                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) | Value::Edge(_) => {
+                    Index::At
+                }
                 Value::Slice(parts) if parts.iter().all(Value::is_none) => Index::Full,
                 Value::Slice(parts) if size.is_some() && sliced(size, parts) == size => Index::Full,
                 Value::Slice(_) => Index::Part,

@@ -52,6 +52,8 @@ pub struct Machine<'a> {
     /// What names of modules are, once somebody asked, unless that depends on the world.
     pub globals: rustc_hash::FxHashMap<crate::project::ModuleId, rustc_hash::FxHashMap<Name, Value>>,
     /// The same for names that the bodies of modules leave without a value.
+    /// Tables of functions in bodies of modules, by their paths; `None`: not one.
+    pub tables: rustc_hash::FxHashMap<Name, Option<super::tables::Table>>,
     pub unbound: rustc_hash::FxHashMap<crate::project::ModuleId, rustc_hash::FxHashMap<Name, Value>>,
     pub budget: Budget,
     /// Steps after which a root is given up that has met nothing worth executing; `None`: it has, or it is no root.
@@ -124,6 +126,7 @@ impl<'a> Machine<'a> {
             next_id: 0,
             unnamed_groups: 0,
             globals: rustc_hash::FxHashMap::default(),
+            tables: rustc_hash::FxHashMap::default(),
             unbound: rustc_hash::FxHashMap::default(),
             budget: Budget::of_root(0, super::limits::MAX_STEPS),
             vain_after: None,

@@ -198,7 +198,7 @@ impl Machine<'_> {
             }
             None if self.is_switched_on(module, name) => Value::Unknown,
             None => {
-                let count = self.count_beside(module, name);
+                let count = self.count_beside(module, name).or_else(|| self.counted_once(module, name));
                 let known = count.or_else(|| self.returned_by_getter(module, &[name]));
                 known.unwrap_or_else(|| Value::Sym(Name::from(path)))
             }
@@ -248,7 +248,7 @@ impl Machine<'_> {
     }
 
     /// The group of a function of a module that returns one of these, and whose name says which group it is.
-    fn returned_by_getter(&self, module: ModuleId, kept: &[&str]) -> Option<Value> {
+    pub fn returned_by_getter(&self, module: ModuleId, kept: &[&str]) -> Option<Value> {
         let text = self.files[self.project.file(module)].whole();
         kept.iter().find_map(|kept| {
             let line = format!("return {kept}\n");
@@ -268,6 +268,11 @@ impl Machine<'_> {
         let mut made = self.makings(module, name);
         let (Some((at, value)), None) = (made.next(), made.next()) else { return false };
         self.is_own(module, at, value)
+    }
+
+    /// What the one statement says that sets a variable of a module to something.
+    pub fn made_as<'a>(&'a self, module: ModuleId, name: &'a str) -> Option<&'a str> {
+        self.makings(module, name).next().map(|(_, value)| value).filter(|_| self.is_made_once(module, name))
     }
 
     /// Whether the function around a place is not given a value under this name.

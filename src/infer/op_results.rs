@@ -538,9 +538,12 @@ impl Machine<'_> {
             Value::Const(Const::Int(n)) => Given::Int(Some(*n)),
             Value::Const(Const::Bool(b)) => Given::Bool(*b),
             Value::Const(Const::Str(s)) => Given::Str(s.to_string()),
-            Value::Const(Const::Float(_)) | Value::Number(_) | Value::Share(_) | Value::Size(_) | Value::Rank(_) => {
-                Given::Int(None)
-            }
+            Value::Const(Const::Float(_))
+            | Value::Number(_)
+            | Value::Share(_)
+            | Value::Size(_)
+            | Value::Rank(_)
+            | Value::Edge(_) => Given::Int(None),
             Value::Tensor(_) => Given::Tensor(self.tensor(value).and_then(|t| t.shape.clone())),
             Value::Sym(path) => match self.symbol(path) {
                 Some(id) => Given::Tensor(self.w.heap.tensor(id).and_then(|t| t.shape.clone())),
@@ -577,7 +580,7 @@ impl Machine<'_> {
                     out.extend_from_slice(&rest[..n]);
                     rest = &rest[n..];
                 }
-                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) => {
+                Value::Const(Const::Int(_)) | Value::Number(_) | Value::Share(_) | Value::Rank(_) | Value::Edge(_) => {
                     rest = rest.get(1..)?;
                 }
                 Value::Slice(parts) => {
@@ -698,7 +701,7 @@ fn is_times_zero(rule: &OpRule, args: &CallArgs) -> bool {
 /// `torch.add(x, y, alpha=a)`: what `a` makes of the second operand is not followed.
 pub(super) fn scale_second(call: &mut OpCall<'_>, args: &CallArgs) {
     let given = call.rule.args.index("alpha").and_then(|p| call.bound.first(p)).map(|at| &args.args[at].value);
-    if let (Some(Value::Number(Some(_)) | Value::Rank(_) | Value::Unknown), Some(last)) =
+    if let (Some(Value::Number(Some(_)) | Value::Rank(_) | Value::Edge(_) | Value::Unknown), Some(last)) =
         (given, call.operands.last_mut())
     {
         last.ty = LocalType::unknown();

@@ -277,7 +277,7 @@ impl Machine<'_> {
             Value::Number(Some(t)) => {
                 out.push(Operand { id: None, ty: t.as_ref().clone(), grad: Tri::No, role, part });
             }
-            Value::Rank(_) | Value::RankCond(_) => {
+            Value::Rank(_) | Value::Edge(_) | Value::RankCond(_) => {
                 let ty = super::expr::number_type(value).unwrap_or_else(LocalType::unknown);
                 out.push(Operand { id: None, ty, grad: Tri::No, role, part });
             }
@@ -304,7 +304,14 @@ impl Machine<'_> {
             }
             Value::Slice(parts) => {
                 for item in parts.iter().filter(|v| {
-                    matches!(v, Value::Number(Some(_)) | Value::Rank(_) | Value::RankCond(_) | Value::Tensor(_))
+                    matches!(
+                        v,
+                        Value::Number(Some(_))
+                            | Value::Rank(_)
+                            | Value::Edge(_)
+                            | Value::RankCond(_)
+                            | Value::Tensor(_)
+                    )
                 }) {
                     self.collect(item, Role::Index, part, false, out);
                 }

@@ -1,6 +1,6 @@
 //! Sizes that are divided by the number of ranks of a group, and the parameters made with them. In: numbers, sizes and arguments of
 //! calls that make tensors. Out: [`Value::Share`], and for parameters the axes and dims over which they are split. Never: a guess about
-//! code that trains nothing: there no gradient is missing. Source: DESIGN.md section 7. Next: `whole.rs`, their whole siblings.
+//! code that trains nothing: there no gradient is missing. Source: DESIGN.md section 7. Next: `reshaped.rs`.
 
 use super::expr::{CallArgs, differing};
 use super::groups::{is_world, may_differ};
@@ -26,6 +26,9 @@ impl Machine<'_> {
     pub fn share(&self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
         if op == BinOp::FloorDiv && self.is_unknown_degree(right) && self.may_be_size(left) {
             return Some(Value::Share(AxisSet::default()));
+        }
+        if let Some(value) = self.own_range(op, left, right) {
+            return Some(value);
         }
         let counts = |v: &Value| matches!(v, Value::Share(_) | Value::Size(_));
         if !(counts(left) || counts(right)) || self.deriving.is_some() {
@@ -145,17 +148,20 @@ impl Machine<'_> {
     /// How the result of an operation is divided: it makes a tensor of such a size, or cuts one by the own rank.
     pub fn divided(&self, call: &OpCall<'_>, args: &CallArgs) -> Option<Arc<Divided>> {
         let tells = |v: &Value| {
-            let counted = matches!(v, Value::Size(_) | Value::Share(_) | Value::Rank(_) | Value::Number(Some(_)));
+            let counted = matches!(
+                v,
+                Value::Size(_) | Value::Share(_) | Value::Rank(_) | Value::Edge(_) | Value::Number(Some(_))
+            );
             counted || matches!(v, Value::Slice(_) | Value::Tuple(_) | Value::List(_))
         };
         let divided = |v: &Value| self.tensor(v).is_some_and(|t| t.divided.is_some());
-        if !args.args.iter().any(|a| tells(&a.value)) && !args.args.first().is_some_and(|a| divided(&a.value)) {
+        if !args.args.iter().any(|a| tells(&a.value) || divided(&a.value)) {
             return None;
         }
         let rule = call.rule;
         let last = rule.name.rsplit('.').next().unwrap_or(&rule.name);
         if rule.tensors.is_empty() {
-            return self.divided_sizes(args);
+            return self.divided_sizes(args).or_else(|| self.still_divided(call, args));
         }
         let first = args.args.first().map(|a| &a.value);
         let of_first = || first.and_then(|v| self.tensor(v)).and_then(|t| t.divided.clone());
@@ -181,12 +187,12 @@ impl Machine<'_> {
                 None => None,
             },
             same if rule.identity || SAME.contains(&same) => of_first(),
-            _ => None,
+            _ => self.still_divided(call, args),
         }
     }
 
     /// The sizes of a new tensor: one argument for each dim, or a sequence of them.
-    fn divided_sizes(&self, args: &CallArgs) -> Option<Arc<Divided>> {
+    pub fn divided_sizes(&self, args: &CallArgs) -> Option<Arc<Divided>> {
         let share = |v: &Value| matches!(v, Value::Share(_));
         let listed = |v: &Value| match v {
             Value::Tuple(items) => items.iter().any(share),

@@ -52,6 +52,8 @@ pub enum Value {
     Share(AxisSet),
     /// The rank within a group.
     Rank(AxisSet),
+    /// Where the own range of a rank begins or ends.
+    Edge(AxisSet),
     /// `R`, `I`, `V`, `P`, `S(i)` of spmd_types.
     Atom(Atom),
     /// A partition spec: the axes over which each dim is split.
@@ -200,6 +202,7 @@ impl Value {
                 | Value::Size(_)
                 | Value::Share(_)
                 | Value::Rank(_)
+                | Value::Edge(_)
                 | Value::RankCond(_)
         )
     }

@@ -115,6 +115,7 @@ fn is_plain(value: &Value) -> bool {
         | Value::Group(_)
         | Value::Size(_)
         | Value::Rank(_)
+        | Value::Edge(_)
         | Value::RankCond(_)
         | Value::Cond(_)
         | Value::ReduceOp(_) => true,

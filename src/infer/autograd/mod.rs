@@ -14,6 +14,7 @@ mod count;
 mod decide;
 mod declared;
 mod derive;
+mod discarded;
 mod fixed;
 mod folds;
 mod fused;

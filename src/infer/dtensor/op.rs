@@ -118,9 +118,13 @@ impl Machine<'_> {
         match value {
             Value::Tensor(id) => self.w.heap.tensor(*id).is_some_and(|t| t.dist == Dist::Plain),
             Value::Tuple(items) => depth < 3 && items.iter().all(|v| self.is_of_one_process(v, depth + 1)),
-            Value::Const(_) | Value::Path(_) | Value::Number(_) | Value::Share(_) | Value::Size(_) | Value::Rank(_) => {
-                true
-            }
+            Value::Const(_)
+            | Value::Path(_)
+            | Value::Number(_)
+            | Value::Share(_)
+            | Value::Size(_)
+            | Value::Rank(_)
+            | Value::Edge(_) => true,
             _ => false,
         }
     }

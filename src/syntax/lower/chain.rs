@@ -37,7 +37,10 @@ impl<'a> Lowerer<'a> {
                     Some(outer @ Expr::Call(call)) => {
                         next -= 1;
                         link = outer;
-                        let (args, parts) = self.arguments(&call.arguments, current_span);
+                        let (args, parts) = match truncated(call) {
+                            Some(division) => self.whole_quotient(division, current_span),
+                            None => self.arguments(&call.arguments, current_span),
+                        };
                         let name = self.word(node.attr.as_str());
                         (Rvalue::CallMethod { base: current, name, args: args.into() }, parts)
                     }
@@ -89,7 +92,7 @@ impl<'a> Lowerer<'a> {
         (args, parts)
     }
 
-    /// The argument of `int(a / b)`, which is `a // b`: sizes and numbers of ranks are not negative.
+    /// The argument of `int(a / b)`, as `a // b`: sizes and numbers of ranks are not negative, and rounded up they are parts as well.
     fn whole_quotient(&mut self, division: &'a Expr, callee: Span) -> (Vec<Arg>, Vec<Span>) {
         let value = match self.binary(division) {
             Value::Rvalue(Rvalue::Binary { op: BinOp::Div, left, right }, parts) => {
@@ -225,11 +228,22 @@ fn is_pure(expr: &Expr, depth: u32) -> bool {
     }
 }
 
-/// The division of `int(a / b)`.
+/// Functions that make a whole number of a quotient.
+const WHOLE: &[&str] = &["ceil", "floor", "int", "round", "trunc"];
+
+/// The division of `int(a / b)`, `math.ceil(a / b)`.
 fn truncated(call: &ast::ExprCall) -> Option<&Expr> {
-    let is_int = matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == "int");
+    let name = match call.func.as_ref() {
+        Expr::Name(name) => name.id.as_str(),
+        Expr::Attribute(node) if matches!(node.value.as_ref(), Expr::Name(base) if base.id.as_str() == "math") => {
+            node.attr.as_str()
+        }
+        _ => return None,
+    };
     match (call.arguments.args.as_ref(), call.arguments.keywords.is_empty()) {
-        ([division @ Expr::BinOp(node)], true) if is_int && node.op == ast::Operator::Div => Some(division),
+        ([division @ Expr::BinOp(node)], true) if WHOLE.contains(&name) && node.op == ast::Operator::Div => {
+            Some(division)
+        }
         _ => None,
     }
 }
