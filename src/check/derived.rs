@@ -91,7 +91,9 @@ fn derived_cases(cases: &[Case], empty: &DerivedLine) -> Vec<DerivedLine> {
         let with = |has: bool| -> Vec<Facts> {
             cases.iter().zip(&types).filter(|(_, of)| of.contains(&key) == has).map(|(c, _)| c.facts.clone()).collect()
         };
-        line.when_typed = diagnostics::conditions_of(&with(true), &with(false));
+        // One that stands alone holds beside ways that are not followed.
+        let others = if cases.len() == 1 { vec![Facts::default()] } else { with(false) };
+        line.when_typed = diagnostics::conditions_of(&with(true), &others);
         known.push((key, line.when_typed.clone()));
     }
     lines.concat()

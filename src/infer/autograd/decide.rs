@@ -258,13 +258,14 @@ fn principal(case: &Case, pure: bool) -> Option<Signature> {
 }
 
 /// Cases that say the same, once; if all do, in every configuration.
-pub fn merged(cases: Vec<Case>) -> Vec<Case> {
+pub fn merged(cases: Vec<Case>, lost: &[Facts]) -> Vec<Case> {
     let same = |a: &Case, b: &Case| {
         (&a.axes, &a.inputs, a.output, a.outputs) == (&b.axes, &b.inputs, b.output, b.outputs)
             && (&a.legal, &a.principal, &a.trouble) == (&b.legal, &b.principal, &b.trouble)
     };
     match cases.split_first() {
-        Some((first, rest)) if rest.iter().all(|c| same(first, c)) => {
+        // Beside a way that is not followed, the others hold where they are taken.
+        Some((first, rest)) if lost.is_empty() && rest.iter().all(|c| same(first, c)) => {
             vec![Case { facts: super::super::formula::Facts::default(), ..first.clone() }]
         }
         _ => cases,

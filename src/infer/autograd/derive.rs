@@ -341,7 +341,7 @@ impl Machine<'_> {
         let lost = self.deriving.as_mut().map_or_else(Vec::new, |d| std::mem::take(&mut d.lost));
         let mut cases = told_apart(out, &lost);
         super::fixed::apart_by_rank(&mut cases);
-        merged(cases)
+        merged(cases, &lost)
     }
 
     fn deriving_places(&mut self) -> Vec<Place> {

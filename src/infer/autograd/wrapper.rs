@@ -66,7 +66,7 @@ impl Machine<'_> {
         let applied = self.deriving.take().and_then(|d| d.applied).unwrap_or_default();
         match (applied.as_slice(), results.split_first()) {
             ([one], Some((first, rest))) if rest.iter().all(|r| r == first) => {
-                merged(one.derived.cases.iter().filter_map(|c| composed(c, one, first, rank)).collect())
+                merged(one.derived.cases.iter().filter_map(|c| composed(c, one, first, rank)).collect(), &[])
             }
             _ => Vec::new(),
         }
