@@ -432,12 +432,12 @@ fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> 
         _ => false,
     };
     // A layer with parts of weights on one path, and another one on the other.
+    let is_split = |heap: &Heap, v: &Value| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling));
     let layers = |a: &Value, b: &Value| match (a, b) {
         (Value::Class(_), Value::Class(_) | Value::Path(_)) | (Value::Path(_), Value::Class(_)) => true,
         (Value::Object(x), Value::Object(y)) => match (ha.object(*x), hb.object(*y)) {
-            (Some(x), Some(y)) => {
-                x.class != y.class
-                    && (x.attrs.iter().any(|(_, v)| known(ha, v)) || y.attrs.iter().any(|(_, v)| known(hb, v)))
+            (Some(x), Some(y)) if x.class != y.class => {
+                x.attrs.iter().any(|(_, v)| is_split(ha, v)) || y.attrs.iter().any(|(_, v)| is_split(hb, v))
             }
             _ => false,
         },
