@@ -78,13 +78,22 @@ impl Machine<'_> {
         if super::exec::is_opaque(&formula) {
             return Eval::One(self.collective(id, rule, args));
         }
+        self.in_each_world(&formula, &mut |m, _| m.collective(id, rule, args))
+    }
+
+    /// What is made in each world of a formula, by what it is there; nothing where that is not known.
+    pub fn in_each_world(
+        &mut self,
+        formula: &crate::infer::formula::Formula,
+        make: &mut dyn FnMut(&mut Self, Option<bool>) -> Value,
+    ) -> Eval {
         let mut worlds = Vec::new();
         let world = std::mem::take(&mut self.w);
-        self.split(&formula, world, &mut |_, world, _| worlds.push(world));
+        self.split(formula, world, &mut |_, world, truth| worlds.push((world, truth)));
         let mut outcomes = Vec::new();
-        for world in worlds {
+        for (world, truth) in worlds {
             self.w = world;
-            let value = self.collective(id, rule, args);
+            let value = make(self, truth);
             outcomes.push((std::mem::take(&mut self.w), value));
         }
         self.exits(outcomes)

@@ -6,7 +6,6 @@ use super::heap::{Cell, ObjectClass};
 use super::items::mesh_group;
 use super::limits::MAX_UNNAMED_GROUPS;
 use super::machine::{Eval, Machine};
-use super::names::COUNTS;
 use super::ops::{AxisRef, Operand};
 use super::output::Reason as Lost;
 use super::settings::is_degree;
@@ -385,14 +384,10 @@ impl Machine<'_> {
 
     /// The number of ranks, or the own rank, that an object keeps beside a group whose name the tables know: `tp_size` beside `tp_group`.
     fn attribute_beside(&mut self, module: ModuleId, object: &Name, attribute: &Name) -> Option<Value> {
-        let is_rank = self.settings.is_rank(attribute);
-        let stem = COUNTS.iter().find_map(|end| attribute.strip_suffix(end))?;
-        if !is_rank && !is_degree(attribute) {
-            return None;
-        }
+        let (stem, count) = self.count_named(attribute)?;
         let object = self.variable_of(module, object);
         match self.attr_quietly(&object, &Name::from(format!("{stem}_group"))) {
-            Value::Group(axes) => Some(if is_rank { Value::Rank(axes) } else { Value::Size(axes) }),
+            Value::Group(axes) => Some(count(axes)),
             _ => None,
         }
     }

@@ -395,7 +395,7 @@ fn telling(t: &TensorType) -> bool {
 }
 
 /// Whether what is made with the size of a part, on its way to a parameter, is divided on one path alone; a layer of such a size has a
-/// parameter beside it on one alone; or another function is called.
+/// parameter beside it on one alone; one has weights that tell something and the other is another layer; or another function is called.
 fn parted(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> bool {
     match (a, b) {
         (Value::Tensor(x), Value::Tensor(y)) => match (ha.tensor(*x), hb.tensor(*y)) {
@@ -405,15 +405,21 @@ fn parted(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> bool {
         // `self.finish = total if split else identity`
         (Value::Closure(x), Value::Closure(y)) => decisive && x.func != y.func,
         (Value::Closure(_), Value::Bound(_)) | (Value::Bound(_), Value::Closure(_)) => decisive,
-        (Value::Object(x), Value::Object(y)) if decisive => match (ha.object(*x), hb.object(*y)) {
-            (Some(x), Some(y)) if matches!(&x.class, ObjectClass::External(_)) && x.class == y.class => {
-                let of_parts =
-                    |v: &Value| matches!(v, Value::Tensor(id) if ha.tensor(*id).is_some_and(|t| t.divided.is_some()));
-                let absent = |n: &Name, v: &Value| y.get(n).is_some_and(|w| w.is_none() != v.is_none());
-                x.attrs.iter().any(|(_, v)| of_parts(v)) && x.attrs.iter().any(|(n, v)| absent(n, v))
+        (Value::Class(_), Value::Class(_) | Value::Path(_)) | (Value::Path(_), Value::Class(_)) => true,
+        (Value::Object(x), Value::Object(y)) => {
+            match (ha.object(*x), hb.object(*y)) {
+                (Some(x), Some(y)) if x.class != y.class => {
+                    let tells = |heap: &Heap, v: &Value| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling));
+                    x.attrs.iter().any(|(_, v)| tells(ha, v)) || y.attrs.iter().any(|(_, v)| tells(hb, v))
+                }
+                (Some(x), Some(y)) if decisive && matches!(&x.class, ObjectClass::External(_)) => {
+                    let of_parts = |v: &Value| matches!(v, Value::Tensor(id) if ha.tensor(*id).is_some_and(|t| t.divided.is_some()));
+                    let absent = |n: &Name, v: &Value| y.get(n).is_some_and(|w| w.is_none() != v.is_none());
+                    x.attrs.iter().any(|(_, v)| of_parts(v)) && x.attrs.iter().any(|(n, v)| absent(n, v))
+                }
+                _ => false,
             }
-            _ => false,
-        },
+        }
         _ => false,
     }
 }
@@ -431,24 +437,11 @@ fn values_differ(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> 
         }
         _ => false,
     };
-    // A layer with parts of weights on one path, and another one on the other.
-    let is_split = |heap: &Heap, v: &Value| matches!(v, Value::Tensor(id) if heap.tensor(*id).is_some_and(telling));
-    let layers = |a: &Value, b: &Value| match (a, b) {
-        (Value::Class(_), Value::Class(_) | Value::Path(_)) | (Value::Path(_), Value::Class(_)) => true,
-        (Value::Object(x), Value::Object(y)) => match (ha.object(*x), hb.object(*y)) {
-            (Some(x), Some(y)) if x.class != y.class => {
-                x.attrs.iter().any(|(_, v)| is_split(ha, v)) || y.attrs.iter().any(|(_, v)| is_split(hb, v))
-            }
-            _ => false,
-        },
-        _ => false,
-    };
     // A number of ranks on one path, and one rank on the other: what is divided by it is a part on the first alone.
     let counted = |v: &Value| matches!(v, Value::Size(_) | Value::Share(_));
     let share = |v: &Value, whole: &Value| matches!((v, whole), (Value::Share(_), Value::Sym(_)));
-    let parted = layers(a, b) || parted(ha, a, hb, b, decisive);
     let counts = |a: &Value, b: &Value| counted(a) && b.is_number() || share(a, b);
-    (known(ha, a) || known(hb, b) || parted || counts(a, b) || counts(b, a))
+    (known(ha, a) || known(hb, b) || parted(ha, a, hb, b, decisive) || counts(a, b) || counts(b, a))
         && !same_value(ha, a, hb, b, MAX_VALUE_DEPTH)
 }
 

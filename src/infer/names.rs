@@ -73,6 +73,9 @@ const BUILTINS: &[&str] = &[
 /// How the names of counts end that a module keeps beside a group of the same beginning.
 pub const COUNTS: [&str; 4] = ["_world_size", "_size", "_degree", "_rank"];
 
+/// What is counted of a group: its ranks, or which one this is.
+pub(super) type Count = fn(AxisSet) -> Value;
+
 impl Machine<'_> {
     /// A name that is no local: a variable of the module under execution, a binding of the module, a builtin.
     pub fn global(&mut self, name: &Name) -> Value {
@@ -218,11 +221,7 @@ impl Machine<'_> {
     /// The number of ranks, or the own rank, that a module keeps beside a group: `_TP_SIZE` and `_TP_RANK` beside `_TP_GROUP`.
     pub fn count_beside(&mut self, module: ModuleId, name: &Name) -> Option<Value> {
         let lower = name.to_ascii_lowercase();
-        let is_rank = self.settings.is_rank(&lower);
-        if !is_rank && !is_degree(&lower) {
-            return None;
-        }
-        let stem = COUNTS.iter().find_map(|end| lower.strip_suffix(end)).filter(|stem| !stem.is_empty())?;
+        let (stem, count) = self.count_named(&lower).filter(|(stem, _)| !stem.is_empty())?;
         let is_upper = name.bytes().any(|b| b.is_ascii_uppercase());
         let group = Name::from(format!("{}{}", &name[..stem.len()], if is_upper { "_GROUP" } else { "_group" }));
         let variable = matches!(self.project.member(module, &group), Some(Resolved::Value(..)));
@@ -233,8 +232,7 @@ impl Machine<'_> {
             Some(axes) => Value::Group(axes),
             None => self.made_once(module, &group)?,
         };
-        let axes = self.axes_of_value(&value)?;
-        Some(if is_rank { Value::Rank(axes) } else { Value::Size(axes) })
+        self.axes_of_value(&value).map(count)
     }
 
     /// A group that a module keeps in a variable, if it is the same wherever it is read: that of the getter that returns it, or of one
@@ -426,12 +424,18 @@ impl Machine<'_> {
         if self.settings.is_group_name(name) {
             return group(name);
         }
-        let is_rank = self.settings.is_rank(name);
-        let stem = COUNTS.iter().find_map(|end| name.strip_suffix(end)).filter(|_| is_rank || is_degree(name))?;
+        let (stem, count) = self.count_named(name)?;
         match group(&format!("{stem}_group"))? {
-            Value::Group(axes) => Some(if is_rank { Value::Rank(axes) } else { Value::Size(axes) }),
+            Value::Group(axes) => Some(count(axes)),
             _ => None,
         }
+    }
+
+    /// What a name counts of a group, by its end, and what the group is called before `_group`: `tp_size`, `tp_rank`.
+    pub(super) fn count_named<'n>(&self, name: &'n str) -> Option<(&'n str, Count)> {
+        let is_rank = self.settings.is_rank(name);
+        let stem = COUNTS.iter().find_map(|end| name.strip_suffix(end)).filter(|_| is_rank || is_degree(name))?;
+        Some((stem, if is_rank { Value::Rank } else { Value::Size }))
     }
 
     /// A group, rank or size that the tables give for a path or an attribute.

@@ -22,20 +22,13 @@ impl Machine<'_> {
         if super::exec::is_opaque(&formula) {
             return Eval::One(make(self, args));
         }
-        let mut worlds = Vec::new();
-        let world = std::mem::take(&mut self.w);
-        self.split(&formula, world, &mut |_, world, truth| worlds.push((world, truth)));
-        let mut outcomes = Vec::new();
-        for (world, truth) in worlds {
-            self.w = world;
+        self.in_each_world(&formula, &mut |m, truth| {
             let mut known = args.clone();
             if let Some(truth) = truth {
                 known.args[at].value = Value::Const(Const::Bool(truth));
             }
-            let value = make(self, &known);
-            outcomes.push((std::mem::take(&mut self.w), value));
-        }
-        self.exits(outcomes)
+            make(m, &known)
+        })
     }
 
     /// The argument, and its value, that decides whether a layer of a divided size has a parameter of another size.

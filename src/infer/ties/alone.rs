@@ -2,10 +2,10 @@
 //! file names does, or every call of the project that gives the flag gives that value. In: a finding. Out: the finding without the worlds in
 //! which such a flag is otherwise. Never: what a flag is by default, or what another class refuses. Next: `always.rs`.
 
-use super::Ties;
 use super::told::Told;
+use super::{Ties, flags_of, without};
 use crate::infer::finding::Finding;
-use crate::infer::formula::{Atom, Facts, Formula, Outcome, last_name};
+use crate::infer::formula::{Atom, Facts, Formula, Outcome};
 use crate::infer::practice::near;
 use crate::infer::practice::view::View;
 use crate::ir::{ArgKind, Const, FuncKind, Rvalue, Stmt};
@@ -15,9 +15,7 @@ use crate::source::Name;
 impl Ties<'_> {
     /// A finding with the worlds that are not refused for one flag alone, if there are any.
     pub(super) fn possible_alone(&self, finding: Finding) -> Option<Finding> {
-        let mut flags: Vec<Name> = finding.found_in().flat_map(Facts::flags).collect();
-        flags.sort_unstable();
-        flags.dedup();
+        let flags = flags_of(&finding);
         let Some(at) = self.project.function_at(finding.place).filter(|_| !flags.is_empty()) else {
             return Some(finding);
         };
@@ -38,14 +36,7 @@ impl Ties<'_> {
                 value.map(|value| (flag, value))
             })
             .collect();
-        if denied.is_empty() {
-            return Some(finding);
-        }
-        let is_denied = |atom: &Atom, value: bool| match atom {
-            Atom::True(_) => denied.iter().any(|(flag, refused)| last_name(atom) == **flag && *refused == value),
-            Atom::IsNone(_) | Atom::Equals(..) => false,
-        };
-        finding.within(|facts| !facts.iter().any(|(atom, value)| is_denied(atom, value)))
+        without(finding, &denied)
     }
 
     /// What holds by what the constructor of a finding's class calls in its file, and by the configurations that the file names.

@@ -5,8 +5,9 @@
 use super::Ties;
 use super::made::{Class, Field};
 use super::read::same;
+use super::{flags_of, without};
 use crate::infer::finding::Finding;
-use crate::infer::formula::{Atom, Facts, Formula, last_name};
+use crate::infer::formula::Formula;
 use crate::ir::Const;
 use crate::project::ClassRef;
 use crate::source::Name;
@@ -14,18 +15,10 @@ use crate::source::Name;
 impl Ties<'_> {
     /// A finding with the worlds that the objects of the program can be in, if there are any.
     pub(super) fn made_always(&self, finding: Finding) -> Option<Finding> {
-        let mut flags: Vec<Name> = finding.found_in().flat_map(Facts::flags).collect();
-        flags.sort_unstable();
-        flags.dedup();
+        let flags = flags_of(&finding);
         let always = self.always_of(&finding, &flags);
-        if always.is_empty() {
-            return Some(finding);
-        }
-        let denied = |atom: &Atom, value: bool| match atom {
-            Atom::True(_) => always.iter().any(|(flag, given)| last_name(atom) == **flag && *given != value),
-            Atom::IsNone(_) | Atom::Equals(..) => false,
-        };
-        finding.within(|facts| !facts.iter().any(|(atom, value)| denied(atom, value)))
+        let denied: Vec<(&Name, bool)> = always.into_iter().map(|(flag, given)| (flag, !given)).collect();
+        without(finding, &denied)
     }
 
     /// Those of the flags that every call of the class of a finding gives the same value.

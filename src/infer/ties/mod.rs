@@ -9,7 +9,7 @@ mod read;
 mod told;
 
 use super::finding::Finding;
-use super::formula::{Facts, Formula, Tied};
+use super::formula::{Atom, Facts, Formula, Tied, last_name};
 use super::settings::Settings;
 use crate::ir::{Const, FuncKind};
 use crate::project::{FuncRef, ModuleId, Project};
@@ -85,6 +85,26 @@ fn flags(findings: &[Finding]) -> Vec<Name> {
     names.sort_unstable();
     names.dedup();
     names
+}
+
+/// The flags that the worlds of one finding know, in order, each once.
+fn flags_of(finding: &Finding) -> Vec<Name> {
+    let mut names: Vec<Name> = finding.found_in().flat_map(Facts::flags).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// A finding without the worlds in which a flag has a value that it never has, if there are any others.
+fn without(finding: Finding, denied: &[(&Name, bool)]) -> Option<Finding> {
+    if denied.is_empty() {
+        return Some(finding);
+    }
+    let is_denied = |atom: &Atom, value: bool| match atom {
+        Atom::True(_) => denied.iter().any(|(flag, never)| last_name(atom) == **flag && *never == value),
+        Atom::IsNone(_) | Atom::Equals(..) => false,
+    };
+    finding.within(|facts| !facts.iter().any(|(atom, value)| is_denied(atom, value)))
 }
 
 /// Which of some names stand in the text of each module.
