@@ -59,6 +59,8 @@ pub struct Files {
     files: IndexVec<FileId, File>,
     /// Words that somebody looked for in all texts.
     said: Mutex<FxHashMap<u64, String>>,
+    /// The texts of words that were looked for: roots ask for the same ones again and again.
+    found: Mutex<FxHashMap<String, Arc<[FileId]>>>,
 }
 
 /// Whether a word occurs in a long text, by vector instructions.
@@ -69,11 +71,13 @@ fn has(text: &str, word: &str) -> bool {
 impl Files {
     pub fn add(&mut self, mut file: File) -> FileId {
         file.id = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        self.found = Mutex::default();
         self.files.push(file)
     }
     /// Puts a file in the place of another one.
     pub fn replace(&mut self, id: FileId, mut file: File) -> File {
         file.id = id.0;
+        self.found = Mutex::default();
         std::mem::replace(&mut self.files[id], file)
     }
     /// Keeps a word that somebody looks for.
@@ -88,9 +92,17 @@ impl Files {
         self.files.iter().any(|file| has(&file.text, word))
     }
     /// The texts in which a word occurs.
-    pub fn saying<'a>(&'a self, word: &'a str) -> impl Iterator<Item = FileId> + 'a {
+    pub fn saying(&self, word: &str) -> impl Iterator<Item = FileId> + use<> {
         note(|| Read::Says(self.ask(word)));
-        self.files.iter_enumerated().filter(move |(_, file)| has(&file.text, word)).map(|(id, _)| id)
+        let open = || self.found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = open().get(word).cloned();
+        let found = known.unwrap_or_else(|| {
+            let saying = self.files.iter_enumerated().filter(|(_, file)| has(&file.text, word));
+            let found: Arc<[FileId]> = saying.map(|(id, _)| id).collect();
+            open().insert(word.to_string(), found.clone());
+            found
+        });
+        (0..found.len()).map(move |at| found[at])
     }
     /// How often a word occurs in all texts.
     pub fn times(&self, word: &str) -> usize {
