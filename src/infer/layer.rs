@@ -412,6 +412,9 @@ impl Machine<'_> {
             }
             return self.exits(outcomes);
         }
+        if let (Some(true), Some(axes)) = (value.as_bool(), self.summed_by_mark(name)) {
+            self.split_on(id, tensor, &axes, AxisType::R, None);
+        }
         let dim = value.as_int().and_then(|n| i8::try_from(n).ok());
         if let (Some(dim), Some(rule)) = (dim, self.rules.mark_of_dim(name).cloned()) {
             self.split_at(tensor, &rule, dim);
@@ -465,17 +468,29 @@ impl Machine<'_> {
             },
         };
         let axes: Vec<Axis> = axes.iter().map(|a| self.settings.canonical(a)).collect();
+        self.split_on(id, tensor, &axes, rule.set, dim);
+    }
+
+    /// Gives a parameter the type that a mark says, where nothing is declared of it.
+    fn split_on(&mut self, id: StmtId, tensor: ObjId, axes: &[Axis], set: AxisType, dim: Option<i8>) {
         let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { return };
         for axis in axes {
-            let state = t.local.get(&axis).clone();
-            if state.set.meet(rule.set).is_empty() || state.is_declared() {
+            let state = t.local.get(axis).clone();
+            if state.set.meet(set).is_empty() || state.is_declared() {
                 continue;
             }
-            let origin = Origin::new(self.place(id), Reason::Parameter, rule.set.known());
-            let shard = dim.or(state.shard).filter(|_| rule.set == AxisType::V);
-            t.local.set(&axis, AxisState { set: rule.set, shard, nest: 0, origin: Some(origin) });
+            let origin = Origin::new(self.place(id), Reason::Parameter, set.known());
+            let shard = dim.or(state.shard).filter(|_| set == AxisType::V);
+            t.local.set(axis, AxisState { set, shard, nest: 0, origin: Some(origin) });
         }
         self.retype(tensor, t);
+    }
+
+    /// Whether an attribute of a parameter says what it is: by the rules, or because the project sums the gradients of what has it.
+    pub fn is_mark(&self, name: &Name) -> bool {
+        self.rules.mark(name).is_some()
+            || self.rules.mark_of_dim(name).is_some()
+            || self.settings.reducers().all.iter().any(|r| r.group.is_some() && r.asks(name))
     }
 
     /// A variable of the function under execution, or an attribute of its receiver, as a flag.

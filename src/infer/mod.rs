@@ -66,6 +66,7 @@ mod op_results;
 mod ops;
 mod optional_parts;
 pub mod output;
+mod own_marks;
 mod parameters;
 mod part_sizes;
 mod places;

@@ -556,9 +556,7 @@ impl Machine<'_> {
     /// Stores an attribute. A mark on a parameter may depend on a flag, so there may be several worlds afterwards.
     pub fn store_attr(&mut self, id: StmtId, base: &Value, name: &Name, value: Value) -> Eval {
         match base {
-            Value::Tensor(tensor) if self.rules.mark(name).is_some() || self.rules.mark_of_dim(name).is_some() => {
-                self.marked(id, *tensor, name, &value)
-            }
+            Value::Tensor(tensor) if self.is_mark(name) => self.marked(id, *tensor, name, &value),
             _ => {
                 self.keeps_declaration(id, base, name, &value);
                 self.set_attr(id, base, name, value);

@@ -36,19 +36,19 @@ struct Part {
 struct FuncFacts {
     /// `None`: decorated by something unknown.
     flavour: Option<Flavour>,
-    defaults: Vec<(u32, Value)>,
+    defaults: Box<[(u32, Value)]>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ClassFacts {
     order: Arc<[ClassRef]>,
     /// Qualified paths of bases outside the project.
-    external: Vec<Name>,
+    external: Box<[Name]>,
     members: LiteMap<Name, Member>,
     dataclass: bool,
     /// Whether another class derives from it.
     is_base: bool,
-    fields: Vec<(Name, Option<Value>)>,
+    fields: Box<[(Name, Option<Value>)]>,
 }
 
 /// What the body of a class binds a name to.
@@ -100,7 +100,10 @@ impl Statics {
                 }
             }
             facts.members = members.0.into_iter().collect();
-            facts.fields = members.1;
+            // Attributes of other classes are no fields, not even where a dataclass derives from them.
+            if facts.dataclass {
+                facts.fields = members.1.into();
+            }
         }
         part
     }
@@ -148,7 +151,7 @@ impl Statics {
     pub fn defaults(&self, func: FuncRef, left: &[Arc<Closure>]) -> Vec<(u32, Value)> {
         note_func(func);
         let Some(facts) = self.funcs.get(&func) else { return Vec::new() };
-        let mut out = facts.defaults.clone();
+        let mut out = facts.defaults.to_vec();
         for (at, value) in left.iter().flat_map(|closure| &closure.defaults) {
             match out.iter_mut().find(|(i, _)| i == at) {
                 Some((_, known)) if matches!(known, Value::Unknown) => *known = value.clone(),
@@ -293,13 +296,15 @@ impl Scan<'_> {
     ) {
         let at = ClassRef { module: self.module, class };
         let facts = out.classes.entry(at).or_default();
+        let mut external = Vec::new();
         for operand in operands {
             match self.path(operand).map(|p| self.project.path(&p)) {
                 Some(Resolved::Class(base)) => bases.entry(at).or_default().push(base),
-                Some(Resolved::External(path)) => facts.external.push(path),
+                Some(Resolved::External(path)) => external.push(path),
                 _ => {}
             }
         }
+        facts.external = external.into();
         facts.dataclass = decorators.iter().filter_map(|d| self.path(d)).any(|p| p == "dataclasses.dataclass")
             || facts.external.iter().any(|base| base == "typing.NamedTuple");
     }
@@ -418,7 +423,6 @@ fn class_members(project: &Project, class: ClassRef) -> Members {
     members_of(body.body(), body, module, &mut members, &mut fields);
     // They stay for the whole run.
     members.shrink_to_fit();
-    fields.shrink_to_fit();
     (members, fields)
 }
 

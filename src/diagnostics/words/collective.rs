@@ -3,7 +3,7 @@
 use super::super::codes;
 use super::{Draft, Words, label, set_words, state_words};
 use crate::infer::finding::{Finding, FindingKind, OperandAt};
-use crate::types::{AxisType, Spmd};
+use crate::types::{AxisType, Reason, Spmd};
 
 impl Words<'_> {
     pub fn collective(&self, finding: &Finding) -> Draft {
@@ -75,6 +75,11 @@ impl Words<'_> {
                 "`{name}` sums {value} over `{axis}`, where every rank already has the same value: the result is too large"
             );
             (&codes::REDUCED_TWICE, title)
+        } else if is_marked(operand, expected) {
+            let title = format!(
+                "`{name}` completes the gradient on `{axis}`, and a mark has that of a parameter before it summed again"
+            );
+            (&codes::COLLECTIVE_SOURCE, title)
         } else {
             let title = format!(
                 "`{name}` takes a value that is {} on `{axis}`, but {value} is {}",
@@ -89,7 +94,12 @@ impl Words<'_> {
         }
         self.provenance(axis, &operand.state, finding.place, &mut draft.labels);
         draft.labels.extend(label(self.test_around(finding.place), "where this holds".to_string()));
-        draft.notes.push(consequence((op, name), axis, operand.state.known(), expected, &value));
+        draft.notes.push(match is_marked(operand, expected) {
+            true => {
+                format!("backward: the gradient of the marked parameter is N times too large on N ranks of `{axis}`")
+            }
+            false => consequence((op, name), axis, operand.state.known(), expected, &value),
+        });
         if code == &codes::REDUCED_TWICE {
             draft.help.push(format!("{value} needs no reduction over `{axis}`: remove this one, or the one before it"));
         }
@@ -175,6 +185,13 @@ fn conversion(name: &str, source: &str, result: &str, expert: bool) -> Draft {
     };
     draft.help.push(help);
     draft
+}
+
+/// Whether what is Invariant by its use is Replicate because of a parameter whose gradient is summed for a mark.
+fn is_marked(operand: &OperandAt, expected: AxisType) -> bool {
+    let first = operand.state.origin.as_ref().filter(|_| expected == AxisType::I);
+    std::iter::successors(first, |origin| origin.from.as_ref())
+        .any(|o| o.reason == Reason::Parameter && o.decided == Some(Spmd::Replicate))
 }
 
 /// What goes wrong at run time.

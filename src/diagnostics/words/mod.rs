@@ -311,6 +311,9 @@ pub fn reason(axis: &str, origin: &Origin) -> String {
         Reason::Collective(name) => format!("{what} on `{axis}` after `{name}`"),
         Reason::Computed => format!("{what} on `{axis}`, computed here"),
         Reason::Factory => "equal on every rank: made here".to_string(),
+        Reason::Parameter if origin.decided == Some(Spmd::Replicate) => {
+            format!("{what} on `{axis}`: marked here, so that its gradient is summed")
+        }
         Reason::Parameter => format!("{what} on `{axis}`: partitioned here"),
         Reason::Unmarked(_) => {
             format!("{what} on `{axis}`: whole on every rank and without a mark, so nothing sums its gradient")

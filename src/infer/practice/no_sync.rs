@@ -223,7 +223,7 @@ fn silence(view: &View<'_>, step: usize) -> Option<(Expr, Option<Place>)> {
     for context in view.steps[step].contexts.iter() {
         let silent = leaves_out(view, context, step, MOST_DEPTH)?;
         if silent != truth(false) {
-            said = Some(named(view, step).unwrap_or(context_place(view, context, step)));
+            said = Some(decided_at(view, context, step));
             all.push(silent);
         }
     }
@@ -329,6 +329,15 @@ fn context_place(view: &View<'_>, context: &Operand, step: usize) -> Place {
         .rev()
         .find(|s| matches!(s.stmt, Stmt::With { context: other, .. } if other == context));
     with.map_or(view.place(view.steps[step].id), |s| view.part(s.id, 0))
+}
+
+/// Where it is decided that a context leaves out the sum: the method, or the choice between it and nothing where the method is named elsewhere.
+fn decided_at(view: &View<'_>, context: &Operand, step: usize) -> Place {
+    let entered = context_place(view, context, step);
+    let chosen = matches!(view.expr(context), Expr::Choice(..));
+    let inside =
+        |p: &Place| p.file == entered.file && entered.span.start <= p.span.start && p.span.end <= entered.span.end;
+    named(view, step).filter(|place| !chosen || inside(place)).unwrap_or(entered)
 }
 
 /// The conditions of a step that do not hold anyway at a later one.

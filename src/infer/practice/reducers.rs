@@ -45,6 +45,8 @@ pub struct Reducer {
     pub func: FuncRef,
     /// The axes of its group, where the rules name them.
     pub axes: Option<Vec<Name>>,
+    /// What the code calls its group otherwise, where it only adds: `tp_group` of `self.tp_group`.
+    pub group: Option<Name>,
     /// The collective, or the registration of a hook that issues it.
     pub place: Place,
     /// The condition around it.
@@ -320,6 +322,7 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         let guard = inner.last().map(|g| view.part(g.at, 0));
         out.push(Reducer {
             func: view.at,
+            group: added_over(view, value).filter(|_| axes.is_none() && at == step),
             axes,
             place: view.place(view.steps[step].id),
             guard,
@@ -386,6 +389,7 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
     Some(Reducer {
         func: view.at,
         axes,
+        group: None,
         place: view.place(view.steps[step].id),
         guard: None,
         when: vec![vec![Test::Other]],
@@ -407,6 +411,7 @@ fn handed_over(view: &View<'_>) -> Option<Reducer> {
     Some(Reducer {
         func: view.at,
         axes: None,
+        group: None,
         place: view.place(view.steps[step].id),
         guard: None,
         when: vec![vec![Test::Other]],
@@ -518,6 +523,14 @@ pub fn axes_of(view: &View<'_>, group: &Operand) -> Option<Vec<Name>> {
         Some(Entry::Group(rule)) if rule.gives == crate::rules::Gives::Group => Some(rule.axes.clone()),
         _ => None,
     }
+}
+
+/// The name of the group over which a step adds.
+fn added_over<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Name> {
+    let call = view.collective(value)?;
+    let adds = super::mixed_mean::averages(view, &call) == Some(false);
+    let group = view.expr(call.group.filter(|_| adds)?);
+    view.name_of(&group).map(Name::from)
 }
 
 /// The loop over parameters around a step.

@@ -10,6 +10,7 @@ use super::lost::last;
 use super::mixed_mean::averages;
 use super::near;
 use super::view::View;
+use crate::ir::Operand;
 
 /// Parts of names of groups of stages that share a weight, and of such weights.
 const SHARED: &[&str] = &["tied", "embedding", "embd", "shared_weight"];
@@ -21,13 +22,18 @@ pub fn gradients(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let (Some(input), Some(group)) = (call.input, call.group) else { continue };
-        let has = |name: &str| SHARED.iter().any(|word| name.contains(word));
+        let has = |name: &str| SHARED.iter().any(|word| name.to_lowercase().contains(word));
         let named = |e: &Expr| view.name_or_callee(e).is_some_and(has);
         let given = view.through(input);
         let (mut gradient, mut shared) = (false, false);
         given.any(&mut |e| {
             gradient |= matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad");
-            shared |= matches!(e, Expr::Attr(_, name) if has(name)) || named(e);
+            // `weight = model.embedding_weight()`, and then its gradient.
+            let behind = match e {
+                Expr::Local(local) => Some(view.through(&Operand::Local(*local))),
+                _ => None,
+            };
+            shared |= matches!(e, Expr::Attr(_, name) if has(name)) || named(e) || behind.as_ref().is_some_and(named);
             false
         });
         // Copies of a stage are averaged as others are, and what is copied is read alone.
