@@ -85,8 +85,13 @@ impl Machine<'_> {
         };
         match outcome {
             Ok(value) => value,
-            Err(()) => self.new_tensor(TensorType::unknown()),
+            Err(()) => self.spoiled(),
         }
+    }
+
+    /// What comes out of a collective that was reported: nothing more is concluded from it.
+    fn spoiled(&mut self) -> Value {
+        self.new_tensor(TensorType { spoiled: self.w.modes.typecheck.is_none(), ..TensorType::unknown() })
     }
 
     /// A call of a layer with a contract, over the axes of its group: like a collective with these types.
@@ -110,7 +115,7 @@ impl Machine<'_> {
             },
         };
         let call = Call { rule, bound, axes: axes.clone(), input, part: arg.part };
-        let Ok(value) = self.transitioned(id, &call, args) else { return self.new_tensor(TensorType::unknown()) };
+        let Ok(value) = self.transitioned(id, &call, args) else { return self.spoiled() };
         if let Value::Tensor(id) = value
             && let Some(t) = self.w.heap.tensor_mut(id)
         {
@@ -295,6 +300,7 @@ impl Machine<'_> {
             grad,
             shape,
             untracked: input.untracked,
+            spoiled: false,
             zero: input.zero,
             view_of: None,
             reduced: input.reduced,
@@ -718,7 +724,7 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
 }
 
 /// Whether a value is made of constants only.
-fn is_constant(state: &AxisState) -> bool {
+pub(super) fn is_constant(state: &AxisState) -> bool {
     let mut at = state.origin.as_ref();
     while let Some(origin) = at {
         match origin.reason {

@@ -6,9 +6,9 @@ use super::heap::{Cell, ObjectCell, ObjectClass};
 use super::machine::{Eval, Machine};
 use super::output::Reason;
 use super::value::{Flavour, Value};
-use crate::ir::StmtId;
+use crate::ir::{Const, StmtId};
 use crate::project::{ClassRef, Resolved};
-use crate::rules::{Entry, ModuleRule};
+use crate::rules::{Entry, IntrinsicRule, ModuleRule};
 use crate::source::Name;
 use crate::types::{AxisSet, LocalType, TensorType, Tri};
 use std::sync::Arc;
@@ -104,6 +104,23 @@ impl Machine<'_> {
         self.lose(reason, path);
         self.unresolved_in_derivation(args, path);
         self.forget(args);
+    }
+
+    /// The configuration that a class of a framework makes: what is given, and the defaults that its rule names; the rest goes by its name.
+    pub fn configuration(&mut self, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Value {
+        let given = args.args.iter().filter_map(|a| Some((a.keyword.clone()?, a.value.clone())));
+        let mut attrs: Vec<(Name, Value)> = given.collect();
+        for param in rule.args.params.iter().filter(|p| !args.open && args.keyword(&p.name).is_none()) {
+            let default = match param.default.as_deref() {
+                Some("False") => Const::Bool(false),
+                Some("True") => Const::Bool(true),
+                Some("None") => Const::None,
+                _ => continue,
+            };
+            attrs.push((param.name.clone(), Value::Const(default)));
+        }
+        let cell = ObjectCell { class: ObjectClass::External(rule.name.clone()), path: Name::from("config"), attrs };
+        Value::Object(self.fresh(Cell::Object(cell)))
     }
 
     /// An instance of a `torch.nn` module, with its parameters.

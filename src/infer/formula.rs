@@ -126,6 +126,10 @@ impl Facts {
         let own = self.atoms.iter().filter(|(atom, _)| atom.name().contains('#'));
         own.into_iter().any(|(a, x)| self.atoms.iter().any(|(b, y)| a != b && x != y && same_but_for_object(a, b)))
     }
+    /// Whether the worlds cannot be one: a flag has another value in each.
+    pub fn contradicts(&self, other: &Facts) -> bool {
+        self.atoms.iter().any(|(atom, value)| other.get(atom).is_some_and(|known| known != *value))
+    }
     /// Whether nothing that is known contradicts the rest.
     pub fn possible(&self) -> bool {
         self.rules.iter().all(|r| r.truth(self) != Some(false))

@@ -100,6 +100,9 @@ impl Machine<'_> {
 
     /// A function about distributed tensors, or one that says nothing of types here.
     fn without_types(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Value {
+        if rule.does == "configuration" {
+            return self.configuration(rule, args);
+        }
         if let Some(value) = self.distributed_intrinsic(id, rule, args) {
             return value;
         }

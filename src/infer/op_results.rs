@@ -77,6 +77,7 @@ impl Machine<'_> {
             grad,
             shape,
             untracked,
+            spoiled: call.spoiled,
             zero,
             view_of,
             reduced,
@@ -102,6 +103,24 @@ impl Machine<'_> {
                 };
                 self.new_tensor(make(shape, grad))
             }
+        }
+    }
+
+    /// Whether an operand comes out of what was reported: one cause has one diagnostic.
+    pub(super) fn has_spoiled(&self, call: &OpCall<'_>) -> bool {
+        let spoiled = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| t.spoiled);
+        call.operands.iter().any(spoiled)
+    }
+
+    /// After a finding: what an in-place operation wrote is unknown.
+    pub(super) fn spoil(&mut self, call: &OpCall<'_>, args: &CallArgs) {
+        if call.rule.in_place
+            && let Some(CallArg { value: Value::Tensor(id), .. }) = args.args.first()
+            && let Some(mut t) = self.w.heap.tensor(*id).cloned()
+        {
+            t.local = LocalType::unknown();
+            t.untracked = true;
+            self.retype(*id, t);
         }
     }
 

@@ -34,6 +34,8 @@ pub struct OpCall<'r> {
     pub operands: Vec<Operand>,
     /// Split dims of its operands were not followed through it.
     pub lost: bool,
+    /// It was reported, or an operand comes out of what was.
+    pub spoiled: bool,
 }
 
 /// The axes of a step, and whether the axis listed is every other one.
@@ -122,7 +124,7 @@ impl Machine<'_> {
     /// A property that the run-time checker does not see: its value has no type there.
     fn unseen_property(&mut self, id: StmtId, rule: &Arc<OpRule>, args: &CallArgs) -> Value {
         let bound = rule.args.bind(&[None]);
-        let call = OpCall { rule, bound, operands: Vec::new(), lost: false };
+        let call = OpCall { rule, bound, operands: Vec::new(), lost: false, spoiled: false };
         self.results(id, &call, args, Some(LocalType::unknown()))
     }
 
@@ -132,7 +134,7 @@ impl Machine<'_> {
             return self.apply_typed(id, rule, args);
         }
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
-        let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new(), lost: false };
+        let call = OpCall { rule, bound: rule.args.bind(&keywords), operands: Vec::new(), lost: false, spoiled: false };
         self.tensors_of(&call, args);
         let term = self.term_of_op(&call, args);
         self.note_product(&term);
@@ -155,12 +157,17 @@ impl Machine<'_> {
         let keywords: Vec<Option<&Name>> = args.args.iter().map(|a| a.keyword.as_ref()).collect();
         let (bound, checked) = (rule.args.bind(&keywords), self.w.modes.typecheck.is_some());
         if self.w.modes.unchecked {
-            return self.unchecked_op(id, OpCall { rule, bound, operands: Vec::new(), lost: false }, args);
+            return self.unchecked_op(
+                id,
+                OpCall { rule, bound, operands: Vec::new(), lost: false, spoiled: false },
+                args,
+            );
         }
         let operands =
             if checked { self.operands_checked(rule, &bound, args) } else { self.operands(rule, &bound, args) };
-        let mut call = OpCall { rule, bound, operands, lost: false };
-        call.lost = !checked && super::op_results::lacks_operand(&call, args);
+        let mut call = OpCall { rule, bound, operands, lost: false, spoiled: false };
+        call.spoiled = !checked && self.has_spoiled(&call);
+        call.lost = call.spoiled || !checked && super::op_results::lacks_operand(&call, args);
         if call.lost {
             return self.results(id, &call, args, Some(LocalType::unknown()));
         }
@@ -187,25 +194,14 @@ impl Machine<'_> {
             Ok(ty) => by_rank(&call, args, ty),
             Err(()) => {
                 self.spoil(&call, args);
-                call.lost = true;
+                // A residual connection is blamed on what comes before it: what follows is looked at as if it were right.
+                (call.lost, call.spoiled) = (true, !checked && !self.is_residual(&call.operands));
                 LocalType::unknown()
             }
         };
         let value = self.results(id, &call, args, Some(ty));
         self.mark_plain(&call, args, &value);
         value
-    }
-
-    /// After a finding: what an in-place operation wrote is unknown.
-    fn spoil(&mut self, call: &OpCall<'_>, args: &CallArgs) {
-        if call.rule.in_place
-            && let Some(CallArg { value: Value::Tensor(id), .. }) = args.args.first()
-            && let Some(mut t) = self.w.heap.tensor(*id).cloned()
-        {
-            t.local = LocalType::unknown();
-            t.untracked = true;
-            self.retype(*id, t);
-        }
     }
 
     /// The operands of a rule, by its table: tensors, divisors, indices and numbers.

@@ -232,11 +232,15 @@ impl Output {
             .filter(|f| f.kind.unmarked().is_some())
             .filter_map(|f| f.kind.unmarked_source())
             .collect();
-        let of_values: Vec<Place> = self
+        let of_values: Vec<(Place, Vec<Facts>)> = self
             .findings
             .iter()
             .filter(|f| matches!(f.kind, FindingKind::CollectiveSource { .. } | FindingKind::Operator { .. }))
-            .map(|f| f.place)
+            .map(|f| {
+                // What a layer refuses in one configuration is right in others; another collective is as wrong there.
+                let of_layer = matches!(&f.kind, FindingKind::CollectiveSource { op, .. } if op == "layer");
+                (f.place, if of_layer { f.worlds.clone() } else { vec![Facts::default()] })
+            })
             .collect();
         if of_parameters.is_empty() && of_values.len() < 2 {
             return;
@@ -244,7 +248,9 @@ impl Output {
         self.findings.retain(|f| {
             let follows = f.kind.unmarked().is_none()
                 && f.kind.unmarked_source().is_some_and(|place| of_parameters.contains(&place));
-            !follows && !of_values.iter().any(|place| *place != f.place && f.kind.rests_on(*place))
+            // What is found in other configurations is no cause.
+            let meet = |worlds: &[Facts]| f.worlds.iter().any(|a| worlds.iter().any(|b| !a.contradicts(b)));
+            !follows && !of_values.iter().any(|(at, worlds)| *at != f.place && f.kind.rests_on(*at) && meet(worlds))
         });
         self.index.clear();
     }

@@ -34,6 +34,12 @@ impl Machine<'_> {
         let state = AxisState { set: AxisType::I, shard: None, nest: 0, origin: Some(origin) };
         self.residual.push((param.name.clone(), axis.clone(), state));
     }
+
+    /// Whether an operand is a parameter that a residual connection takes for something else than what came before.
+    pub fn is_residual(&self, operands: &[Operand]) -> bool {
+        let noted = |id| self.residual.iter().any(|(name, _, _)| self.symbol(name) == Some(id));
+        operands.iter().filter_map(|o| o.id).any(noted)
+    }
 }
 
 /// Whether a use took a value for something else than Invariant.

@@ -41,6 +41,8 @@ pub struct TensorType {
     pub shape: Option<Shape>,
     /// The checker lost track of the tensor: an axis that is missing here may be there at run time.
     pub untracked: bool,
+    /// It comes out of an operation that was reported: nothing is concluded from it any more.
+    pub spoiled: bool,
     /// Zero everywhere: a legal pending sum, and a legal anything else.
     pub zero: bool,
     /// The tensor whose memory this one shares, by number in its world's heap.
@@ -80,6 +82,7 @@ impl TensorType {
             grad,
             shape: None,
             untracked: false,
+            spoiled: false,
             zero: false,
             view_of: None,
             reduced: false,
@@ -120,6 +123,7 @@ impl TensorType {
             grad: self.grad.join(other.grad),
             shape,
             untracked: self.untracked || other.untracked,
+            spoiled: self.spoiled || other.spoiled,
             zero: self.zero && other.zero,
             reduced: self.reduced && other.reduced,
             // A parameter that only one of them has marked is not one without a mark.

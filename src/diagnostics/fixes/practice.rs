@@ -146,6 +146,7 @@ impl<'a> At<'a> {
             Placements::StyleInput { .. } => self.partial_argument("grad_placements"),
             Placements::ShardDim { dim, sequence, .. } => self.other_number(*dim, *sequence).map(Planned::certain),
             Placements::RegionGradient { conditional: false }
+            | Placements::CompleteGradient { .. }
             | Placements::Count { .. }
             | Placements::OnOtherMesh { .. }
             | Placements::LocalHead { .. }

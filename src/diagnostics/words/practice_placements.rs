@@ -46,17 +46,10 @@ impl Words<'_> {
             Placements::ViewsApart { parts, joined, apart } => views_apart(*parts, *joined, *apart),
             Placements::WideBuffer { collective, buffer, dim, wider } => wide_buffer(collective, buffer, *dim, *wider),
             Placements::OwnRows { function, value, wrapped } => own_rows(function, value, *wrapped),
-            Placements::CutLocal { weight, how, made, meets } => {
-                let title = format!("no gradient reaches `{weight}`: `{how}` leaves autograd behind");
-                let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
-                draft.primary = "its local part, without a way back".to_string();
-                draft.labels.push(Label { place: *made, message: "a parameter".to_string() });
-                draft.labels.push(Label { place: *meets, message: "meets activations here".to_string() });
-                draft.help.push(format!("`{weight}.to_local()`, which passes gradients on"));
-                draft
-            }
+            Placements::CutLocal { weight, how, made, meets } => cut_local(weight, how, *made, *meets),
             Placements::LabelledAs { gradient, reference, kept, taken } => labelled(gradient, reference, *kept, *taken),
             Placements::RegionGradient { conditional } => region_gradient(*conditional),
+            Placements::CompleteGradient { dim } => complete_gradient(*dim),
             Placements::StyleGradient { style, module, parameter, returns } => {
                 let title = format!(
                     "the gradient of `{module}` is not summed: `{style}` returns local scores, and without `{parameter}` takes their gradient for complete"
@@ -183,6 +176,31 @@ fn region_gradient(conditional: bool) -> Draft {
     draft.help.push(
         "pass `in_grad_placements` with `Partial()` for each replicated input, in every configuration".to_string(),
     );
+    draft
+}
+
+/// A weight whose local part autograd does not see.
+fn cut_local(weight: &str, how: &str, made: Place, meets: Place) -> Draft {
+    let title = format!("no gradient reaches `{weight}`: `{how}` leaves autograd behind");
+    let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+    draft.primary = "its local part, without a way back".to_string();
+    draft.labels.push(Label { place: made, message: "a parameter".to_string() });
+    draft.labels.push(Label { place: meets, message: "meets activations here".to_string() });
+    draft.help.push(format!("`{weight}.to_local()`, which passes gradients on"));
+    draft
+}
+
+/// Gradients of a replicated input of a region that are given as complete.
+fn complete_gradient(dim: usize) -> Draft {
+    let title = format!(
+        "`local_map` takes the gradient of a replicated input for complete along dim {dim} of the mesh, where each rank has a part of it"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_PLACEMENT, title);
+    draft.primary = "`Replicate()`: this rank's part is taken for the whole".to_string();
+    draft.notes.push(format!(
+        "along dim {dim} each rank works on its own part of another input, or its output is one term of a sum: what it finds for the gradient is one term too"
+    ));
+    draft.help.push(format!("write `Partial()` for dim {dim}"));
     draft
 }
 

@@ -21,11 +21,9 @@ use crate::ir::{StmtId, UnOp};
 use crate::project::{ClassRef, FuncRef};
 use crate::rules::collective::DimRef;
 use crate::rules::signature::Parameter;
-use crate::rules::{
-    Arg, CollectiveRule, Form, Kind, Pattern, Role, Signature as Parameters, Transition, Violation, apply,
-};
+use crate::rules::{CollectiveRule, Form, Pattern, Signature as Parameters, Transition};
 use crate::source::{Name, Place};
-use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Term, Tri};
+use crate::types::{AxisSet, AxisType, Spmd, TensorType, Term, Tri};
 use std::sync::Arc;
 
 /// A derivation that a root has made: the class, the arguments that are no tensors, and what the world knew.
@@ -524,56 +522,6 @@ impl Machine<'_> {
             result.grad = Tri::No;
         }
         value
-    }
-
-    /// A function of several tensors: the signatures that the arguments leave.
-    fn many_inputs(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
-        let inputs: Vec<Option<TensorType>> = case
-            .inputs
-            .iter()
-            .map(|i| {
-                let id = args.args.get(*i).and_then(|a| self.as_tensor(&a.value))?;
-                self.w.heap.tensor(id).cloned()
-            })
-            .collect();
-        let unknown = TensorType::unknown();
-        let state = |k: usize, axis: &Axis| inputs[k].as_ref().unwrap_or(&unknown).local.get(axis).clone();
-        let mut local = LocalType::unknown();
-        let types: Vec<&LocalType> = inputs.iter().flatten().map(|t| &t.local).collect();
-        for axis in LocalType::axes_of(types) {
-            // On other axes it is local mathematics.
-            let operands: Vec<Arg> = (0..inputs.len())
-                .map(|k| Arg { set: state(k, &axis).set, grad: Tri::Unknown, role: Role::Term })
-                .collect();
-            let made = apply(Kind::Multilinear, &operands);
-            if matches!(made, Err(Violation::InvariantMixed)) && !case.axes.iter().any(|a| *a == axis) {
-                self.mixed_by(id, class, args, &axis);
-            }
-            local.set(&axis, AxisState::new(made.map_or(AxisType::ALL, |a| a.result)));
-        }
-        for axis in case.axes.iter() {
-            let fits_as = |s: &Signature, lenient: bool| {
-                s.sources.iter().enumerate().all(|(k, (t, _))| {
-                    let set = state(k, axis).set;
-                    // What differs is taken for a sum only where nothing else fits.
-                    set.contains(*t) || lenient && *t == Spmd::Partial && set.contains(Spmd::Varying)
-                })
-            };
-            let lenient = !case.legal.iter().any(|s| fits_as(s, false));
-            let accepts = |s: &&Signature| fits_as(s, lenient);
-            // Of results that differ only in how they are taken, the one that tells most.
-            let first = |s: &&Signature| {
-                let alike = |o: &&Signature| o.sources == s.sources;
-                case.legal.iter().find(alike).is_some_and(|o| o.result == s.result)
-            };
-            let matching: Vec<&Signature> = case.legal.iter().filter(accepts).filter(first).collect();
-            let set = matching.iter().fold(AxisType::EMPTY, |set, s| set.join(s.result.0.into()));
-            let set = if set.is_empty() { AxisType::ALL } else { set };
-            let origin =
-                Origin::new(self.place(id), Reason::Collective(self.project.class(class).name.clone()), set.known());
-            local.set(axis, AxisState { set, shard: None, nest: 0, origin: Some(origin) });
-        }
-        self.new_tensor(TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
     }
 }
 

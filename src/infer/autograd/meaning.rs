@@ -4,6 +4,7 @@
 //! demands. Never: numbers; local mathematics is assumed right. Source: DESIGN.md section 6. Next: `derive.rs`.
 
 use crate::types::{Linearity, Reduction, Spmd, Term};
+use std::sync::Arc;
 
 /// What the values of the ranks are to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,11 @@ pub fn meaning(term: &Term, args: &dyn Fn(usize) -> Meaning, grad: Meaning) -> O
         Term::Arg(i) => args(*i),
         Term::Grad(_) => grad,
         Term::Equal | Term::Fresh => Meaning::Equal,
+        Term::AllReduce { by: Reduction::Sum, x, .. } | Term::ReduceScatter { by: Reduction::Sum, x, .. }
+            if adds_equal(x, &of) =>
+        {
+            return None;
+        }
         Term::AllReduce { by, x, .. } => match (of(x)?, by) {
             (Meaning::Equal, Reduction::Sum) => return None,
             (Meaning::Sum, Reduction::Other) => return None,
@@ -66,6 +72,24 @@ pub fn meaning(term: &Term, args: &dyn Fn(usize) -> Meaning, grad: Meaning) -> O
         }
         Term::Unknown => return None,
     })
+}
+
+/// Whether a value that all ranks have alike is added to what differs, before a sum over the ranks: it would count once for each of them.
+fn adds_equal(term: &Term, of: &dyn Fn(&Term) -> Option<Meaning>) -> bool {
+    // A bias, and no statistic of all ranks, which a mask may leave out on all ranks but one.
+    let is_given = |t: &Term| {
+        let own = |s: &&Term| matches!(s, Term::Arg(_) | Term::Scale { .. } | Term::Moved { .. });
+        t.steps().iter().all(own)
+    };
+    match term {
+        Term::Math { linearity: Linearity::Linear, operands } => {
+            let equal = |o: &Arc<Term>| of(o) == Some(Meaning::Equal) && is_given(o);
+            let mixed = operands.iter().any(equal) && operands.iter().any(|o| of(o) != Some(Meaning::Equal));
+            mixed || operands.iter().any(|o| adds_equal(o, of))
+        }
+        Term::Scale { x, .. } | Term::Moved { x, .. } => adds_equal(x, of),
+        _ => false,
+    }
 }
 
 fn combined(linearity: Linearity, operands: &[Meaning]) -> Option<Meaning> {
@@ -152,5 +176,50 @@ pub fn signatures(forward: &Term, gradients: &[(usize, &Term)], tracked: &[usize
             }
         }
     }
-    (inputs, out)
+    // What reaches the result through a sum or an exchange alone has a part of its gradient on every rank.
+    let known = |(types, d): &(Vec<Spmd>, Spmd)| {
+        gradients.iter().all(|(i, term)| {
+            at_all(&inputs, types, *i) != Some(Spmd::Varying)
+                || !lacks_exchange(forward, *i, term, Meaning::of(d.dual()))
+        })
+    };
+    let sound: Vec<_> = out.iter().filter(|typing| known(typing)).cloned().collect();
+    (inputs, if sound.is_empty() { out } else { sound })
+}
+
+/// The type of an argument in a typing.
+fn at_all(inputs: &[usize], types: &[Spmd], i: usize) -> Option<Spmd> {
+    inputs.iter().position(|arg| *arg == i).map(|k| types[k])
+}
+
+/// Whether the result depends on an argument of other ranks alone through collectives, each rank has a gradient of its own, and the gradient of
+/// the argument is made without any.
+fn lacks_exchange(forward: &Term, i: usize, gradient: &Term, given: Meaning) -> bool {
+    let communicates = |t: &&Term| {
+        matches!(
+            t,
+            Term::AllReduce { .. }
+                | Term::AllGather { .. }
+                | Term::ReduceScatter { .. }
+                | Term::AllToAll { .. }
+                | Term::Broadcast { .. }
+                | Term::Gathered { .. }
+                | Term::Exchanged { .. }
+                | Term::Unknown
+        )
+    };
+    let (all, apart) = uses(forward, i, false);
+    given != Meaning::Equal && all > 0 && all == apart && !gradient.steps().iter().any(communicates)
+}
+
+/// How often an argument occurs in a term, and how often below a sum or a gather over ranks.
+fn uses(term: &Term, i: usize, below: bool) -> (usize, usize) {
+    match term {
+        Term::Arg(arg) => (usize::from(*arg == i), usize::from(*arg == i && below)),
+        Term::Math { operands, .. } => {
+            operands.iter().map(|o| uses(o, i, below)).fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
+        }
+        Term::AllReduce { by: Reduction::Sum, x, .. } | Term::AllGather { x, .. } => uses(x, i, true),
+        other => other.inner().map_or((0, 0), |x| uses(x, i, below)),
+    }
 }

@@ -19,6 +19,7 @@ mod fixed;
 mod folds;
 mod fused;
 mod layout;
+mod many;
 mod meaning;
 mod misplaced;
 mod numeric;

@@ -102,6 +102,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".apply("], unpaired::applied).with(&[&[".apply("]]),
     of_words(&["rank"], empty_part::cut).with(&[&["rank"], &[":"], empty_part::LENGTHS]),
     of_collectives(mean_of_own::losses).with(&[&["mean", "sum", "avg"], mean_of_own::SEQUENCE]),
+    of_words(&[".apply("], mean_of_own::applied).with(&[&[".apply("], mean_of_own::SEQUENCE, &["mask"]]),
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
@@ -115,6 +116,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local("], own_rows::given).with(&[&["local"]]),
     of_words(&["from_local("], own_rows::wrapped).with(&[&["from_local("], &["to_local"], &["placements"]]),
     of_words(&["local_map"], local_map::regions),
+    of_words(&["in_grad_placements"], region_grads::complete),
     of_words(&[plan_heads::CONTEXT], plan_heads::local_heads).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),
     of_words(&["q_norm\"", "k_norm\"", "q_norm'", "k_norm'"], plan_heads::kept_norms)
         .with(&[style_plan::WORDS])

@@ -223,6 +223,7 @@ impl Practice {
                         | Placements::CutLocal { .. }
                         | Placements::PartOut { .. }
                         | Placements::RegionGradient { .. }
+                        | Placements::CompleteGradient { .. }
                         | Placements::StyleGradient { .. }
                         | Placements::NormKept { .. },
                 )
@@ -284,6 +285,8 @@ pub enum Placements {
     LabelledAs { gradient: Name, reference: Name, kept: Place, taken: Place },
     /// `local_map` whose input gradients are partial, without gradient placements, always or under a condition.
     RegionGradient { conditional: bool },
+    /// An input of `local_map` whose gradient is given as replicated along a dim of the mesh along which each rank has a part of it.
+    CompleteGradient { dim: usize },
     /// A style that returns local tensors, used for a router without gradient placements.
     StyleGradient { style: Name, module: Name, parameter: Name, returns: Place },
     /// Another number of placements than the mesh has dims.

@@ -11,6 +11,7 @@ use super::near;
 use super::own_part;
 use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, CmpOp, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::project::Resolved;
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
@@ -22,33 +23,65 @@ pub const SEQUENCE: &[&str] = &["sp", "cp", "seq", "sequence", "context", "ulyss
 
 /// `loss = total / (labels != -100).sum()`, `sum(all_gather(loss, sp_group)) / sp_size`
 pub fn losses(view: &View<'_>, out: &mut Found) {
+    let known = |call: &CollectiveCall<'_>| {
+        call.rule.differentiable && matches!(call.rule.op.as_str(), "all_gather" | "all_reduce")
+    };
+    if may_differ(view) {
+        view.collectives().iter().filter(|(_, call)| known(call)).for_each(|(at, call)| judge(view, *at, call, out));
+    }
+}
+
+/// The same where an autograd function of the project sums: `Sum.apply(local_mean, cp_group) / cp_size`
+pub fn applied(view: &View<'_>, out: &mut Found) {
+    let sums: Vec<_> = (0..view.steps.len()).filter_map(|at| Some((at, own_sum(view, at)?))).collect();
+    if !sums.is_empty() && may_differ(view) {
+        sums.iter().for_each(|(at, call)| judge(view, *at, call, out));
+    }
+}
+
+/// The sum over ranks that a call of an autograd function is, whose forward does nothing else.
+fn own_sum<'a>(view: &View<'a>, at: usize) -> Option<CollectiveCall<'a>> {
+    let Rvalue::CallMethod { base, name, args } = view.value(at)? else { return None };
+    let path = near::path(view, &view.expr(base)).filter(|_| name == "apply")?;
+    let Resolved::Class(class) = view.project.path(&path) else { return None };
+    let forward = near::shared(view, view.project.own_method(class, "forward")?);
+    let [(_, sum)] = forward.collectives() else { return None };
+    if sum.rule.op != "all_reduce" || super::mixed_mean::averages(&forward, sum) != Some(false) {
+        return None;
+    }
+    let given = |operand: Option<&Operand>| {
+        let roots = near::roots(&forward, operand?);
+        let param = forward.func.params.iter().skip(1).position(|p| roots.contains(&p.local))?;
+        Some(&args.get(param)?.value)
+    };
+    let (input, group) = (given(sum.input)?, given(sum.group)?);
+    Some(CollectiveCall { rule: sum.rule.clone(), input: Some(input), output: None, group: Some(group), args: &[] })
+}
+
+/// Whether nothing says that the ranks count alike, or of the whole.
+fn may_differ(view: &View<'_>) -> bool {
     // The count may be of the whole, of which the rank has a part; or of as many as on the others.
     let equal = |text: &str| near::has_any(text, &["as many", "same number", "equally many", "equal number"]);
     let file = view.file();
     let head = file[..(view.func.span.start as usize).min(file.len())].trim_end();
     let off = head.lines().next_back().is_some_and(|line| line.trim_start().starts_with("@torch.no_grad"));
-    if off || near::has_any(view.code(), WHOLE) || near::notes(view).iter().any(|n| equal(&n.text)) {
+    !off && !near::has_any(view.code(), WHOLE) && !near::notes(view).iter().any(|n| equal(&n.text))
+}
+
+/// A sum or gather of a loss over the ranks that have the other parts.
+fn judge(view: &View<'_>, at: usize, call: &CollectiveCall<'_>, out: &mut Found) {
+    let Some(Operand::Local(loss)) = call.input else { return };
+    if !call.group.is_some_and(|group| is_of_sequence(view, &view.expr(group))) {
         return;
     }
-    for (at, call) in view.collectives() {
-        if !call.rule.differentiable || !matches!(call.rule.op.as_str(), "all_gather" | "all_reduce") {
-            continue;
-        }
-        let Some(Operand::Local(loss)) = call.input else { continue };
-        if !call.group.is_some_and(|group| is_of_sequence(view, &view.expr(group))) {
-            continue;
-        }
-        let Some((divided, counted)) = own_mean(view, *loss, *at).or_else(|| by_helper(view, *loss, *at)) else {
-            continue;
-        };
-        if view.files[divided.file].slice(divided.span).contains("detach(") {
-            continue;
-        }
-        let Stmt::Assign { dst, .. } = view.steps[*at].stmt else { continue };
-        let Some(averaged) = averaged(view, *dst, *at, call) else { continue };
-        let mistake = Membership::MeanOfOwnMeans { loss: name(view, *loss), divided, counted };
-        out.push((view.place(view.steps[averaged].id), Practice::Membership(mistake)));
+    let Some((divided, counted)) = own_mean(view, *loss, at).or_else(|| by_helper(view, *loss, at)) else { return };
+    if view.files[divided.file].slice(divided.span).contains("detach(") {
+        return;
     }
+    let Stmt::Assign { dst, .. } = view.steps[at].stmt else { return };
+    let Some(averaged) = averaged(view, *dst, at, call) else { return };
+    let mistake = Membership::MeanOfOwnMeans { loss: name(view, *loss), divided, counted };
+    out.push((view.place(view.steps[averaged].id), Practice::Membership(mistake)));
 }
 
 /// Whether something is gathered before a step: the loss may be that of the whole on every rank.

@@ -187,6 +187,7 @@ mod recursion;
 mod reduced_on_one;
 pub mod reducers;
 mod reducing;
+mod region_grads;
 mod rehearsed;
 mod replaced;
 mod replica_norm;

@@ -152,10 +152,11 @@ fn name_of(view: &View<'_>, expr: &Expr) -> Name {
 /// Whether a function multiplies a parameter, or what it makes of it, with its own transpose, and knows of one matrix alone.
 fn squares(view: &View<'_>, parameter: usize) -> bool {
     let Some(parameter) = view.func.params.get(parameter) else { return false };
-    if ["ndim", ".mT", "dim()", "transpose(-", "bmm"]
-        .iter()
-        .any(|word| view.text(view.spot(view.func.span)).contains(word))
-    {
+    let text = view.text(view.spot(view.func.span));
+    // `mT` is of the last two dims, of which there are no more where the first one is compared with the second.
+    let flat = near::has_any(text, &["size(0)", "shape[0]"]) && near::has_any(text, &["size(1)", "shape[1]"]);
+    let stacked = || near::has_any(text, &["ndim", "dim()", "transpose(-", "bmm", "size(-", "shape[-"]);
+    if stacked() || text.contains(".mT") && !flat {
         return false;
     }
     // What it reduces over the ranks is that of the whole.
@@ -166,7 +167,7 @@ fn squares(view: &View<'_>, parameter: usize) -> bool {
         let Some(Rvalue::Binary { op: BinOp::MatMul, left, right }) = view.value(step) else { return false };
         let (left, right) = (view.expr(left), view.expr(right));
         let turned = |e: &Expr, of: &Expr| match e {
-            Expr::Attr(base, name) => name == "T" && **base == *of,
+            Expr::Attr(base, name) => matches!(name.as_str(), "T" | "mT") && **base == *of,
             Expr::Call { callee, .. } => matches!(&**callee, Expr::Attr(base, name) if name == "t" && **base == *of),
             _ => false,
         };

@@ -11,8 +11,15 @@ use crate::source::{Name, Place};
 use crate::types::{AxisSet, Factor, Scale};
 
 /// Words of code in which parameters or gradients may be whole for a while.
-const WHOLE: &[&str] =
-    &["no_sync", "requires_gradient_sync", "summon_full_params", "unshard", "reshard_after_backward"];
+const WHOLE: &[&str] = &[
+    "no_sync",
+    "requires_gradient_sync",
+    "summon_full_params",
+    "unshard",
+    "reshard_after_backward",
+    "ignored_params",
+    "ignored_states",
+];
 
 impl Run<'_> {
     /// Whether the whole of what is cut here has a name still, or was counted before.

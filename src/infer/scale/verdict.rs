@@ -142,6 +142,7 @@ fn absolute(state: &State, class: &Class, term: &Term, dense: &AxisSet, step: Pl
     }
     let Some(known) = Carried::of(state, class, term, dense) else { return Judgement::Unknown };
     match known.layouts.settled(&known.wrong, false) {
+        Some(factor) if may_be_all(&factor) => Judgement::Unknown,
         Some(factor) => {
             let place = sized(&factor, &made, term).unwrap_or(made.place);
             Judgement::Wrong(Box::new(Mistake { factor, place, beside: known.beside, ..made }))
@@ -338,6 +339,14 @@ fn adds_losses(name: &str) -> bool {
 pub fn accumulates(name: &str) -> bool {
     let lower = name.to_lowercase();
     ["accum", "micro", "gas", "mbs"].iter().any(|w| lower.contains(w))
+}
+
+/// Whether a number is that of all ranks over the sizes of several axes, or one over it: where these are all axes there are, it is one.
+fn may_be_all(wrong: &Monomial) -> bool {
+    let power = wrong.power(&Factor::Size(Axis::new(WORLD)));
+    let others: Vec<i8> =
+        wrong.powers().filter(|(f, _)| axis(f).is_some_and(|a| a.name() != WORLD)).map(|(_, p)| p).collect();
+    power != 0 && others.len() > 1 && others.iter().all(|p| *p == -power) && wrong.powers().count() == others.len() + 1
 }
 
 /// The number of all ranks as the product of the dims of the mesh, where one was made.
