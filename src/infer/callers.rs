@@ -45,26 +45,28 @@ pub fn settled(project: &Project, files: &Files, bodies: &[(ModuleId, &Output)])
     done
 }
 
-/// Functions to execute: those that nothing in the project calls by name, then the others.
+/// Functions to execute: those that nothing in the project calls by name, then the others; and those that bodies of modules have executed.
 pub fn functions(
     project: &Project,
     (relevance, called): (&Relevance, &FxHashSet<Name>),
     done: &Output,
     memo: Option<&Memo>,
-) -> (Vec<FuncRef>, Vec<FuncRef>) {
+) -> (Vec<FuncRef>, Vec<FuncRef>, Vec<FuncRef>) {
     let modules: Vec<ModuleId> = project.modules.ids().collect();
     let candidates = kept_each(memo, &modules, Task::Candidates, |module| candidates(project, relevance, module));
-    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    let (mut first, mut rest, mut executed) = (Vec::new(), Vec::new(), Vec::new());
     for (at, asked) in candidates.iter().flat_map(|part| part.iter()) {
         match asked {
             Asked::Always => first.push(*at),
-            _ if done.executed.contains(at) => {}
+            // Bodies of modules execute these, with what a script gives them; their own types are shown as if nobody did.
+            Asked::Forward | Asked::Uncalled(_) if done.executed.contains(at) => executed.push(*at),
+            Asked::Nested if done.executed.contains(at) => {}
             Asked::Uncalled(name) if called.contains(name) => rest.push(*at),
             Asked::Nested => rest.push(*at),
             Asked::Forward | Asked::Uncalled(_) => first.push(*at),
         }
     }
-    (first, rest)
+    (first, rest, executed)
 }
 
 /// When a function is executed for itself before the others.

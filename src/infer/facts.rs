@@ -158,7 +158,7 @@ pub fn declare(
         let says = |text: &str| kept.iter().any(|word| text.contains(word.as_str()));
         // What is worth executing is more once shardings are declared.
         let early = memo.map(Memo::early);
-        let (mut first, mut rest) = functions(project, (&settings.relevance, &settings.called), out, early);
+        let (mut first, mut rest, _) = functions(project, (&settings.relevance, &settings.called), out, early);
         for roots in [&mut first, &mut rest] {
             roots.retain(|at| {
                 mentions[at.module.index()].shardings

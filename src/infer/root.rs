@@ -72,7 +72,8 @@ pub fn infer(
     out.sharded.clear();
     left(bodies, settings, memo);
     declare(project, rules, files, settings, (&mentions, memo), &mut out);
-    let roots = functions(project, (&settings.relevance, &settings.called), &out, memo);
+    let (first, rest, executed) = functions(project, (&settings.relevance, &settings.called), &out, memo);
+    let roots = (first, rest);
     let changed =
         |a: &Allowances, b: &Allowances| super::memo::differing(a, b).map(|module| Read::Allowance(module.0)).collect();
     let alone = |f: &&FuncRef| project.func(**f).captures.is_empty();
@@ -90,6 +91,9 @@ pub fn infer(
     };
     let run = Run::new(project, rules, files, settings, memo);
     let ((), (practices, factors, sharding)) = rayon::join(|| execute(run, roots, &mut out), read);
+    if settings.wants_types {
+        Run::new(project, rules, files, settings, memo).signatures(&executed, &mut out);
+    }
     out.keep_causes();
     let ties = super::ties::Ties { project, rules, files, settings };
     out.settle(|found| ties.settle(found));
