@@ -265,6 +265,11 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     of_words(&["saved_tensors"], stale_block::blocks).with(&[&["def backward"], &[" % "], &["for "]]),
+    of_words(&["gather", "recv", "rotat", "ring"], unread_block::blocks).with(&[
+        &["for ", "while "],
+        &["key", "k_", "_k", "kv"],
+        unread_block::TAKES,
+    ]),
     OF_COUNTS,
     of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),

@@ -239,6 +239,7 @@ mod uneven;
 mod unfilled;
 mod unfold;
 mod unpaired;
+mod unread_block;
 mod unread_count;
 mod unread_group;
 mod unread_mesh;
