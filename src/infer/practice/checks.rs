@@ -392,6 +392,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["async_op"], waited_later::copied).with(&[&[".wait("], &["copy_("]]),
     of_words(&["embedding(", ".weight["], rows_left::returned).with(&[&["embedding(", ".weight["]]),
     of_words(&["chunk("], shift_by_hand::joins).with(&[&["1:]", "shift"]]),
+    of_words(&["roll(", "chunk(", "1:]"], shifted_chunks::rolls)
+        .with(&[&["1:]", "roll(", "shift"], &["label", "target", "ids", "token"]]),
     of_words(&["manual_seed("], own_weights::drawn).with(&[&["manual_seed("]]),
     of_words(&["rng_state("], own_weights::restored).with(&[&["torch.save("]]),
     of_words(&["randperm("], own_permutation::taken).with(&[&["randperm("]]),
