@@ -301,6 +301,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]),
     of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
+    of_words(&["register_buffer", "requires_grad=false"], beside_summed::statistics)
+        .with(&[&["reduce", "sync", "psum"], &["self."]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
     of_words(only_some::FIRST, only_some::calls).with(&[only_some::FIRST]),

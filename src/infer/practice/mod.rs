@@ -19,6 +19,7 @@ pub mod backwards;
 mod beside;
 mod beside_copy;
 mod beside_layers;
+mod beside_summed;
 mod bypassed;
 mod called;
 mod checks;
