@@ -396,6 +396,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["chunk("], shift_by_hand::joins).with(&[&["1:]", "shift"]]),
     of_words(&["roll(", "chunk(", "1:]"], shifted_chunks::rolls)
         .with(&[&["1:]", "roll(", "shift"], &["label", "target", "ids", "token"]]),
+    of_words(&["rank"], other_cut::runs).with(&[other_cut::ALONG]),
     of_words(&["manual_seed("], own_weights::drawn).with(&[&["manual_seed("]]),
     of_words(&["rng_state("], own_weights::restored).with(&[&["torch.save("]]),
     of_words(&["randperm("], own_permutation::taken).with(&[&["randperm("]]),

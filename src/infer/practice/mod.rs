@@ -140,6 +140,7 @@ mod only_some;
 mod operators;
 mod order;
 mod other_axes;
+mod other_cut;
 mod other_order;
 mod other_part;
 mod outside;
