@@ -18,16 +18,7 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
             draft
         }
-        Training::ListOfParts { function, list, cut } => {
-            let title = format!(
-                "`{function}` takes the norm of this rank's parts in `{list}`: every rank clips its gradients by another factor"
-            );
-            let mut draft = Draft::new(&codes::SHARD_NORM, title);
-            draft.primary = "sees the parts of one rank".to_string();
-            draft.labels.push(spot(*cut, "each rank keeps its own part from here".to_string()));
-            draft.help.push("all-reduce the sum of squares over the ranks, and scale by its root".to_string());
-            draft
-        }
+        Training::ListOfParts { function, list, cut } => list_of_parts(function, list, *cut),
         Training::CopiedNorm { function, list, copied, wrapped } => copied_norm(function, list, *copied, *wrapped),
         Training::LocalNorm { wrapped, summed } => {
             let title =
@@ -77,6 +68,7 @@ pub fn training(mistake: &Training) -> Draft {
         Training::LateFlag { flag, forward, backward } => late_flag(flag, *forward, *backward),
         Training::NeverRead { variable, first, passed } => never_read(variable, first, *passed),
         Training::BlockNeverRead { variable, taken } => block_never_read(variable, *taken),
+        Training::OwnBlockRead { unread, own, taken } => own_block_read(unread, own, *taken),
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
         Training::Replaced { model, by, replaced } => of_before(model, by, *replaced),
         Training::RoundHook { flag, summed } => round_hook(flag, *summed),
@@ -182,6 +174,39 @@ fn block_never_read(variable: &str, taken: Place) -> Draft {
     draft.primary = "reads what the forward has saved, in every round".to_string();
     draft.labels.push(spot(taken, "the block of another rank, which nothing reads".to_string()));
     draft.help.push(format!("give `{variable}` to this call"));
+    draft
+}
+
+/// A norm of what a class keeps its parts of in a list.
+fn list_of_parts(function: &str, list: &str, cut: Place) -> Draft {
+    let title = format!(
+        "`{function}` takes the norm of this rank's parts in `{list}`: every rank clips its gradients by another factor"
+    );
+    let mut draft = Draft::new(&codes::SHARD_NORM, title);
+    draft.primary = "sees the parts of one rank".to_string();
+    draft.labels.push(spot(cut, "each rank keeps its own part from here".to_string()));
+    draft.help.push("all-reduce the sum of squares over the ranks, and scale by its root".to_string());
+    draft
+}
+
+/// Names, the last two joined by `and`.
+fn and(names: &[Name]) -> String {
+    let all: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match all.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => all.join(""),
+    }
+}
+
+/// Blocks of other ranks that nothing reads, and the own ones in their place.
+fn own_block_read(unread: &[Name], own: &[Name], taken: Place) -> Draft {
+    let (blocks, own) = (and(unread), and(own));
+    let (are, block) = if unread.len() > 1 { ("are", "the blocks") } else { ("is", "the block") };
+    let title = format!("{blocks} {are} taken up in each round and never read: each round uses {own} of this rank");
+    let mut draft = Draft::new(&codes::NEVER_READ, title);
+    draft.primary = format!("reads {own}, the same in every round");
+    draft.labels.push(spot(taken, format!("{block} of another rank, which nothing reads")));
+    draft.help.push(format!("give {blocks} to this call"));
     draft
 }
 

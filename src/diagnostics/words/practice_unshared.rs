@@ -17,6 +17,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
         Unshared::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
         Unshared::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
+        Unshared::OtherCut { value, two } => other_cut(value, *two),
         Unshared::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
         Unshared::OwnPermutation { taken } => own_permutation(*taken),
@@ -94,6 +95,17 @@ fn running_alone((class, buffer): (&str, &str), taken: Place, shared: Place) -> 
     draft.labels.push(spot(taken, "taken here, over no other rank".to_string()));
     draft.labels.push(spot(shared, "ranks are to have the same".to_string()));
     draft.help.push("reduce the statistic over the ranks before".to_string());
+    draft
+}
+
+fn other_cut(value: &str, two: Place) -> Draft {
+    let title = format!(
+        "`{value}` and the tokens of a rank are of other positions: one run of the sequence, and two chunks from either end"
+    );
+    let mut draft = Draft::new(&codes::SHARDS_APART, title);
+    draft.primary = "takes one run by the rank".to_string();
+    draft.labels.push(spot(two, "takes the tokens' second chunk from the end of the sequence".to_string()));
+    draft.help.push(format!("cut `{value}` as the tokens are cut"));
     draft
 }
 

@@ -22,7 +22,7 @@ const WRAPS: &[&str] =
 /// Methods that change a tensor in place.
 const CHANGES: &[&str] = &["lerp_", "copy_", "add_", "mul_"];
 /// What is taken of a batch.
-const STATISTICS: &[&str] = &["mean", "sum", "var", "std", "matmul", "bincount", "var_mean"];
+pub(super) const STATISTICS: &[&str] = &["mean", "sum", "var", "std", "matmul", "bincount", "var_mean"];
 
 /// `self.cluster_size.lerp_(onehot.sum(0), 0.01)`, and `dist.broadcast(embed, src=0)` in the constructor.
 pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {

@@ -36,7 +36,7 @@ pub fn joins(view: &View<'_>, out: &mut Found) {
 }
 
 /// The whole line in which a place begins.
-fn line_of<'a>(view: &View<'a>, place: Place) -> &'a str {
+pub(super) fn line_of<'a>(view: &View<'a>, place: Place) -> &'a str {
     let (file, at) = (view.file(), place.span.start as usize);
     let (before, behind) = file.split_at_checked(at).unwrap_or((file, ""));
     let from = before.rfind('\n').map_or(0, |end| end + 1);
@@ -45,7 +45,7 @@ fn line_of<'a>(view: &View<'a>, place: Place) -> &'a str {
 }
 
 /// What a step shifts to the left by one.
-fn shifted<'a>(view: &View<'a>, step: usize, depth: usize) -> Option<&'a Operand> {
+pub(super) fn shifted<'a>(view: &View<'a>, step: usize, depth: usize) -> Option<&'a Operand> {
     let value = view.value(step)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     match view.callee(value)?.as_str() {
@@ -69,7 +69,7 @@ fn shifted<'a>(view: &View<'a>, step: usize, depth: usize) -> Option<&'a Operand
 }
 
 /// `x` of `x[1:]`, `x[..., 1:]`
-fn without_first<'a>(view: &View<'a>, part: &Operand) -> Option<&'a Operand> {
+pub(super) fn without_first<'a>(view: &View<'a>, part: &Operand) -> Option<&'a Operand> {
     let (_, Rvalue::Item { base, index }) = view.source(part)? else { return None };
     let from_one = |o: &Operand| match view.source(o) {
         Some((_, Rvalue::Build { kind: BuildKind::Slice, items })) => match &items[..] {

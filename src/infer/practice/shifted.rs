@@ -74,7 +74,7 @@ const LAST: &[&str] = &[
 const SHORTER: &[&str] = &["arange(", "ones(", "split(", "< "];
 
 /// Whether the code behind a step, a caller, or a function that one of these calls does something about the last place.
-fn leaves_out_last(view: &View<'_>, step: usize) -> bool {
+pub(super) fn leaves_out_last(view: &View<'_>, step: usize) -> bool {
     let file = view.file();
     let (from, to) = (view.place(view.steps[step].id).span.start as usize, view.func.span.end as usize);
     let behind = file.get(from..to).unwrap_or_default();
@@ -100,7 +100,7 @@ fn leaves_out_last(view: &View<'_>, step: usize) -> bool {
 }
 
 /// Whether anything is written into what a step gives, or takes the place of some of it, or only a part of it is read.
-fn is_written(view: &View<'_>, step: usize) -> bool {
+pub(super) fn is_written(view: &View<'_>, step: usize) -> bool {
     let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return false };
     let replaces = |s: &usize| match view.value(*s) {
         Some(Rvalue::Item { .. }) => true,
@@ -131,7 +131,7 @@ fn is_written(view: &View<'_>, step: usize) -> bool {
 }
 
 /// The subject, the shift and the dim of a roll.
-fn roll<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, i64, i64)> {
+pub(super) fn roll<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, i64, i64)> {
     let value = view.value(step)?;
     let path = view.callee(value)?;
     let (of, at, args) = match value {
@@ -144,7 +144,7 @@ fn roll<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, i64, i64)> {
     Some((of, number(view, view.argument(args, at, "shifts")?)?, number(view, view.argument(args, at + 1, "dims")?)?))
 }
 
-fn number(view: &View<'_>, operand: &Operand) -> Option<i64> {
+pub(super) fn number(view: &View<'_>, operand: &Operand) -> Option<i64> {
     match view.expr(operand) {
         Expr::Const(Const::Int(n)) => Some(n),
         Expr::Unary(UnOp::Neg, n) => match *n {

@@ -19,7 +19,7 @@ const MOST_DEPTH: usize = 4;
 const CLOCKS: &[&str] = &["perf_counter(", "elapsed_time(", "time.time(", "monotonic("];
 
 /// Whether a function runs its communication to warm it up, or to see how long it takes.
-fn measures(view: &View<'_>) -> bool {
+pub(super) fn measures(view: &View<'_>) -> bool {
     let name = view.func.name.to_lowercase();
     near::has_any(&name, &["warm", "bench", "measure"]) || near::has_any(view.text(view.spot(view.func.span)), CLOCKS)
 }

@@ -50,6 +50,8 @@ pub enum Training {
     NeverRead { variable: Name, first: Name, passed: Place },
     /// A block of another rank that a round takes up, and a call that reads what was saved in its place.
     BlockNeverRead { variable: Name, taken: Place },
+    /// Blocks of other ranks that a round takes up, and a call that is given this rank's own in their place.
+    OwnBlockRead { unread: Vec<Name>, own: Vec<Name>, taken: Place },
     /// A wrapped model is only ever used around its wrapper.
     Bypassed { model: Name, wrapper: Name, wrapped: Place },
     /// An optimizer has the parameters that a model had before others were put in their place.

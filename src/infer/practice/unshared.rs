@@ -10,6 +10,8 @@ pub enum Unshared {
     KeysWithoutGradient { rows: Place, called: Option<Place> },
     /// A buffer follows statistics of this rank's samples; where they are taken, and what shows that ranks are to have the same.
     RunningAlone { class: Name, buffer: Name, taken: Place, shared: Place },
+    /// Something along a sequence is cut in one run where tokens are cut in two chunks; where these are taken.
+    OtherCut { value: Name, two: Place },
     /// Gradients of shards are averaged over ranks that have other shards, by a call that steps; the wrapper, and where it wraps.
     ShardsAveraged { call: Name, wrapper: Name, wrapped: Place },
     /// A mean over a batch is gathered as if it had an entry for each sample; where it is taken.
