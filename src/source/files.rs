@@ -60,7 +60,7 @@ pub struct Files {
     /// Words that somebody looked for in all texts.
     said: Mutex<FxHashMap<u64, String>>,
     /// The texts of words that were looked for: roots ask for the same ones again and again.
-    found: Mutex<FxHashMap<String, Arc<[FileId]>>>,
+    found: Box<Mutex<FxHashMap<String, Arc<[FileId]>>>>,
 }
 
 /// Whether a word occurs in a long text, by vector instructions.
@@ -71,13 +71,13 @@ fn has(text: &str, word: &str) -> bool {
 impl Files {
     pub fn add(&mut self, mut file: File) -> FileId {
         file.id = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
-        self.found = Mutex::default();
+        *self.found = Mutex::default();
         self.files.push(file)
     }
     /// Puts a file in the place of another one.
     pub fn replace(&mut self, id: FileId, mut file: File) -> File {
         file.id = id.0;
-        self.found = Mutex::default();
+        *self.found = Mutex::default();
         std::mem::replace(&mut self.files[id], file)
     }
     /// Keeps a word that somebody looks for.

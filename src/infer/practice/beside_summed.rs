@@ -72,12 +72,11 @@ pub fn statistics(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let made: FxHashSet<LocalId> = sum.of.iter().filter(|l| summed.by.contains(l)).copied().collect();
-        let Some(other) = updates.iter().find_map(|other| {
+        let left_alone = |other: &&Update| {
             let alike = other.buffer != summed.buffer && is_beside(view, &made, other, &sums);
-            (alike && !is_local(&other.buffer) && !is_seen_to(view, &other.buffer)).then_some(other)
-        }) else {
-            continue;
+            alike && !is_local(&other.buffer) && !is_seen_to(view, &other.buffer)
         };
+        let Some(other) = updates.iter().find(left_alone) else { continue };
         let own = Own::Kept { reduced: view.place(view.steps[sum.step].id) };
         out.push((view.place(view.steps[other.step].id), Practice::OfThisRank(own)));
         return;
