@@ -425,7 +425,7 @@ fn distributed_norm(view: &View<'_>, def: usize, local: LocalId, reader: usize) 
     let squares = || {
         let text = view.text(view.place(view.steps[def].id));
         near::has_any(text, SQUARES)
-            && near::has_any(text, &["grad", " g ", " g in"])
+            && (near::has_any(text, &["grad", " g ", " g in"]) || view.func.name.contains("norm"))
             && !near::has_any(view.code(), WHOLE)
     };
     let of_squares = path.trim_start_matches("builtins.") == "sum" && squares();
