@@ -33,12 +33,39 @@ pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
             finding: found.map(|f| format!("{} {}", f.code, f.name)),
         }
     });
-    let flow = Flow::new(function, nodes.collect(), file);
+    let mut nodes: Vec<Node> = nodes.collect();
+    // What comes out of a mistake has no type, and its place in the graph.
+    let (lines, inside) = (file.text.lines().collect::<Vec<_>>(), body(&nodes, &file.text));
+    for found in findings.iter().filter(|f| f.place.file == id) {
+        let line = file.position(found.place.span.start).line;
+        if !inside.contains(&line) || nodes.iter().any(|n| n.line == line) {
+            continue;
+        }
+        let text = lines.get(line as usize - 1).map_or("", |text| text.trim());
+        let target = text.split_once(" = ").map_or("value", |(target, _)| target);
+        let at = nodes.iter().position(|n| n.variable == "return" || n.line > line).unwrap_or(nodes.len());
+        let finding = Some(format!("{} {}", found.code, found.name));
+        let (variable, text) = (target.to_owned(), "{?}".to_owned());
+        nodes.insert(at, Node { line, variable, text, when: String::new(), finding });
+    }
+    let flow = Flow::new(function, nodes, file);
     output::write(|out| match options.format {
         GraphFormat::Dot => write!(out, "{}", flow.dot()),
         GraphFormat::Mermaid => write!(out, "{}", flow.mermaid()),
     })?;
     Ok(inferred.outcome())
+}
+
+/// The lines of the function that has these nodes: from its first one to where the text is indented less.
+fn body(nodes: &[Node], text: &str) -> std::ops::Range<u32> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let Some(first) = nodes.iter().map(|n| n.line).min() else { return 0..0 };
+    let mut lines = text.lines().skip(first as usize - 1);
+    let own = lines.next().map_or(0, indent);
+    let defines = text.lines().nth(first as usize - 1).is_some_and(|line| line.trim_start().contains("def "));
+    let least = if defines { own + 1 } else { own };
+    let rest = lines.take_while(|line| line.trim().is_empty() || indent(line) >= least).count();
+    first..first + 1 + u32::try_from(rest).unwrap_or(0)
 }
 
 /// The path and name of the one function that is meant.

@@ -54,6 +54,8 @@ pub struct Machine<'a> {
     /// The same for names that the bodies of modules leave without a value.
     /// Tables of functions in bodies of modules, by their paths; `None`: not one.
     pub tables: rustc_hash::FxHashMap<Name, Option<super::tables::Table>>,
+    /// Attributes of configurations in bodies of modules.
+    pub configured: rustc_hash::FxHashMap<Name, Option<Value>>,
     pub unbound: rustc_hash::FxHashMap<crate::project::ModuleId, rustc_hash::FxHashMap<Name, Value>>,
     pub budget: Budget,
     /// Steps after which a root is given up that has met nothing worth executing; `None`: it has, or it is no root.
@@ -127,6 +129,7 @@ impl<'a> Machine<'a> {
             unnamed_groups: 0,
             globals: rustc_hash::FxHashMap::default(),
             tables: rustc_hash::FxHashMap::default(),
+            configured: rustc_hash::FxHashMap::default(),
             unbound: rustc_hash::FxHashMap::default(),
             budget: Budget::of_root(0, super::limits::MAX_STEPS),
             vain_after: None,

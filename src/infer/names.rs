@@ -411,7 +411,7 @@ impl Machine<'_> {
         if path.matches('.').count() + 1 >= MAX_PATH {
             return Value::Unknown;
         }
-        Value::Sym(full)
+        self.configured(path, name).unwrap_or(Value::Sym(full))
     }
 
     /// A group by the name of an attribute that the tables or the configuration know, whatever has it, or the number of its ranks or the own

@@ -4,13 +4,17 @@
 use super::machine::Machine;
 use super::practice::view::View;
 use super::value::Value;
-use crate::ir::{BuildKind, Const, FuncId, Item, Operand, Rvalue};
+use crate::ir::{Arg, ArgKind, BuildKind, Const, FuncId, Item, Operand, Rvalue};
 use crate::project::{FuncRef, ModuleId, Resolved};
+use crate::rules::Entry;
 use crate::source::Name;
 use std::sync::Arc;
 
 /// The entries of a table, by their keys or positions.
 pub type Table = Arc<Vec<(Const, Value)>>;
+
+/// Part of the names of flags that decide what a layer is.
+const DECIDES: &str = "parallel";
 
 /// Methods of a table that only read it.
 const READS: &[&str] = &[".get(", ".items(", ".keys(", ".values("];
@@ -62,6 +66,52 @@ impl Machine<'_> {
             table.push((key, self.entry(module, &view, operand)?));
         }
         self.is_only_read(module, &name).then(|| Arc::new(table))
+    }
+
+    /// What a configuration in the body of a module has under a name: as it is given, or by default. Nothing if any text sets it.
+    pub fn configured(&mut self, path: &Name, attr: &Name) -> Option<Value> {
+        if !attr.contains(DECIDES) || !path.contains('.') {
+            return None;
+        }
+        let key = Name::from(format!("{path}.{attr}"));
+        if let Some(known) = self.configured.get(&key) {
+            return known.clone();
+        }
+        let value = self.of_configuration(path, attr);
+        self.configured.insert(key, value.clone());
+        value
+    }
+
+    fn of_configuration(&self, path: &Name, attr: &Name) -> Option<Value> {
+        let Resolved::Value(module, name) = self.project.path(path) else { return None };
+        let body = FuncRef { module, func: FuncId(0) };
+        let local = self.project.func(body).locals().named(&name)?;
+        let view = View::new(self.project, self.rules, self.files, body);
+        let [step] = view.defs(local) else { return None };
+        let value = view.value(*step)?;
+        let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+        let Some(Entry::Intrinsic(rule)) = self.rules.get(&view.callee(value)?) else { return None };
+        let keyword = |a: &Arg| matches!(&a.kind, ArgKind::Keyword(k) if k == attr);
+        let written = |e: &Arg| matches!(e.kind, ArgKind::Keyword(_));
+        if rule.does != "configuration" || !args.iter().all(written) {
+            return None;
+        }
+        let set = format!("{name}.{attr} =");
+        let sets = |text: &str| text.match_indices(&set).any(|(at, _)| !text[at + set.len()..].starts_with('='));
+        if self.files.saying(&set).any(|file| sets(self.files[file].whole())) {
+            return None;
+        }
+        match args.iter().find(|a| keyword(a)) {
+            Some(given) => match &given.value {
+                Operand::Const(value) => Some(Value::Const(value.clone())),
+                Operand::Local(_) | Operand::Global(_) => None,
+            },
+            None => match rule.args.params[rule.args.index(attr)?].default.as_deref()? {
+                "False" => Some(Value::Const(Const::Bool(false))),
+                "True" => Some(Value::Const(Const::Bool(true))),
+                _ => None,
+            },
+        }
     }
 
     /// A function or a class by its name in the module.

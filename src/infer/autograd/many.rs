@@ -6,12 +6,16 @@ use super::super::collective::is_constant;
 use super::super::expr::CallArgs;
 use super::super::finding::{FindingKind, OperandAt};
 use super::super::machine::Machine;
+use super::super::practice::near;
 use super::super::value::Value;
 use super::derive::{Case, Signature};
 use crate::ir::StmtId;
 use crate::project::ClassRef;
 use crate::rules::{Arg, Kind, Role, Violation, apply};
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Tri};
+
+/// What shows that only one rank, or a part of what is given, goes into a sum.
+const APART: &[&str] = &["rank", "alpha", "where(", "mask", "scale"];
 
 impl Machine<'_> {
     /// A function of several tensors: the signatures that the arguments leave.
@@ -39,7 +43,9 @@ impl Machine<'_> {
             }
             local.set(&axis, AxisState::new(made.map_or(AxisType::ALL, |a| a.result)));
         }
-        if let Some((k, axis)) = self.contradicted(case, args, &inputs) {
+        if let Some((k, axis)) = self.contradicted(case, args, &inputs)
+            && self.adds_plainly(class, case, k)
+        {
             self.refuse_argument(
                 id,
                 class,
@@ -99,6 +105,24 @@ impl Machine<'_> {
         each.flat_map(|(k, tensor)| case.axes.iter().map(move |axis| (k, tensor, axis)))
             .find(|(k, tensor, axis)| refused(*k, tensor, axis))
             .map(|(k, _, axis)| (k, axis.clone()))
+    }
+
+    /// Whether the forward takes an argument as it is: on no rank alone, and divided by nothing, of which terms say too little.
+    fn adds_plainly(&self, class: ClassRef, case: &Case, k: usize) -> bool {
+        let Some((forward, input)) = self.project.own_method(class, "forward").zip(case.inputs.get(k)) else {
+            return false;
+        };
+        let func = self.project.func(forward);
+        let text = near::bare(self.files[self.project.file(forward.module)].slice(func.span));
+        let Some(name) = func.params.get(input + 1).map(|p| p.name.to_lowercase()) else { return false };
+        let factors = [
+            format!("{name} *"),
+            format!("* {name}"),
+            format!("{name} /"),
+            format!("{name}.div"),
+            format!("{name}.mul"),
+        ];
+        !near::has_any(&text, APART) && !near::has_any(&text, &factors)
     }
 
     /// Reports an argument that no signature takes.

@@ -78,7 +78,7 @@ pub fn meaning(term: &Term, args: &dyn Fn(usize) -> Meaning, grad: Meaning) -> O
 fn adds_equal(term: &Term, of: &dyn Fn(&Term) -> Option<Meaning>) -> bool {
     // A bias, and no statistic of all ranks, which a mask may leave out on all ranks but one.
     let is_given = |t: &Term| {
-        let own = |s: &&Term| matches!(s, Term::Arg(_) | Term::Scale { .. } | Term::Moved { .. });
+        let own = |s: &&Term| matches!(s, Term::Arg(_) | Term::Moved { .. });
         t.steps().iter().all(own)
     };
     match term {

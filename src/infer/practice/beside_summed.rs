@@ -30,6 +30,8 @@ const AGREES: &[&str] = &["reduce", "gather", "sync", "broadcast", "average", "p
 const SAME: &[&str] = &["contiguous", "detach", "float", "to", "double", "view", "reshape", "flatten"];
 /// What shows that buffers are made equal.
 const EQUAL: &[&str] = &["buffers()", "_buffers(", "broadcast_buffers=true", "broadcast_coalesced"];
+/// How groups are called of which each rank has channels, codes or experts of its own, whose statistics are complete without a sum.
+const PARTS: &[&str] = &["tp_group", "tensor_parallel", "tensor_model", "model_parallel", "ep_group", "expert"];
 /// Parts of names of numbers that are no values of a batch.
 const SETTINGS: &[&str] = &["decay", "momentum", "eps", "alpha", "group", "rank", "world", "rate", "num", "size"];
 /// Parts of names of what is meant to be one rank's.
@@ -58,7 +60,7 @@ pub fn statistics(view: &View<'_>, out: &mut Found) {
         let inside = at.span.start >= view.func.span.start && at.span.end <= view.func.span.end;
         inside && matches!(practice, Practice::OfThisRank(Own::Kept { .. }))
     };
-    if near::has_any(&text, EQUAL) || out.iter().any(known) {
+    if near::has_any(&text, EQUAL) || near::has_any(view.code(), PARTS) || out.iter().any(known) {
         return;
     }
     let updates: Vec<Update> = updates(view, 1).into_iter().filter(|u| is_buffer(&text, &u.buffer)).collect();
@@ -400,6 +402,20 @@ fn is_seen_to(view: &View<'_>, buffer: &str) -> bool {
                 of.iter().any(names)
             })
         };
-        (0..function.steps.len()).any(|step| may_agree(&function, step) && own(step))
-    })
+        // What another function reads of it may be in anything that is summed there.
+        let reads = || {
+            if !function.code().contains("all_reduce") {
+                return false;
+            }
+            let mut all = (0..function.steps.len()).filter_map(|step| function.value(step));
+            all.any(|value| matches!(value, Rvalue::Attr { name, .. } if name == buffer))
+        };
+        let step = |step| may_agree(&function, step) && (own(step) || at != view.at && reads());
+        (0..function.steps.len()).any(step)
+    }) || is_of_the_process(view.file(), buffer)
+}
+
+/// Whether a buffer is not kept with the model: what one process looks at.
+fn is_of_the_process(text: &str, buffer: &str) -> bool {
+    text.lines().any(|line| line.contains("persistent=False") && line.contains(buffer))
 }

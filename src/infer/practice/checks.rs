@@ -267,11 +267,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     of_words(&["saved_tensors"], stale_block::blocks).with(&[&["def backward"], &[" % "], &["for "]]),
-    of_words(&["gather", "recv", "rotat", "ring"], unread_block::blocks).with(&[
-        &["for ", "while "],
-        &["key", "k_", "_k", "kv"],
-        unread_block::TAKES,
-    ]),
+    of_words(unread_block::TAKES, unread_block::blocks).with(&[unread_block::TAKES]),
     OF_COUNTS,
     of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
@@ -303,8 +299,11 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]),
     of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
     of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
-    of_words(&["register_buffer", "requires_grad=false"], beside_summed::statistics)
-        .with(&[&["reduce", "sync", "psum"], &["self."]]),
+    of_words(&["register_buffer", "requires_grad=false"], beside_summed::statistics).with(&[&[
+        "all_reduce",
+        "psum",
+        "sync_",
+    ]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
     of_words(only_some::FIRST, only_some::calls).with(&[only_some::FIRST]),
@@ -396,9 +395,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["async_op"], waited_later::copied).with(&[&[".wait("], &["copy_("]]),
     of_words(&["embedding(", ".weight["], rows_left::returned).with(&[&["embedding(", ".weight["]]),
     of_words(&["chunk("], shift_by_hand::joins).with(&[&["1:]", "shift"]]),
-    of_words(&["roll(", "chunk(", "1:]"], shifted_chunks::rolls)
-        .with(&[&["1:]", "roll(", "shift"], &["label", "target", "ids", "token"]]),
-    of_words(&["rank"], other_cut::runs).with(&[other_cut::ALONG]),
+    of_words(&["roll(", "chunk("], shifted_chunks::rolls).with(&[&["1:]", "roll(", "shift"]]),
+    of_words(other_cut::RANKS, other_cut::runs),
     of_words(&["manual_seed("], own_weights::drawn).with(&[&["manual_seed("]]),
     of_words(&["rng_state("], own_weights::restored).with(&[&["torch.save("]]),
     of_words(&["randperm("], own_permutation::taken).with(&[&["randperm("]]),

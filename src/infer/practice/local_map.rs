@@ -23,7 +23,7 @@ pub(super) enum Placed {
 }
 
 /// Parts of names of inputs that receive a gradient.
-const DIFFERENTIABLE: &[&str] = &[
+pub(super) const DIFFERENTIABLE: &[&str] = &[
     "x",
     "w",
     "weight",

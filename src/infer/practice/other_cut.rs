@@ -1,6 +1,6 @@
 //! One sequence that is cut in two ways. In: a function that takes one run of something along the sequence by the own rank. Out: that run, where the file gives each rank of
 //! the same group two chunks of tokens, one from either end: the positions of the run are others than those of the tokens. Never: a file that
-//! chooses between ways of cutting, a tensor of whose dim nothing is known, or one that is gathered or put into another order.
+//! chooses between ways of cutting, anything but positions and what is computed of them, a group of unknown name, or what is gathered or put into another order.
 //! Source: Megatron-LM pull request 1612. Next: `mirrored.rs`.
 
 use super::Found;
@@ -16,32 +16,14 @@ use crate::ir::{ArgKind, Const, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 use std::rc::Rc;
 
-/// Parts of names of what goes along a sequence.
-pub const ALONG: &[&str] = &[
-    "emb",
-    "embs",
-    "rotary",
-    "rope",
-    "freqs",
-    "freq",
-    "cos",
-    "sin",
-    "pos",
-    "position",
-    "positions",
-    "ids",
-    "mask",
-    "masks",
-    "tokens",
-    "labels",
-    "hidden",
-    "states",
-    "embeds",
-    "embeddings",
-    "segment",
-    "segments",
-    "seq",
-];
+/// Parts of names of what goes along the positions of a sequence, whatever dim that is. Other tensors have rows, heads or features that are cut too.
+const ALONG: &[&str] =
+    &["emb", "embs", "rotary", "rope", "freqs", "freq", "cos", "sin", "pos", "position", "positions"];
+/// How a file shows that it knows ranks that share a sequence.
+pub const RANKS: &[&str] =
+    &["cp_rank", "cp_size", "cp_group", "sp_rank", "sp_group", "seq_rank", "ring_rank", "context_parallel"];
+/// Parts of names of groups whose ranks share a sequence.
+const SHARING: &[&str] = &["cp", "sp", "seq", "sequence", "ring", "context"];
 /// Parts of names of what has another axis, or another sequence.
 const OTHER: &[&str] = &[
     "head", "heads", "weight", "vocab", "expert", "experts", "feature", "features", "param", "grad", "qkv", "vision",
@@ -77,7 +59,11 @@ const PLAIN: &[&str] = &[
 
 /// `emb.chunk(cp_size, dim=0)[cp_rank]`, and `cat([chunks[cp_rank], chunks[2 * cp_size - 1 - cp_rank]])`
 pub fn runs(view: &View<'_>, out: &mut Found) {
-    if !near::has_any(view.file(), &["2 * ", "2*", " * 2"]) || near::has_any(view.code(), &["gather", "all_to_all"]) {
+    let cuts = || near::has_any(view.code(), &["rank", "chunk(", "cp_", "sp_"]);
+    if !near::has_any(view.file(), &["2 * ", "2*", " * 2"])
+        || !cuts()
+        || near::has_any(view.code(), &["gather", "all_to_all"])
+    {
         return;
     }
     for at in 0..view.steps.len() {
@@ -85,6 +71,10 @@ pub fn runs(view: &View<'_>, out: &mut Found) {
         let Some(value) = name_of(view, of).filter(|name| goes_along(view, name)) else { continue };
         if is_chosen(view) || two_chunks(view, of, at).is_some() || is_reordered(view, of, at) {
             return;
+        }
+        // A rank that goes by any other name may be that of any group.
+        if !SHARING.iter().any(|part| near::has_part(&axis, part)) {
+            continue;
         }
         let Some(two) = chunks_of(view, &axis) else { continue };
         out.push((view.place(view.steps[at].id), Practice::Unshared(Unshared::OtherCut { value, two })));
@@ -200,9 +190,7 @@ fn chunks_of(view: &View<'_>, axis: &str) -> Option<Place> {
         if let Some((_, cut)) = joined(&function) {
             let sites = callers(&function);
             let used = sites.iter().any(|(site, _)| near::has_any(site.code(), &["token", "label", "ids", "batch"]));
-            let here =
-                at == view.at && axis.is_empty() && self::axis(&function, &cut).is_some_and(|own| own.is_empty());
-            if here || (tokens || used || !sites.is_empty()) && is_same(&function, &cut, axis, &sites) {
+            if (tokens || used || !sites.is_empty()) && is_same(&function, &cut, axis, &sites) {
                 return Some(function.place(function.steps[cut.step].id));
             }
         }

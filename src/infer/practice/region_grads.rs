@@ -1,16 +1,16 @@
 //! Gradient placements of regions of local tensors that call a gradient complete of which each rank has a part. In: a function. Out: an input of `local_map` that is
 //! replicated along a dim of the mesh, and its gradient too, where another input and every output are split along that dim, or every output
-//! is a pending sum there. Never: a region with an output that is the same on all ranks, an input without a gradient, or placements that are not written down. Source:
+//! is a pending sum there. Never: an input that learns nothing by its name or is detached, a region with an output that is the same on all ranks, an input without a gradient, or placements that are not written down. Source:
 //! torch.distributed.tensor `local_map`, `in_grad_placements`; autoparallel, issue 515. Next: `local_map.rs`, where none are given.
 
 use super::Found;
 use super::expr::Expr;
 use super::found::{Placements, Practice};
-use super::local_map::{Placed, by_dim};
+use super::local_map::{DIFFERENTIABLE, Placed, by_dim};
 use super::near;
 use super::view::View;
 use crate::ir::{Item, Operand, Rvalue};
-use crate::source::Place;
+use crate::source::{Name, Place};
 
 /// Placements of one tensor by dim of the mesh; `None`: no tensor, or not known.
 type Each = Vec<Option<Vec<Placed>>>;
@@ -31,6 +31,18 @@ pub fn complete(view: &View<'_>, out: &mut Found) {
             continue;
         };
         let (outs, ins, grads) = (tensors(view, outputs), tensors(view, inputs), tensors(view, gradients));
+        let Some((names, code)) = args.first().and_then(|f| near::function(view, &f.value)).map(|at| {
+            let inner = near::shared(view, at);
+            let names: Vec<Name> = inner.func.params.iter().map(|p| p.name.clone()).collect();
+            (names, inner.code().to_owned())
+        }) else {
+            continue;
+        };
+        let learns = |at: usize| {
+            let learned = |n: &Name| DIFFERENTIABLE.contains(&n.as_str()) || n.ends_with("weight");
+            let apart = |n: &Name| code.contains(&format!("{}.detach", n.to_lowercase()));
+            names.get(at).is_some_and(|n| learned(n) && !apart(n)) && !near::has_any(&code, &["no_grad", "reduce"])
+        };
         let Some(outs) = outs.into_iter().collect::<Option<Vec<_>>>().filter(|outs| !outs.is_empty()) else { continue };
         for (at, (given, gradient)) in ins.iter().zip(&grads).enumerate() {
             let (Some(given), Some(gradient)) = (given, gradient) else { continue };
@@ -40,7 +52,7 @@ pub fn complete(view: &View<'_>, out: &mut Found) {
                 outs.iter().all(|o| o.get(dim) == Some(&Placed::Partial))
                     || other(dim) && outs.iter().all(|o| o.get(dim) == Some(&Placed::Shard))
             };
-            if let Some(dim) = (0..given.len()).find(|dim| whole(*dim) && works(*dim)) {
+            if let Some(dim) = (0..given.len()).find(|dim| learns(at) && whole(*dim) && works(*dim)) {
                 let mistake = Placements::CompleteGradient { dim };
                 out.push((place(view, gradients, at, i), Practice::Placements(mistake)));
                 break;

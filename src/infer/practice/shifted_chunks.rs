@@ -22,6 +22,8 @@ const DEPTH: usize = 2;
 /// Parts of names of what is no token.
 const OTHERS: &[&str] =
     &["type", "position", "positions", "pos", "segment", "mask", "len", "count", "num", "log", "prob"];
+/// Lines above a join in which its chunks are cut.
+const ABOVE: usize = 6;
 /// What shows that something is done about the places where chunks meet.
 const REPAIRS: &[&str] = &[
     "seam",
@@ -44,10 +46,15 @@ const REPAIRS: &[&str] = &[
     "chunk(2",
     "is_last",
     "last_of",
+    "where(",
+    "masked_fill(",
 ];
 
 /// `labels = torch.roll(ids, -1, 1)` after `ids = cut(ids, rank, size)`
 pub fn rolls(view: &View<'_>, out: &mut Found) {
+    if !near::has_any(view.code(), &["label", "target", "ids", "token"]) {
+        return;
+    }
     for (i, step) in view.steps.iter().enumerate() {
         let Some(of) = left(view, i, DEPTH) else { continue };
         let place = view.place(step.id);
@@ -63,7 +70,7 @@ pub fn rolls(view: &View<'_>, out: &mut Found) {
             let shift = matches!(practice, Practice::Membership(Membership::ShiftedPart { .. }));
             shift && at.file == place.file
         };
-        let two = cut(view, of, i, DEPTH).filter(|_| !is_repaired(view));
+        let two = cut(view, of, i, DEPTH).filter(|at| !is_repaired(view) && !is_of_rows(view, *at));
         let Some(cut) = two.or_else(|| is_token.then(|| own_run(view, i)).flatten()) else { continue };
         if !out.iter().any(known) {
             out.push((place, Practice::Membership(Membership::ShiftedPart { cut })));
@@ -162,6 +169,18 @@ fn cut(view: &View<'_>, of: &Operand, before: usize, depth: usize) -> Option<Pla
         found = found.or_else(|| (!is_repaired(&caller)).then_some(cut));
     }
     found
+}
+
+/// Whether what is put together are rows: long and short samples, each of them whole.
+fn is_of_rows(view: &View<'_>, joined: Place) -> bool {
+    let text = view.files[joined.file].whole();
+    let before = &text[..(joined.span.end as usize).min(text.len())];
+    let near_by: Vec<&str> = before.lines().rev().take(ABOVE).collect();
+    near_by.iter().any(|line| {
+        let line: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+        near::has_any(&line, &["chunk(", "split(", "cat(", "index_select(", "stack("])
+            && near::has_any(&line, &["dim=0", ",0)", "axis=0"])
+    })
 }
 
 /// Whether this function, one that calls it, or one that either calls does something about the places where chunks meet.

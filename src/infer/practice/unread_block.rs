@@ -17,7 +17,7 @@ use crate::source::Name;
 use rustc_hash::FxHashSet;
 
 /// How a round takes up a block.
-pub const TAKES: &[&str] = &["gather", "recv", "rotat", "exchange", "permute", "[", "zip("];
+pub const TAKES: &[&str] = &["gather", "recv", "rotate", "ring_"];
 /// Methods whose result has the values of their tensor, in another shape or elsewhere.
 const PURE: &[&str] = &[
     "reshape",
@@ -103,7 +103,11 @@ struct Arrival {
 
 /// `next_key, next_value = blocks[(rank + i) % n]; dq, dk, dv = op(grad, query, key, value)`
 pub fn blocks(view: &View<'_>, out: &mut Found) {
-    if measures(view) || !view.steps.iter().any(|step| matches!(step.stmt, Stmt::For { .. } | Stmt::While { .. })) {
+    let keys = || near::has_any(view.code(), &["key", "k_", "_k", "kv"]);
+    if !keys()
+        || measures(view)
+        || !view.steps.iter().any(|step| matches!(step.stmt, Stmt::For { .. } | Stmt::While { .. }))
+    {
         return;
     }
     let sent = sent(view);
@@ -139,11 +143,16 @@ fn arrivals(view: &View<'_>, at: usize) -> Vec<Arrival> {
         (Stmt::For { dst, iter, .. }, _) if is_gathered(view, iter, at) => one(at, *dst, false),
         (Stmt::Assign { dst, value: Rvalue::Item { base, index } }, Some(round)) => {
             let (turns, varies) = (goes_round(view, index, *round), varies(view, index, *round));
-            if turns || varies && is_gathered(view, base, at) { one(*round, *dst, turns) } else { Vec::new() }
+            let taken = turns || varies && is_gathered(view, base, at);
+            if taken && !receives_into(view, *dst) { one(*round, *dst, turns) } else { Vec::new() }
         }
         (Stmt::Assign { dst, value: value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }) }, Some(round)) => {
             if let Some(call) = raw(view, value).filter(|call| call.sort == Sort::Receive) {
-                return match call.buffer.and_then(near::local) {
+                // An entry of a list is filled for whoever reads the list.
+                let entry = |l: &LocalId| {
+                    view.last_def(*l, at).is_some_and(|d| matches!(view.value(d), Some(Rvalue::Item { .. })))
+                };
+                return match call.buffer.and_then(near::local).filter(|l| !entry(l)) {
                     Some(buffer) => one(*round, buffer, false),
                     None => Vec::new(),
                 };
@@ -155,6 +164,15 @@ fn arrivals(view: &View<'_>, at: usize) -> Vec<Arrival> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Whether a message arrives in a variable.
+fn receives_into(view: &View<'_>, local: LocalId) -> bool {
+    let mut values = (0..view.steps.len()).filter_map(|at| view.value(at));
+    values.any(|value| {
+        let call = raw(view, value).filter(|call| call.sort == Sort::Receive);
+        call.and_then(|call| call.buffer.and_then(near::local)) == Some(local) || posted(view, value) == Some(local)
+    })
 }
 
 /// The buffer of `P2POp(dist.irecv, buffer, ..)`.
