@@ -9,6 +9,7 @@ use super::{Outcome, output};
 use crate::config::suggest::closest;
 use crate::fix::at_levels;
 use crate::render::graph::{Flow, Node};
+use crate::source::Diagnostic;
 use std::collections::BTreeSet;
 
 pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
@@ -22,6 +23,7 @@ pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
     let mut rows: Vec<&TypeRow> = report.types.iter().filter(|r| r.path == path && r.function == function).collect();
     // What a function returns comes last, although its place is the `def`.
     rows.sort_by_key(|row| (row.variable == "return", row.line));
+    let words = |f: &Diagnostic| format!("{} {}", f.code, f.name);
     let nodes = rows.into_iter().map(|row| {
         let types: Vec<String> = row.types.iter().map(|(axis, known)| format!("{axis}: {known}")).collect();
         let found = findings.iter().find(|f| f.place.file == id && file.position(f.place.span.start).line == row.line);
@@ -30,23 +32,22 @@ pub(super) fn run(options: &GraphOptions) -> Result<Outcome, Failure> {
             variable: row.variable.clone(),
             text: format!("{{{}}}", types.join(", ")),
             when: row.when.join(" or "),
-            finding: found.map(|f| format!("{} {}", f.code, f.name)),
+            finding: found.map(words),
         }
     });
     let mut nodes: Vec<Node> = nodes.collect();
     // What comes out of a mistake has no type, and its place in the graph.
-    let (lines, inside) = (file.text.lines().collect::<Vec<_>>(), body(&nodes, &file.text));
+    let inside = body(&nodes, &file.text);
     for found in findings.iter().filter(|f| f.place.file == id) {
         let line = file.position(found.place.span.start).line;
         if !inside.contains(&line) || nodes.iter().any(|n| n.line == line) {
             continue;
         }
-        let text = lines.get(line as usize - 1).map_or("", |text| text.trim());
+        let text = file.slice(file.lines().range(line.saturating_sub(1), &file.text)).trim();
         let target = text.split_once(" = ").map_or("value", |(target, _)| target);
         let at = nodes.iter().position(|n| n.variable == "return" || n.line > line).unwrap_or(nodes.len());
-        let finding = Some(format!("{} {}", found.code, found.name));
         let (variable, text) = (target.to_owned(), "{?}".to_owned());
-        nodes.insert(at, Node { line, variable, text, when: String::new(), finding });
+        nodes.insert(at, Node { line, variable, text, when: String::new(), finding: Some(words(found)) });
     }
     let flow = Flow::new(function, nodes, file);
     output::write(|out| match options.format {
@@ -61,9 +62,8 @@ fn body(nodes: &[Node], text: &str) -> std::ops::Range<u32> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let Some(first) = nodes.iter().map(|n| n.line).min() else { return 0..0 };
     let mut lines = text.lines().skip(first as usize - 1);
-    let own = lines.next().map_or(0, indent);
-    let defines = text.lines().nth(first as usize - 1).is_some_and(|line| line.trim_start().contains("def "));
-    let least = if defines { own + 1 } else { own };
+    let head = lines.next().unwrap_or_default();
+    let least = indent(head) + usize::from(head.contains("def "));
     let rest = lines.take_while(|line| line.trim().is_empty() || indent(line) >= least).count();
     first..first + 1 + u32::try_from(rest).unwrap_or(0)
 }

@@ -8,6 +8,7 @@ use super::output::Reason;
 use super::value::{Flavour, Value};
 use crate::ir::{Const, StmtId};
 use crate::project::{ClassRef, Resolved};
+use crate::rules::signature::Parameter;
 use crate::rules::{Entry, IntrinsicRule, ModuleRule};
 use crate::source::Name;
 use crate::types::{AxisSet, LocalType, TensorType, Tri};
@@ -111,13 +112,7 @@ impl Machine<'_> {
         let given = args.args.iter().filter_map(|a| Some((a.keyword.clone()?, a.value.clone())));
         let mut attrs: Vec<(Name, Value)> = given.collect();
         for param in rule.args.params.iter().filter(|p| !args.open && args.keyword(&p.name).is_none()) {
-            let default = match param.default.as_deref() {
-                Some("False") => Const::Bool(false),
-                Some("True") => Const::Bool(true),
-                Some("None") => Const::None,
-                _ => continue,
-            };
-            attrs.push((param.name.clone(), Value::Const(default)));
+            attrs.extend(default_of(param).map(|default| (param.name.clone(), Value::Const(default))));
         }
         let cell = ObjectCell { class: ObjectClass::External(rule.name.clone()), path: Name::from("config"), attrs };
         Value::Object(self.fresh(Cell::Object(cell)))
@@ -304,6 +299,16 @@ pub fn decorator_of_path(rules: &crate::rules::RuleBook, path: &str) -> Option<F
         },
         _ => None,
     }
+}
+
+/// The default of a parameter in a rule, where it is a flag or `None`.
+pub(super) fn default_of(param: &Parameter) -> Option<Const> {
+    Some(match param.default.as_deref()? {
+        "False" => Const::Bool(false),
+        "True" => Const::Bool(true),
+        "None" => Const::None,
+        _ => return None,
+    })
 }
 
 /// The builtin that does what something of the standard library does here.

@@ -56,6 +56,8 @@ pub struct Machine<'a> {
     pub tables: rustc_hash::FxHashMap<Name, Option<super::tables::Table>>,
     /// Attributes of configurations in bodies of modules.
     pub configured: rustc_hash::FxHashMap<Name, Option<Value>>,
+    /// Whether functions that sum marked gradients always run.
+    pub sums_run: rustc_hash::FxHashMap<FuncRef, bool>,
     pub unbound: rustc_hash::FxHashMap<crate::project::ModuleId, rustc_hash::FxHashMap<Name, Value>>,
     pub budget: Budget,
     /// Steps after which a root is given up that has met nothing worth executing; `None`: it has, or it is no root.
@@ -130,6 +132,7 @@ impl<'a> Machine<'a> {
             globals: rustc_hash::FxHashMap::default(),
             tables: rustc_hash::FxHashMap::default(),
             configured: rustc_hash::FxHashMap::default(),
+            sums_run: rustc_hash::FxHashMap::default(),
             unbound: rustc_hash::FxHashMap::default(),
             budget: Budget::of_root(0, super::limits::MAX_STEPS),
             vain_after: None,

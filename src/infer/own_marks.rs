@@ -5,7 +5,6 @@
 
 use super::machine::Machine;
 use super::practice::near;
-use super::practice::reducers::Reducer;
 use super::practice::view::View;
 use super::value::Value;
 use crate::ir::{FuncKind, Rvalue};
@@ -22,21 +21,20 @@ const ROUNDS: &[&str] = &["%", "accum", "step"];
 impl Machine<'_> {
     /// The axes over which the project sums the gradients of parameters with a mark, as the object at hand has the group.
     pub fn summed_by_mark(&mut self, mark: &Name) -> Option<Vec<Axis>> {
-        let sums = self.settings.reducers().all.iter().filter(|r| r.asks(mark));
-        let groups: Vec<(Name, FuncRef)> = sums.map(|r| Some((r.group.clone()?, r.func))).collect::<Option<_>>()?;
-        let [(group, at)] = groups.as_slice() else { return None };
-        let one = |r: &&Reducer| r.func == *at && r.asks(mark);
-        let is_plain = |r: &Reducer| r.outer.is_empty() && r.only_when.as_ref().is_some_and(Vec::is_empty);
-        if !self.settings.reducers().all.iter().find(one).is_some_and(is_plain) {
-            return None;
-        }
+        let mut sums = self.settings.reducers().all.iter().filter(|r| r.asks(mark));
+        let (Some(sum), None) = (sums.next(), sums.next()) else { return None };
+        let is_plain = sum.outer.is_empty() && sum.only_when.as_ref().is_some_and(Vec::is_empty);
+        let (group, at) = (sum.group.clone().filter(|_| is_plain)?, sum.func);
         let receiver = self.func().params.first().filter(|p| p.name == "self").map(|p| p.local)?;
         let held = match self.local(receiver) {
-            Value::Object(id) => self.w.heap.object(id)?.get(group)?.clone(),
+            Value::Object(id) => self.w.heap.object(id)?.get(&group)?.clone(),
             _ => return None,
         };
         let axes = self.axes_of_value(&held)?;
-        self.always_runs(*at).then(|| axes.iter().cloned().collect())
+        let known = self.sums_run.get(&at).copied();
+        let runs = known.unwrap_or_else(|| self.always_runs(at));
+        self.sums_run.insert(at, runs);
+        runs.then(|| axes.iter().cloned().collect())
     }
 
     /// Whether a function that sums does nothing else to gradients, and every call of it that the project writes is made.

@@ -1,6 +1,7 @@
 //! Tables of functions and classes in the body of a module: `HOOKS = {"first": first}`. In: what is read from one by a constant. Out: the
 //! entry. Never: a table that any text may change. Next: `items.rs`, which asks.
 
+use super::external::default_of;
 use super::machine::Machine;
 use super::practice::view::View;
 use super::value::Value;
@@ -106,11 +107,7 @@ impl Machine<'_> {
                 Operand::Const(value) => Some(Value::Const(value.clone())),
                 Operand::Local(_) | Operand::Global(_) => None,
             },
-            None => match rule.args.params[rule.args.index(attr)?].default.as_deref()? {
-                "False" => Some(Value::Const(Const::Bool(false))),
-                "True" => Some(Value::Const(Const::Bool(true))),
-                _ => None,
-            },
+            None => default_of(&rule.args.params[rule.args.index(attr)?]).map(Value::Const),
         }
     }
 

@@ -195,21 +195,10 @@ fn at_all(inputs: &[usize], types: &[Spmd], i: usize) -> Option<Spmd> {
 /// Whether the result depends on an argument of other ranks alone through collectives, each rank has a gradient of its own, and the gradient of
 /// the argument is made without any.
 fn lacks_exchange(forward: &Term, i: usize, gradient: &Term, given: Meaning) -> bool {
-    let communicates = |t: &&Term| {
-        matches!(
-            t,
-            Term::AllReduce { .. }
-                | Term::AllGather { .. }
-                | Term::ReduceScatter { .. }
-                | Term::AllToAll { .. }
-                | Term::Broadcast { .. }
-                | Term::Gathered { .. }
-                | Term::Exchanged { .. }
-                | Term::Unknown
-        )
-    };
+    let exchanged =
+        |t: &&Term| t.communicates() || matches!(t, Term::Gathered { .. } | Term::Exchanged { .. } | Term::Unknown);
     let (all, apart) = uses(forward, i, false);
-    given != Meaning::Equal && all > 0 && all == apart && !gradient.steps().iter().any(communicates)
+    given != Meaning::Equal && all > 0 && all == apart && !gradient.steps().iter().any(exchanged)
 }
 
 /// How often an argument occurs in a term, and how often below a sum or a gather over ranks.

@@ -6,12 +6,13 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::{Own, Practice};
+use super::mirrored::given;
 use super::near;
 use super::own_part::helper;
 use super::raw::raw;
 use super::running::STATISTICS;
 use super::view::View;
-use crate::ir::{Arg, ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
@@ -153,15 +154,9 @@ fn update(view: &View<'_>, step: usize, depth: usize) -> Vec<Update> {
 
 /// The buffers that another method of the object moves by what a call gives it.
 fn of_method<'a>(inner: &View<'_>, args: &'a [Arg], bound: usize, depth: usize) -> Vec<(Name, Vec<&'a Operand>)> {
-    let given = |local: &LocalId| {
-        let at = inner.func.params.iter().position(|p| p.local == *local)?;
-        let name = &inner.func.params[at].name;
-        let named = args.iter().find(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
-        named.or_else(|| args.get(at.checked_sub(bound)?).filter(|a| a.kind == ArgKind::Positional)).map(|a| &a.value)
-    };
     updates(inner, depth - 1)
         .into_iter()
-        .map(|u| (u.buffer, u.by.iter().filter_map(given).collect::<Vec<_>>()))
+        .map(|u| (u.buffer, u.by.iter().filter_map(|l| given(inner, *l, args, bound)).collect::<Vec<_>>()))
         .filter(|(_, of)| !of.is_empty())
         .collect()
 }

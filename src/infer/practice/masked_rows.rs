@@ -9,7 +9,7 @@ use super::found::{Practice, Unlike};
 use super::near;
 use super::view::View;
 use crate::ir::{ArgKind, BinOp, CmpOp, Const, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::project::FuncRef;
 use rustc_hash::FxHashSet;
 
 /// Functions between a sum and the one that asks for it: `leave(x)`, which applies an autograd function, whose forward calls a helper.
@@ -76,12 +76,7 @@ fn sums(view: &View<'_>, step: usize, value: LocalId, depth: usize) -> bool {
 
 /// The forward of the class of the project that a value is.
 fn forward(view: &View<'_>, class: &Operand) -> Option<FuncRef> {
-    let Resolved::Class(class @ ClassRef { module, .. }) = view.project.path(&near::path(view, &view.expr(class))?)
-    else {
-        return None;
-    };
-    let (_, func) = view.project.class(class).methods.iter().find(|(name, _)| name == "forward")?;
-    Some(FuncRef { module, func: *func })
+    view.project.own_method(near::class_named(view, class)?, "forward")
 }
 
 /// Positions that were made harmless.

@@ -11,7 +11,6 @@ use super::near;
 use super::own_part;
 use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, CmpOp, Item, LocalId, Operand, Rvalue, Stmt};
-use crate::project::Resolved;
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
@@ -42,8 +41,7 @@ pub fn applied(view: &View<'_>, out: &mut Found) {
 /// The sum over ranks that a call of an autograd function is, whose forward does nothing else.
 fn own_sum<'a>(view: &View<'a>, at: usize) -> Option<CollectiveCall<'a>> {
     let Rvalue::CallMethod { base, name, args } = view.value(at)? else { return None };
-    let path = near::path(view, &view.expr(base)).filter(|_| name == "apply")?;
-    let Resolved::Class(class) = view.project.path(&path) else { return None };
+    let class = near::class_named(view, base).filter(|_| name == "apply")?;
     let forward = near::shared(view, view.project.own_method(class, "forward")?);
     let [(_, sum)] = forward.collectives() else { return None };
     if sum.rule.op != "all_reduce" || super::mixed_mean::averages(&forward, sum) != Some(false) {

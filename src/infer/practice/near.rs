@@ -241,6 +241,14 @@ pub fn functions(view: &View<'_>, module: ModuleId) -> Vec<FuncRef> {
     view.project.modules[module].ir.funcs.ids().map(|func| FuncRef { module, func }).collect()
 }
 
+/// The class of the project that an operand names: `F` of `F.apply(x)`.
+pub fn class_named(view: &View<'_>, operand: &Operand) -> Option<ClassRef> {
+    match view.project.path(&path(view, &view.expr(operand))?) {
+        Resolved::Class(class) => Some(class),
+        _ => None,
+    }
+}
+
 /// An expression with variables that are bound once seen through, also those of enclosing functions and of the module.
 pub fn deep(view: &View<'_>, expr: &Expr) -> Expr {
     let mut expr = expr.clone();

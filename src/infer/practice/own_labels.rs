@@ -12,7 +12,6 @@ use super::only_some::callee;
 use super::unfold::{is_around, unfold};
 use super::view::{CollectiveCall, View};
 use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
-use crate::project::Resolved;
 use crate::rules::Form;
 use crate::source::{Name, Place};
 
@@ -265,7 +264,7 @@ pub fn made(view: &View<'_>, call: usize, depth: usize) -> Option<Place> {
     };
     if let Rvalue::CallMethod { base, name, .. } = value
         && name == "apply"
-        && let Some(Resolved::Class(class)) = near::path(view, &view.expr(base)).map(|path| view.project.path(&path))
+        && let Some(class) = near::class_named(view, base)
     {
         return returned(&near::shared(view, view.project.own_method(class, "forward")?));
     }

@@ -13,7 +13,6 @@ use super::near;
 use super::unfold::unfold;
 use super::view::{CollectiveCall, View};
 use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
-use crate::project::Resolved;
 use crate::rules::{Form, OpClass};
 use crate::source::{Name, Place};
 use crate::types::AxisType;
@@ -84,7 +83,7 @@ fn own_sum<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, Name, Place
     if name != "apply" {
         return None;
     }
-    let Resolved::Class(class) = view.project.path(&near::path(view, &view.expr(base))?) else { return None };
+    let class = near::class_named(view, base)?;
     let forward = near::shared(view, view.project.own_method(class, "forward")?);
     let backward = near::shared(view, view.project.own_method(class, "backward")?);
     let [.., given] = &forward.func.params[..] else { return None };

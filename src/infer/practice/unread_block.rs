@@ -144,7 +144,8 @@ fn arrivals(view: &View<'_>, at: usize) -> Vec<Arrival> {
         (Stmt::Assign { dst, value: Rvalue::Item { base, index } }, Some(round)) => {
             let (turns, varies) = (goes_round(view, index, *round), varies(view, index, *round));
             let taken = turns || varies && is_gathered(view, base, at);
-            if taken && !receives_into(view, *dst) { one(*round, *dst, turns) } else { Vec::new() }
+            let fills = || (0..view.steps.len()).any(|at| view.value(at).and_then(|v| filled(view, v)) == Some(*dst));
+            if taken && !fills() { one(*round, *dst, turns) } else { Vec::new() }
         }
         (Stmt::Assign { dst, value: value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. }) }, Some(round)) => {
             if let Some(call) = raw(view, value).filter(|call| call.sort == Sort::Receive) {
@@ -166,13 +167,10 @@ fn arrivals(view: &View<'_>, at: usize) -> Vec<Arrival> {
     }
 }
 
-/// Whether a message arrives in a variable.
-fn receives_into(view: &View<'_>, local: LocalId) -> bool {
-    let mut values = (0..view.steps.len()).filter_map(|at| view.value(at));
-    values.any(|value| {
-        let call = raw(view, value).filter(|call| call.sort == Sort::Receive);
-        call.and_then(|call| call.buffer.and_then(near::local)) == Some(local) || posted(view, value) == Some(local)
-    })
+/// The variable that a message fills.
+fn filled<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<LocalId> {
+    let received = || raw(view, value).filter(|call| call.sort == Sort::Receive)?.buffer.and_then(near::local);
+    posted(view, value).or_else(received)
 }
 
 /// The buffer of `P2POp(dist.irecv, buffer, ..)`.
@@ -319,12 +317,7 @@ fn dead(view: &View<'_>, local: LocalId, step: usize, round: usize, seen: &mut F
             Rvalue::Item { .. } | Rvalue::Use(_) => dead(view, *dst, *at, round, seen),
             Rvalue::Build { .. } => beside(view, local, *at, *dst)
                 .is_some_and(|all| all.into_iter().all(|(l, at)| dead(view, l, at, round, seen))),
-            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => {
-                posted(view, value) == Some(local)
-                    || raw(view, value).is_some_and(|call| {
-                        call.sort == Sort::Receive && call.buffer.and_then(near::local) == Some(local)
-                    })
-            }
+            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => filled(view, value) == Some(local),
             _ => false,
         },
         Stmt::Unpack { before, star, after, .. } => {
