@@ -372,7 +372,7 @@ impl Machine<'_> {
             [one] => self.literal_items(&one.value).unwrap_or_else(|| vec![self.element_of(&one.value)]),
             many => many.iter().map(|a| a.value.clone()).collect(),
         };
-        let integer = |v: &Value| matches!(v, Value::Sym(path) if self.hinted_other(path));
+        let integer = |v: &Value| matches!(v, Value::Sym(path) if self.annotated_other(path));
         let values: Vec<Value> = match self.deriving {
             Some(_) => values.into_iter().map(|v| if integer(&v) { Value::Number(None) } else { v }).collect(),
             None => values,

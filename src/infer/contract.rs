@@ -198,7 +198,7 @@ impl Machine<'_> {
         for param in &func.params {
             let Some(ty) = settings.default_type(&param.name) else { continue };
             let value = self.local(param.local);
-            if !matches!(value, Value::Sym(_)) || self.hinted_other(&param.name) {
+            if !matches!(value, Value::Sym(_)) || self.annotated_other(&param.name) {
                 continue;
             }
             let by = self.place_of(param.span);

@@ -81,11 +81,13 @@ impl Machine<'_> {
             }
             Rvalue::Call { callee, args } => {
                 let callee = self.operand(callee);
+                self.written_variables(&callee, None, args);
                 let args = self.arguments(args);
                 return self.evaluated_call(id, &callee, &args);
             }
             Rvalue::CallMethod { base, name, args } => {
                 let base = self.operand(base);
+                self.written_variables(&base, Some(name), args);
                 let args = self.arguments(args);
                 return self.evaluated_method(id, &base, name, &args);
             }
@@ -252,7 +254,7 @@ impl Machine<'_> {
         let sizes = matches!(op, BinOp::FloorDiv | BinOp::Mod);
         let number = |v: &Value| v.is_number();
         let integer = |m: &Self, v: &Value| match v {
-            Value::Sym(path) => m.symbol(path).is_none() && (m.hinted_other(path) || m.settings.is_config(path)),
+            Value::Sym(path) => m.symbol(path).is_none() && (m.annotated_other(path) || m.settings.is_config(path)),
             _ => false,
         };
         let symbol = |v: &Value| matches!(v, Value::Sym(_));

@@ -88,6 +88,8 @@ pub struct Reached {
 pub struct Finding {
     pub kind: FindingKind,
     pub place: Place,
+    /// The function that the place is in, if it was found by executing one.
+    pub function: Option<Place>,
     /// The worlds in which it was found.
     pub worlds: Vec<Facts>,
     /// The worlds that reached the place without it.
@@ -134,6 +136,7 @@ impl Finding {
         Finding {
             kind,
             place,
+            function: None,
             worlds: vec![Facts::default()],
             silent_worlds: Vec::new(),
             silent_right: false,

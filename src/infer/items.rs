@@ -75,7 +75,7 @@ impl Machine<'_> {
             Value::Sym(path) => {
                 if let Some(axes) = self.sizes_before(path, index) {
                     self.arithmetic(&Value::Number(None), &Value::Rank(axes))
-                } else if self.symbol(path).is_some() || self.indexes_tensor(index) {
+                } else if self.symbol(path).is_some() || self.annotated_tensor(path) || self.indexes_tensor(index) {
                     self.operator(id, "getitem", &[base.clone(), index.clone()])
                 } else {
                     self.symbol_item(path, index)

@@ -70,7 +70,10 @@ impl Machine<'_> {
         for f in m.ir.funcs.iter().filter(|f| !written.is_empty() && f.kind == FuncKind::Function) {
             let first = written.partition_point(|at| *at < f.span.start);
             let inside = written[first..].iter().take_while(|at| f.span.contains(**at)).count();
-            if inside > 0 && f.name != "__init__" {
+            // What an autograd function keeps, its context has: `ctx.group = group`.
+            let of_context =
+                || f.class.is_some_and(|at| self.is_autograd_function(ClassRef { module: class.module, class: at }));
+            if inside > 0 && f.name != "__init__" && !of_context() {
                 return true;
             }
             is_free[first..first + inside].fill(false);

@@ -8,7 +8,9 @@ use super::finding::{CallStep, Finding, FindingKind, Repair};
 use super::formula::{Atom, Formula, Outcome, shown, truth};
 use super::heap::Cell;
 use super::output::{Output, Pass, Reason, Row};
+use super::practice::reducers::Reducer;
 use super::settings::Settings;
+use super::unknown_param::Annotated;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::{Func, LocalId, LocalKind, StmtId};
@@ -97,8 +99,8 @@ pub struct Machine<'a> {
     pub decided: Vec<super::autograd::Decided>,
     /// What the derivation under way asked of the world.
     pub asked: std::cell::RefCell<super::autograd::Asked>,
-    /// Parameters of the root whose Python annotation says that they are no tensors.
-    pub non_tensors: std::collections::BTreeSet<Name>,
+    /// What Python annotations say of the parameters of the root.
+    pub annotated: std::collections::BTreeMap<Name, Annotated>,
     /// Parameters of the root that are data beside the module of their file.
     pub data: Vec<Name>,
     /// Axes over which a collective with a gradient took or gave the same activations on all ranks.
@@ -156,7 +158,7 @@ impl<'a> Machine<'a> {
             derivations: Vec::new(),
             decided: Vec::new(),
             asked: std::cell::RefCell::default(),
-            non_tensors: std::collections::BTreeSet::new(),
+            annotated: std::collections::BTreeMap::new(),
             data: Vec::new(),
             invariant_on: Vec::new(),
             found_whole: false,
@@ -411,8 +413,13 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether an unknown value is known to be no tensor, by a Python annotation.
-    pub fn hinted_other(&self, path: &str) -> bool {
-        self.non_tensors.contains(path)
+    pub fn annotated_other(&self, path: &str) -> bool {
+        self.annotated.get(path) == Some(&Annotated::Other)
+    }
+
+    /// Whether an unknown value is known to be a tensor, by a Python annotation.
+    pub fn annotated_tensor(&self, path: &str) -> bool {
+        self.annotated.get(path) == Some(&Annotated::Tensor)
     }
 
     /// Records a loss of precision.
@@ -453,12 +460,14 @@ impl<'a> Machine<'a> {
         }
         let worlds = vec![self.w.facts.clone()];
         let unmarked = kind.unmarked_source().is_some();
-        let reducers = self.settings.reducers().all.iter().take(super::limits::MAX_REDUCERS_SHOWN);
-        let reducers = reducers.filter(|_| unmarked).map(super::practice::reducers::Reducer::shown).collect();
+        let concerned = |r: &&Reducer| unmarked && kind.axis().is_none_or(|axis| r.may_sum_over(axis.name()));
+        let reducers = self.settings.reducers().all.iter().filter(concerned);
+        let reducers = reducers.take(super::limits::MAX_REDUCERS_SHOWN).map(Reducer::shown).collect();
         let repairs = if kind.unmarked().is_some() { Vec::new() } else { repairs };
         let finding = Finding {
             kind,
             place,
+            function: self.stack.last().map(|a| self.place_of(self.project.func(a.func).span)),
             worlds,
             silent_worlds: Vec::new(),
             silent_right: false,

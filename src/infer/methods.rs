@@ -21,7 +21,8 @@ impl Machine<'_> {
     ) -> Option<super::machine::Eval> {
         let known = self.symbol(path).is_some();
         let rule = self.rules.tensor_method(name)?;
-        if !known && (self.settings.is_config(path) || is_ambiguous(name) || self.hinted_other(path)) {
+        let others_have_it = || is_ambiguous(name) && !self.annotated_tensor(path) && !takes_dim(args);
+        if !known && (self.settings.is_config(path) || others_have_it() || self.annotated_other(path)) {
             return None;
         }
         let _ = rule;
@@ -64,4 +65,9 @@ impl Machine<'_> {
             self.retype(*id, TensorType { local, shape, untracked: lost, ..t });
         }
     }
+}
+
+/// Whether a call names what only reductions of tensors have: `x.max(dim=-1)`.
+fn takes_dim(args: &CallArgs) -> bool {
+    args.args.iter().any(|a| matches!(a.keyword.as_deref(), Some("dim" | "keepdim")))
 }

@@ -102,6 +102,7 @@ mod value;
 mod vocabulary;
 mod whole;
 mod world;
+mod written_into;
 
 pub use output::{Coverage, Output, Row};
 pub use practice::asked::{Asked, Taken};

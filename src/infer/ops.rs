@@ -265,7 +265,7 @@ impl Machine<'_> {
     pub fn collect(&mut self, value: &Value, role: Role, part: usize, numbers: bool, out: &mut Vec<Operand>) {
         match value {
             Value::Tensor(id) => self.collect_tensor(*id, role, part, out),
-            Value::Sym(path) if !self.hinted_other(path) && !self.settings.is_config(path) => {
+            Value::Sym(path) if !self.annotated_other(path) && !self.settings.is_config(path) => {
                 if let Some(id) = self.as_tensor(value) {
                     self.collect_tensor(id, role, part, out);
                 }

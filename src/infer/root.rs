@@ -16,6 +16,7 @@ use super::output::{Exit, Output};
 use super::practice::asked::Taken;
 use super::settings::{Allowances, Settings};
 use super::statics::module_body;
+use super::unknown_param::Annotated;
 use super::value::{Closure, Flavour, Method, Value};
 use super::whole::{Needed, Needs, is_used_before};
 use super::world::{Flow, Frame, World};
@@ -28,7 +29,7 @@ use crate::source::{Files, Name, Place};
 use crate::types::{AxisState, LocalType, Reason};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Executes every root. Module bodies first: what they leave is what functions see of them. `taken`: what was taken from the files
@@ -370,8 +371,8 @@ pub(super) struct Built {
     object: Value,
     worlds: Vec<World>,
     next_id: u32,
-    /// Parameters of the constructor that are no tensors.
-    non_tensors: BTreeSet<Name>,
+    /// What annotations say of the parameters of the constructor.
+    annotated: BTreeMap<Name, Annotated>,
     /// Whether it has whole parameters beside split ones.
     has_whole: bool,
     /// The constructor, if its execution was that of a root; then `out` is what the root yields.
@@ -499,7 +500,7 @@ impl Machine<'_> {
         let receiver = match (class, shared) {
             (Some(_), Some(built)) => {
                 self.next_id = built.next_id;
-                self.non_tensors.clone_from(&built.non_tensors);
+                self.annotated.clone_from(&built.annotated);
                 worlds.clone_from(&built.worlds);
                 Some(built.object.clone())
             }
@@ -686,8 +687,8 @@ impl Machine<'_> {
         self.out.executed.extend(own);
         self.out.finish();
         let (reached, out) = (Arc::new(reached), Arc::new(self.out));
-        let (next_id, non_tensors) = (self.next_id, self.non_tensors);
-        Built { object, worlds, next_id, non_tensors, has_whole, own, out, reached, meets }
+        let (next_id, annotated) = (self.next_id, self.annotated);
+        Built { object, worlds, next_id, annotated, has_whole, own, out, reached, meets }
     }
 
     /// Whether a constructor as a root is no more than its body: defined by the class itself, without declared types.

@@ -23,8 +23,30 @@ const OTHER_HINTS: &[&str] = &[
     "Callable",
 ];
 
+/// Classes of plain tensors, as annotations name them.
+const TENSOR_HINTS: &[&str] = &[
+    "Tensor",
+    "FloatTensor",
+    "HalfTensor",
+    "BFloat16Tensor",
+    "DoubleTensor",
+    "LongTensor",
+    "IntTensor",
+    "ShortTensor",
+    "ByteTensor",
+    "BoolTensor",
+];
+
+/// What the Python annotation of a parameter says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Annotated {
+    Tensor,
+    /// Something else: a number, a text, a container.
+    Other,
+}
+
 impl Machine<'_> {
-    /// Notes a parameter that is no tensor by its annotation.
+    /// Notes what a parameter is by its annotation.
     pub fn note_hint(&mut self, at: ModuleId, param: &Param) {
         let hint = param.hint.as_deref().unwrap_or("");
         let bare = hint.split('|').next().unwrap_or(hint);
@@ -32,7 +54,9 @@ impl Machine<'_> {
             || OTHER_HINTS.contains(&bare)
             || param.hint.is_none() && self.has_number(at, param)
         {
-            self.non_tensors.insert(param.name.clone());
+            self.annotated.insert(param.name.clone(), Annotated::Other);
+        } else if is_tensor(hint) {
+            self.annotated.insert(param.name.clone(), Annotated::Tensor);
         }
     }
 
@@ -71,4 +95,13 @@ impl Machine<'_> {
         let path = super::practice::expr::path_of_hint(self.project, module, hint)?;
         self.rules.layer(&path).cloned()
     }
+}
+
+/// Whether an annotation names a plain tensor, or one or nothing: `torch.Tensor`, `Optional[Tensor]`, `torch.LongTensor | None`.
+pub fn is_tensor(hint: &str) -> bool {
+    let bare = hint.trim_matches(['"', '\'']);
+    let bare = bare.strip_suffix("|None").or_else(|| bare.strip_suffix("| None")).unwrap_or(bare).trim();
+    let inner = bare.split_once("Optional[").and_then(|(_, rest)| rest.strip_suffix(']')).unwrap_or(bare);
+    let name = inner.rsplit('.').next().unwrap_or(inner);
+    TENSOR_HINTS.contains(&name)
 }

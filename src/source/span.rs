@@ -35,3 +35,10 @@ pub struct Place {
     pub file: FileId,
     pub span: Span,
 }
+
+impl Place {
+    /// Whether another place lies in this one.
+    pub fn contains(self, other: Place) -> bool {
+        self.file == other.file && self.span.start <= other.span.start && other.span.end <= self.span.end
+    }
+}

@@ -22,7 +22,7 @@ impl Words<'_> {
                     state_words(&operand.state)
                 );
                 let mut draft = Draft::new(&codes::COLLECTIVE_OUTPUT, title);
-                self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                self.provenance(axis.name(), &operand.state, finding, &mut draft.labels);
                 draft
             }
             FindingKind::IllegalConversion { name, source, result, expert } => {
@@ -92,7 +92,7 @@ impl Words<'_> {
         if operand.place != Some(finding.place) {
             draft.labels.extend(label(operand.place, format!("{} on `{axis}`", state_words(&operand.state))));
         }
-        self.provenance(axis, &operand.state, finding.place, &mut draft.labels);
+        self.provenance(axis, &operand.state, finding, &mut draft.labels);
         draft.labels.extend(label(self.test_around(finding.place), "where this holds".to_string()));
         draft.notes.push(match is_marked(operand, expected) {
             true => {
@@ -115,7 +115,7 @@ impl Words<'_> {
         if operand.place != Some(finding.place) {
             draft.labels.extend(label(operand.place, format!("split over `{axis}` on {found}")));
         }
-        self.provenance(axis, &operand.state, finding.place, &mut draft.labels);
+        self.provenance(axis, &operand.state, finding, &mut draft.labels);
         draft.notes.push(format!("forward: parts that were cut along {found} are treated as parts along dim {dim}"));
         draft
     }
@@ -135,7 +135,7 @@ impl Words<'_> {
             format!("backward() of {value}, which differs by rank of `{axis}`: the loss of the other ranks is left out")
         };
         let mut draft = Draft::new(&codes::BACKWARD_LOSS, title);
-        self.provenance(axis, &operand.state, finding.place, &mut draft.labels);
+        self.provenance(axis, &operand.state, finding, &mut draft.labels);
         draft.notes.push(format!("backward: the gradient starts as 1 on every rank of `{axis}`, which is right for an Invariant or a Partial loss only"));
         draft.help.push(if replicate {
             format!("reduce the loss to Invariant, or call backward() on the sum that is still pending over `{axis}`")

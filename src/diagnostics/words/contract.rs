@@ -25,7 +25,7 @@ impl Words<'_> {
                 if found.place != Some(finding.place) {
                     draft.labels.extend(label(found.place, format!("{is} on `{axis}`")));
                 }
-                self.provenance(axis.name(), &found.state, finding.place, &mut draft.labels);
+                self.provenance(axis.name(), &found.state, finding, &mut draft.labels);
                 draft
             }
             FindingKind::BadArguments { name, problem } => bad_arguments(name, problem),

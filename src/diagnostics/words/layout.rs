@@ -18,7 +18,7 @@ impl Words<'_> {
                 let value = self.name(operand);
                 let title = format!("{value} differs by rank of `{axis}`, and nothing says which of its dims is split");
                 let mut draft = Draft::new(&codes::NO_SPEC, title);
-                self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                self.provenance(axis.name(), &operand.state, finding, &mut draft.labels);
                 draft.notes.push("with global types every varying value is a part of one tensor".to_string());
                 draft.help.push(format!("state the dim: `assert_type({}, {{{axis}: S(i)}})`", value.trim_matches('`')));
                 draft.help.push(format!("or, if it is a term of a sum: `reinterpret(..., {axis}, src=V, dst=P)`"));
@@ -29,7 +29,7 @@ impl Words<'_> {
                 let title =
                     format!("{value} is a pending sum over `{axis}`, but its dim {dim} is said to be split over it");
                 let mut draft = Draft::new(&codes::SPEC_CONFLICT, title);
-                self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                self.provenance(axis.name(), &operand.state, finding, &mut draft.labels);
                 draft.help.push(
                     "a term of a sum is not split: sum over the dim first, or leave the value Varying".to_string(),
                 );
@@ -41,7 +41,7 @@ impl Words<'_> {
                     self.name(operand)
                 );
                 let mut draft = Draft::new(&codes::NOT_INNERMOST, title);
-                self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                self.provenance(axis.name(), &operand.state, finding, &mut draft.labels);
                 draft.help.push(format!("redistribute `{inner}` first: only the innermost axis of a dim can be moved"));
                 draft
             }
@@ -124,7 +124,7 @@ impl Words<'_> {
             Refusal::Joined => format!("`{name}` joins tensors along dim {dim}, over which `{axis}` splits {value}"),
         };
         let mut draft = Draft::new(&codes::SHARDS_APART, title);
-        self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+        self.provenance(axis.name(), &operand.state, finding, &mut draft.labels);
         if let Some(other) = other {
             draft.labels.extend(label(other.place, format!("{} on `{axis}`", other.state.notation())));
         }

@@ -280,9 +280,12 @@ impl Words<'_> {
         }
     }
 
-    /// Labels that show where a state comes from: the deciding place first, then where it started.
-    pub fn provenance(&self, axis: &str, state: &AxisState, skip: Place, out: &mut Vec<Label>) {
+    /// Labels that show where a state comes from: the deciding place first, then where it started. What another function decides is shown
+    /// where it reaches the one that the finding is in as well.
+    pub fn provenance(&self, axis: &str, state: &AxisState, finding: &Finding, out: &mut Vec<Label>) {
         let Some(origin) = &state.origin else { return };
+        let skip = finding.place;
+        out.extend(computed_within(origin, finding).map(|at| Label { place: at.place, message: reason(axis, at) }));
         let mut at: Option<&Arc<Origin>> = Some(origin);
         let mut shown = 0;
         while let Some(origin) = at {
@@ -299,6 +302,20 @@ impl Words<'_> {
             at = origin.from.as_ref();
         }
     }
+}
+
+/// The earliest step that computes a value in the function of a finding, where something outside of that function decides its type.
+fn computed_within<'o>(origin: &'o Arc<Origin>, finding: &Finding) -> Option<&'o Origin> {
+    let function = finding.function?;
+    let mut earliest = None;
+    for origin in std::iter::successors(Some(origin), |origin| origin.from.as_ref()) {
+        match (function.contains(origin.place), &origin.reason) {
+            (true, Reason::Computed) => earliest = Some(&**origin),
+            (true, _) => return None,
+            (false, _) => break,
+        }
+    }
+    earliest.filter(|at| !finding.place.contains(at.place))
 }
 
 /// Why a type holds, under the place that decided it.

@@ -28,7 +28,7 @@ impl Words<'_> {
                     if operand.place != Some(finding.place) {
                         draft.labels.extend(label(operand.place, message));
                     }
-                    self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                    self.provenance(axis.name(), &operand.state, finding, &mut draft.labels);
                 }
                 draft
             }
@@ -56,7 +56,7 @@ impl Words<'_> {
                 let mut draft = Draft::new(&codes::NORMALISED_PARTS, title);
                 let message = format!("{} on `{axis}`", state_words(&operand.state));
                 draft.labels.extend(label(operand.place, message));
-                self.provenance(axis.name(), &operand.state, finding.place, &mut draft.labels);
+                self.provenance(axis.name(), &operand.state, finding, &mut draft.labels);
                 draft.notes.push(match does {
                     "normalises" => format!(
                         "forward: each rank of `{axis}` divides by the sum over its own part, not by the sum over the whole dim"
@@ -77,7 +77,7 @@ impl Words<'_> {
                     set_words(*result)
                 );
                 let mut draft = Draft::new(&codes::IN_PLACE_CHANGE, title);
-                self.provenance(axis.name(), &target.state, finding.place, &mut draft.labels);
+                self.provenance(axis.name(), &target.state, finding, &mut draft.labels);
                 draft
                     .notes
                     .push("other references to the tensor, and its gradient, still have the old type".to_string());

@@ -305,7 +305,7 @@ impl Machine<'_> {
         self.deriving = Some(Deriving { params: names.clone(), rank, one_dim, given: number, ..Deriving::default() });
         self.w.modes.grad = false;
         let context = self.context(names.len());
-        let others = self.non_tensors.clone();
+        let annotated = self.annotated.clone();
         func.params.iter().for_each(|p| self.note_hint(methods.forward.module, p));
         let values = self.forward_values(methods.forward, own, args, &receives, rank);
         let mut given: Vec<Value> = values.clone();
@@ -334,7 +334,7 @@ impl Machine<'_> {
                 self.backward_cases(methods, &context, &result, rank, (&forward_places, scale), &mut out, &plain);
             }
         }
-        self.non_tensors = others;
+        self.annotated = annotated;
         for case in &mut out {
             case.named = self.dims_by_name();
         }
@@ -399,64 +399,6 @@ impl Machine<'_> {
     pub fn term_tensor(&mut self, term: Term, rank: usize) -> Value {
         let shape = Some(Shape(vec![None; rank]));
         self.new_tensor(TensorType { term: Some(Arc::new(term)), shape, ..TensorType::unknown() })
-    }
-
-    /// The arguments of the forward: tensors that receive a gradient are what the terms are made of.
-    pub fn forward_values(
-        &mut self,
-        at: FuncRef,
-        own: usize,
-        args: Option<&CallArgs>,
-        receives: &[bool],
-        rank: usize,
-    ) -> Vec<Value> {
-        let func = self.project.func(at);
-        let mut out = Vec::new();
-        for (i, param) in func.params.iter().skip(own).enumerate() {
-            let given = args.and_then(|a| a.get(i, &param.name)).cloned();
-            let is_tensor = match &given {
-                Some(Value::Tensor(_)) => true,
-                Some(Value::Sym(path)) => self.w.symbols.contains_key(path) || receives.get(i) == Some(&true),
-                Some(Value::Unknown) | None => {
-                    receives.get(i) == Some(&true)
-                        || self.settings.is_index_name(&param.name)
-                        || annotated_tensor(param)
-                }
-                Some(_) => false,
-            };
-            let value = match (given, param.kind) {
-                (_, ParamKind::VarArgs) if receives.get(i) == Some(&true) => {
-                    let whole = Arc::new(Term::Arg(i));
-                    self.parts(&whole, rank)
-                }
-                (_, ParamKind::VarArgs | ParamKind::KwArgs) => Value::Unknown,
-                _ if is_tensor => self.term_tensor(Term::Arg(i), rank),
-                (Some(value), _) => value,
-                (None, _) => match self.settings.group_named(&param.name) {
-                    Some(axes) => Value::Group(axes),
-                    None => Value::Sym(param.name.clone()),
-                },
-            };
-            out.push(value);
-        }
-        self.told_ranks(at, own, &mut out);
-        if let Some(args) = args {
-            // Arguments that were left out have their defaults.
-            let defaults = self.settings.static_defaults(at);
-            for (at, value) in defaults {
-                let at = (at as usize).checked_sub(own);
-                if let Some(slot) = at.filter(|at| args.get(*at, &func.params[at + own].name).is_none()) {
-                    out[slot] = value;
-                }
-            }
-        }
-        out
-    }
-
-    /// The parts of a tensor, one for each rank, as a list.
-    fn parts(&mut self, whole: &Arc<Term>, rank: usize) -> Value {
-        let part = self.term_tensor(Term::chunk(whole, 0), rank);
-        Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(part) })))
     }
 
     /// The term of a value; of a list of parts, of the parts together.
@@ -777,11 +719,6 @@ fn returns(
             _ => {}
         }
     }
-}
-
-/// Whether a Python annotation says that a parameter is a tensor.
-fn annotated_tensor(param: &crate::ir::Param) -> bool {
-    param.kind == ParamKind::Normal && param.hint.as_deref().is_some_and(|h| h == "Tensor" || h.ends_with(".Tensor"))
 }
 
 /// The values of a tuple, or the one value.

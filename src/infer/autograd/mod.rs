@@ -5,7 +5,8 @@
 //! term leads through; `numeric.rs` decides by the definition which signatures a chain of collectives has; `meaning.rs` does so for
 //! bodies with local mathematics, `outputs.rs` where there are several results; `derive.rs` puts them together; `apply.rs` uses the result; `wrapper.rs` derives functions that apply a
 //! class, `written.rs` follows those without collectives. `order.rs` and `layout.rs` look at products beside exchanges, `fixed.rs` at parts; `declared.rs`, `claims.rs`, `misplaced.rs`, `twice.rs` compare with
-//! what code says of it; `passing.rs` gives it groups that are made where they are given.
+//! what code says of it; `given.rs` says what the forward is given, `passing.rs` gives it groups that
+//! are made where they are given.
 
 mod apply;
 mod blind;
@@ -18,6 +19,7 @@ mod discarded;
 mod fixed;
 mod folds;
 mod fused;
+mod given;
 mod layout;
 mod many;
 mod meaning;

@@ -144,7 +144,7 @@ impl Machine<'_> {
                 let value = args.args[*at].value.clone();
                 if let Value::Sym(path) = &value
                     && self.deriving.as_ref().is_some_and(|d| d.params.contains(path))
-                    && !self.hinted_other(path)
+                    && !self.annotated_other(path)
                 {
                     self.as_tensor(&value);
                 }

@@ -11,6 +11,10 @@ use super::view::View;
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, Const, Item, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 
+/// How gradients are scaled by hand.
+const SCALED: &[&str] =
+    &[".grad.div_(", ".grad.mul_(", ".grad /=", ".grad *=", "_foreach_mul_(", "_foreach_div_(", ".grad.data.div_("];
+
 /// `fully_shard(block.moe.experts, mesh=edp)` inside `fully_shard(block, mesh=dp)`.
 pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
     let code = view.code();
@@ -18,6 +22,10 @@ pub fn inner_mesh(view: &View<'_>, out: &mut Found) {
     // A step without a backward pass takes gradients that somebody wrote by hand.
     let by_hand = code.contains(".grad =") && !code.contains("backward(");
     if by_hand || !code.contains("fully_shard") || sets_divisor(code) || code.contains("register_") || frozen {
+        return;
+    }
+    // Another function of the file may make up for it.
+    if near::has_any(view.file(), SCALED) {
         return;
     }
     let mut wrapped: Vec<(usize, String, String)> = Vec::new();

@@ -91,6 +91,11 @@ impl Reducer {
         flag.or(self.guard).unwrap_or(self.place)
     }
 
+    /// Whether its group may be that of an axis.
+    pub fn may_sum_over(&self, axis: &str) -> bool {
+        self.axes.as_ref().is_none_or(|axes| axes.iter().any(|own| own == axis))
+    }
+
     /// Whether it takes a parameter for its name alone.
     fn takes_by_name(&self, name: &str) -> bool {
         let by_name = |t: &Test| match t {
