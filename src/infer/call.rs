@@ -245,6 +245,7 @@ impl Machine<'_> {
             && (!self.settings.relevance.contains(closure.func) || self.leads_nowhere(closure.func))
             && !self.chooses(closure.func, args)
             && !self.begins(closure.func)
+            && !self.asks_ranks(closure.func)
             && !self.applies_held(closure.func, args)
         {
             let options = super::external::options_of(&self.project.func(closure.func).name, args);

@@ -363,7 +363,7 @@ impl Machine<'_> {
         let formula = kept.unwrap_or_else(|| self.formula(&test));
         if formula.atoms().iter().all(is_own) && matches!(self.outcome(&formula), Outcome::Open(_)) {
             let world = std::mem::take(&mut self.w);
-            return self.both(id, world, then, orelse, Meeting::Join);
+            return self.either(id, &formula, world, then, orelse);
         }
         let mut sides: Vec<(World, Option<bool>)> = Vec::new();
         let world = std::mem::take(&mut self.w);
@@ -375,10 +375,34 @@ impl Machine<'_> {
                     self.w = world;
                     out.extend(self.block(if b { then } else { orelse }));
                 }
-                None => out.extend(self.both(id, world, then, orelse, Meeting::Join)),
+                None => out.extend(self.either(id, &formula, world, then, orelse)),
             }
         }
         self.meet(Some(id), out, &Meeting::Worlds)
+    }
+
+    /// Both sides of a test that is open. Of one that asks whether there are several ranks, the side of those; the other one as well where
+    /// that one leads to nothing: `if is_initialized(): return`.
+    fn either(&mut self, id: StmtId, test: &Formula, world: World, then: &Block, orelse: &Block) -> Vec<Path> {
+        let several = Atom::True(Name::from(SEVERAL_RANKS));
+        let outcome = match world.facts.get(&several) {
+            None => test.eval(&world.facts.with(several, true)),
+            Some(_) => Outcome::Open(several),
+        };
+        let Outcome::Decided(holds) = outcome else { return self.both(id, world, then, orelse, Meeting::Join) };
+        let (of_several, of_one) = if holds { (then, orelse) } else { (orelse, then) };
+        self.w = world.clone();
+        let mut paths = self.block(of_several);
+        let goes_on = |flow: &Flow| match flow {
+            Flow::Next => true,
+            Flow::Return(value) => *value != Value::NONE,
+            Flow::Raise | Flow::Break | Flow::Continue => false,
+        };
+        if !paths.iter().any(|path| goes_on(&path.flow)) {
+            self.w = world;
+            paths.extend(self.block(of_one));
+        }
+        self.meet(Some(id), paths, &Meeting::Join)
     }
 
     fn both(&mut self, id: StmtId, world: World, then: &Block, orelse: &Block, meeting: Meeting) -> Vec<Path> {
@@ -658,6 +682,9 @@ fn is_temporary(node: &Node, func: &Func) -> bool {
         _ => false,
     }
 }
+
+/// The test whether the program runs on several ranks: it is written for these.
+pub const SEVERAL_RANKS: &str = "?several ranks";
 
 /// A test that no other test can repeat.
 fn is_own(atom: &Atom) -> bool {

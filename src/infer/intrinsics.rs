@@ -135,7 +135,10 @@ impl Machine<'_> {
             // What an autograd function does on one rank alone says nothing of its types.
             "grad-enabled" => Value::Const(crate::ir::Const::Bool(self.w.modes.grad)),
             "several-ranks" if self.deriving.is_some() => Value::TRUE,
-            "several-ranks" => Value::Unknown,
+            "several-ranks" => {
+                let several = super::formula::Atom::True(Name::from(super::exec::SEVERAL_RANKS));
+                Value::Cond(Arc::new(super::formula::Formula::Atom(several)))
+            }
             "init-device-mesh" => self.device_mesh(id, arg("mesh_shape"), arg("mesh_dim_names")),
             "device-mesh" => self.device_mesh(id, None, arg("mesh_dim_names")),
             "world-group" => self.default_axes(&[]).map_or(Value::Unknown, Value::Group),

@@ -392,7 +392,11 @@ impl Machine<'_> {
             Value::Mesh(_) => None,
             value => self.literal_items(value),
         };
-        match items.filter(|items| if star.is_some() { items.len() >= needed } else { items.len() == needed }) {
+        let fits = |items: &Vec<Value>| if star.is_some() { items.len() >= needed } else { items.len() == needed };
+        if let (Some(deriving), false) = (&mut self.deriving, items.as_ref().is_none_or(fits)) {
+            deriving.has_other_rank = true;
+        }
+        match items.filter(fits) {
             Some(items) => {
                 let tail = items.len() - after.len();
                 for (local, item) in before.iter().zip(&items) {

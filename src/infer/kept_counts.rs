@@ -6,7 +6,7 @@ use super::join::alike;
 use super::machine::Machine;
 use super::value::Value;
 use super::world::World;
-use crate::project::{ModuleId, Resolved};
+use crate::project::{FuncRef, ModuleId, Resolved};
 use crate::source::Name;
 
 impl Machine<'_> {
@@ -62,6 +62,16 @@ impl Machine<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether a short function without arguments asks whether the program runs on several ranks: `is_dist_avail_and_initialized()`.
+    pub fn asks_ranks(&self, func: FuncRef) -> bool {
+        let callee = self.project.func(func);
+        let asks = || {
+            let text = self.files[self.project.file(func.module)].slice(callee.span);
+            text.contains("is_initialized()") || text.contains("is_available()")
+        };
+        callee.params.is_empty() && callee.code.count() <= super::limits::MAX_CHOICE && asks()
     }
 
     /// Whether an outcome is the count of one process alone beside that of a group, in a world that nothing tells apart: it is the count of

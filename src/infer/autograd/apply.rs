@@ -551,9 +551,9 @@ fn in_place_of(case: &Case, value: Value) -> Value {
     }
 }
 
-/// A dim as a reader writes it: the last one from the end.
+/// A dim as a reader writes it: the last one from the end, unless the bodies have its number.
 pub fn shown_dim(case: &Case, dim: usize) -> i32 {
-    let last = case.rank.checked_sub(1).is_some_and(|last| dim == last && last > 0);
+    let last = !case.from_front && case.rank.checked_sub(1).is_some_and(|last| dim == last && last > 0);
     if last { -1 } else { i32::try_from(dim).unwrap_or(0) }
 }
 

@@ -56,6 +56,8 @@ pub struct Case {
     pub others: Vec<(usize, Arc<Term>)>,
     /// The number of dims that tensors were taken to have.
     pub rank: usize,
+    /// Whether the bodies name the last of these dims by its number alone.
+    pub from_front: bool,
     /// Dims that are arguments, by the number that they were taken for.
     pub named: Vec<(usize, Name)>,
     /// Further groups that the function communicates over.
@@ -196,7 +198,7 @@ impl Machine<'_> {
             cases.iter_mut().filter(|c| self.is_before_start(c, &methods)).for_each(|c| c.trouble = None);
             let gaps = self.deriving.as_ref().map_or_else(Vec::new, |d| d.gaps.clone());
             let found = Derived { class, cases, gaps };
-            let conclusive = found.is_conclusive();
+            let conclusive = found.is_conclusive() && !self.deriving.as_ref().is_some_and(|d| d.has_other_rank);
             if conclusive || best.as_ref().is_none_or(|b| b.cases.is_empty()) {
                 best = Some(found);
             }
@@ -337,6 +339,7 @@ impl Machine<'_> {
         self.annotated = annotated;
         for case in &mut out {
             case.named = self.dims_by_name();
+            case.from_front = self.deriving.as_ref().is_some_and(|d| d.from_front.get() && !d.from_end.get());
         }
         let lost = self.deriving.as_mut().map_or_else(Vec::new, |d| std::mem::take(&mut d.lost));
         let mut cases = told_apart(out, &lost);
@@ -517,6 +520,7 @@ impl Machine<'_> {
                 outputs: matches!(result, Value::Tuple(_)).then_some(results.len()),
                 others: others.clone(),
                 rank,
+                from_front: false,
                 named: Vec::new(),
                 further: Vec::new(),
                 ambiguous: false,

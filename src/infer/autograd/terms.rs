@@ -42,6 +42,11 @@ pub struct Deriving {
     pub dims: Vec<Name>,
     /// Whether all of them are taken to be one dim.
     pub one_dim: bool,
+    /// Whether the bodies take a shape apart into another number of sizes.
+    pub has_other_rank: bool,
+    /// Whether the bodies name the last dim by its number, and whether they do so from the end: with more dims the first is another one.
+    pub from_front: std::cell::Cell<bool>,
+    pub from_end: std::cell::Cell<bool>,
     /// Whether a reduction whose operator is an argument was taken to be a sum.
     pub assumed_sum: bool,
     /// What a generator under execution has given.
@@ -207,7 +212,12 @@ impl Machine<'_> {
 
     /// A dim from 0, for tensors of the rank that is assumed.
     pub fn dim_from(&self, dim: i64) -> Option<usize> {
-        crate::types::normalize_dim(dim, self.deriving.as_ref()?.rank)
+        let deriving = self.deriving.as_ref()?;
+        let last = crate::types::normalize_dim(dim, deriving.rank)?;
+        if last > 0 && last + 1 == deriving.rank {
+            if dim > 0 { &deriving.from_front } else { &deriving.from_end }.set(true);
+        }
+        Some(last)
     }
 
     fn dim_argument(&mut self, call: &OpCall<'_>, args: &CallArgs, default: i64) -> Option<usize> {
