@@ -184,7 +184,7 @@ fn diagnostics_of(
     for root in &output.failed {
         let func = project.func(*root);
         let place = Place { file: project.file(root.module), span: func.name_span };
-        found[file_index(&ids, place.file)].push(diagnostics::internal_error(place, &func.qualname));
+        found[file_index(&ids, place.file)].push(diagnostics::internal_error(place, &project.qualname(*root)));
     }
     let mut all = Vec::new();
     for (module, found) in project.modules.iter().zip(found) {
@@ -396,7 +396,7 @@ fn rows(project: &Project, files: &Files, output: &Output) -> Vec<TypeRow> {
             continue;
         }
         let line = files[file].position(row.place.span.start).line;
-        let function = project.func(row.func).qualname.to_string();
+        let function = project.qualname(row.func).to_string();
         let when = conditions(std::slice::from_ref(&row.facts), &[Facts::default()]);
         let shown = TypeRow {
             path: files[file].path.clone(),

@@ -54,7 +54,7 @@ pub(super) fn scales(project: &Project, files: &Files, output: &Output) -> Vec<S
         .map(|row| ScaleLine {
             path: files[row.place.file].path.clone(),
             line: files[row.place.file].position(row.place.span.start).line,
-            function: project.func(row.func).qualname.to_string(),
+            function: project.qualname(row.func).to_string(),
             variable: row.variable.to_string(),
             factor: row.factor.to_string(),
         })
@@ -81,9 +81,7 @@ pub(super) fn gradients(project: &Project, files: &Files, output: &Output) -> Ve
         lines.push(GradientLine {
             path: files[row.place.file].path.clone(),
             line: files[row.place.file].position(row.place.span.start).line,
-            function: project
-                .function_at(row.place)
-                .map_or_else(String::new, |at| project.func(at).qualname.to_string()),
+            function: project.function_at(row.place).map_or_else(String::new, |at| project.qualname(at).to_string()),
             parameters: row.parameters.split('@').next().unwrap_or_default().to_string(),
             types: row.types.iter().map(|(axis, letter)| (axis.to_string(), (*letter).to_string())).collect(),
             reducers: reducers.collect(),

@@ -78,13 +78,39 @@ fn functions(derived: &[DerivedLine], all: bool, out: &mut dyn Write) -> io::Res
         }
         told.push(typed);
         let axes = if found.axes.is_empty() { String::new() } else { format!(" on {}", found.axes.join(", ")) };
-        let principal = found.principal.as_deref().unwrap_or("no signature");
+        let principal = match &found.principal {
+            Some(_) if is_identity(found) => "any -> the same".to_owned(),
+            Some(principal) => principal.clone(),
+            None => untyped(found),
+        };
         let when = &found.when_typed;
         let when = if when.is_empty() { String::new() } else { format!("  when {}", when.join(" or ")) };
         let every = if all { format!("  [{}]", found.signatures.join(" ")) } else { String::new() };
         writeln!(out, "{}:{}: {}.apply: {principal}{axes}{when}{every}", found.path, found.line, found.class)?;
     }
     Ok(())
+}
+
+/// What is said of a function that is reported, and of one that is not followed.
+const WRONG: &str = "has a finding";
+const UNKNOWN: &str = "not derived";
+
+/// Why a function has no type, in a few words: `not derived (line 26: narrow)`.
+fn untyped(found: &DerivedLine) -> String {
+    match found.gaps.first() {
+        _ if found.is_wrong => WRONG.to_owned(),
+        Some(gap) => match gap.strip_prefix(&format!("{}:", found.path)) {
+            Some(here) => format!("{UNKNOWN} (line {here})"),
+            None => format!("{UNKNOWN} ({gap})"),
+        },
+        None => UNKNOWN.to_owned(),
+    }
+}
+
+/// Whether a function gives a value of any type as it is.
+fn is_identity(found: &DerivedLine) -> bool {
+    let every = ["R->R", "I->I", "V->V", "P->P"];
+    found.axes.is_empty() && every.iter().all(|same| found.signatures.iter().any(|s| s == same))
 }
 
 /// Every autograd function: its signatures, or what is not followed.
@@ -95,7 +121,7 @@ fn reasons(derived: &[DerivedLine], all: bool, out: &mut dyn Write) -> io::Resul
             continue;
         }
         let when = if found.when.is_empty() { String::new() } else { format!("  when {}", found.when.join(" or ")) };
-        let word = if found.is_wrong { "has a finding" } else { "not derived" };
+        let word = if found.is_wrong { WRONG } else { UNKNOWN };
         writeln!(out, "{}:{}: {}.apply: {word}{when}", found.path, found.line, found.class)?;
         for gap in &found.gaps {
             writeln!(out, "    not followed: {gap}")?;

@@ -56,7 +56,7 @@ pub fn signatures(project: &Project, rules: &RuleBook, files: &Files, exits: &[E
             out.extend(texts.into_iter().map(|text| SignatureLine {
                 path: files[m.file].path.clone(),
                 line,
-                function: f.qualname.to_string(),
+                function: project.qualname(at).to_string(),
                 text,
                 place: Some(Place { file: m.file, span: f.name_span }),
                 annotation: annotation.take(),
@@ -79,7 +79,7 @@ fn lines(project: &Project, at: FuncRef, exits: &[&Exit]) -> Vec<String> {
     if !exits.iter().any(|e| is_telling(e)) {
         return Vec::new();
     }
-    let name = &project.func(at).qualname;
+    let name = &project.qualname(at);
     let worlds: Vec<&[Facts]> = variants.iter().map(|v| v.worlds.as_slice()).collect();
     let when: Vec<String> = conditions_of_each(&worlds).into_iter().map(|ways| ways.join(" or ")).collect();
     let alike = variants.iter().all(|v| v.params == variants[0].params);
@@ -253,7 +253,7 @@ fn by_rule(project: &Project, at: FuncRef, rule: &CollectiveRule) -> Option<Stri
     if results.is_empty() {
         results.push((format!("{}@{axis}", pattern_text(&base.result)), String::new()));
     }
-    Some(format!("{}({}){}", func.qualname, params.join(", "), joined(&results)))
+    Some(format!("{}({}){}", project.qualname(at), params.join(", "), joined(&results)))
 }
 
 fn pattern_text(pattern: &Pattern) -> String {

@@ -78,6 +78,8 @@ pub struct Gist {
     pub makes_parameter: bool,
     /// A variable that is assigned more than once, and once from another one, is given to a call in a loop.
     pub passes_on: bool,
+    /// A variable is given to a call in a loop.
+    pub calls_in_rounds: bool,
     /// It asks the environment for the own rank, or for the number of ranks.
     pub asks_environment: bool,
     /// It may read a switch, by an attribute, a method or a name in a string.
@@ -286,6 +288,7 @@ impl<'a, 'f> Walk<'a, 'f> {
         }
         let passed_on = |used: &Used| used.assigned > 1 && used.from_other && used.passed_in_loop;
         self.gist.passes_on = self.file.used.iter().any(passed_on);
+        self.gist.calls_in_rounds = self.file.used.iter().any(|used| used.passed_in_loop);
         self.gist.gives_copies = self.given_copies.iter().any(|dst| !self.file.read[dst.index()]);
         if !self.calls.is_empty() {
             let called: FxHashSet<LocalId> = self.calls.iter().copied().collect();

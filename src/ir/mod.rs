@@ -51,7 +51,28 @@ pub struct FileIr {
     pub suppressions: Vec<annotation::Suppression>,
 }
 
+/// What stands before the name of a definition in a function of this kind and name: `Class.`, `outer.<locals>.`.
+pub fn prefix(kind: FuncKind, name: &str) -> String {
+    match kind {
+        FuncKind::Module => String::new(),
+        FuncKind::ClassBody => format!("{name}."),
+        FuncKind::Function | FuncKind::Lambda => format!("{name}.<locals>."),
+    }
+}
+
 impl FileIr {
+    /// `Class.method`, `outer.<locals>.inner`; `<module>` for the module body. It is made when it is asked for: few are.
+    pub fn qualname(&self, func: FuncId) -> Name {
+        let mut out = self.funcs[func].name.to_string();
+        let mut around = self.funcs[func].parent;
+        while let Some(parent) = around {
+            let f = &self.funcs[parent];
+            out.insert_str(0, &prefix(f.kind, &f.name));
+            around = f.parent;
+        }
+        Name::from(out)
+    }
+
     /// The functions around other definitions, lambdas not counted, in order.
     pub fn defining(&self) -> BTreeSet<FuncId> {
         self.funcs.iter().filter(|func| func.kind != FuncKind::Lambda).filter_map(|func| func.parent).collect()
@@ -70,8 +91,6 @@ pub enum FuncKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Func {
     pub name: Name,
-    /// `Class.method`, `outer.<locals>.inner`; `<module>` for the module body.
-    pub qualname: Name,
     pub kind: FuncKind,
     /// The class whose body defines it directly.
     pub class: Option<ClassId>,

@@ -131,7 +131,7 @@ fn signature(spot: &Spot<'_>, types: &FileTypes, named: Option<&Named<'_>>) -> O
     let (func, f) = ir.funcs.iter_enumerated().find(|(_, f)| f.name_span == named.span && f.name == last)?;
     let at = FuncRef { module, func };
     let line = session.files()[spot.file].position(f.name_span.start).line;
-    let texts: Vec<String> = types.signature(&f.qualname, line).into_iter().map(str::to_string).collect();
+    let texts: Vec<String> = types.signature(&ir.qualname(func), line).into_iter().map(str::to_string).collect();
     let derived = types.derived.iter().filter(|row| {
         row.class.module == at.module && f.class == Some(row.class.class) && row.place.span == f.name_span
     });

@@ -13,8 +13,7 @@ use lsp_types::{DocumentSymbol, Location, SymbolInformation, SymbolKind, Uri};
 pub fn nested(workspace: &Workspace, file: FileId, types: &FileTypes, encoding: Encoding) -> Vec<DocumentSymbol> {
     let Some(module) = workspace.session.module_of(file) else { return Vec::new() };
     let text = Text::new(workspace.session.text(file), encoding);
-    let outline =
-        Outline { workspace, file, types, text, funcs: &workspace.session.project().modules[module].ir.funcs };
+    let outline = Outline { workspace, file, types, text, ir: &workspace.session.project().modules[module].ir };
     outline.below(FuncId::from_index(0))
 }
 
@@ -47,12 +46,12 @@ struct Outline<'a> {
     file: FileId,
     types: &'a FileTypes,
     text: Text<'a>,
-    funcs: &'a crate::source::IndexVec<FuncId, Func>,
+    ir: &'a crate::ir::FileIr,
 }
 
 impl Outline<'_> {
     fn below(&self, parent: FuncId) -> Vec<DocumentSymbol> {
-        let own = self.funcs.iter_enumerated().filter(|(id, f)| f.parent == Some(parent) && *id != parent);
+        let own = self.ir.funcs.iter_enumerated().filter(|(id, f)| f.parent == Some(parent) && *id != parent);
         own.filter(|(_, f)| matches!(f.kind, FuncKind::Function | FuncKind::ClassBody))
             .map(|(id, f)| self.symbol(id, f))
             .collect()
@@ -69,15 +68,16 @@ impl Outline<'_> {
             _ => SymbolKind::FUNCTION,
         };
         let line = source.position(f.name_span.start).line;
+        let qualname = self.ir.qualname(id);
         let detail = match f.kind {
             FuncKind::ClassBody => None,
-            _ => Some(self.types.signature(&f.qualname, line).join("; ")).filter(|text| !text.is_empty()),
+            _ => Some(self.types.signature(&qualname, line).join("; ")).filter(|text| !text.is_empty()),
         };
         let children = self.below(id);
         DocumentSymbol {
             name: f.name.to_string(),
             // What stands before the parameters is the name again.
-            detail: detail.map(|text| text.strip_prefix(f.qualname.as_str()).unwrap_or(&text).to_string()),
+            detail: detail.map(|text| text.strip_prefix(qualname.as_str()).unwrap_or(&text).to_string()),
             kind,
             tags: None,
             deprecated: None,

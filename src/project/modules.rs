@@ -201,7 +201,12 @@ impl Project {
     }
     /// `package.module.Class.method`
     pub fn qualified(&self, at: super::FuncRef) -> Name {
-        Name::from(format!("{}.{}", self.name(at.module), self.func(at).qualname))
+        Name::from(format!("{}.{}", self.name(at.module), self.qualname(at)))
+    }
+
+    /// `Class.method`
+    pub fn qualname(&self, at: super::FuncRef) -> Name {
+        self.modules[at.module].ir.qualname(at.func)
     }
 
     /// `package.module.Class`

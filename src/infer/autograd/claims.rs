@@ -89,7 +89,7 @@ fn claims_in(project: &Project, files: &Files, module: ModuleId) -> Vec<Claim> {
         let Some(class) = class else { continue };
         let (name, span) = match f.kind {
             FuncKind::ClassBody => (project.class(class).name.clone(), project.class(class).name_span),
-            _ => (f.qualname.clone(), f.name_span),
+            _ => (project.qualname(at), f.name_span),
         };
         out.push(Claim { class, claimed, name, place: Place { file: project.file(module), span } });
     }

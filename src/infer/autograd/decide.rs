@@ -238,7 +238,8 @@ fn dims(forward: &Term) -> (Option<usize>, Option<usize>) {
     (from, to)
 }
 
-/// The signature that tells most: of a chain the one that keeps the whole tensor, else the one with most that is split.
+/// The signature that tells most: of a chain the one that keeps the whole tensor, else the one with most that is split, arguments that receive
+/// a gradient first: positions and labels are what the result needs them to be.
 fn principal(case: &Case, pure: bool) -> Option<Signature> {
     let order = |t: Spmd, best: [Spmd; 4]| best.iter().position(|b| *b == t).unwrap_or(4);
     let result = |s: &Signature| order(s.result.0, [Spmd::Replicate, Spmd::Invariant, Spmd::Varying, Spmd::Partial]);
@@ -253,8 +254,12 @@ fn principal(case: &Case, pure: bool) -> Option<Signature> {
         return case.legal.iter().min_by_key(rank).cloned();
     }
     let split = |s: &Signature| s.sources.iter().filter(|(t, _)| *t == Spmd::Varying).count();
-    let whole = |s: &Signature| s.sources.iter().filter(|(t, _)| *t == Spmd::Invariant).count();
-    case.legal.iter().max_by_key(|s| (split(s), whole(s), std::cmp::Reverse(result(s)))).cloned()
+    let own = |s: &Signature, wanted: Spmd| {
+        let sources = case.inputs.iter().zip(&s.sources);
+        sources.filter(|(i, (t, _))| *t == wanted && case.gradients.contains(i)).count()
+    };
+    let told = |s: &Signature| (own(s, Spmd::Varying), own(s, Spmd::Invariant));
+    case.legal.iter().max_by_key(|s| (told(s), std::cmp::Reverse(result(s)), split(s))).cloned()
 }
 
 /// Cases that say the same, once; if all do, in every configuration.

@@ -45,7 +45,7 @@ impl Machine<'_> {
                 _ if is_tensor => self.term_tensor(Term::Arg(i), rank),
                 // What forward and backward ask of it has one answer, whatever it is.
                 (Some(Value::Unknown), _) if !self.settings.is_group_name(&param.name) => {
-                    Value::Sym(Name::from(format!("{}.{}", self.project.func(at).qualname, param.name)))
+                    Value::Sym(Name::from(format!("{}.{}", self.project.qualname(at), param.name)))
                 }
                 (Some(value), _) => value,
                 (None, _) => match self.settings.group_named(&param.name) {

@@ -106,7 +106,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
     of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
-    of_words(part_of_width::WORDS, part_of_width::divided).with(&[part_of_width::WORDS]),
+    of_words(part_of_width::WORDS, part_of_width::divided).with(&[part_of_width::WORDS, &["def forward("]]),
     of_words(style_input::WORDS, style_input::bare).with(&[style_input::WORDS]),
     of_words(cut_local::WORDS, cut_local::cut_off).with(&[cut_local::WORDS]),
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
@@ -267,7 +267,9 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], local_norm::partial),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     of_words(&["saved_tensors"], stale_block::blocks).with(&[&["def backward"], &[" % "], &["for "]]),
-    of_words(unread_block::TAKES, unread_block::blocks).with(&[unread_block::TAKES]),
+    of_words(unread_block::TAKES, unread_block::blocks)
+        .with(&[unread_block::TAKES])
+        .where_seen(|seen| seen.calls_in_rounds),
     OF_COUNTS,
     of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),

@@ -197,7 +197,7 @@ pub fn is_trained(lint: &Lint<'_>, view: &View<'_>) -> bool {
     let context = view.func.params.first().is_some_and(|p| p.name == "ctx");
     !frozen
         && !context
-        && !named(&view.func.qualname)
+        && !named(&view.project.qualname(view.at))
         && !named(lint.project.name(view.at.module))
         && !decorators(lint, view.at).iter().any(|d| named(d) || d.contains("inference_mode") || d.contains("custom"))
 }

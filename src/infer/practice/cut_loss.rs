@@ -9,7 +9,7 @@ use super::gradient::{Walk, gives_loss, may_cut};
 use super::made::{ASTRAY, Communicates, Cut, MODULE, PARAMS, direct, through};
 use super::view::View;
 use super::{Found, Lint};
-use crate::ir::Func;
+use crate::project::{FuncRef, Project};
 
 /// Words in names of losses.
 const LOSSES: &[&str] = &["loss", "criterion", "contrast", "nce", "ntxent", "nt_xent"];
@@ -29,8 +29,8 @@ const NUMBERS: &[&str] =
 const WEIGHTS: &[&str] = &["prob", "weight", "score", "gate", "gating", "logit"];
 
 /// Whether a function is named as one that computes a loss, or its class.
-pub fn is_loss(func: &Func) -> bool {
-    named(&func.qualname, LOSSES)
+pub fn is_loss(project: &Project, at: FuncRef) -> bool {
+    named(&project.qualname(at), LOSSES)
 }
 
 fn named(name: &str, words: &[&str]) -> bool {
@@ -42,7 +42,7 @@ fn named(name: &str, words: &[&str]) -> bool {
 pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let class = class_of(view);
     let module = class.is_some_and(|c| is_module(lint, c));
-    if !is_loss(view.func) || named(&view.func.name, WATCHED) || module != (view.func.name == "forward") {
+    if !is_loss(view.project, view.at) || named(&view.func.name, WATCHED) || module != (view.func.name == "forward") {
         return;
     }
     let text = view.text(view.spot(view.func.span));

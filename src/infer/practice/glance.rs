@@ -31,6 +31,8 @@ pub struct Glance {
     pub wraps: bool,
     /// A variable that is another one at first is passed on in a loop.
     pub passes_on: bool,
+    /// A variable is given to something that is called in a loop.
+    pub calls_in_rounds: bool,
     /// A dict is built or given an element, or a plan is applied.
     pub plans: bool,
     /// A parameter is named as a switch is.
@@ -92,6 +94,7 @@ impl Glance {
             puts: gist.puts || set_by_name,
             wraps: unknown,
             passes_on: gist.passes_on,
+            calls_in_rounds: gist.calls_in_rounds,
             plans: gist.puts || gist.builds_dict || gist.plans,
             is_switched: func.kind == FuncKind::Function && func.params.iter().any(|p| switch::is_switch(&p.name)),
             leaves_groups: unknown && may_keep_group(func),

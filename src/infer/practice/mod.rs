@@ -698,7 +698,7 @@ fn in_project<'a>(lint: &Lint<'a>, at: FuncRef, (f, gist): (&Func, &'a Gist), gl
         || says("all_reduce")
         || gates()
         || lint.reducers().all.iter().any(|r| r.func == at)
-        || class.is_some() && (cut_loss::is_loss(f) || glancer.may_cut(lint, class, gist))
+        || class.is_some() && (cut_loss::is_loss(lint.project, at) || glancer.may_cut(lint, class, gist))
 }
 
 /// Backwards that return the wrong number of gradients, those that execution has not seen.

@@ -142,7 +142,7 @@ fn name_of(view: &View<'_>, of: &Operand) -> Option<Name> {
 /// Whether a name, in its function, is that of something along the sequence.
 fn goes_along(view: &View<'_>, name: &str) -> bool {
     let has = |parts: &[&str]| parts.iter().any(|part| near::has_part(name, part));
-    let around = view.func.qualname.to_lowercase();
+    let around = view.project.qualname(view.at).to_lowercase();
     (has(ALONG) || near::has_any(&around, &["rotary", "rope", "position"])) && !has(OTHER)
 }
 

@@ -240,7 +240,8 @@ fn is_part_of_loss(view: &View<'_>, at: usize, input: LocalId, parts: &FxHashSet
     for part in parts {
         of.extend(near::roots(view, &Operand::Local(*part)));
     }
-    let named = [view.func.qualname.to_lowercase(), view.project.name(view.at.module).to_lowercase()];
+    let qualname = view.project.qualname(view.at);
+    let named = [qualname.to_lowercase(), view.project.name(view.at.module).to_lowercase()];
     let loss = named.iter().any(|n| n.contains("loss") || n.contains("cross_entropy"));
     let detached = of.iter().any(|l| view.defs(*l).iter().any(|d| view.bound(*d, *l).call_of("detach").is_some()));
     exponentials
@@ -248,7 +249,7 @@ fn is_part_of_loss(view: &View<'_>, at: usize, input: LocalId, parts: &FxHashSet
         && !detached
         && !fixed(view.local_name(input))
         && !of.iter().any(|l| fixed(view.local_name(*l)))
-        && !UNTRAINED.iter().any(|word| view.func.qualname.contains(word))
+        && !UNTRAINED.iter().any(|word| qualname.contains(word))
 }
 
 /// Where the sum, or what is made of it by operations of torch, meets one of the parts, or what is made of those alone.

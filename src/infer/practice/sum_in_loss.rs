@@ -47,7 +47,7 @@ const SCALES: &[&str] = &[
 /// `c = a.T @ b`, `dist.all_reduce(c)`, `(c - eye).pow(2).sum()`
 pub fn sums<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let name = view.func.name.to_lowercase();
-    let loss = is_loss(view.func) || lint.project.name(view.at.module).to_lowercase().contains("loss");
+    let loss = is_loss(view.project, view.at) || lint.project.name(view.at.module).to_lowercase().contains("loss");
     let watched = WATCHED.iter().any(|word| name.contains(word));
     if !loss || watched || !may_cut(lint, view) || !is_trained(lint, view) {
         return;

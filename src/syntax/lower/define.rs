@@ -3,7 +3,7 @@
 //! In: a definition. Out: the statement that binds it, and the nested function lowered in place. Never: resolving
 //! imports. Next: `scope.rs`.
 
-use super::{FuncNames, Lowerer, Value, span};
+use super::{Lowerer, Value, span};
 use crate::ir::{Class, ClassId, FuncId, FuncKind, Operand, Param, ParamKind, Rvalue, Stmt};
 use crate::source::{Idx, Name, Span};
 use crate::syntax::attach::Header;
@@ -21,12 +21,12 @@ impl<'a> Lowerer<'a> {
             decorators.push(self.expr(&decorator.expression));
         }
         let defaults = self.defaults(&node.parameters);
-        let names = self.names_for(node.name.as_str());
+        let name = self.word(node.name.as_str());
         let class = self.body_of();
         let last = node.decorator_list.last().map(|d| span(d).end);
         let whole = Span::new(definition_start(self.text, span(node).start, last), span(node).end);
         let name_span = span(&node.name);
-        let func = self.enter(FuncKind::Function, names, class, whole, name_span);
+        let func = self.enter(FuncKind::Function, name, class, whole, name_span);
         self.cur().is_async = node.is_async;
         self.params(&node.parameters);
         self.collect_bindings(&node.body);
@@ -133,11 +133,10 @@ impl<'a> Lowerer<'a> {
             Some(parameters) => self.defaults(parameters),
             None => Vec::new(),
         };
-        let names = self.names_for("<lambda>");
         let whole = span(node);
         let name_span = Span::new(whole.start, whole.start + 6);
         let noted = self.claims.targets.len();
-        let func = self.enter(FuncKind::Lambda, names, None, whole, name_span);
+        let func = self.enter(FuncKind::Lambda, Name::from("<lambda>"), None, whole, name_span);
         if let Some(parameters) = node.parameters.as_deref() {
             self.params(parameters);
         }
@@ -171,14 +170,13 @@ impl<'a> Lowerer<'a> {
         }
         parts.extend(node.decorator_list.iter().map(|d| span(&d.expression)));
         self.claim_header(span(node).start);
-        let FuncNames { name, qualname } = self.names_for(node.name.as_str());
+        let (name, qualname) = (self.word(node.name.as_str()), self.qualname(node.name.as_str()));
         let last = node.decorator_list.last().map(|d| span(d).end);
         let whole = Span::new(definition_start(self.text, span(node).start, last), span(node).end);
         let name_span = span(&node.name);
         let class = ClassId::from_index(self.classes.len());
         self.classes.push(None);
-        let names = FuncNames { name: name.clone(), qualname: qualname.clone() };
-        let body = self.enter(FuncKind::ClassBody, names, Some(class), whole, name_span);
+        let body = self.enter(FuncKind::ClassBody, name.clone(), Some(class), whole, name_span);
         self.collect_bindings(&node.body);
         self.docstring(&node.body);
         self.stmts(&node.body);

@@ -58,8 +58,7 @@ pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
         words: FxHashMap::default(),
     };
     let span = Span::new(0, text.len() as u32);
-    let names = FuncNames { name: Name::from("<module>"), qualname: Name::from("<module>") };
-    lowerer.enter(FuncKind::Module, names, None, span, Span::new(0, 0));
+    lowerer.enter(FuncKind::Module, Name::from("<module>"), None, span, Span::new(0, 0));
     lowerer.collect_bindings(&module.body);
     lowerer.docstring(&module.body);
     lowerer.stmts(&module.body);
@@ -82,11 +81,6 @@ pub(super) fn lower(text: &str, module: &ModModule, claims: Claims) -> Lowered {
 pub(super) fn span(node: &impl Ranged) -> Span {
     let range = node.range();
     Span::new(range.start().to_u32(), range.end().to_u32())
-}
-
-struct FuncNames {
-    name: Name,
-    qualname: Name,
 }
 
 /// An expression after lowering: something to name, or an operation that still needs a slot.
@@ -135,7 +129,6 @@ struct Builder<'a> {
     id: FuncId,
     kind: FuncKind,
     name: Name,
-    qualname: Name,
     class: Option<ClassId>,
     /// The class whose body this is, and its methods so far.
     methods: Vec<(Name, FuncId)>,
@@ -159,14 +152,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Lowerer<'a> {
-    fn enter(
-        &mut self,
-        kind: FuncKind,
-        names: FuncNames,
-        class: Option<ClassId>,
-        span: Span,
-        name_span: Span,
-    ) -> FuncId {
+    fn enter(&mut self, kind: FuncKind, name: Name, class: Option<ClassId>, span: Span, name_span: Span) -> FuncId {
         let id = FuncId::from_index(self.funcs.len());
         self.funcs.push(None);
         let spare = &mut self.spare;
@@ -174,8 +160,7 @@ impl<'a> Lowerer<'a> {
         self.stack.push(Builder {
             id,
             kind,
-            name: names.name,
-            qualname: names.qualname,
+            name,
             class,
             methods: Vec::new(),
             params: Vec::new(),
@@ -207,7 +192,6 @@ impl<'a> Lowerer<'a> {
         let ends_in_raise = matches!(body.last(), Some(Node { stmt: Stmt::Raise, .. }));
         let func = Func {
             name: done.name,
-            qualname: done.qualname,
             kind: done.kind,
             class: done.class,
             parent: self.stack.last().map(|b| b.id),
@@ -233,14 +217,13 @@ impl<'a> Lowerer<'a> {
     }
 
     /// Qualified and plain name of something defined here under `name`.
-    fn names_for(&self, name: &str) -> FuncNames {
-        let here = self.stack.last().expect("a function is being lowered");
-        let qualname = match here.kind {
-            FuncKind::Module => Name::from(name),
-            FuncKind::ClassBody => Name::from(format!("{}.{name}", here.qualname)),
-            FuncKind::Function | FuncKind::Lambda => Name::from(format!("{}.<locals>.{name}", here.qualname)),
-        };
-        FuncNames { name: Name::from(name), qualname }
+    /// `Class.name`, `outer.<locals>.name` of a class that is defined here.
+    fn qualname(&self, name: &str) -> Name {
+        let mut out = String::new();
+        for around in &self.stack {
+            out.push_str(&crate::ir::prefix(around.kind, &around.name));
+        }
+        Name::from(out + name)
     }
 
     /// An identifier as a name.
