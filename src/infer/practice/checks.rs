@@ -202,6 +202,11 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["size", "shape"],
         &["empty(", "zeros("],
     ]),
+    of_collectives(wide_buffer::scatters).with(&[
+        &["reduce_scatter_tensor(", "_reduce_scatter_base("],
+        &["size", "shape"],
+        &["empty(", "zeros("],
+    ]),
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_words(&[".apply("], beside_copy::weights).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),

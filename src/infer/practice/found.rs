@@ -276,7 +276,10 @@ pub enum Placements {
     /// A weight that holds several parts is cut into equal runs of rows; where the forward splits what comes of it, and where it is given.
     PackedCut { parameter: Name, split: Place, filled: Place },
     /// A gather into a buffer that is larger in another dim than the first, which is the one along which the parts come; where it is made so.
-    WideBuffer { collective: Name, buffer: Name, dim: i64, wider: Place },
+    /// `dim`: as it is written.
+    WideBuffer { collective: Name, buffer: Name, dim: Name, wider: Place },
+    /// A sum is scattered into a buffer that is smaller in another dim than the first, along which it is cut; where it is made so.
+    NarrowBuffer { collective: Name, buffer: Name, dim: Name, narrower: Place },
     /// What several values are put together into is gathered and taken apart as if each of them stood whole in it.
     ViewsApart { parts: usize, joined: Place, apart: Place },
     /// A function of whole matrices is given a rank's part, and what it makes is wrapped as the part of a result.
