@@ -193,6 +193,11 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
     of_collectives(beside_layers::complete).with(&[&["grad"], &["named_parameters", "getattr(", "parameters()"]]),
+    of_words(&["save_for_backward"], foreign_targets::subtracted).with(&[
+        &["def backward"],
+        &["saved_tensors"],
+        &["-=", " - "],
+    ]),
     of_words(&["needs_input_grad"], needed::gradients).with(&[&["needs_input_grad"]]),
     of_words(&["finali", "grad_sync", "reduce_grad"], finaliser_off::steps).with(&[&["grad"], &["sync", "reduce"]]),
     of_words(&["embed"], late_shared::summed).with(&[&["embed"], &["grad"], &["reduce", "scatter", "sync"]]),

@@ -397,6 +397,9 @@ pub enum Unlike {
     Indexed { collective: Name, indexed: Place },
     /// Rows of positions that a mask says are those of other ranks are in the sum.
     OthersRows { mask: Name, masked: Place, lookup: Place },
+    /// A backward takes 1 off at positions of which a mask has made those of other ranks 0, and does not ask it; where the forward does for what
+    /// it sums.
+    ForeignTargets { mask: Name, masked: Place, zeroed: Place },
 }
 
 /// What comes before a reduction and should come after it.

@@ -60,6 +60,7 @@ mod fixed_source;
 mod flat_parameters;
 mod flat_unchanged;
 mod flow;
+mod foreign_targets;
 pub mod found;
 mod gate;
 mod gate_inverted;
