@@ -256,6 +256,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
     of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),
     of_words(&["fullyshardeddataparallel", "fully_shard"], master_norm::clipped).with(&[&["clip_grad_norm"]]),
+    of_words(&["schedule.step("], stage_norm::clipped).with(&[&["clip_grad_norm"]]),
     of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
     of_words(&["no_sync", "grad_sync", "gradient_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),

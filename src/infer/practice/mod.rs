@@ -220,6 +220,7 @@ pub mod sizes;
 pub mod slips;
 mod slopes_of_all;
 mod split_plain;
+mod stage_norm;
 mod stale;
 mod stale_block;
 mod statistic;
