@@ -367,6 +367,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["grad"],
         &["get_world_size("],
     ]),
+    of_words(&["replic"], replicas_asked::meshes).with(&[&["replic"], &["shard"], &[" or "], &["mesh"]]),
     of_words(&["fully_shard("], narrow::replicas).with(&[&["fully_shard("], &["mesh"]]),
     of_words(&["register_hook("], round_hook::registered).with(&[&["register_hook("]]),
     of_collectives(clock::decided).with(&[clock::WORDS]),

@@ -335,6 +335,8 @@ pub enum Scales {
     GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place, parameters: Concerned },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.
     NarrowWrapper { axis: Name, sliced: Place, made: Option<Place>, also: Vec<Place> },
+    /// A model is sharded over a mesh without replicas, where the test for it asks whether there are any.
+    ReplicasAsked { axis: Name, asked: Place, sharded: Place },
     /// The default group, where the object or the caller gives one for the same axis.
     GroupLeftOut { collective: Name, own: Name, stored: Place },
     /// All ranks, where the output is made for those of a group.

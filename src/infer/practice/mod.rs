@@ -195,6 +195,7 @@ mod region_grads;
 mod rehearsed;
 mod replaced;
 mod replica_norm;
+mod replicas_asked;
 mod round_hook;
 mod rounds_divided;
 mod rounds_weight;
