@@ -158,6 +158,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(held_scaled::rounds).with(&[&["mul_(", "div_(", "*=", "/="]]),
     of_collectives(mixed_mean::branches).with(&[&["avg"], &["grad"]]),
     of_words(&["allreduce"], named_experts::kept).with(&[&["getattr("], &["expert", "ep", "moe"]]),
+    of_words(&["broadcast("], expert_broadcast::parameters).with(&[&["broadcast"], &["parameters("]]),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),

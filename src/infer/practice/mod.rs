@@ -50,6 +50,7 @@ mod early_return;
 mod empty_part;
 mod epochs;
 mod equal_marks;
+mod expert_broadcast;
 mod expert_copies;
 mod expert_mean;
 pub mod expr;
