@@ -155,6 +155,7 @@ impl<'a> At<'a> {
             | Placements::PackedCut { .. }
             | Placements::ViewsApart { .. }
             | Placements::WideBuffer { .. }
+            | Placements::NarrowBuffer { .. }
             | Placements::OwnRows { .. }
             | Placements::LabelledAs { .. } => None,
         }

@@ -84,6 +84,19 @@ pub fn membership(mistake: &Membership) -> Draft {
     }
 }
 
+/// Experts that are overwritten by those of another rank.
+fn experts_broadcast(group: &str, told: Place, reduced: Place) -> Draft {
+    let title = format!(
+        "ranks with different experts begin with those of one: all parameters are sent over `{group}`, experts too"
+    );
+    let mut draft = Draft::new(&codes::UNUSED_GROUP, title);
+    draft.primary = "asks of no parameter whether it is one of an expert".to_string();
+    draft.labels.push(spot(told, "tells parameters of experts apart".to_string()));
+    draft.labels.push(spot(reduced, "over the ranks that have the same expert".to_string()));
+    draft.help.push("send parameters of experts over that group, from a rank of it".to_string());
+    draft
+}
+
 /// Gradients that go another way than they should, or none.
 fn of_gradients(mistake: &Membership) -> Draft {
     match mistake {
@@ -96,6 +109,7 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.help.push("negate the test, or exchange the groups".to_string());
             draft
         }
+        Membership::ExpertsBroadcast { group, told, reduced } => experts_broadcast(group, *told, *reduced),
         Membership::NamedOtherwise { variable, mark } => {
             let title =
                 format!("`{variable}` holds for the parameters that are not of experts: `{mark}` is false on those");

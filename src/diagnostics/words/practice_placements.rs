@@ -44,7 +44,10 @@ impl Words<'_> {
             }
             Placements::PackedCut { parameter, split, filled } => packed_cut(parameter, *split, *filled),
             Placements::ViewsApart { parts, joined, apart } => views_apart(*parts, *joined, *apart),
-            Placements::WideBuffer { collective, buffer, dim, wider } => wide_buffer(collective, buffer, *dim, *wider),
+            Placements::WideBuffer { collective, buffer, dim, wider } => wide_buffer(collective, buffer, dim, *wider),
+            Placements::NarrowBuffer { collective, buffer, dim, narrower } => {
+                narrow_buffer(collective, buffer, dim, *narrower)
+            }
             Placements::OwnRows { function, value, wrapped } => own_rows(function, value, *wrapped),
             Placements::CutLocal { weight, how, made, meets } => cut_local(weight, how, *made, *meets),
             Placements::LabelledAs { gradient, reference, kept, taken } => labelled(gradient, reference, *kept, *taken),
@@ -221,8 +224,31 @@ fn views_apart(parts: usize, joined: Place, apart: Place) -> Draft {
 }
 
 /// A buffer that is larger in a dim along which no parts come.
-fn wide_buffer(collective: &str, buffer: &str, dim: i64, wider: Place) -> Draft {
-    let along = if dim == -1 { "its last dim".to_string() } else { format!("dim {dim}") };
+/// A dim as it is written: a number, or the name of a parameter.
+fn along(dim: &str) -> String {
+    match dim.parse::<i64>() {
+        Ok(-1) => "its last dim".to_string(),
+        Ok(_) => format!("dim {dim}"),
+        Err(_) => format!("dim `{dim}`"),
+    }
+}
+
+fn narrow_buffer(collective: &str, buffer: &str, dim: &str, narrower: Place) -> Draft {
+    let along = along(dim);
+    let title = format!(
+        "`{collective}` gives each rank a run of what lies in memory, cut along dim 0, and `{buffer}` is smaller in {along}: a rank gets rows of others in place of its part of each"
+    );
+    let mut draft = Draft::new(&codes::SHARDS_APART, title);
+    draft.primary = "cuts along dim 0, whatever the sizes are".to_string();
+    draft
+        .labels
+        .push(Label { place: narrower, message: format!("as many times smaller in {along} as there are ranks") });
+    draft.help.push(format!("move {along} to the front first, or give `reduce_scatter` the chunks along {along}"));
+    draft
+}
+
+fn wide_buffer(collective: &str, buffer: &str, dim: &str, wider: Place) -> Draft {
+    let along = along(dim);
     let title = format!(
         "`{collective}` puts the parts of the ranks behind one another along dim 0, and `{buffer}` is larger in {along}: its rows are pieces of several rows"
     );

@@ -23,6 +23,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         }
         Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
+        Scales::ReplicasAsked { axis, asked, sharded } => replicas_asked(axis, *asked, *sharded),
         Scales::NarrowWrapper { axis, sliced, made, also } => {
             let title = format!(
                 "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
@@ -42,14 +43,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::FixedRoot { .. }
         | Scales::OtherPart { .. }
         | Scales::SplitOverModel { .. } => other_ranks(mistake),
-        Scales::GlobalRank { unread, given } => {
-            let title = format!("the rank among all ranks decides, and `{unread}` says among which ranks");
-            let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
-            draft.primary = "rank among all ranks".to_string();
-            draft.labels.push(spot(*given, "is never read".to_string()));
-            draft.help.push("`mesh.get_local_rank(mesh_dim)`, or `dist.get_rank(group)`".to_string());
-            draft
-        }
+        Scales::GlobalRank { unread, given } => global_rank(unread, *given),
         Scales::WorldRank { group, named } => {
             let title = match named {
                 Some(name) => format!("`{name}` is the rank among all ranks, and not the one in its group"),
@@ -532,5 +526,28 @@ fn expert_copies(beside: Place, sized: bool) -> Draft {
     draft
         .help
         .push("divide by the number of all data ranks: by the number of expert-parallel ranks as well".to_string());
+    draft
+}
+
+/// A mesh without the replicas that the test for it asks for.
+fn replicas_asked(axis: &str, asked: Place, sharded: Place) -> Draft {
+    let title = format!(
+        "gradients are not summed over `{axis}`: where there are several replicas each is sharded for itself, by a mesh without them"
+    );
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = format!("a mesh without `{axis}`");
+    draft.labels.push(spot(asked, format!("also where `{axis}` alone has several ranks")));
+    draft.labels.push(spot(sharded, "sharded over this mesh".to_string()));
+    draft.help.push(format!("take a mesh of both dims, `{axis}` first, where there are replicas"));
+    draft
+}
+
+/// The rank among all ranks, where a parameter says among which.
+fn global_rank(unread: &str, given: Place) -> Draft {
+    let title = format!("the rank among all ranks decides, and `{unread}` says among which ranks");
+    let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
+    draft.primary = "rank among all ranks".to_string();
+    draft.labels.push(spot(given, "is never read".to_string()));
+    draft.help.push("`mesh.get_local_rank(mesh_dim)`, or `dist.get_rank(group)`".to_string());
     draft
 }

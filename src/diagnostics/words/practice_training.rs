@@ -18,6 +18,7 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
             draft
         }
+        Training::StageNorm { function, schedule } => stage_norm(function, *schedule),
         Training::ListOfParts { function, list, cut } => list_of_parts(function, list, *cut),
         Training::CopiedNorm { function, list, copied, wrapped } => copied_norm(function, list, *copied, *wrapped),
         Training::LocalNorm { wrapped, summed } => {
@@ -77,6 +78,18 @@ pub fn training(mistake: &Training) -> Draft {
             attached(module, wrapper, *wrapped, *put, *optimizer)
         }
     }
+}
+
+/// A norm of what one stage has.
+fn stage_norm(function: &str, schedule: Place) -> Draft {
+    let title = format!(
+        "`{function}` takes the norm of the gradients of this stage: every stage of the pipeline clips by another factor"
+    );
+    let mut draft = Draft::new(&codes::SHARD_NORM, title);
+    draft.primary = "sees the parameters of one stage".to_string();
+    draft.labels.push(spot(schedule, "runs this rank's stage of the model".to_string()));
+    draft.help.push("sum the powers of the norm over the stages, and scale by the root of that".to_string());
+    draft
 }
 
 /// A norm in which split parameters count by their parts of one rank.

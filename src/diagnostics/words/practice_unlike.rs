@@ -34,6 +34,17 @@ pub fn unlike(mistake: &Unlike) -> Draft {
             draft.help.push(format!("set the rows where `{mask}` holds to zero before the sum"));
             draft
         }
+        Unlike::ForeignTargets { mask, masked, zeroed } => {
+            let title = format!(
+                "the backward takes 1 off for targets of other ranks too: nothing in it asks `{mask}`, and their positions are 0 here"
+            );
+            let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
+            draft.primary = "every rank pushes its first entry for the targets of all others".to_string();
+            draft.labels.push(label(*masked, "positions of targets of other ranks become 0"));
+            draft.labels.push(label(*zeroed, "the forward takes what was looked up there out of its sum"));
+            draft.help.push(format!("save `{mask}`, and take off `1.0 - {mask}` in place of 1"));
+            draft
+        }
     }
 }
 

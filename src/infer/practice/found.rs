@@ -276,7 +276,10 @@ pub enum Placements {
     /// A weight that holds several parts is cut into equal runs of rows; where the forward splits what comes of it, and where it is given.
     PackedCut { parameter: Name, split: Place, filled: Place },
     /// A gather into a buffer that is larger in another dim than the first, which is the one along which the parts come; where it is made so.
-    WideBuffer { collective: Name, buffer: Name, dim: i64, wider: Place },
+    /// `dim`: as it is written.
+    WideBuffer { collective: Name, buffer: Name, dim: Name, wider: Place },
+    /// A sum is scattered into a buffer that is smaller in another dim than the first, along which it is cut; where it is made so.
+    NarrowBuffer { collective: Name, buffer: Name, dim: Name, narrower: Place },
     /// What several values are put together into is gathered and taken apart as if each of them stood whole in it.
     ViewsApart { parts: usize, joined: Place, apart: Place },
     /// A function of whole matrices is given a rank's part, and what it makes is wrapped as the part of a result.
@@ -332,6 +335,8 @@ pub enum Scales {
     GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place, parameters: Concerned },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.
     NarrowWrapper { axis: Name, sliced: Place, made: Option<Place>, also: Vec<Place> },
+    /// A model is sharded over a mesh without replicas, where the test for it asks whether there are any.
+    ReplicasAsked { axis: Name, asked: Place, sharded: Place },
     /// The default group, where the object or the caller gives one for the same axis.
     GroupLeftOut { collective: Name, own: Name, stored: Place },
     /// All ranks, where the output is made for those of a group.
@@ -394,6 +399,9 @@ pub enum Unlike {
     Indexed { collective: Name, indexed: Place },
     /// Rows of positions that a mask says are those of other ranks are in the sum.
     OthersRows { mask: Name, masked: Place, lookup: Place },
+    /// A backward takes 1 off at positions of which a mask has made those of other ranks 0, and does not ask it; where the forward does for what
+    /// it sums.
+    ForeignTargets { mask: Name, masked: Place, zeroed: Place },
 }
 
 /// What comes before a reduction and should come after it.

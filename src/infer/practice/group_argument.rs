@@ -38,7 +38,7 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
 }
 
 /// What axes of pipelines are called.
-const STAGES: &[&str] = &["pp", "pipe", "pipeline"];
+pub(super) const STAGES: &[&str] = &["pp", "pipe", "pipeline"];
 
 /// `clip(params)` after `schedule.step()`, where `clip(params, pp_mesh=None)` reduces over the stages.
 pub fn of_stages(view: &View<'_>, out: &mut Found) {
@@ -68,7 +68,7 @@ pub fn of_stages(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether a value is the schedule of a pipeline by its name: schedules of learning rates are called schedulers.
-fn is_schedule(view: &View<'_>, base: &Operand) -> bool {
+pub(super) fn is_schedule(view: &View<'_>, base: &Operand) -> bool {
     let named = |name: &str| near::has_part(name, "schedule") && STAGES.iter().any(|word| near::has_part(name, word));
     match view.expr(base) {
         Expr::Local(local) => named(view.local_name(local)),

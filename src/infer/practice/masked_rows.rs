@@ -80,16 +80,16 @@ fn forward(view: &View<'_>, class: &Operand) -> Option<FuncRef> {
 }
 
 /// Positions that were made harmless.
-struct Masked {
-    at: usize,
-    mask: LocalId,
+pub(super) struct Masked {
+    pub(super) at: usize,
+    pub(super) mask: LocalId,
     /// What they were before.
-    ids: LocalId,
+    pub(super) ids: LocalId,
 }
 
 /// Where positions from the first row of this rank on are made harmless outside of its rows: in one expression, or in place. Where there is
 /// one rank alone they may be what was given.
-fn masked(view: &View<'_>, positions: LocalId) -> Option<Masked> {
+pub(super) fn masked(view: &View<'_>, positions: LocalId) -> Option<Masked> {
     let zero = |o: &Operand| matches!(o, Operand::Const(Const::Int(0)));
     let named = |o: &Operand| near::local(o).filter(|l| !view.is_temp(*l));
     let filled = |step: usize| match view.value(step)? {

@@ -112,6 +112,8 @@ pub enum Membership {
     WholeCounted { over: Vec<Name>, taken: Place },
     /// A group of experts is kept and never used, and their parameters go another way.
     UnusedGroup { group: Name, stored: Place, reduced: Place },
+    /// All parameters are sent over a group of data ranks, where those of experts are told apart and reduced over a group of their own.
+    ExpertsBroadcast { group: Name, told: Place, reduced: Place },
     /// Parameters of experts take the way of the others, and those the way of experts.
     Swapped { mark: Name, group: Name, test: Place },
     /// A variable that is called experts is a mark that is true on the others.

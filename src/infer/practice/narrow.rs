@@ -123,7 +123,7 @@ fn is_spoken_of(view: &View<'_>, maker: FuncRef, axis: &Name) -> bool {
 }
 
 /// The group or mesh of a wrapper: by its keyword, as the second argument, or in a dict of options.
-fn given<'a>(view: &View<'a>, step: usize, args: &'a [Arg], name: &str) -> Option<(&'a Operand, Place)> {
+pub(super) fn given<'a>(view: &View<'a>, step: usize, args: &'a [Arg], name: &str) -> Option<(&'a Operand, Place)> {
     let id = view.steps[step].id;
     let named = args.iter().position(|a| matches!(&a.kind, ArgKind::Keyword(k) if k == name));
     if let Some(at) = named {

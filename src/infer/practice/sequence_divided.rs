@@ -54,11 +54,17 @@ pub fn over_both<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         for (i, step) in method.steps.iter().enumerate() {
             let Some(Rvalue::CallMethod { base, name, args }) = method.value(i) else { continue };
             let Some(group) = args.iter().position(|a| is_of_both(&method, &a.value)) else { continue };
-            // A size that is given besides is the one to divide by.
-            if !near::is_self(&method, base) || args.iter().any(|a| gives_size(&method, a)) {
+            if !near::is_self(&method, base) {
                 continue;
             }
-            let Some(divided) = divides(&method, name, &args[group], group, MOST_CALLS) else { continue };
+            // A size that is given besides is the one to divide by.
+            let sizes: Vec<usize> = (0..args.len()).filter(|at| gives_size(&method, &args[*at])).collect();
+            let divided = match sizes.as_slice() {
+                [] => divides(&method, name, &args[group], group, MOST_CALLS),
+                [one] => given_whole(&method, name, args, *one),
+                _ => None,
+            };
+            let Some(divided) = divided else { continue };
             // One cause, one finding: that the number is never looked at is said here.
             out.retain(|(_, told)| !matches!(told, Practice::IgnoredSwitch { switch, .. } if *switch == number));
             let mistake = Omission::SequenceDivided { number, kept, divided };
@@ -151,6 +157,58 @@ fn gives_size(view: &View<'_>, arg: &Arg) -> bool {
     let by_name = matches!(&arg.kind, ArgKind::Keyword(k) if k.contains("size") || k.contains("divi"));
     let value = view.expr(&arg.value);
     by_name || view.name_of(&value).is_some_and(|name| name.contains("size"))
+}
+
+/// Where the size that a method divides by is made, if that is the number of ranks of a group of data and sequence ranks.
+fn given_whole(view: &View<'_>, method: &str, args: &[Arg], at: usize) -> Option<Place> {
+    let size = near::local(&args[at].value)?;
+    let asked = |def: usize| match view.bound(def, size).call_of("get_world_size")? {
+        [(_, Expr::Local(group))] => Some((def, *group)),
+        _ => None,
+    };
+    // One that anything else makes may be another number.
+    let asked: Option<Vec<(usize, LocalId)>> = view.defs(size).iter().map(|def| asked(*def)).collect();
+    let of_both = |(def, group): &(usize, LocalId)| {
+        view.last_def(*group, *def).is_some_and(|made| is_named_both(&view.bound(made, *group)))
+    };
+    let (made, _) = asked?.into_iter().find(of_both)?;
+    divides_by(view, method, &args[at], at, MOST_CALLS).then(|| view.place(view.steps[made].id))
+}
+
+/// Whether an expression calls what gives a group of data and sequence ranks.
+fn is_named_both(expr: &Expr) -> bool {
+    let both = |name: &str| has(name, SEQUENCE) && has(name, DATA) && name.contains("group");
+    matches!(expr, Expr::Call { callee, .. } if callee.last_name().is_some_and(both))
+}
+
+/// Whether a method, or one that it hands the size on to, sums and divides by the size that it is given.
+fn divides_by(from: &View<'_>, method: &str, given: &Arg, position: usize, depth: usize) -> bool {
+    let (Some(depth), Some(at)) = (depth.checked_sub(1), near::own_method(from, method)) else { return false };
+    let method: Rc<View<'_>> = near::shared(from, at);
+    let param = match &given.kind {
+        ArgKind::Keyword(name) => method.func.params.iter().find(|p| p.name == *name),
+        _ => method.func.params.get(position + 1),
+    };
+    let Some(param) = param.filter(|p| method.defs(p.local).is_empty()) else { return false };
+    let name = param.name.to_lowercase();
+    let forms = [
+        format!(".div_({name})"),
+        format!("/= {name}\n"),
+        format!(".mul_(1.0 / {name})"),
+        format!(".mul_(1. / {name})"),
+    ];
+    // A number that multiplies besides may make up for it.
+    let code = method.code();
+    if near::has_any(code, &forms) && code.contains("all_reduce") && code.matches("mul_(").count() <= 1 {
+        return !code.contains("if ");
+    }
+    (0..method.steps.len()).any(|step| match method.value(step) {
+        Some(Rvalue::CallMethod { base, name, args }) if near::is_self(&method, base) => {
+            let at = args.iter().position(|a| near::local(&a.value) == Some(param.local));
+            at.is_some_and(|at| divides_by(&method, name, &args[at], at, depth))
+        }
+        _ => false,
+    })
 }
 
 /// Where a method, or one that it hands the group on to, divides by the number of ranks of the group that it is given.

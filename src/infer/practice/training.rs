@@ -8,6 +8,8 @@ use crate::source::{Name, Place};
 pub enum Training {
     /// A norm of what one rank keeps of the gradients of a sharded model; the method that takes that of all.
     ShardNorm { function: Name, model: Name, method: Name, wrapped: Place },
+    /// A norm of the gradients of one stage of a pipeline, by which they are clipped; where the schedule runs.
+    StageNorm { function: Name, schedule: Place },
     /// A norm of copies of parameters that get the gradients of this rank's shards; where they get them.
     CopiedNorm { function: Name, list: Name, copied: Place, wrapped: Place },
     /// A norm of parameters that a class keeps in a list, of each of which a rank has its part; where that is cut.

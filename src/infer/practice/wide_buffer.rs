@@ -1,7 +1,9 @@
-//! Buffers of a gather that are wider in another dim than the one along which the parts come. In: a function that gathers into one tensor.
-//! Out: the gather, where the buffer has the sizes of what is given, but for a dim behind the first that is as many times larger as there are
-//! ranks: the rows of the ranks are read as longer rows. Never: a buffer whose parts are taken apart or put in another order again, or sizes of
-//! another value. Source: TransformerEngine, issue 530; `torch.distributed.all_gather_into_tensor`, which concatenates along dim 0.
+//! Buffers that are wider or narrower in another dim than the one along which the parts of the ranks lie. In: a function that gathers into one
+//! tensor, or scatters a sum into one. Out: the collective, where the buffer has the sizes of what is given, but for a dim behind the first, by
+//! number or by a variable, that is as many times larger or smaller as there are ranks: the rows of the ranks are read as longer rows, or each
+//! rank gets rows in place of parts of rows. Never: a buffer whose parts are taken apart or put in another order again, sizes of
+//! another value, or a dim of which nothing says that it is not the first. Source: TransformerEngine, issue 530;
+//! `torch.distributed.all_gather_into_tensor`, which concatenates along dim 0, and `reduce_scatter_tensor`, which cuts along dim 0.
 //! Next: `views_apart.rs`.
 
 use super::Found;
@@ -66,6 +68,42 @@ const ONE: &[&str] = &[
 const APART: &[&str] =
     &[".view(", ".reshape(", ".flatten()", "chunk(", "split(", "unflatten(", "rearrange(", "movedim("];
 
+/// The same in a caller, where views and products of matrices are of other values.
+const CALLERS: &[&str] = &[
+    "chunk(",
+    "split(",
+    "unflatten(",
+    "rearrange(",
+    "movedim(",
+    "moveaxis(",
+    "transpose(",
+    "permute(",
+    "swapaxes(",
+    "swapdims(",
+];
+
+/// How rows are turned into parts that lie one behind another, before or after.
+const TURNS: &[&str] = &[
+    "chunk(",
+    "split(",
+    "unflatten(",
+    "rearrange(",
+    "movedim(",
+    "moveaxis(",
+    "transpose(",
+    "permute(",
+    "swapaxes(",
+    "swapdims(",
+    "cat(",
+    "stack(",
+    ".t()",
+    ".mt",
+    "einsum(",
+    "unbind(",
+    ".view(",
+    ".reshape(",
+];
+
 /// `sizes[-1] *= world`, `out = torch.empty(sizes)`, `all_gather_into_tensor(out, x)`
 pub fn gathers(view: &View<'_>, out: &mut Found) {
     for (step, call) in view.collectives() {
@@ -80,17 +118,62 @@ pub fn gathers(view: &View<'_>, out: &mut Found) {
             continue;
         }
         // With one row, or one dim, the parts come along the wider dim as well.
-        if near::has_any(view.code(), ONE) || is_put_apart(view) {
+        if near::has_any(view.code(), ONE) || is_put_apart(view, APART) {
             continue;
         }
+        // A dim of which only a variable tells may be the first, and what is given may be turned before.
+        let Some(dim) = behind_first(view, &dim).filter(|_| dim.is_number() || is_unturned(view)) else { continue };
         let collective = super::lost::last(&call.rule.name);
         let mistake = Placements::WideBuffer { collective, buffer: view.local_name(buffer).clone(), dim, wider };
         out.push((view.place(view.steps[*step].id), Practice::Placements(mistake)));
     }
 }
 
+/// `sizes[dim] //= world`, `out = torch.empty(sizes)`, `reduce_scatter_tensor(out, x)`
+pub fn scatters(view: &View<'_>, out: &mut Found) {
+    for (step, call) in view.collectives() {
+        if call.rule.op != "reduce_scatter" || call.rule.form != Form::IntoOutput {
+            continue;
+        }
+        let (Some(given), Some(buffer)) = (call.input, call.output.and_then(near::local)) else { continue };
+        let [made] = view.defs(buffer) else { continue };
+        let Some((of, dim, narrower)) = made_as(view, *made, &is_share) else { continue };
+        let same = plain(view, given).is_some_and(|value| value == of);
+        if !same || *made > *step || is_ordered(view, buffer) || !goes_on(view, buffer) || !is_unturned(view) {
+            continue;
+        }
+        if near::has_any(view.code(), ONE) || is_put_apart(view, CALLERS) {
+            continue;
+        }
+        let Some(dim) = behind_first(view, &dim) else { continue };
+        let collective = super::lost::last(&call.rule.name);
+        let mistake = Placements::NarrowBuffer { collective, buffer: view.local_name(buffer).clone(), dim, narrower };
+        out.push((view.place(view.steps[*step].id), Practice::Placements(mistake)));
+    }
+}
+
+/// A dim of a buffer.
+enum Dim {
+    Number(i64),
+    Named(LocalId),
+}
+
+impl Dim {
+    fn is_number(&self) -> bool {
+        matches!(self, Dim::Number(_))
+    }
+}
+
+/// Whether a size is made of an own one as that of a buffer is.
+type Resized<'r> = &'r dyn Fn(&View<'_>, &Expr, &dyn Fn(&Expr) -> bool) -> bool;
+
 /// Whose sizes a buffer has, and the dim behind the first in which it is larger, with the place that makes it so.
-fn wider(view: &View<'_>, made: usize) -> Option<(Expr, i64, Place)> {
+fn wider(view: &View<'_>, made: usize) -> Option<(Expr, Dim, Place)> {
+    made_as(view, made, &is_times)
+}
+
+/// The same of a buffer that is larger or smaller.
+fn made_as(view: &View<'_>, made: usize, resized: Resized<'_>) -> Option<(Expr, Dim, Place)> {
     let value = view.value(made)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     let name = near::written_name(view, value)?;
@@ -98,9 +181,9 @@ fn wider(view: &View<'_>, made: usize) -> Option<(Expr, i64, Place)> {
         return None;
     }
     match args.first().map(|arg| &arg.value) {
-        Some(Operand::Local(sizes)) if !view.is_temp(*sizes) => in_list(view, *sizes, made),
+        Some(Operand::Local(sizes)) if !view.is_temp(*sizes) => in_list(view, *sizes, made, resized),
         _ if args.first().is_some_and(|a| a.kind == ArgKind::Star) => {
-            in_last(view, args).map(|of| (of, -1, view.place(view.steps[made].id)))
+            in_last(view, args, resized).map(|of| (of, Dim::Number(-1), view.place(view.steps[made].id)))
         }
         _ => {
             let given: Vec<Expr> =
@@ -109,13 +192,13 @@ fn wider(view: &View<'_>, made: usize) -> Option<(Expr, i64, Place)> {
                 [Expr::Build(items)] => items.clone(),
                 _ => given,
             };
-            in_row(view, &given).map(|(of, dim)| (of, dim, view.place(view.steps[made].id)))
+            in_row(view, &given, resized).map(|(of, dim)| (of, Dim::Number(dim), view.place(view.steps[made].id)))
         }
     }
 }
 
 /// `sizes = list(x.size())`, and the one entry of it that is set.
-fn in_list(view: &View<'_>, sizes: LocalId, made: usize) -> Option<(Expr, i64, Place)> {
+fn in_list(view: &View<'_>, sizes: LocalId, made: usize, resized: Resized<'_>) -> Option<(Expr, Dim, Place)> {
     let [defined] = view.defs(sizes) else { return None };
     let of = listed(&near::deep(view, &view.bound(*defined, sizes)))?;
     let mut set = (*defined + 1..made).filter_map(|step| match view.steps[step].stmt {
@@ -123,20 +206,36 @@ fn in_list(view: &View<'_>, sizes: LocalId, made: usize) -> Option<(Expr, i64, P
         _ => None,
     });
     let ((step, index, value), None) = (set.next()?, set.next()) else { return None };
-    let Operand::Const(Const::Int(dim)) = &**index else { return None };
+    let (dim, at) = match &**index {
+        Operand::Const(Const::Int(dim)) if *dim != 0 => (Dim::Number(*dim), Expr::Const(Const::Int(*dim))),
+        Operand::Local(dim) => match view.expr(&Operand::Local(*dim)) {
+            Expr::Local(dim) => (Dim::Named(dim), Expr::Local(dim)),
+            at => (Dim::Number(dim_of(&at)?), at),
+        },
+        _ => return None,
+    };
     // A method of the list may do anything with it.
     let method = |step: usize| matches!(view.value(step), Some(Rvalue::CallMethod { base, .. }) if near::local(base) == Some(sizes));
     let sometimes = view.steps[made].guards.len() < view.steps[step].guards.len();
-    if *dim == 0 || sometimes || (*defined..made).any(method) {
+    if sometimes || (*defined..made).any(method) || is_bound_after(view, &of, *defined) {
         return None;
     }
-    let own = Expr::Item(Box::new(Expr::Local(sizes)), Box::new(Expr::Const(Const::Int(*dim))));
+    let own = |e: &Expr| match e {
+        Expr::Item(base, index) if **index == at => {
+            **base == Expr::Local(sizes) || matches!(&**base, Expr::Attr(x, name) if name == "shape" && **x == of)
+        }
+        Expr::Call { callee, args, .. } => {
+            let size = matches!(&**callee, Expr::Attr(x, name) if name == "size" && **x == of);
+            size && matches!(args.as_slice(), [(_, index)] if *index == at)
+        }
+        _ => false,
+    };
     let size = near::deep(view, &view.expr(value));
-    is_times(view, &size, &|e| *e == own).then(|| (of, *dim, view.place(view.steps[step].id)))
+    resized(view, &size, &own).then(|| (of, dim, view.place(view.steps[step].id)))
 }
 
 /// `x.size(0), x.size(1) * world`
-fn in_row(view: &View<'_>, given: &[Expr]) -> Option<(Expr, i64)> {
+fn in_row(view: &View<'_>, given: &[Expr], resized: Resized<'_>) -> Option<(Expr, i64)> {
     let given: Vec<Expr> = given.iter().map(|e| near::deep(view, e)).collect();
     let (of, 0) = size_at(given.first()?)? else { return None };
     let mut larger = None;
@@ -145,7 +244,7 @@ fn in_row(view: &View<'_>, given: &[Expr]) -> Option<(Expr, i64)> {
         if own(size) {
             continue;
         }
-        if larger.is_some() || !is_times(view, size, &own) {
+        if larger.is_some() || !resized(view, size, &own) {
             return None;
         }
         larger = Some(at);
@@ -154,7 +253,7 @@ fn in_row(view: &View<'_>, given: &[Expr]) -> Option<(Expr, i64)> {
 }
 
 /// `*x.shape[:-1], x.size(-1) * world`: the value whose sizes these are.
-fn in_last(view: &View<'_>, args: &[Arg]) -> Option<Expr> {
+fn in_last(view: &View<'_>, args: &[Arg], resized: Resized<'_>) -> Option<Expr> {
     let [front, last, rest @ ..] = args else { return None };
     let (_, Rvalue::Item { base, index }) = view.source(&front.value)? else { return None };
     let (_, Rvalue::Build { kind: BuildKind::Slice, items }) = view.source(index)? else { return None };
@@ -177,7 +276,7 @@ fn in_last(view: &View<'_>, args: &[Arg]) -> Option<Expr> {
         _ => false,
     };
     let positional = last.kind == ArgKind::Positional && rest.iter().all(|a| matches!(a.kind, ArgKind::Keyword(_)));
-    let wider = is_times(view, &near::deep(view, &view.expr(&last.value)), &own);
+    let wider = resized(view, &near::deep(view, &view.expr(&last.value)), &own);
     (shape == "shape" && all_but_one && positional && wider).then_some(*of)
 }
 
@@ -223,14 +322,83 @@ fn size_at(expr: &Expr) -> Option<(Expr, i64)> {
 
 /// Whether a size is an own one times a number of ranks.
 fn is_times(view: &View<'_>, size: &Expr, own: &dyn Fn(&Expr) -> bool) -> bool {
-    let ranks = |e: &Expr| {
-        let name = view.name_or_callee(e);
-        name.is_some_and(|name| SIZES.iter().any(|part| near::has_part(&name.to_lowercase(), part)))
-    };
     match size {
-        Expr::Binary(BinOp::Mul, a, b) => own(a) && ranks(b) || own(b) && ranks(a),
+        Expr::Binary(BinOp::Mul, a, b) => own(a) && is_ranks(view, b) || own(b) && is_ranks(view, a),
         _ => false,
     }
+}
+
+/// Whether a size is an own one divided by a number of ranks.
+fn is_share(view: &View<'_>, size: &Expr, own: &dyn Fn(&Expr) -> bool) -> bool {
+    match size {
+        Expr::Binary(BinOp::FloorDiv | BinOp::Div, a, b) => own(a) && is_ranks(view, b),
+        made => matches!(made.call_of("int"), Some([(_, of)]) if is_share(view, of, own)),
+    }
+}
+
+/// Whether an expression is called a number of ranks.
+fn is_ranks(view: &View<'_>, expr: &Expr) -> bool {
+    let name = view.name_or_callee(expr);
+    name.is_some_and(|name| SIZES.iter().any(|part| near::has_part(&name.to_lowercase(), part)))
+}
+
+/// Whether the value whose sizes were taken is another one afterwards.
+fn is_bound_after(view: &View<'_>, of: &Expr, taken: usize) -> bool {
+    matches!(of, Expr::Local(local) if view.defs(*local).iter().any(|def| *def > taken))
+}
+
+/// How a dim is to be called that is not the first: a number, or a parameter that has another one where nothing is given, or is given another
+/// one in the file, and that no test looks at.
+fn behind_first(view: &View<'_>, dim: &Dim) -> Option<Name> {
+    let dim = match dim {
+        Dim::Number(dim) => return Some(Name::from(dim.to_string())),
+        Dim::Named(dim) => *dim,
+    };
+    let at = view.func.params.iter().position(|p| p.local == dim)?;
+    let name = &view.func.params[at].name;
+    let tested = |line: &str| {
+        let line = line.trim_start();
+        // That it is negative tells nothing.
+        let tests = line.starts_with("if ") || line.starts_with("assert") || line.contains(" if ");
+        tests && near::has_word(line, &name.to_lowercase()) && !line.contains(&format!("{} < 0", name.to_lowercase()))
+    };
+    if view.code().lines().any(tested) {
+        return None;
+    }
+    let given: Vec<Option<i64>> = given_dims(view, at);
+    let default = match near::default_of(view, at) {
+        Some(Const::Int(dim)) => Some(dim),
+        _ => None,
+    };
+    let behind = |dim: &Option<i64>| dim.is_some_and(|dim| dim != 0);
+    let others = given.iter().any(behind) || default != Some(0) && given.iter().any(Option::is_none);
+    (others || given.is_empty() && behind(&default))
+        .then(|| name.clone())
+        .filter(|_| behind(&default) || given.iter().any(behind))
+}
+
+/// What the calls in the file give a parameter: a number, or something else.
+fn given_dims(view: &View<'_>, at: usize) -> Vec<Option<i64>> {
+    let name = &view.func.params[at].name;
+    let mut out = Vec::new();
+    for other in near::functions(view, view.at.module) {
+        let caller = near::shared(view, other);
+        for step in 0..caller.steps.len() {
+            let Some(Rvalue::Call { callee, args }) = caller.value(step) else { continue };
+            if near::function(&caller, callee) != Some(view.at) {
+                continue;
+            }
+            if let Some(given) = caller.argument(args, at, name) {
+                out.push(dim_of(&near::deep(&caller, &caller.expr(given))));
+            }
+        }
+    }
+    out
+}
+
+/// Whether nothing in a function puts values in another order.
+fn is_unturned(view: &View<'_>) -> bool {
+    !near::has_any(view.code(), TURNS)
 }
 
 /// What is given, without what keeps its sizes.
@@ -273,13 +441,13 @@ fn goes_on(view: &View<'_>, buffer: LocalId) -> bool {
 }
 
 /// Whether a function of the file that calls this one says that there is one row, or puts rows in another order.
-fn is_put_apart(view: &View<'_>) -> bool {
+fn is_put_apart(view: &View<'_>, apart: &[&str]) -> bool {
     let class = near::class_of(view).map(|class| &view.project.modules[view.at.module].ir.classes[class].name);
     let names = [Some(format!("{}(", view.func.name)), class.map(|name| format!("{name}.apply("))];
     let calls = |text: &str| names.iter().flatten().any(|name| text.contains(name.as_str()));
     near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at).any(|at| {
         let func = view.project.func(at);
         let text = view.text(view.spot(func.span));
-        func.kind == FuncKind::Function && calls(text) && (near::has_any(text, ONE) || near::has_any(text, APART))
+        func.kind == FuncKind::Function && calls(text) && (near::has_any(text, ONE) || near::has_any(text, apart))
     })
 }
