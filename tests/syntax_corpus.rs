@@ -36,7 +36,7 @@ fn every_file_of_the_corpus_parses() {
 fn lowered_alone(file: &Path, text: &str, ir: &FileIr) {
     for ((id, func), alone) in ir.funcs.iter_enumerated().zip(ir.lowered_alone()) {
         let again = || spmd_check::syntax::function(text, id, func.span);
-        assert!(!alone || again() == func.code, "{}: {} is lowered otherwise alone", file.display(), func.qualname);
+        assert!(!alone || again() == func.code, "{}: {} is lowered otherwise alone", file.display(), func.name);
     }
 }
 
