@@ -211,10 +211,21 @@ impl Project {
             .filter(|p| self.module_named(p).is_none())
     }
 
+    /// An absolute import that no module of the project has the name of, in a folder that is no package: the file beside the one that imports it,
+    /// as where the folder of a script is searched first.
+    fn beside(&self, module: ModuleId, path: &str) -> Option<String> {
+        let first = path.split('.').next().unwrap_or(path);
+        let m = self.modules.quietly(module);
+        let folder = m.name.rsplit_once('.').map(|(folder, _)| folder).filter(|_| !m.is_package)?;
+        let stands = !self.is_package(first) && self.module_named(folder).is_none();
+        // A folder of files, without more, comes after the libraries.
+        (stands && self.module_named(&format!("{folder}.{first}")).is_some()).then(|| format!("{folder}.{path}"))
+    }
+
     /// The absolute dotted path of an import. A relative import that leaves the tree keeps what is known.
     pub fn absolute(&self, module: ModuleId, path: &str, level: u32) -> String {
         if level == 0 {
-            return path.to_string();
+            return self.beside(module, path).unwrap_or_else(|| path.to_string());
         }
         let m = self.modules.quietly(module);
         let mut base = m.name.as_str();
