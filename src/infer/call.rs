@@ -84,6 +84,7 @@ impl Machine<'_> {
                 if let Some(eval) = of_mesh.or_else(|| self.symbol_method(id, path, name, args)) {
                     return eval;
                 }
+                self.symbol(path).into_iter().for_each(|id| self.touch(id));
                 let callee = self.attr_quietly(base, name);
                 self.call(id, &callee, args)
             }
@@ -705,9 +706,10 @@ impl Machine<'_> {
                 }
             }
             Value::Dict(id) => {
-                if let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*id) {
-                    cell.open();
-                }
+                let Some(Cell::Dict(cell)) = self.w.heap.get_mut(*id) else { return };
+                cell.open();
+                let held: Vec<Value> = cell.entries.iter().map(|(_, v)| v.clone()).collect();
+                held.iter().for_each(|v| self.touch_value(v));
             }
             _ => {}
         }
@@ -716,6 +718,7 @@ impl Machine<'_> {
     fn forget_tensor(&mut self, id: super::value::ObjId) {
         use crate::types::{AxisState, AxisType};
         self.maybe_distributed(id);
+        self.touch(id);
         let Some(mut t) = self.w.heap.tensor(id).cloned() else { return };
         if t.grad == crate::types::Tri::Yes && t.local.listed().all(|(_, s)| s.set.leq(AxisType::EQUAL)) {
             return;

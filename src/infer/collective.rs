@@ -301,6 +301,7 @@ impl Machine<'_> {
             shape,
             untracked: input.untracked,
             spoiled: false,
+            touched: false,
             zero: input.zero,
             view_of: None,
             reduced: input.reduced,
@@ -423,6 +424,10 @@ impl Machine<'_> {
             return self.bad_arguments(id, call, ArgumentProblem::NoType(axis.clone()));
         }
         let apart = self.is_restricted(axis) || Self::has_twin(axis, std::iter::once(&input.local));
+        // It may hold other values by now than those that a collective left on all ranks.
+        if meet.is_empty() && plain && input.touched && state.set.leq(AxisType::EQUAL) {
+            return Ok(());
+        }
         if (meet.is_empty() && !apart) || (shards_differ && plain) {
             let mut operand = self.input_at(id, call, Some(axis));
             operand.state = state.clone();
@@ -483,7 +488,7 @@ impl Machine<'_> {
         self.over_all_ranks(call, result, &mut local);
         self.passed(self.place(id), Pass::Unknown);
         self.out.coverage.site(self.place(id), Site::Typed);
-        self.retype(call.input, TensorType { local, ..input });
+        self.retype(call.input, TensorType { local, touched: false, ..input });
         Ok(Value::Unknown)
     }
 
@@ -591,7 +596,7 @@ impl Machine<'_> {
                 }
                 t.local.rest = input.local.rest.clone();
                 self.over_all_ranks(call, result, &mut t.local);
-                t.zero = false;
+                (t.zero, t.touched) = (false, false);
                 self.retype(target, t);
             }
         }

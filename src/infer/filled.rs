@@ -16,7 +16,7 @@ impl Machine<'_> {
         if self.is_own_data(id) {
             return;
         }
-        let Some(t) = self.tensor(value).cloned() else { return };
+        let Some(t) = self.tensor(value).cloned() else { return self.touch(tensor) };
         let Some(old) = self.w.heap.tensor(tensor).cloned() else { return self.retype(tensor, t) };
         let mut filled = filled(&old, t);
         if let (None, Some(home), true) = (&old.divided, old.home, filled.divided.is_some()) {

@@ -93,6 +93,7 @@ mod steps_of;
 mod straight_through;
 mod tables;
 mod ties;
+mod touched;
 mod trie;
 mod typed;
 pub use typed::types_in;

@@ -28,7 +28,7 @@ impl Machine<'_> {
     pub fn results(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
         let rule = call.rule;
         if rule.in_place || args.keyword("out").is_some() {
-            return self.written(id, call, args, ty);
+            return self.written_touched(id, call, args, ty);
         }
         match rule.result {
             ResultForm::Number if rule.class == OpClass::Metadata => return self.shape_value(call, args),
@@ -65,19 +65,19 @@ impl Machine<'_> {
         let untracked = rule.class == OpClass::Opaque || call.lost || self.loses_track(call);
         let shapes = self.shapes(call, args);
         let view_of = self.shared_memory(rule, args);
-        let same = rule.identity || view_of.is_some();
-        let zero =
-            rule.zero || is_times_zero(rule, args) || (same && self.first_tensor(args).is_some_and(|(_, t)| t.zero));
+        let zero = self.is_zero(rule, args, rule.identity || view_of.is_some());
         let reduced = self.in_16_bits(call, args);
         let divided = self.divided(call, args);
         let least = self.least_rank(call, args);
         let in_order = self.lies_in_order(call);
+        let touched = self.is_touched(call, args);
         let make = |shape: Option<Shape>, grad: Tri| TensorType {
             local: local.clone(),
             grad,
             shape,
             untracked,
             spoiled: call.spoiled,
+            touched,
             zero,
             view_of,
             reduced,
@@ -340,6 +340,21 @@ impl Machine<'_> {
     fn is_finished(&self, call: &OpCall<'_>, was: &AxisState) -> bool {
         let plain = self.w.modes.typecheck.is_none() && !self.w.modes.grad;
         plain && was.set == AxisType::P && call.rule.name.ends_with("copy_")
+    }
+
+    /// Whether a result is zero everywhere. `same`: it has the values of what it is made of.
+    fn is_zero(&self, rule: &OpRule, args: &CallArgs, same: bool) -> bool {
+        rule.zero || is_times_zero(rule, args) || (same && self.first_tensor(args).is_some_and(|(_, t)| t.zero))
+    }
+
+    /// The same, and what nobody knows of is noted to have been written.
+    fn written_touched(&mut self, id: StmtId, call: &OpCall<'_>, args: &CallArgs, ty: Option<LocalType>) -> Value {
+        let touched = self.is_touched(call, args);
+        let target = self.written(id, call, args, ty);
+        if touched {
+            self.touch_value(&target);
+        }
+        target
     }
 
     /// An in-place or `out=` operation: the type of what is written may not change.

@@ -43,6 +43,8 @@ pub struct TensorType {
     pub untracked: bool,
     /// It comes out of an operation that was reported: nothing is concluded from it any more.
     pub spoiled: bool,
+    /// What is not followed may have written it since a collective did, or decides how much of that is in it.
+    pub touched: bool,
     /// Zero everywhere: a legal pending sum, and a legal anything else.
     pub zero: bool,
     /// The tensor whose memory this one shares, by number in its world's heap.
@@ -83,6 +85,7 @@ impl TensorType {
             shape: None,
             untracked: false,
             spoiled: false,
+            touched: false,
             zero: false,
             view_of: None,
             reduced: false,
@@ -124,6 +127,7 @@ impl TensorType {
             shape,
             untracked: self.untracked || other.untracked,
             spoiled: self.spoiled || other.spoiled,
+            touched: self.touched || other.touched,
             zero: self.zero && other.zero,
             reduced: self.reduced && other.reduced,
             // A parameter that only one of them has marked is not one without a mark.

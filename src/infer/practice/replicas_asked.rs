@@ -96,8 +96,18 @@ fn is_made_up_for(view: &View<'_>, axis: &Name, shards: &Name) -> bool {
         "all_reduce",
         "reduce_scatter",
         "requires_grad_(false)",
+        ".eval()",
+        "inference_mode",
     ];
+    // The replicas are given to something that may sum over them.
+    let dim = axis.to_lowercase();
+    let handed = [")", ","].iter().any(|end| code.contains(&format!("[\"{dim}\"]{end}")));
     let refused = near::refusals(&code).any(|line| line.contains("replic"));
     let said = |word: &&str| view.files.saying(word).any(|file| file != own);
-    flattened || pairs > 0 || refused || near::has_any(&code, &others) || said(&"all_reduce(") && said(&"replicate")
+    flattened
+        || handed
+        || pairs > 0
+        || refused
+        || near::has_any(&code, &others)
+        || said(&"all_reduce(") && said(&"replicate")
 }

@@ -17,6 +17,9 @@ use std::rc::Rc;
 const EACH: &[&str] =
     &["per stage", "per-stage", "each stage", "stage-local", "own stage", "stage's own", "stage local"];
 
+/// Words by which code calls the model, or all of its parameters.
+const MODEL: &[&str] = &["model", "module", "stage", "params", "parameters", "grads", "chunk"];
+
 /// `self.pp_schedule.step(x)`, and `clip_grad_norm_(parameters, most)` before the optimizer steps.
 pub fn clipped(view: &View<'_>, out: &mut Found) {
     let clips =
@@ -40,7 +43,11 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
             .guards
             .iter()
             .any(|g| near::deep(view, &view.through(g.test)).any(&mut |e| speaks_of_stages(view, e)));
-        if told || guarded || shard_norm::only_measures(view, args) || shard_norm::is_whole_here(view, i) {
+        // One parameter at a time is clipped alike on every stage, and a part beside the model has a step of its own.
+        let said = view.text(view.part(view.steps[i].id, 1)).to_lowercase();
+        let is_beside = said.starts_with("self.") && said.ends_with(".parameters()") || !said.contains(['(', '[', '.']);
+        let of_model = !is_beside || near::has_any(said.trim_end_matches(".parameters()"), MODEL);
+        if told || guarded || !of_model || shard_norm::only_measures(view, args) || shard_norm::is_whole_here(view, i) {
             continue;
         }
         out.push((view.place(view.steps[i].id), Practice::Training(Training::StageNorm { function, schedule })));

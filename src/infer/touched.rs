@@ -1,0 +1,54 @@
+//! Tensors that may hold other values by now than those that a collective left on all ranks. In: an operation and its arguments, or a call of
+//! which nothing is known. Out: [`TensorType::touched`], which a second collective asks before it is called one too many. Never: a type.
+//! Next: `collective.rs`, which asks.
+
+use super::expr::CallArgs;
+use super::machine::Machine;
+use super::ops::OpCall;
+use super::value::{ObjId, Value};
+use crate::rules::shapes::ShapeRule;
+use crate::rules::{Kind, OpClass};
+use crate::types::TensorType;
+
+impl Machine<'_> {
+    /// Something that is not followed may write into a tensor.
+    pub fn touch(&mut self, id: ObjId) {
+        if let Some(t) = self.w.heap.tensor_mut(id) {
+            t.touched = true;
+        }
+    }
+
+    /// The same of a value, if it is a tensor.
+    pub fn touch_value(&mut self, value: &Value) {
+        if let Value::Tensor(id) = value {
+            self.touch(*id);
+        }
+    }
+
+    /// Whether an operation makes something of a tensor that was touched, or something that nobody knows decides what it makes:
+    /// `x * float(is_master)`, `x[start:stop]`, `x.fill_(seconds)`, `x.normal_()`.
+    pub(super) fn is_touched(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
+        let was = |t: &TensorType| t.touched;
+        let of_touched = call.operands.iter().any(|o| o.id.and_then(|id| self.w.heap.tensor(id)).is_some_and(was));
+        // What is added to an equal value is equal, or refused.
+        let adds = call.rule.class == OpClass::Plain(Kind::Linear);
+        let decides = !adds && matches!(call.rule.shape, ShapeRule::Same | ShapeRule::Broadcast | ShapeRule::Getitem)
+            || call.rule.class == OpClass::Fill;
+        of_touched
+            || matches!(call.rule.class, OpClass::UnknownValues | OpClass::Opaque)
+            || decides && args.args.iter().any(|arg| self.is_open(&arg.value))
+    }
+
+    /// Whether a value is a number, or has one, of which nothing is known.
+    fn is_open(&self, value: &Value) -> bool {
+        match value {
+            Value::Unknown | Value::Number(None) => true,
+            Value::Sym(path) => {
+                self.symbol(path).and_then(|id| self.w.heap.tensor(id)).is_none_or(|t| t.local.is_unknown())
+            }
+            Value::Slice(parts) => parts.iter().any(|part| self.is_open(part)),
+            Value::Tuple(items) => items.iter().any(|item| self.is_open(item)),
+            _ => false,
+        }
+    }
+}
