@@ -28,8 +28,13 @@ impl Machine<'_> {
     /// Whether an operation makes something of a tensor that was touched, or something that nobody knows decides what it makes:
     /// `x * float(is_master)`, `x[start:stop]`, `x.fill_(seconds)`, `x.normal_()`.
     pub(super) fn is_touched(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
+        // Of a value of which nothing is known nothing is held against a collective either.
+        let known = || call.operands.iter().filter(|o| !o.ty.is_unknown());
+        if known().next().is_none() {
+            return false;
+        }
         let was = |t: &TensorType| t.touched;
-        let of_touched = call.operands.iter().any(|o| o.id.and_then(|id| self.w.heap.tensor(id)).is_some_and(was));
+        let of_touched = known().any(|o| o.id.and_then(|id| self.w.heap.tensor(id)).is_some_and(was));
         // What is added to an equal value is equal, or refused.
         let adds = call.rule.class == OpClass::Plain(Kind::Linear);
         let decides = !adds && matches!(call.rule.shape, ShapeRule::Same | ShapeRule::Broadcast | ShapeRule::Getitem)

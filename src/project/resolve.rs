@@ -217,7 +217,7 @@ impl Project {
         let first = path.split('.').next().unwrap_or(path);
         let m = self.modules.quietly(module);
         let folder = m.name.rsplit_once('.').map(|(folder, _)| folder).filter(|_| !m.is_package)?;
-        let stands = !self.is_package(first) && self.module_named(folder).is_none();
+        let stands = self.module_named(folder).is_none() && !self.is_package(first);
         // A folder of files, without more, comes after the libraries.
         (stands && self.module_named(&format!("{folder}.{first}")).is_some()).then(|| format!("{folder}.{path}"))
     }
