@@ -6,8 +6,8 @@ use super::expr::CallArgs;
 use super::machine::Machine;
 use super::ops::OpCall;
 use super::value::{ObjId, Value};
+use crate::rules::OpClass;
 use crate::rules::shapes::ShapeRule;
-use crate::rules::{Kind, OpClass};
 use crate::types::TensorType;
 
 impl Machine<'_> {
@@ -26,7 +26,7 @@ impl Machine<'_> {
     }
 
     /// Whether an operation makes something of a tensor that was touched, or something that nobody knows decides what it makes:
-    /// `x * float(is_master)`, `x[start:stop]`, `x.fill_(seconds)`, `x.normal_()`.
+    /// `x[start:stop]`, `x.fill_(seconds)`, `x.normal_()`.
     pub(super) fn is_touched(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
         // Of a value of which nothing is known nothing is held against a collective either.
         let known = || call.operands.iter().filter(|o| !o.ty.is_unknown());
@@ -35,10 +35,8 @@ impl Machine<'_> {
         }
         let was = |t: &TensorType| t.touched;
         let of_touched = known().any(|o| o.id.and_then(|id| self.w.heap.tensor(id)).is_some_and(was));
-        // What is added to an equal value is equal, or refused.
-        let adds = call.rule.class == OpClass::Plain(Kind::Linear);
-        let decides = !adds && matches!(call.rule.shape, ShapeRule::Same | ShapeRule::Broadcast | ShapeRule::Getitem)
-            || call.rule.class == OpClass::Fill;
+        // A number by which it is multiplied is one for all ranks, as far as anybody sees.
+        let decides = matches!(call.rule.shape, ShapeRule::Getitem) || call.rule.class == OpClass::Fill;
         of_touched
             || matches!(call.rule.class, OpClass::UnknownValues | OpClass::Opaque)
             || decides && args.args.iter().any(|arg| self.is_open(&arg.value))
