@@ -384,7 +384,7 @@ impl Machine<'_> {
     /// Both sides of a test that is open. Of one that asks whether there are several ranks, the side of those; the other one as well where
     /// that one leads to nothing: `if is_initialized(): return`.
     fn either(&mut self, id: StmtId, test: &Formula, world: World, then: &Block, orelse: &Block) -> Vec<Path> {
-        let several = Atom::True(Name::from(SEVERAL_RANKS));
+        let several = several_ranks();
         let outcome = match world.facts.get(&several) {
             None => test.eval(&world.facts.with(several, true)),
             Some(_) => Outcome::Open(several),
@@ -684,7 +684,9 @@ fn is_temporary(node: &Node, func: &Func) -> bool {
 }
 
 /// The test whether the program runs on several ranks: it is written for these.
-pub const SEVERAL_RANKS: &str = "?several ranks";
+pub fn several_ranks() -> Atom {
+    Atom::True(Name::from("?several ranks"))
+}
 
 /// A test that no other test can repeat.
 fn is_own(atom: &Atom) -> bool {

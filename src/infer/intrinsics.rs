@@ -2,8 +2,10 @@
 //! and a call. Out: a value or an effect. Never: paths of frameworks. Source: `rules/README.md`, section on intrinsics.
 //! Next: `assertion.rs`.
 
+use super::exec::several_ranks;
 use super::expr::CallArgs;
 use super::finding::{FindingKind, OperandAt};
+use super::formula::Formula;
 use super::heap::Cell;
 use super::machine::{Eval, Machine};
 use super::output::Reason;
@@ -135,10 +137,7 @@ impl Machine<'_> {
             // What an autograd function does on one rank alone says nothing of its types.
             "grad-enabled" => Value::Const(crate::ir::Const::Bool(self.w.modes.grad)),
             "several-ranks" if self.deriving.is_some() => Value::TRUE,
-            "several-ranks" => {
-                let several = super::formula::Atom::True(Name::from(super::exec::SEVERAL_RANKS));
-                Value::Cond(Arc::new(super::formula::Formula::Atom(several)))
-            }
+            "several-ranks" => Value::Cond(Arc::new(Formula::Atom(several_ranks()))),
             "init-device-mesh" => self.device_mesh(id, arg("mesh_shape"), arg("mesh_dim_names")),
             "device-mesh" => self.device_mesh(id, None, arg("mesh_dim_names")),
             "world-group" => self.default_axes(&[]).map_or(Value::Unknown, Value::Group),

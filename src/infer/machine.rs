@@ -460,7 +460,8 @@ impl<'a> Machine<'a> {
         }
         let worlds = vec![self.w.facts.clone()];
         let unmarked = kind.unmarked_source().is_some();
-        let concerned = |r: &&Reducer| unmarked && kind.axis().is_none_or(|axis| r.may_sum_over(axis.name()));
+        let concerned =
+            |r: &&Reducer| unmarked && kind.axis().is_none_or(|axis| r.may_sum_over(|own| own == axis.name()));
         let reducers = self.settings.reducers().all.iter().filter(concerned);
         let reducers = reducers.take(super::limits::MAX_REDUCERS_SHOWN).map(Reducer::shown).collect();
         let repairs = if kind.unmarked().is_some() { Vec::new() } else { repairs };

@@ -383,6 +383,17 @@ pub enum Const {
     Ellipsis,
 }
 
+impl Const {
+    /// Whether it is this number, written with a fraction or without.
+    pub fn is_number(&self, number: f64) -> bool {
+        match self {
+            Const::Int(n) => *n as f64 == number,
+            Const::Float(bits) => f64::from_bits(*bits) == number,
+            Const::None | Const::Bool(_) | Const::Str(_) | Const::Ellipsis => false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     Local(LocalId),

@@ -223,7 +223,6 @@ fn views_apart(parts: usize, joined: Place, apart: Place) -> Draft {
     draft
 }
 
-/// A buffer that is larger in a dim along which no parts come.
 /// A dim as it is written: a number, or the name of a parameter.
 fn along(dim: &str) -> String {
     match dim.parse::<i64>() {
@@ -233,6 +232,7 @@ fn along(dim: &str) -> String {
     }
 }
 
+/// A buffer that is smaller in a dim along which nothing is cut.
 fn narrow_buffer(collective: &str, buffer: &str, dim: &str, narrower: Place) -> Draft {
     let along = along(dim);
     let title = format!(
@@ -247,6 +247,7 @@ fn narrow_buffer(collective: &str, buffer: &str, dim: &str, narrower: Place) -> 
     draft
 }
 
+/// A buffer that is larger in a dim along which no parts come.
 fn wide_buffer(collective: &str, buffer: &str, dim: &str, wider: Place) -> Draft {
     let along = along(dim);
     let title = format!(

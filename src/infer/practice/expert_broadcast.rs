@@ -58,7 +58,7 @@ fn of_all(view: &View<'_>, step: usize, input: &Operand) -> Option<LocalId> {
         },
         other => other,
     };
-    let local = sent_local(&sent)?;
+    let Expr::Local(local) = sent else { return None };
     let over = view.steps[step].loops.last()?;
     let inside = view.defs(local).iter().all(|def| *def >= *over);
     let of = element_of(view, local).filter(|_| inside)?;
@@ -83,10 +83,6 @@ fn element_of(view: &View<'_>, local: LocalId) -> Option<Expr> {
         Expr::Element(over) => Some(*over),
         _ => None,
     }
-}
-
-fn sent_local(sent: &Expr) -> Option<LocalId> {
-    if let Expr::Local(local) = sent { Some(*local) } else { None }
 }
 
 /// The name of a group of data ranks.

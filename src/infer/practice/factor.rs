@@ -229,11 +229,7 @@ fn scales_by_world(view: &View<'_>) -> bool {
 }
 
 fn is_one(view: &View<'_>, operand: &Operand) -> bool {
-    match view.expr(operand) {
-        Expr::Const(Const::Int(1)) => true,
-        Expr::Const(Const::Float(bits)) => bits == 1.0f64.to_bits(),
-        _ => false,
-    }
+    matches!(view.expr(operand), Expr::Const(number) if number.is_number(1.0))
 }
 
 fn is_loss(view: &View<'_>, operand: &Operand) -> bool {

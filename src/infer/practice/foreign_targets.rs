@@ -22,7 +22,7 @@ pub fn subtracted(view: &View<'_>, out: &mut Found) {
         return;
     }
     let Some(class) = near::autograd_class(view) else { return };
-    let (Some(forward), Some((_, unpacked))) = (view.project.own_method(class, "forward"), saved(view)) else { return };
+    let (Some(forward), Some(unpacked)) = (view.project.own_method(class, "forward"), saved(view)) else { return };
     let forward = near::shared(view, forward);
     let Some(given) = kept(&forward).filter(|given| given.len() == unpacked.len()) else { return };
     if !near::communicates(&forward) || !only_its_members(view) {
@@ -44,18 +44,18 @@ pub fn subtracted(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// The variables that a backward unpacks what was saved into, with the step.
-fn saved(view: &View<'_>) -> Option<(usize, Vec<LocalId>)> {
+/// The variables that a backward unpacks what was saved into.
+fn saved(view: &View<'_>) -> Option<Vec<LocalId>> {
     let ctx = view.func.params.first()?.local;
     let mut all = (0..view.steps.len()).filter_map(|i| match view.steps[i].stmt {
         Stmt::Unpack { value, before, star: None, after } if after.is_empty() => match view.expr(value) {
-            Expr::Attr(of, name) if *of == Expr::Local(ctx) && name == "saved_tensors" => Some((i, before.to_vec())),
+            Expr::Attr(of, name) if *of == Expr::Local(ctx) && name == "saved_tensors" => Some((i, before)),
             _ => None,
         },
         _ => None,
     });
-    let (one, None) = (all.next()?, all.next()) else { return None };
-    one.1.iter().all(|local| view.defs(*local) == [one.0]).then_some(one)
+    let ((step, locals), None) = (all.next()?, all.next()) else { return None };
+    locals.iter().all(|local| view.defs(*local) == [step]).then(|| locals.to_vec())
 }
 
 /// What a forward saves, if it does so once.
@@ -76,11 +76,7 @@ fn only_its_members(view: &View<'_>) -> bool {
 
 /// The positions at which a step takes 1 off, and nothing else.
 fn taken_off(view: &View<'_>, step: usize) -> Option<Expr> {
-    let one = |e: &Expr| match e {
-        Expr::Const(Const::Int(n)) => *n == 1,
-        Expr::Const(Const::Float(bits)) => f64::from_bits(*bits) == 1.0,
-        _ => false,
-    };
+    let one = |e: &Expr| matches!(e, Expr::Const(number) if number.is_number(1.0));
     match view.steps[step].stmt {
         Stmt::SetItem { index, value, .. } => {
             let Expr::Binary(BinOp::Sub, from, by) = view.expr(value) else { return None };
@@ -125,11 +121,7 @@ fn harmless(forward: &View<'_>, positions: &Operand) -> Option<(Masked, usize)> 
     let mut all: Vec<LocalId> = near::reached(forward, positions, |_| true).into_iter().collect();
     all.sort_unstable();
     let masked = all.into_iter().filter(|local| !forward.is_temp(*local)).find_map(|local| masked(forward, local))?;
-    let zero = |o: &Operand| match forward.expr(o) {
-        Expr::Const(Const::Int(n)) => n == 0,
-        Expr::Const(Const::Float(bits)) => f64::from_bits(bits) == 0.0,
-        _ => false,
-    };
+    let zero = |o: &Operand| matches!(forward.expr(o), Expr::Const(number) if number.is_number(0.0));
     let of_mask = |o: &Operand| near::local(o) == Some(masked.mask);
     let zeroed = (masked.at + 1..forward.steps.len()).find(|step| match forward.steps[*step].stmt {
         Stmt::SetItem { index, value, .. } => of_mask(index) && zero(value),

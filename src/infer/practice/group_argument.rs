@@ -42,11 +42,7 @@ pub(super) const STAGES: &[&str] = &["pp", "pipe", "pipeline"];
 
 /// `clip(params)` after `schedule.step()`, where `clip(params, pp_mesh=None)` reduces over the stages.
 pub fn of_stages(view: &View<'_>, out: &mut Found) {
-    let schedule = (0..view.steps.len()).find(|i| match view.value(*i) {
-        Some(Rvalue::CallMethod { base, name, .. }) => name == "step" && is_schedule(view, base),
-        _ => false,
-    });
-    let Some(schedule) = schedule else { return };
+    let Some((schedule, _)) = schedule_steps(view).next() else { return };
     let of_stages = |name: &str| STAGES.iter().any(|word| near::has_part(name, word));
     for (i, step) in view.steps.iter().enumerate() {
         let Some((at, args)) = called(view, i) else { continue };
@@ -67,8 +63,18 @@ pub fn of_stages(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// The steps at which the schedule of a pipeline runs, with what it is given.
+pub(super) fn schedule_steps<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = (usize, &'a [Arg])> + 'v {
+    (0..view.steps.len()).filter_map(|i| match view.value(i) {
+        Some(Rvalue::CallMethod { base, name, args }) if name == "step" && is_schedule(view, base) => {
+            Some((i, &args[..]))
+        }
+        _ => None,
+    })
+}
+
 /// Whether a value is the schedule of a pipeline by its name: schedules of learning rates are called schedulers.
-pub(super) fn is_schedule(view: &View<'_>, base: &Operand) -> bool {
+fn is_schedule(view: &View<'_>, base: &Operand) -> bool {
     let named = |name: &str| near::has_part(name, "schedule") && STAGES.iter().any(|word| near::has_part(name, word));
     match view.expr(base) {
         Expr::Local(local) => named(view.local_name(local)),

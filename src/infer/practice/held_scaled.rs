@@ -9,7 +9,7 @@ use super::lapses::Lapse;
 use super::mixed_mean::averages;
 use super::view::{CollectiveCall, Guard, View};
 use super::{Found, near};
-use crate::ir::{ArgKind, BinOp, CmpOp, Const, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, CmpOp, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
 /// Parts of names of averages that are meant to forget, and of factors that make them do so.
@@ -178,11 +178,7 @@ fn is_called_factor(name: &str) -> bool {
 }
 
 fn is_one(expr: &Expr) -> bool {
-    match expr {
-        Expr::Const(Const::Int(n)) => *n == 1,
-        Expr::Const(Const::Float(bits)) => *bits == 1.0f64.to_bits(),
-        _ => false,
-    }
+    matches!(expr, Expr::Const(number) if number.is_number(1.0))
 }
 
 fn last(view: &View<'_>, expr: &Expr) -> Option<String> {

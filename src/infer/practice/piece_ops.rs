@@ -186,11 +186,7 @@ impl Flow {
     }
 
     fn is_zero(&self, cell: CellId) -> bool {
-        match &self.cells[cell].value {
-            Value::Const(Const::Int(n)) => *n == 0,
-            Value::Const(Const::Float(bits)) => f64::from_bits(*bits) == 0.0,
-            _ => false,
-        }
+        matches!(&self.cells[cell].value, Value::Const(number) if number.is_number(0.0))
     }
 
     /// Whether a mask is of the same part as places. A part begins at a place of its own: at a number begins a whole.

@@ -91,9 +91,9 @@ impl Reducer {
         flag.or(self.guard).unwrap_or(self.place)
     }
 
-    /// Whether its group may be that of an axis.
-    pub fn may_sum_over(&self, axis: &str) -> bool {
-        self.axes.as_ref().is_none_or(|axes| axes.iter().any(|own| own == axis))
+    /// Whether its group may be that of an axis of which this holds.
+    pub fn may_sum_over(&self, is: impl Fn(&Name) -> bool) -> bool {
+        self.axes.as_ref().is_none_or(|own| own.iter().any(is))
     }
 
     /// Whether it takes a parameter for its name alone.
@@ -178,8 +178,8 @@ impl Reducers {
     }
 
     /// The reducers that may sum over one of these axes.
-    pub fn over<'a>(&'a self, axes: &'a [Name]) -> impl Iterator<Item = &'a Reducer> {
-        self.all.iter().filter(move |r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
+    pub fn over<'a>(&'a self, axes: &[Name]) -> impl Iterator<Item = &'a Reducer> {
+        self.all.iter().filter(move |r| r.may_sum_over(|own| axes.contains(own)))
     }
 
     /// Whether the project itself does what a framework promises: all that reduces gradients over these axes is understood, and some of
@@ -222,9 +222,7 @@ impl Reducers {
         known_mark: &dyn Fn(&str) -> bool,
     ) -> Option<&[(Name, bool, Place)]> {
         let mut taken = None;
-        for reducer in
-            self.all.iter().filter(|r| r.axes.as_ref().is_none_or(|own| own.iter().any(|a| axes.contains(a))))
-        {
+        for reducer in self.over(axes) {
             match (reducer.covers(name, known_mark), &reducer.only_when) {
                 (Covered::No, _) => {}
                 (Covered::Yes, Some(flags)) if taken.is_none() && reducer.takes_by_name(name) => taken = Some(flags),

@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::near;
 use super::unshared::Unshared;
 use super::view::{Guard, View};
-use crate::ir::{BinOp, CmpOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, CmpOp, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{Idx, Name, Span};
 use rustc_hash::FxHashSet;
@@ -175,11 +175,7 @@ fn is_lookup(view: &View<'_>, step: usize) -> bool {
 }
 
 fn is_zero(value: &Operand) -> bool {
-    match value {
-        Operand::Const(Const::Int(0)) => true,
-        Operand::Const(Const::Float(bits)) => f64::from_bits(*bits) == 0.0,
-        _ => false,
-    }
+    matches!(value, Operand::Const(number) if number.is_number(0.0))
 }
 
 /// Whether a variable tells which positions are outside, or inside, of the rows of this rank.

@@ -11,7 +11,7 @@ use super::omissions::Omission;
 use super::unused_group::is_read;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Param, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::Place;
 use std::rc::Rc;
@@ -181,14 +181,19 @@ fn is_named_both(expr: &Expr) -> bool {
     matches!(expr, Expr::Call { callee, .. } if callee.last_name().is_some_and(both))
 }
 
+/// The parameter of a method that takes an argument.
+fn taken_by<'a>(method: &View<'a>, given: &Arg, position: usize) -> Option<&'a Param> {
+    match &given.kind {
+        ArgKind::Keyword(name) => method.func.params.iter().find(|p| p.name == *name),
+        _ => method.func.params.get(position + 1),
+    }
+}
+
 /// Whether a method, or one that it hands the size on to, sums and divides by the size that it is given.
 fn divides_by(from: &View<'_>, method: &str, given: &Arg, position: usize, depth: usize) -> bool {
     let (Some(depth), Some(at)) = (depth.checked_sub(1), near::own_method(from, method)) else { return false };
     let method: Rc<View<'_>> = near::shared(from, at);
-    let param = match &given.kind {
-        ArgKind::Keyword(name) => method.func.params.iter().find(|p| p.name == *name),
-        _ => method.func.params.get(position + 1),
-    };
+    let param = taken_by(&method, given, position);
     let Some(param) = param.filter(|p| method.defs(p.local).is_empty()) else { return false };
     let name = param.name.to_lowercase();
     let forms = [
@@ -215,10 +220,7 @@ fn divides_by(from: &View<'_>, method: &str, given: &Arg, position: usize, depth
 fn divides(from: &View<'_>, method: &str, given: &Arg, position: usize, depth: usize) -> Option<Place> {
     let depth = depth.checked_sub(1)?;
     let method: Rc<View<'_>> = near::shared(from, near::own_method(from, method)?);
-    let param = match &given.kind {
-        ArgKind::Keyword(name) => method.func.params.iter().find(|p| p.name == *name)?,
-        _ => method.func.params.get(position + 1)?,
-    };
+    let param = taken_by(&method, given, position)?;
     let asks = |e: &Expr| {
         e.call_of("get_world_size").is_some_and(|args| args.iter().any(|(_, a)| *a == Expr::Local(param.local)))
     };

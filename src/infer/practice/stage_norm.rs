@@ -5,7 +5,7 @@
 
 use super::expr::Expr;
 use super::found::Practice;
-use super::group_argument::{STAGES, is_schedule};
+use super::group_argument::{STAGES, schedule_steps};
 use super::training::Training;
 use super::view::View;
 use super::{Found, near, shard_norm};
@@ -69,14 +69,7 @@ fn beside<'a>(view: &View<'a>) -> Vec<Rc<View<'a>>> {
 
 /// Where a function runs the schedule of a pipeline on something.
 fn runs(view: &View<'_>) -> Option<Place> {
-    (0..view.steps.len()).find_map(|i| match view.value(i) {
-        Some(Rvalue::CallMethod { base, name, args })
-            if name == "step" && !args.is_empty() && is_schedule(view, base) =>
-        {
-            Some(view.place(view.steps[i].id))
-        }
-        _ => None,
-    })
+    schedule_steps(view).find(|(_, args)| !args.is_empty()).map(|(i, _)| view.place(view.steps[i].id))
 }
 
 /// Whether a function lets an optimizer step.

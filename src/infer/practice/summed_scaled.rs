@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::membership::Membership;
 use super::near;
 use super::view::View;
-use crate::ir::{BinOp, Const, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 
 /// Methods by which a wrapper is told what to divide by.
@@ -91,11 +91,7 @@ fn sums(view: &View<'_>) -> Option<Place> {
 }
 
 fn is_one(operand: &Operand) -> bool {
-    match operand {
-        Operand::Const(Const::Int(1)) => true,
-        Operand::Const(Const::Float(bits)) => *bits == 1.0f64.to_bits(),
-        _ => false,
-    }
+    matches!(operand, Operand::Const(number) if number.is_number(1.0))
 }
 
 /// `p.register_hook(lambda g: g / ep_group.size())` of marked parameters, whose gradients are divided by the number of all ranks.

@@ -10,7 +10,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
-use super::view::View;
+use super::view::{CollectiveCall, View};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, Const, FuncKind, Item, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::rules::Form;
 use crate::source::{Name, Place};
@@ -68,20 +68,6 @@ const ONE: &[&str] = &[
 const APART: &[&str] =
     &[".view(", ".reshape(", ".flatten()", "chunk(", "split(", "unflatten(", "rearrange(", "movedim("];
 
-/// The same in a caller, where views and products of matrices are of other values.
-const CALLERS: &[&str] = &[
-    "chunk(",
-    "split(",
-    "unflatten(",
-    "rearrange(",
-    "movedim(",
-    "moveaxis(",
-    "transpose(",
-    "permute(",
-    "swapaxes(",
-    "swapdims(",
-];
-
 /// How rows are turned into parts that lie one behind another, before or after.
 const TURNS: &[&str] = &[
     "chunk(",
@@ -94,62 +80,71 @@ const TURNS: &[&str] = &[
     "permute(",
     "swapaxes(",
     "swapdims(",
-    "cat(",
-    "stack(",
-    ".t()",
-    ".mt",
-    "einsum(",
-    "unbind(",
-    ".view(",
-    ".reshape(",
 ];
+
+/// What does so as well in the function itself: in a caller, views and products of matrices are of other values.
+const TURNS_HERE: &[&str] = &["cat(", "stack(", ".t()", ".mt", "einsum(", "unbind(", ".view(", ".reshape("];
 
 /// `sizes[-1] *= world`, `out = torch.empty(sizes)`, `all_gather_into_tensor(out, x)`
 pub fn gathers(view: &View<'_>, out: &mut Found) {
-    for (step, call) in view.collectives() {
-        if call.rule.op != "all_gather" || call.rule.form != Form::IntoOutput {
-            continue;
-        }
-        let (Some(given), Some(buffer)) = (call.input, call.output.and_then(near::local)) else { continue };
-        let [made] = view.defs(buffer) else { continue };
-        let Some((of, dim, wider)) = wider(view, *made) else { continue };
-        let same = plain(view, given).is_some_and(|value| value == of);
-        if !same || *made > *step || is_ordered(view, buffer) || !goes_on(view, buffer) {
-            continue;
-        }
-        // With one row, or one dim, the parts come along the wider dim as well.
-        if near::has_any(view.code(), ONE) || is_put_apart(view, APART) {
+    for Buffer { step, collective, buffer, dim, resized } in buffers(view, "all_gather", &is_times) {
+        if is_put_apart(view, APART) {
             continue;
         }
         // A dim of which only a variable tells may be the first, and what is given may be turned before.
         let Some(dim) = behind_first(view, &dim).filter(|_| dim.is_number() || is_unturned(view)) else { continue };
-        let collective = super::lost::last(&call.rule.name);
-        let mistake = Placements::WideBuffer { collective, buffer: view.local_name(buffer).clone(), dim, wider };
-        out.push((view.place(view.steps[*step].id), Practice::Placements(mistake)));
+        let mistake = Placements::WideBuffer { collective, buffer, dim, wider: resized };
+        out.push((view.place(view.steps[step].id), Practice::Placements(mistake)));
     }
 }
 
 /// `sizes[dim] //= world`, `out = torch.empty(sizes)`, `reduce_scatter_tensor(out, x)`
 pub fn scatters(view: &View<'_>, out: &mut Found) {
-    for (step, call) in view.collectives() {
-        if call.rule.op != "reduce_scatter" || call.rule.form != Form::IntoOutput {
-            continue;
-        }
-        let (Some(given), Some(buffer)) = (call.input, call.output.and_then(near::local)) else { continue };
-        let [made] = view.defs(buffer) else { continue };
-        let Some((of, dim, narrower)) = made_as(view, *made, &is_share) else { continue };
-        let same = plain(view, given).is_some_and(|value| value == of);
-        if !same || *made > *step || is_ordered(view, buffer) || !goes_on(view, buffer) || !is_unturned(view) {
-            continue;
-        }
-        if near::has_any(view.code(), ONE) || is_put_apart(view, CALLERS) {
+    for Buffer { step, collective, buffer, dim, resized } in buffers(view, "reduce_scatter", &is_share) {
+        if !is_unturned(view) || is_put_apart(view, TURNS) {
             continue;
         }
         let Some(dim) = behind_first(view, &dim) else { continue };
-        let collective = super::lost::last(&call.rule.name);
-        let mistake = Placements::NarrowBuffer { collective, buffer: view.local_name(buffer).clone(), dim, narrower };
-        out.push((view.place(view.steps[*step].id), Practice::Placements(mistake)));
+        let mistake = Placements::NarrowBuffer { collective, buffer, dim, narrower: resized };
+        out.push((view.place(view.steps[step].id), Practice::Placements(mistake)));
     }
+}
+
+/// A buffer that a collective writes into, with the sizes of what it is given but for one.
+struct Buffer {
+    step: usize,
+    collective: Name,
+    buffer: Name,
+    dim: Dim,
+    /// Where the other size is made.
+    resized: Place,
+}
+
+/// The buffers of collectives of a kind with a dim of another size, made so, that go on as they are.
+fn buffers(view: &View<'_>, op: &str, resized: Resized<'_>) -> Vec<Buffer> {
+    // With one row, or one dim, the parts lie along the other dim as well.
+    if near::has_any(view.code(), ONE) {
+        return Vec::new();
+    }
+    let of = |(step, call): &(usize, CollectiveCall<'_>)| {
+        let (given, local) = (call.input?, call.output.and_then(near::local)?);
+        let [made] = view.defs(local) else { return None };
+        if call.rule.op != op || call.rule.form != Form::IntoOutput || *made > *step {
+            return None;
+        }
+        let (of, dim, resized) = made_as(view, *made, resized)?;
+        let same = plain(view, given).is_some_and(|value| value == of);
+        let collective = super::lost::last(&call.rule.name);
+        let buffer = view.local_name(local).clone();
+        (same && !is_ordered(view, local) && goes_on(view, local)).then_some(Buffer {
+            step: *step,
+            collective,
+            buffer,
+            dim,
+            resized,
+        })
+    };
+    view.collectives().iter().filter_map(of).collect()
 }
 
 /// A dim of a buffer.
@@ -167,12 +162,7 @@ impl Dim {
 /// Whether a size is made of an own one as that of a buffer is.
 type Resized<'r> = &'r dyn Fn(&View<'_>, &Expr, &dyn Fn(&Expr) -> bool) -> bool;
 
-/// Whose sizes a buffer has, and the dim behind the first in which it is larger, with the place that makes it so.
-fn wider(view: &View<'_>, made: usize) -> Option<(Expr, Dim, Place)> {
-    made_as(view, made, &is_times)
-}
-
-/// The same of a buffer that is larger or smaller.
+/// Whose sizes a buffer has, and the dim behind the first in which it has another one, with the place that makes it so.
 fn made_as(view: &View<'_>, made: usize, resized: Resized<'_>) -> Option<(Expr, Dim, Place)> {
     let value = view.value(made)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
@@ -398,7 +388,7 @@ fn given_dims(view: &View<'_>, at: usize) -> Vec<Option<i64>> {
 
 /// Whether nothing in a function puts values in another order.
 fn is_unturned(view: &View<'_>) -> bool {
-    !near::has_any(view.code(), TURNS)
+    !near::has_any(view.code(), TURNS) && !near::has_any(view.code(), TURNS_HERE)
 }
 
 /// What is given, without what keeps its sizes.
