@@ -276,10 +276,12 @@ pub fn principal_text(case: &Case, signature: &Signature) -> String {
     };
     let sources: Vec<String> = signature.sources.iter().map(|s| side(*s)).collect();
     let result = side(signature.result);
-    // Of several results one is told.
+    let other =
+        |at: usize| signature.others.iter().find(|(other, _)| *other == at).map(|(_, t)| t.letter().to_string());
     let result = match case.outputs {
         Some(count) if count > 1 => {
-            let all: Vec<&str> = (0..count).map(|at| if at == case.output { result.as_str() } else { "_" }).collect();
+            let of = |at: usize| if at == case.output { Some(result.clone()) } else { other(at) };
+            let all: Vec<String> = (0..count).map(|at| of(at).unwrap_or_else(|| "_".into())).collect();
             format!("({})", all.join(", "))
         }
         _ => result,

@@ -226,7 +226,7 @@ impl Machine<'_> {
     }
 
     pub fn binary(&mut self, id: StmtId, op: BinOp, left: &Value, right: &Value, in_place: bool) -> Value {
-        if let Some(value) = self.share(op, left, right) {
+        if let Some(value) = self.share(op, left, right).or_else(|| self.derived_binary(op, left, right)) {
             return value;
         }
         if let Some(value) = self.python_binary(op, left, right) {

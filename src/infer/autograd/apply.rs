@@ -437,7 +437,7 @@ impl Machine<'_> {
 
     fn untyped_result(&mut self, case: &Case) -> Value {
         let tensor = self.new_tensor(TensorType::unknown());
-        in_place_of(case, tensor)
+        in_place_of(case, &[(case.output, tensor)])
     }
 
     fn typed_result(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
@@ -447,17 +447,17 @@ impl Machine<'_> {
         if case.axes.is_empty() && case.inputs.len() > 1 {
             return self.untyped_result(case);
         }
-        let value = match case.inputs.as_slice() {
-            [input] => self.one_input(id, class, case, &principal, *input, args),
+        let values = match case.inputs.as_slice() {
+            [input] => vec![(case.output, self.one_input(id, class, case, &principal, *input, args))],
             _ => self.many_inputs(id, class, case, args),
         };
-        self.keeps_part(&value, case);
-        in_place_of(case, value)
+        values.iter().for_each(|(_, value)| self.keeps_part(value, case));
+        in_place_of(case, &values)
     }
 
     /// Notes on an Invariant result where the backward leaves each rank its own part of the gradient: there a sum would be missing.
     fn keeps_part(&mut self, value: &Value, case: &Case) {
-        let own = |t: &Arc<Term>| matches!(**t, Term::Split { .. });
+        let own = |t: &Arc<Term>| t.steps().iter().any(|s| matches!(s, Term::Split { .. }));
         let Some(at) = case.own.filter(|_| case.backward.iter().any(own)) else { return };
         let Some(tensor) = self.as_tensor(value).and_then(|id| self.w.heap.tensor_mut(id)) else { return };
         for axis in case.axes.iter() {
@@ -541,13 +541,12 @@ fn beyond(case: &Facts, known: &Facts) -> Formula {
     Formula::And(items)
 }
 
-/// The result at its place in the tuple that the function returns.
-fn in_place_of(case: &Case, value: Value) -> Value {
+/// The results at their places in the tuple that the function returns.
+fn in_place_of(case: &Case, values: &[(usize, Value)]) -> Value {
+    let at = |i: usize| values.iter().find(|(at, _)| *at == i).map_or(Value::Unknown, |(_, value)| value.clone());
     match case.outputs {
-        None => value,
-        Some(n) => {
-            Value::tuple((0..n).map(|i| if i == case.output { value.clone() } else { Value::Unknown }).collect())
-        }
+        None => at(case.output),
+        Some(n) => Value::tuple((0..n).map(at).collect()),
     }
 }
 

@@ -49,6 +49,7 @@ pub fn decide(case: &mut Case, mesh: Option<AxisSet>) {
             .map(|(s, d)| Signature {
                 sources: vec![(s, from.filter(|_| s == Spmd::Varying))],
                 result: (d, to.filter(|_| d == Spmd::Varying)),
+                others: Vec::new(),
             })
             .collect();
         if case.legal.is_empty() && (case.communicates() || case.splits()) {
@@ -73,20 +74,22 @@ pub fn decide(case: &mut Case, mesh: Option<AxisSet>) {
         }
         let tracked: Vec<usize> = known.iter().map(|(i, _)| *i).collect();
         let apart = super::outputs::typings(case, &known, &axes_of(case.others.iter().map(|(_, t)| t)));
-        let (inputs, legal) = match apart {
-            Some(Apart { typings, conflict }) => {
+        let ((inputs, legal), others) = match apart {
+            Some(Apart { typings, others, conflict }) => {
                 if conflict && known.len() == case.backward.len() && case.communicates() {
                     case.trouble = Some(Trouble::NotAdjoint);
                 }
-                typings
+                (typings, others)
             }
-            None => super::meaning::signatures(&case.forward, &known, &tracked, &[]),
+            None => (super::meaning::signatures(&case.forward, &known, &tracked, &[]), Vec::new()),
         };
         case.legal = legal
             .into_iter()
-            .map(|(sources, d)| Signature {
+            .zip(others.into_iter().chain(std::iter::repeat(Vec::new())))
+            .map(|((sources, d), others)| Signature {
                 sources: sources.into_iter().map(|s| (s, None)).collect(),
                 result: (d, None),
+                others,
             })
             .collect();
         case.inputs = inputs;

@@ -102,6 +102,8 @@ impl Case {
 pub struct Signature {
     pub sources: Vec<(Spmd, Option<usize>)>,
     pub result: (Spmd, Option<usize>),
+    /// Of the other outputs that are followed, the type that tells most.
+    pub others: Vec<(usize, Spmd)>,
 }
 
 /// The types on a further group.
@@ -486,13 +488,10 @@ impl Machine<'_> {
         let arguments = plain.len();
         let results = each_of(result);
         let terms: Vec<Arc<Term>> = results.iter().map(|v| self.whole_term(v)).collect();
-        let tells = |t: &Arc<Term>| !matches!(**t, Term::Unknown | Term::Equal | Term::Fresh);
-        let Some(output) = terms.iter().position(tells) else {
-            if let Some(d) = &mut self.deriving {
-                d.lost.push(self.w.facts.clone());
-            }
-            return;
-        };
+        // What is made of constants alone is what a way gives that leaves something out, as a loop without a round does.
+        let is_constant = |s: &&Term| matches!(s, Term::Math { .. } | Term::Equal | Term::Fresh);
+        let tells = |t: &Arc<Term>| **t != Term::Unknown && !t.steps().iter().all(is_constant);
+        let Some(output) = terms.iter().position(tells) else { return self.lost_way() };
         let others: Vec<(usize, Arc<Term>)> =
             terms.iter().cloned().enumerate().filter(|(i, t)| *i != output && tells(t)).collect();
         let mut given = vec![context.clone()];
@@ -501,16 +500,14 @@ impl Machine<'_> {
             self.w = world;
             let returned = each_of(&value);
             let gradients = self.gradients_among(&returned);
-            // Tuples that are written in the return are counted there.
+            // Tuples that are written in the return are counted there; a call with more arguments than the forward takes is what is wrong there.
             let given = self.deriving.as_ref().and_then(|d| d.given);
-            // A call with more arguments than the forward takes is what is wrong there.
             let given = given.filter(|n| *n <= arguments || self.takes_more(methods));
             let expected = given.unwrap_or(arguments);
             let few =
                 matches!(value, Value::Tensor(_)) && expected > 1 && (given.is_some() || !self.takes_more(methods));
             let return_at = self.only_return(methods.backward).filter(|_| few);
-            let facts = self.w.facts.clone();
-            let places = self.deriving_places();
+            let (facts, places) = (self.w.facts.clone(), self.deriving_places());
             let mut case = Case {
                 facts,
                 axes: AxisSet::default(),
@@ -537,6 +534,11 @@ impl Machine<'_> {
                     .or_else(|| places.last().copied())
                     .unwrap_or_else(|| self.name_of(methods.backward)),
             };
+            // Memory that nothing was written to is no gradient.
+            if case.trouble.is_none() && gradients.iter().any(|(_, t)| **t == Term::Fresh) {
+                self.lost_way();
+                continue;
+            }
             if case.trouble.is_none()
                 && let Some(trouble) = self.misplaced(plain, &case.forward, &returned)
             {
@@ -551,6 +553,13 @@ impl Machine<'_> {
                 self.same_part_everywhere(&mut case);
             }
             out.push(case);
+        }
+    }
+
+    /// Notes that this way through the bodies tells nothing.
+    fn lost_way(&mut self) {
+        if let Some(d) = &mut self.deriving {
+            d.lost.push(self.w.facts.clone());
         }
     }
 

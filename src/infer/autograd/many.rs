@@ -17,9 +17,47 @@ use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, Spmd, T
 /// What shows that only one rank, or a part of what is given, goes into a sum.
 const APART: &[&str] = &["rank", "alpha", "where(", "mask", "scale"];
 
+/// The other results that some signature types.
+fn other_outputs(case: &Case) -> Vec<usize> {
+    let mut out: Vec<usize> = case.legal.iter().flat_map(|s| s.others.iter().map(|(at, _)| *at)).collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// The types of a result on one axis that are left by what the arguments may be there.
+fn result_on(case: &Case, output: usize, given: &dyn Fn(usize) -> AxisType) -> AxisType {
+    let fits_as = |s: &Signature, lenient: bool| {
+        s.sources.iter().enumerate().all(|(k, (t, _))| {
+            let set = given(k);
+            // What differs is taken for a sum only where nothing else fits.
+            set.contains(*t) || lenient && *t == Spmd::Partial && set.contains(Spmd::Varying)
+        })
+    };
+    let lenient = !case.legal.iter().any(|s| fits_as(s, false));
+    // Of results that differ only in how they are taken, the one that tells most.
+    let first = |s: &&Signature| {
+        let alike = |o: &&Signature| o.sources == s.sources;
+        case.legal.iter().find(alike).is_some_and(|o| o.result == s.result)
+    };
+    let of_output = |s: &Signature| match output == case.output {
+        true => Some(s.result.0),
+        false => s.others.iter().find(|(at, _)| *at == output).map(|(_, t)| *t),
+    };
+    let matching = case.legal.iter().filter(|s| fits_as(s, lenient)).filter(first);
+    let set = matching.fold(AxisType::EMPTY, |set, s| set.join(of_output(s).map_or(AxisType::ALL, AxisType::from)));
+    if set.is_empty() { AxisType::ALL } else { set }
+}
+
 impl Machine<'_> {
-    /// A function of several tensors: the signatures that the arguments leave.
-    pub(super) fn many_inputs(&mut self, id: StmtId, class: ClassRef, case: &Case, args: &CallArgs) -> Value {
+    /// A function of several tensors: the results that the signatures which the arguments leave give, by their place.
+    pub(super) fn many_inputs(
+        &mut self,
+        id: StmtId,
+        class: ClassRef,
+        case: &Case,
+        args: &CallArgs,
+    ) -> Vec<(usize, Value)> {
         let inputs: Vec<Option<TensorType>> = case
             .inputs
             .iter()
@@ -53,31 +91,21 @@ impl Machine<'_> {
                 args,
                 inputs[k].as_ref().map(|t| t.local.get(&axis).clone()),
             );
-            return self.new_tensor(TensorType::unknown());
+            return vec![(case.output, self.new_tensor(TensorType::unknown()))];
         }
-        for axis in case.axes.iter() {
-            let fits_as = |s: &Signature, lenient: bool| {
-                s.sources.iter().enumerate().all(|(k, (t, _))| {
-                    let set = state(k, axis).set;
-                    // What differs is taken for a sum only where nothing else fits.
-                    set.contains(*t) || lenient && *t == Spmd::Partial && set.contains(Spmd::Varying)
-                })
-            };
-            let lenient = !case.legal.iter().any(|s| fits_as(s, false));
-            let accepts = |s: &&Signature| fits_as(s, lenient);
-            // Of results that differ only in how they are taken, the one that tells most.
-            let first = |s: &&Signature| {
-                let alike = |o: &&Signature| o.sources == s.sources;
-                case.legal.iter().find(alike).is_some_and(|o| o.result == s.result)
-            };
-            let matching: Vec<&Signature> = case.legal.iter().filter(accepts).filter(first).collect();
-            let set = matching.iter().fold(AxisType::EMPTY, |set, s| set.join(s.result.0.into()));
-            let set = if set.is_empty() { AxisType::ALL } else { set };
-            let origin =
-                Origin::new(self.place(id), Reason::Collective(self.project.class(class).name.clone()), set.known());
-            local.set(axis, AxisState { set, shard: None, nest: 0, origin: Some(origin) });
-        }
-        self.new_tensor(TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
+        let each = std::iter::once(case.output).chain(other_outputs(case));
+        let typed = each.map(|output| {
+            let mut local = local.clone();
+            for axis in case.axes.iter() {
+                let set = result_on(case, output, &|k| state(k, axis).set);
+                let reason = Reason::Collective(self.project.class(class).name.clone());
+                let origin = Origin::new(self.place(id), reason, set.known());
+                local.set(axis, AxisState { set, shard: None, nest: 0, origin: Some(origin) });
+            }
+            (output, TensorType { untracked: true, ..TensorType::of(local, Tri::Unknown) })
+        });
+        let typed: Vec<(usize, TensorType)> = typed.collect();
+        typed.into_iter().map(|(output, tensor)| (output, self.new_tensor(tensor))).collect()
     }
 
     /// The first argument that is equal on all ranks where no signature takes such a one, and the axis.

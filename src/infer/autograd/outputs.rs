@@ -5,13 +5,14 @@
 use super::derive::Case;
 use super::meaning::{MOST_ARGUMENTS, Typings, signatures};
 use crate::types::{AxisSet, Linearity, Spmd, Term};
-use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// What the results of a function leave together.
 pub struct Apart {
     /// Of the arguments, and of the result that is the tensor.
     pub typings: Typings,
+    /// For each typing, the other results of which one is known, with the one that tells most.
+    pub others: Vec<Vec<(usize, Spmd)>>,
     /// Whether each result has typings and they have none in common.
     pub conflict: bool,
 }
@@ -22,7 +23,7 @@ pub fn typings(case: &Case, gradients: &[(usize, &Term)], axes: &[AxisSet]) -> O
         return None;
     }
     let tracked: Vec<usize> = gradients.iter().map(|(i, _)| *i).collect();
-    let mut found: Vec<Typings> = Vec::new();
+    let mut found: Vec<(usize, Typings)> = Vec::new();
     let first = (case.output, &case.forward);
     for (output, forward) in std::iter::once(first).chain(case.others.iter().map(|(i, t)| (*i, t))) {
         let mut own: Vec<(usize, Term)> = Vec::new();
@@ -35,35 +36,39 @@ pub fn typings(case: &Case, gradients: &[(usize, &Term)], axes: &[AxisSet]) -> O
             (true, true) => return None,
             // A result without a gradient, or of which nothing is known.
             (false, true) => {}
-            (_, false) => found.push(made),
+            (_, false) => found.push((output, made)),
         }
     }
-    let mut inputs: Vec<usize> = found.iter().flat_map(|(inputs, _)| inputs.clone()).collect();
+    let mut inputs: Vec<usize> = found.iter().flat_map(|(_, (inputs, _))| inputs.clone()).collect();
     inputs.sort_unstable();
     inputs.dedup();
     if inputs.len() > MOST_ARGUMENTS {
         return None;
     }
-    let legal = common(&inputs, &found);
+    let (legal, others): (Vec<_>, Vec<_>) = common(&inputs, &found).into_iter().unzip();
     let conflict = legal.is_empty() && gradients.iter().all(|(_, t)| is_linear(t));
-    Some(Apart { typings: (inputs, legal), conflict })
+    Some(Apart { typings: (inputs, legal), others, conflict })
 }
 
-/// The typings of all arguments that each result has, with those of the first result.
-fn common(inputs: &[usize], found: &[Typings]) -> Vec<(Vec<Spmd>, Spmd)> {
-    let sets: Vec<FxHashSet<&[Spmd]>> =
-        found.iter().map(|(_, legal)| legal.iter().map(|(types, _)| types.as_slice()).collect()).collect();
+/// A typing of the arguments and the first result, and the types of the other results.
+type Common = ((Vec<Spmd>, Spmd), Vec<(usize, Spmd)>);
+
+/// The typings of all arguments that each result has, with those of the first result and the one that tells most of each other.
+fn common(inputs: &[usize], found: &[(usize, Typings)]) -> Vec<Common> {
     let mut out = Vec::new();
     for code in 0..4_usize.pow(u32::try_from(inputs.len()).unwrap_or(0)) {
         let types: Vec<Spmd> = (0..inputs.len()).map(|k| Spmd::ALL[code / 4_usize.pow(k as u32) % 4]).collect();
-        let of = |own: &[usize]| -> Vec<Spmd> {
+        // The types that a result may have with these of the arguments, those that tell most first.
+        let results = |(output, (own, legal)): &(usize, Typings)| -> Vec<(usize, Spmd)> {
             let each = inputs.iter().zip(&types).filter(|(i, _)| own.contains(i));
-            each.map(|(_, t)| *t).collect()
+            let due: Vec<Spmd> = each.map(|(_, t)| *t).collect();
+            legal.iter().filter(|(sources, _)| *sources == due).map(|(_, d)| (*output, *d)).collect()
         };
-        if found.iter().zip(&sets).all(|((own, _), set)| set.contains(of(own).as_slice())) {
-            let (own, legal) = &found[0];
-            let due = of(own);
-            out.extend(legal.iter().filter(|(sources, _)| *sources == due).map(|(_, d)| (types.clone(), *d)));
+        let each: Vec<Vec<(usize, Spmd)>> = found.iter().map(results).collect();
+        if let Some((first, rest)) = each.split_first()
+            && let Some(others) = rest.iter().map(|types| types.first().copied()).collect::<Option<Vec<_>>>()
+        {
+            out.extend(first.iter().map(|(_, d)| ((types.clone(), *d), others.clone())));
         }
     }
     out

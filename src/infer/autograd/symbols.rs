@@ -9,7 +9,7 @@ use super::super::groups::is_world;
 use super::super::machine::{Eval, Machine};
 use super::super::value::Value;
 use super::super::world::World;
-use crate::ir::{CmpOp, Const};
+use crate::ir::{BinOp, CmpOp, Const};
 use crate::project::FuncRef;
 use crate::source::Name;
 use crate::types::{Axis, AxisSet, AxisState, AxisType, LocalType};
@@ -236,6 +236,14 @@ impl Machine<'_> {
         let order = matches!(op, CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge);
         let truth = int_compare(op, i64::try_from(dim).ok()?, if order { n } else { given })?;
         Some(Value::Const(Const::Bool(truth)))
+    }
+
+    /// A dim counted from the front, `dim % x.ndim`, is the dim that was given.
+    pub fn derived_binary(&self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
+        let deriving = self.deriving.as_ref()?;
+        let own = matches!(left, Value::Sym(path) if self.symbol(path).is_none() && !path.starts_with('?'));
+        let dims = right.as_int() == i64::try_from(deriving.rank).ok();
+        (op == BinOp::Mod && own && dims).then(|| left.clone())
     }
 
     /// The dims that are arguments, by the number that they were taken for.

@@ -689,7 +689,9 @@ impl Machine<'_> {
                 self.note_all_reduced(&x);
                 Term::through(&x, &[], |x, _| Term::AllReduce { axes: axes.clone(), by, x: x.clone() })
             }
-            "all_gather" if rule.form == Form::IntoList => Term::Gathered { axes, x },
+            "all_gather" if rule.form == Form::IntoList => {
+                Term::through(&x, &[], |x, _| Term::Gathered { axes: axes.clone(), x: x.clone() })
+            }
             "all_gather" => Term::through(&x, &[from.unwrap_or(0)], |x, dims| Term::AllGather {
                 axes: axes.clone(),
                 dim: dims[0],
