@@ -107,8 +107,8 @@ impl Machine<'_> {
                     Value::Unknown
                 }))
             }
-            Value::Object(at) if self.gives_itself(*at, name) => Eval::One(base.clone()),
-            Value::Object(at) if self.adds_step(*at, name, args) => Eval::One(base.clone()),
+            Value::Object(at) if self.is_given_back(*at, name, args) => Eval::One(base.clone()),
+            Value::Object(at) if self.lists_parameters(*at, name) => Eval::One(self.listed_parameters(*at, name)),
             Value::Object(_) | Value::Super(_) => match self.object_attr(base, name) {
                 found if !matches!(found, Some(Value::Bound(_))) && matches!(base, Value::Super(_)) => {
                     let layer = self.super_of_layer(id, base, name, args);
@@ -146,6 +146,11 @@ impl Machine<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a method gives the object itself.
+    fn is_given_back(&mut self, at: ObjId, method: &Name, args: &CallArgs) -> bool {
+        self.gives_itself(at, method) || self.adds_step(at, method, args)
     }
 
     /// Whether a method is one of all modules that gives the module, and nothing else has that name here: `Model(config).to(device)`.
@@ -752,16 +757,6 @@ impl Machine<'_> {
                 self.forget(args);
                 Value::Unknown
             }
-        }
-    }
-
-    /// Nothing is recorded in a function that says so, or that by its name makes output of a model that it does not train: `generate`,
-    /// `forward_inference`.
-    pub fn gradient_off(&mut self, name: &str, flavour: Option<Flavour>) {
-        let makes = |word: &&str| super::practice::near::has_part(name, word);
-        let generates = self.w.modes.typecheck.is_none() && ["generate", "inference"].iter().any(makes);
-        if generates || flavour == Some(Flavour::NoGrad) {
-            self.w.modes.grad = false;
         }
     }
 }

@@ -269,6 +269,16 @@ impl Machine<'_> {
         }
     }
 
+    /// Nothing is recorded in a function that says so, or that by its name makes output of a model that it does not train: `generate`,
+    /// `forward_inference`.
+    pub fn gradient_off(&mut self, name: &str, flavour: Option<Flavour>) {
+        let makes = |word: &&str| super::practice::near::has_part(name, word);
+        let generates = self.w.modes.typecheck.is_none() && ["generate", "inference"].iter().any(makes);
+        if generates || flavour == Some(Flavour::NoGrad) {
+            self.w.modes.grad = false;
+        }
+    }
+
     /// The axes of an optional group argument of an intrinsic.
     pub fn optional_group(&mut self, group: Option<&Value>, default: &[Name]) -> Option<AxisSet> {
         match group {

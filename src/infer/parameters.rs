@@ -3,7 +3,7 @@
 //! whose size is divided, that is marked, or that some reducer may cover. Source: DESIGN.md section 7. Next: `practice/reducers.rs`.
 
 use super::formula::{Formula, Outcome};
-use super::heap::{Cell, ObjectClass};
+use super::heap::{Cell, ListCell, ObjectClass};
 use super::machine::Machine;
 use super::practice::hints::{Hint, hints};
 use super::practice::reducers::{Covered, Reducer};
@@ -12,7 +12,7 @@ use super::practice::view::View;
 use super::value::{ObjId, Value};
 use super::world::World;
 use crate::ir::annotation::Cond;
-use crate::ir::{FuncId, FuncKind, Operand, Stmt};
+use crate::ir::{Const, FuncId, FuncKind, Operand, Stmt};
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::{Name, Place, Span};
@@ -101,6 +101,23 @@ impl Machine<'_> {
             self.split(&formula, world, &mut |_, side, _| sides.push(side));
         }
         *worlds = sides;
+    }
+
+    /// Whether a call lists the parameters of an object in a constructor, which marks them in a loop, and all that are known are few:
+    /// `layer.parameters()`, `layer.named_parameters()`.
+    pub(super) fn lists_parameters(&self, of: ObjId, method: &Name) -> bool {
+        let few = || (1..=super::limits::MAX_UNROLLED).contains(&parameters(&self.w, of).len());
+        matches!(method.as_str(), "parameters" | "named_parameters") && self.in_constructor() && few()
+    }
+
+    /// The parameters of an object, with their names where these are asked for.
+    pub(super) fn listed_parameters(&mut self, of: ObjId, method: &Name) -> Value {
+        let item = |(name, tensor, _): (String, ObjId, Place)| match method.as_str() {
+            "parameters" => Value::Tensor(tensor),
+            _ => Value::tuple(vec![Value::Const(Const::Str(name.into())), Value::Tensor(tensor)]),
+        };
+        let items = parameters(&self.w, of).into_iter().map(item).collect();
+        Value::List(self.fresh(Cell::List(ListCell { items, rest: None })))
     }
 
     /// The class in whose constructor a parameter is made, and those that it is derived from.
@@ -363,9 +380,15 @@ fn freezes_beside(text: &str, classes: &[Span]) -> bool {
     })
 }
 
+/// What a line makes without a gradient: `self.weight = nn.Parameter(torch.empty(n), requires_grad=False)`.
+fn of_made(line: &str) -> Option<&str> {
+    let (target, made) = line.trim().split_once(" = ")?;
+    (made.contains("Parameter(") && made.ends_with(')')).then_some(target)
+}
+
 /// Whether the text of a class may freeze a parameter of this name: it asks for no gradient of anything but other attributes, alone or in
 /// a loop over their parameters.
-fn may_freeze(text: &str, name: &str) -> bool {
+pub(super) fn may_freeze(text: &str, name: &str) -> bool {
     if !text.contains("requires_grad") {
         return false;
     }
@@ -386,7 +409,7 @@ fn may_freeze(text: &str, name: &str) -> bool {
             if !of_others && !other(of) {
                 return true;
             }
-        } else if line.contains("requires_grad") {
+        } else if line.contains("requires_grad") && !of_made(line).is_some_and(other) {
             return true;
         }
         if !line.trim().is_empty() {

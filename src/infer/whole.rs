@@ -6,6 +6,7 @@
 use super::formula::Facts;
 use super::machine::Machine;
 use super::ops;
+use super::parameters::may_freeze;
 use super::practice::reducers::Covered;
 use super::practice::sizes::{says_part, whole_for};
 use super::practice::view::View;
@@ -18,10 +19,10 @@ use crate::source::{FileId, Name, Place};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
 
 /// Words for parameters of which each rank may have others, and for those that are no activations' business.
-const OWN: &[&str] = &["expert", "lora", "adapter"];
+const OWN: &[&str] = &["expert"];
 
 /// Words in a class that say that gradients of its parameters are taken care of, or that there are none.
-const HANDLED: &[&str] = &["requires_grad", "setattr(", "hook", "no_grad", "inference_mode"];
+const HANDLED: &[&str] = &["setattr(", "hook", "no_grad", "inference_mode"];
 
 /// Words in a file whose activations may be split otherwise in another configuration, in which something sums.
 const OTHERWISE: &[&str] = &["sequence_parallel", "seq_parallel", "reduce_scatter", "all_to_all"];
@@ -133,7 +134,7 @@ impl Machine<'_> {
         let file = &self.files[home.file];
         let class = self.project.func_around(module, home.span).and_then(|at| self.project.func(at).class);
         let text = class.map_or(file.whole(), |class| file.slice(self.project.class(ClassRef { module, class }).span));
-        if HANDLED.iter().any(|word| text.contains(word)) {
+        if HANDLED.iter().any(|word| text.contains(word)) || may_freeze(text, name) {
             return false;
         }
         let mut near: Vec<ModuleId> = self.stack.iter().map(|a| a.func.module).collect();
