@@ -725,6 +725,10 @@ impl Machine<'_> {
         self.maybe_distributed(id);
         self.touch(id);
         let Some(mut t) = self.w.heap.tensor(id).cloned() else { return };
+        // What a size makes a part stays one whatever fills it: `init_method(self.weight)`.
+        if t.home.is_some() && t.divided.is_some() {
+            return;
+        }
         if t.grad == crate::types::Tri::Yes && t.local.listed().all(|(_, s)| s.set.leq(AxisType::EQUAL)) {
             return;
         }

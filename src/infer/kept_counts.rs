@@ -64,12 +64,13 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether a short function without arguments asks whether the program runs on several ranks: `is_dist_avail_and_initialized()`.
+    /// Whether a short function without arguments asks whether the program runs on several ranks, or gives the group of all:
+    /// `is_dist_avail_and_initialized()`, `get_tp_group()` in a program with one group.
     pub fn asks_ranks(&self, func: FuncRef) -> bool {
         let callee = self.project.func(func);
         let asks = || {
             let text = self.files[self.project.file(func.module)].slice(callee.span);
-            text.contains("is_initialized()") || text.contains("is_available()")
+            ["is_initialized()", "is_available()", "group.WORLD"].iter().any(|word| text.contains(word))
         };
         callee.params.is_empty() && callee.code.count() <= super::limits::MAX_CHOICE && asks()
     }

@@ -114,8 +114,11 @@ impl Machine<'_> {
         if is_degree(name) {
             let stem = name.strip_suffix("world_size").or_else(|| name.strip_suffix("size"))?;
             let is_groups = |n: &str| n.strip_prefix(stem) == Some("group") || stem.is_empty() && n == "process_group";
-            if let Some(group) = names.iter().find(|n| is_groups(n)) {
-                return self.axes_of_value(&Value::Sym(group.clone())).map(Value::Size);
+            let mut groups = names.iter().filter(|n| self.settings.is_group_name(n));
+            // A number of ranks of no name beside one group alone is that of the group.
+            let only = groups.next().filter(|_| stem.is_empty() && groups.next().is_none());
+            if let Some(group) = names.iter().find(|n| is_groups(n)).or(only).cloned() {
+                return self.axes_of_value(&Value::Sym(group)).map(Value::Size);
             }
         }
         let only = |is: &dyn Fn(&str) -> bool| {
@@ -126,7 +129,7 @@ impl Machine<'_> {
         let prefix = rank.strip_suffix("rank").unwrap_or_default();
         let size = only(&|n| {
             let rest = n.strip_prefix(prefix).unwrap_or(n);
-            rest == "world_size" || rest == "size" && !prefix.is_empty()
+            rest == "world_size" || rest == "size"
         })?;
         let group = only(&|n| n == "group" || n.ends_with("_group"))?;
         let own = prefix.is_empty() || matches!(group.as_str(), "group" | "process_group");

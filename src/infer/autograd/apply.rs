@@ -457,8 +457,7 @@ impl Machine<'_> {
 
     /// Notes on an Invariant result where the backward leaves each rank its own part of the gradient: there a sum would be missing.
     fn keeps_part(&mut self, value: &Value, case: &Case) {
-        let own = |t: &Arc<Term>| t.steps().iter().any(|s| matches!(s, Term::Split { .. }));
-        let Some(at) = case.own.filter(|_| case.backward.iter().any(own)) else { return };
+        let Some(at) = case.kept_part() else { return };
         let Some(tensor) = self.as_tensor(value).and_then(|id| self.w.heap.tensor_mut(id)) else { return };
         for axis in case.axes.iter() {
             let mut state = tensor.local.get(axis).clone();

@@ -92,6 +92,12 @@ impl Case {
         self.steps().any(Term::communicates)
     }
 
+    /// Where the backward leaves each rank its own part of a gradient.
+    pub fn kept_part(&self) -> Option<Place> {
+        let own = |t: &Arc<Term>| t.steps().iter().any(|s| matches!(s, Term::Split { .. }));
+        self.own.filter(|_| self.backward.iter().any(own))
+    }
+
     fn steps(&self) -> impl Iterator<Item = &Term> {
         std::iter::once(&self.forward).chain(&self.backward).flat_map(|t| t.steps())
     }

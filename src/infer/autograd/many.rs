@@ -13,6 +13,7 @@ use crate::ir::StmtId;
 use crate::project::ClassRef;
 use crate::rules::{Arg, Kind, Role, Violation, apply};
 use crate::types::{Axis, AxisState, AxisType, LocalType, Origin, Reason, Spmd, TensorType, Tri};
+use std::sync::Arc;
 
 /// What shows that only one rank, or a part of what is given, goes into a sum.
 const APART: &[&str] = &["rank", "alpha", "where(", "mask", "scale"];
@@ -81,8 +82,9 @@ impl Machine<'_> {
             }
             local.set(&axis, AxisState::new(made.map_or(AxisType::ALL, |a| a.result)));
         }
+        let parted = |k: usize| inputs[k].as_ref().is_some_and(|t| t.divided.is_some());
         if let Some((k, axis)) = self.contradicted(case, args, &inputs)
-            && self.adds_plainly(class, case, k)
+            && (parted(k) || self.adds_plainly(class, case, k))
         {
             self.refuse_argument(
                 id,
@@ -108,7 +110,7 @@ impl Machine<'_> {
         typed.into_iter().map(|(output, tensor)| (output, self.new_tensor(tensor))).collect()
     }
 
-    /// The first argument that is equal on all ranks where no signature takes such a one, and the axis.
+    /// The first argument that is equal on all ranks, or by its size a part, where no signature takes such a one, and the axis.
     fn contradicted(&self, case: &Case, args: &CallArgs, inputs: &[Option<TensorType>]) -> Option<(usize, Axis)> {
         if self.w.modes.typecheck.is_some() || args.open || !case.communicates() {
             return None;
@@ -127,6 +129,11 @@ impl Machine<'_> {
             // side by side as if they differed does not.
             let equal = |set: AxisType| set.leq(AxisType::EQUAL);
             let due_equal = Spmd::ALL.iter().any(|t| equal((*t).into()) && takes(k, *t));
+            let is_part = state.set == AxisType::V && tensor.divided.is_some();
+            if is_part && !apart {
+                // What is wrong in the function itself is told there.
+                return case.trouble.is_none() && !case.legal.is_empty() && !takes(k, Spmd::Varying);
+            }
             equal(state.set) && !state.set.is_empty() && !due_equal && !apart && !tensor.zero && !is_constant(state)
         };
         let each = inputs.iter().enumerate().filter_map(|(k, tensor)| Some((k, tensor.as_ref()?)));
@@ -164,6 +171,10 @@ impl Machine<'_> {
     ) {
         let Some((arg, state)) = case.inputs.get(k).and_then(|i| args.args.get(*i)).zip(state) else { return };
         let part = self.part(id, arg.part);
+        let mut state = state;
+        if let (Some(at), Some(origin)) = (case.kept_part(), &mut state.origin) {
+            Arc::make_mut(origin).keeps_part = Some(at);
+        }
         let operand = OperandAt { place: Some(part), state, is_number: false, is_divisor: false };
         let expected = case.legal.iter().fold(AxisType::EMPTY, |set, s| set.join(s.sources[k].0.into()));
         let name = self.project.class(class).name.clone();
