@@ -36,6 +36,7 @@ codes! {
     IN_PLACE_CHANGE = "SPMD108" "in-place-type-change" Error,
     NORMALISED_PARTS = "SPMD109" "softmax-of-parts" Error,
     ROWS_NOT_SUMMED = "SPMD110" "rows-not-summed" Error,
+    COPY_LEFT_OUT = "SPMD111" "copy-left-out" Error,
     COLLECTIVE_SOURCE = "SPMD201" "mismatched-collective-source" Error,
     REDUCED_TWICE = "SPMD202" "reduced-twice" Error,
     ILLEGAL_CONVERSION = "SPMD203" "illegal-conversion" Error,

@@ -231,6 +231,9 @@ pub enum FindingKind {
     },
     /// A collective without a gradient in a backward of which code says that it can be differentiated itself.
     RawInDoubleBackward { class: Name, claim: Place },
+    /// The input of a layer that meets a split weight, where the function that sums the gradient of such an input (`copy`) is applied
+    /// nowhere, and its counterpart (`sum`) is.
+    CopyLeftOut { input: Name, axis: Axis, copy: Name, copy_at: Place, sum: Name },
     /// A docstring that names other collectives than the code has.
     DocClaim {
         name: Name,
@@ -263,6 +266,11 @@ impl FindingKind {
             crate::types::Reason::Unmarked(name) => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether a value whose gradient nothing sums meets one that needs the sum.
+    pub fn is_mixed(&self) -> bool {
+        matches!(self, FindingKind::Operator { violation: Violation::InvariantMixed, .. })
     }
 
     /// Whether values are right, and only what comes back is not.

@@ -5,9 +5,8 @@ use super::autograd::{Case, Gap};
 use super::finding::{Finding, FindingKind};
 use super::formula::Facts;
 use crate::project::{ClassRef, FuncRef};
-use crate::rules::Violation;
 use crate::source::{Name, Place};
-use crate::types::{LocalType, TensorType};
+use crate::types::{Axis, LocalType, TensorType};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,6 +62,15 @@ pub struct Exit {
     /// What is known of what it returns: of each element, if that is a tuple.
     pub results: Vec<Option<LocalType>>,
     pub is_tuple: bool,
+}
+
+/// The input of a layer that no caller gives a type, where it meets what is split: each rank has a part of its gradient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenInput {
+    pub func: FuncRef,
+    pub param: Name,
+    pub axis: Axis,
+    pub at: Place,
 }
 
 /// What was derived of an autograd function, at its definition or at a call.
@@ -127,6 +135,7 @@ pub struct Output {
     /// Ends of functions whose types are asked for.
     pub exits: Vec<Exit>,
     pub derived: Vec<Arc<DerivedRow>>,
+    pub open_inputs: Vec<OpenInput>,
     pub coverage: Coverage,
     /// Worlds that passed a checked place without a finding.
     passed: FxHashMap<Place, Vec<(Facts, Pass)>>,
@@ -144,9 +153,8 @@ impl Output {
     /// Adds what another execution of the same function has found of gradients that nothing sums.
     pub fn adopt_missing_sums(&mut self, other: Output) {
         for finding in other.findings {
-            let mixed = matches!(&finding.kind, FindingKind::Operator { violation: Violation::InvariantMixed, .. });
             let key = (finding.place, std::mem::discriminant(&finding.kind));
-            if mixed && !self.index.contains_key(&key) {
+            if finding.kind.is_mixed() && !self.index.contains_key(&key) {
                 self.index.insert(key, self.findings.len());
                 self.findings.push(finding);
             }
@@ -276,6 +284,7 @@ impl Output {
                 rows: other.rows.clone(),
                 exits: other.exits.clone(),
                 derived: other.derived.clone(),
+                open_inputs: other.open_inputs.clone(),
                 due: other.due.clone(),
                 sharded: other.sharded.clone(),
                 executed: self.unknown(&other.executed),
@@ -307,6 +316,7 @@ impl Output {
         }
         self.exits.extend(other.exits);
         self.derived.extend(other.derived);
+        self.open_inputs.extend(other.open_inputs);
         self.coverage.add(&other.coverage);
         for one in other.sharded {
             if !self.sharded.contains(&one) {

@@ -95,6 +95,7 @@ pub fn infer(
     if settings.wants_types {
         Run::new(project, rules, files, settings, memo).signatures(&executed, &mut out);
     }
+    super::autograd::unapplied(project, rules, files, &out).into_iter().for_each(|finding| out.report(finding));
     out.keep_causes();
     let ties = super::ties::Ties { project, rules, files, settings };
     out.settle(|found| ties.settle(found));
@@ -586,6 +587,7 @@ impl Machine<'_> {
 
     /// What a path makes of the parameters and the result of a function, if types are asked for.
     fn record_exit(&mut self, func: FuncRef, given: &[Value], result: &Value) {
+        self.note_open_inputs(func, given, result);
         if !self.settings.wants_types {
             return;
         }

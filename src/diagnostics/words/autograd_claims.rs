@@ -62,6 +62,13 @@ impl Words<'_> {
                 );
                 draft
             }
+            FindingKind::CopyLeftOut { input, axis, copy, copy_at, sum } => {
+                let label = Label {
+                    place: *copy_at,
+                    message: format!("its backward sums the gradient; `{sum}`, its counterpart, is applied"),
+                };
+                copy_left_out(finding, (input, axis.shown()), copy, label)
+            }
             FindingKind::DocClaim { name, forward, backward, in_forward, forward_at, backward_at } => {
                 let (direction, term, at) = match in_forward {
                     true => ("forward", forward, forward_at),
@@ -75,6 +82,20 @@ impl Words<'_> {
             _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
         }
     }
+}
+
+/// The input that no function passes on whose backward sums its gradient. `axis`: as it is shown.
+fn copy_left_out(finding: &Finding, (input, axis): (&str, &str), copy: &str, defined: Label) -> Draft {
+    let title = format!("nothing sums the gradient of `{input}` over `{axis}`: `{copy}` is applied nowhere");
+    let mut draft = Draft::new(&codes::COPY_LEFT_OUT, title);
+    let message = format!("each rank of `{axis}` has a part of what `{input}` meets here");
+    draft.labels.push(Label { place: finding.place, message });
+    draft.labels.push(defined);
+    draft.notes.push(format!(
+        "backward: each rank of `{axis}` computes a part of the gradient of `{input}`, and all of them are needed"
+    ));
+    draft.help.push(format!("pass `{input}` through `{copy}` before it meets the part"));
+    draft
 }
 
 /// What forward and backward are together, where something else is declared. `exchanges`: one of them communicates.

@@ -105,6 +105,7 @@ fn described(files: &Files, finding: &Finding, found_in: Configurations) -> Diag
         FindingKind::Misplaced { .. }
         | FindingKind::DeclaredOther { .. }
         | FindingKind::RawInDoubleBackward { .. }
+        | FindingKind::CopyLeftOut { .. }
         | FindingKind::DocClaim { .. } => words.autograd_claims(finding),
         FindingKind::DeclaredMismatch { .. }
         | FindingKind::BadArguments { .. }

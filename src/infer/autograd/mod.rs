@@ -31,6 +31,7 @@ mod passing;
 mod symbols;
 mod terms;
 mod twice;
+mod unapplied;
 mod wrapper;
 mod written;
 
@@ -40,5 +41,6 @@ pub use declared::{Says, against_rule};
 pub use derive::{CONTEXT, Case, Decided, Derived, Signature, Trouble};
 pub use symbols::UNNAMED;
 pub use terms::{Deriving, Gap};
+pub use unapplied::unapplied;
 pub use wrapper::Application;
 pub use written::Written;

@@ -241,6 +241,9 @@ impl<'a> Run<'a> {
                 let value = self.outside(id, path, &args, &mut state);
                 vec![(state, value)]
             }
+            Val::Object(object) if let Some(m) = self.inner_of(*object, &mut state) => {
+                self.apply(id, &Val::Module(m), args, state)
+            }
             Val::Module(m) => {
                 state.uses(*m);
                 if let Some(ways) = self.forwarded(id, *m, &args, &state) {
@@ -370,7 +373,7 @@ impl<'a> Run<'a> {
         mut state: State,
     ) -> Vec<(State, Val)> {
         let is_module = self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module"));
-        if is_module {
+        if is_module && self.wraps(class).is_none() {
             let text = self.project.class(class).name.clone();
             let text = format!("{text}@{}", id.index());
             let module = state.module(&text);

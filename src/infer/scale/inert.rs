@@ -241,8 +241,10 @@ impl<'a> Run<'a> {
             return false;
         }
         for class in &mentions.classes {
-            // Of a module nothing is executed.
-            if self.settings.statics.external_bases(*class).any(|b| b.ends_with(".Module")) {
+            // Of a module nothing is executed, but for one that wraps another.
+            if self.wraps(*class).is_none()
+                && self.settings.statics.external_bases(*class).any(|b| b.ends_with(".Module"))
+            {
                 continue;
             }
             if !self.add_class(*class, reached) {

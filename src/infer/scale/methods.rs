@@ -182,6 +182,43 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A method of an object: its own, that of the module that it wraps, or one that a trainer has.
+    fn method_of_object(
+        &mut self,
+        id: StmtId,
+        base: &'a Operand,
+        object: usize,
+        name: &Name,
+        args: Args,
+        mut state: State,
+    ) -> Vec<(State, Val)> {
+        let callee = match self.attribute(object, name, &state) {
+            Some(value) => value.clone(),
+            None => match self.own_method(object, name, &state) {
+                Some(Val::Method(_, own)) if self.is_overridden(object, name, &state) => {
+                    let value = self.said_by_subclass(own, name, &mut state);
+                    return vec![(state, value)];
+                }
+                Some(own) => own,
+                None if let Some(asked) = self.asked_wrapper(object, name, &mut state) => {
+                    return match asked {
+                        Val::Object(_) => vec![(state, asked)],
+                        inner => self.method_call(id, base, &inner, name, args, state),
+                    };
+                }
+                None => {
+                    let trainer = self.own_trainer(id, object, name, &mut state);
+                    let value = trainer.and_then(|t| self.trainer_call(id, &t, name, &args, &mut state));
+                    if let Some(value) = value {
+                        return vec![(state, value)];
+                    }
+                    Val::named(&format!("self.{name}"))
+                }
+            },
+        };
+        self.apply(id, &callee, args, state)
+    }
+
     pub fn method_call(
         &mut self,
         id: StmtId,
@@ -192,25 +229,7 @@ impl<'a> Run<'a> {
         mut state: State,
     ) -> Vec<(State, Val)> {
         if let Val::Object(object) = receiver {
-            let callee = match self.attribute(*object, name, &state) {
-                Some(value) => value.clone(),
-                None => match self.own_method(*object, name, &state) {
-                    Some(Val::Method(_, own)) if self.is_overridden(*object, name, &state) => {
-                        let value = self.said_by_subclass(own, name, &mut state);
-                        return vec![(state, value)];
-                    }
-                    Some(own) => own,
-                    None => {
-                        let trainer = self.own_trainer(id, *object, name, &mut state);
-                        let value = trainer.and_then(|t| self.trainer_call(id, &t, name, &args, &mut state));
-                        if let Some(value) = value {
-                            return vec![(state, value)];
-                        }
-                        Val::named(&format!("self.{name}"))
-                    }
-                },
-            };
-            return self.apply(id, &callee, args, state);
+            return self.method_of_object(id, base, *object, name, args, state);
         }
         if let Some(value) = self.trainer_call(id, receiver, name, &args, &mut state) {
             return vec![(state, value)];
@@ -278,7 +297,7 @@ impl<'a> Run<'a> {
             return None;
         }
         let mut state = state.clone();
-        let Some(callee @ Val::Func(_)) = args.plain.first() else {
+        let Some(callee @ (Val::Func(_) | Val::Method(..))) = args.plain.first() else {
             state.lose(receiver);
             return Some(vec![(state, Val::named("handle"))]);
         };

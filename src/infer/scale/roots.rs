@@ -101,6 +101,13 @@ pub fn reducers(project: &Project, rules: &RuleBook, files: &Files, asked: &Aske
             out.extend(called(f));
         }
     }
+    // An object whose constructor has a hook reduce.
+    for class in project.modules[module].ir.classes.iter() {
+        let own = text.get(class.span.start as usize..class.span.end as usize).unwrap_or_default();
+        if reduces.inside(class.span) && own.contains("register_") && own.contains("_hook(") {
+            out.push(format!("{}(", class.name));
+        }
+    }
     out
 }
 
