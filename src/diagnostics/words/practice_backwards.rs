@@ -62,6 +62,15 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("use `{group}` in both, kept on `ctx`"));
             draft
         }
+        Backwards::KeptGroupLeftOut { class, group, kept } => {
+            let title =
+                format!("`{class}` keeps `{group}`, and its backward communicates over all ranks: gradients are wrong");
+            let mut draft = Draft::new(&codes::OTHER_GROUP, title);
+            draft.primary = "no group is given".to_string();
+            draft.labels.push(Label { place: *kept, message: "kept here, and read nowhere".to_string() });
+            draft.help.push(format!("give `ctx.{group}` to the collective of the backward"));
+            draft
+        }
         Backwards::EarlyReturn { class, gradient, collective, summed } => {
             let title = format!("the backward of `{class}` returns `{gradient}` before it is summed over the ranks");
             let mut draft = Draft::new(&codes::EARLY_RETURN, title);
