@@ -253,6 +253,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(one_buffer::lists).with(&[&["gather", "all_to_all"], &["*"]]),
     of_words(unfilled::MAKES, unfilled::buffers).with(&[unfilled::MAKES, unfilled::RANKS]),
     of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
+    of_collectives(one_path::unwaited).with(&[&["async_op"], &[".wait("], &["if "]]),
     of_collectives(never_waited::lost).with(&[&["async_op"]]),
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
     of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),

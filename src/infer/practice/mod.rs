@@ -136,6 +136,7 @@ mod number_of_all;
 mod old_parameters;
 pub mod omissions;
 mod one_buffer;
+mod one_path;
 mod one_rank;
 mod only_read;
 mod only_some;
