@@ -284,6 +284,9 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .with(&[unread_block::TAKES])
         .where_seen(|seen| seen.calls_in_rounds),
     OF_COUNTS,
+    of_collectives(half_ratio::added_up).with(&[&["all_reduce"], &["+="], &["/", "div"], &["sum("]]),
+    of_collectives(half_ratio::weighed).with(&[&["all_reduce"], &["exp("], &["MAX"]]),
+    of_collectives(half_ratio::statistics).with(&[&["all_reduce"], &["size"], &[".sum("], &["**", "pow(", "square"]]),
     of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),

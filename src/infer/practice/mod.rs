@@ -76,6 +76,7 @@ mod group_of_one;
 mod group_ranks;
 mod group_ranks_called;
 mod group_root;
+mod half_ratio;
 mod hand_softmax;
 mod handed_on;
 mod handles;
