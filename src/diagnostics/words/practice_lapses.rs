@@ -19,6 +19,15 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             ));
             draft
         }
+        Lapse::ParameterReduced { function, parameter, collective } => {
+            let title = format!(
+                "`{function}` reduces `{parameter}` itself and no gradient: each rank steps with the gradient of its own data"
+            );
+            let mut draft = Draft::new(&codes::GRADIENT_NOT_SUMMED, title);
+            draft.primary = format!("`{collective}` of the values of the parameter");
+            draft.help.push(format!("reduce `{parameter}.grad`"));
+            draft
+        }
         Lapse::ParameterDivided { parameter, collective, summed } => {
             let title =
                 format!("`{parameter}` itself is divided by the number of ranks, and its summed gradient is not");
@@ -223,6 +232,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         }
         Lapse::NeverFilled { buffer, by, made, returned } => never_filled(buffer, by, *made, *returned),
         Lapse::LateHook { .. }
+        | Lapse::ParameterReduced { .. }
         | Lapse::ParameterDivided { .. }
         | Lapse::HandleDropped { .. }
         | Lapse::NotHandedOn { .. }

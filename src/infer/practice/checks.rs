@@ -185,6 +185,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(old_parameters::REPLACES, old_parameters::meshes)
         .with(&[&["parallelize_module"]])
         .where_seen(|seen| seen.wraps),
+    of_collectives(divided_again::sums).with(&[&["all_reduce"], &["world_size", ".size("], &["/=", "div_(", "mul_("]]),
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
     of_collectives(hand_softmax::judged).with(&[&["max"], &["exp", "log"], &["all_reduce", "reduce_from"]]),
@@ -223,6 +224,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["for "],
         &["reduce", "gather", "broadcast", "scatter"],
     ]),
+    of_collectives(named_gradients::parameters).with(&[&["grad"], &["all_reduce("], &["parameters()"]]),
     of_collectives(parameter_divided::divided).with(&[&[".grad"], &["/=", ".div_("], &["all_reduce"]]),
     of_words(&["async"], dropped_handle::calls).with(&[
         &["async"],
