@@ -1,7 +1,8 @@
 //! Functions that are to reduce gradients, by their names, and reduce parameters. In: a function that communicates. Out: the reduction. Never: functions whose name
-//! or text speaks of parameters' gradients anywhere else, or of weights as well. Source: torch.distributed, `all_reduce`. Next: `parameter_divided.rs`.
+//! or text speaks of gradients anywhere else, or of weights as well, and those that are called after a step, or by nobody in a file that trains. Source: torch.distributed, `all_reduce`. Next: `parameter_divided.rs`.
 
 use super::Found;
+use super::called;
 use super::expr::Expr;
 use super::found::Practice;
 use super::lapses::Lapse;
@@ -27,6 +28,9 @@ pub fn parameters(view: &View<'_>, out: &mut Found) {
     if text.contains("grad") {
         return;
     }
+    if !may_come_before_step(view) {
+        return;
+    }
     let [(step, call)] = view.collectives() else { return };
     let of = written(call).filter(|_| call.rule.op == "all_reduce").map(|o| view.expr(o));
     let Some(parameter) = of.as_ref().and_then(|e| parameter(view, e)) else { return };
@@ -36,6 +40,19 @@ pub fn parameters(view: &View<'_>, out: &mut Found) {
         collective: last(&call.rule.name),
     };
     out.push((view.place(view.steps[*step].id), Practice::Lapse(mistake)));
+}
+
+/// Whether every caller of the file may go on to a step of an optimizer: after one, parameters may be averaged as well. In a file that trains, what nobody calls
+/// is left over.
+fn may_come_before_step(view: &View<'_>) -> bool {
+    let method = view.func.class.map(|_| view.func.name.as_str());
+    let callers = called::sites(view, &view.project.qualified(view.at), method);
+    let goes_on = |(site, at): &(std::rc::Rc<View<'_>>, usize)| {
+        let steps = |s: &usize| matches!(site.value(*s), Some(Rvalue::CallMethod { name, .. }) if name == "step");
+        let (before, after) = ((0..*at).any(|s| steps(&s)), (*at..site.steps.len()).any(|s| steps(&s)));
+        after || !before
+    };
+    callers.iter().all(goes_on) && !(callers.is_empty() && view.file().contains(".backward("))
 }
 
 /// The parameter of a loop over all of a module that an expression is, or the values of.
