@@ -68,7 +68,7 @@ fn kept_for_nothing<'a>(
 ) {
     let mut kept = stored(forward).into_iter().filter(|(name, _)| names_group(name));
     let (Some((name, value)), None) = (kept.next(), kept.next()) else { return };
-    let unread = near::ending(backward.code(), &format!(".{}", name.to_lowercase())).next().is_none();
+    let unread = (0..backward.steps.len()).all(|step| asks_size(backward, step, &name));
     let is_always_all = match &value {
         Expr::Local(l) if forward.is_as_given(*l) => is_always_all(lint, class, forward, *l),
         other => is_all_ranks(forward, other),
@@ -80,6 +80,18 @@ fn kept_for_nothing<'a>(
     let Some(kept) = forward.steps.iter().find(keeps).map(|s| forward.place(s.id)) else { return };
     let class = lint.project.class(class.at).name.clone();
     out.push((without, Practice::Backwards(Backwards::KeptGroupLeftOut { class, group: name, kept })));
+}
+
+/// Whether a step reads nothing by a name, or what it reads goes to functions alone that tell how many ranks there are.
+fn asks_size(backward: &View<'_>, step: usize, name: &str) -> bool {
+    let Some(Rvalue::Attr { name: read, .. }) = backward.value(step) else { return true };
+    let sizes = |s: &usize| {
+        let called = backward.value(*s).and_then(|value| near::written_name(backward, value));
+        called.is_some_and(|n| n.contains("size"))
+    };
+    let alone = |local: &LocalId| backward.is_temp(*local) && backward.readers(*local).iter().all(sizes);
+    // Beside the number of all ranks it may be asked whether the group has them all.
+    read != name || backward.binds(step).iter().all(alone) && !backward.code().contains("get_world_size()")
 }
 
 /// Whether a name is that of one group.

@@ -27,25 +27,20 @@ pub fn added_up<'a>(view: &View<'a>, out: &mut Found) {
     }
     for divided in 0..view.steps.len() {
         let Some((left, right)) = quotient(view, divided) else { continue };
-        let (sum, count) = (slice(view, left), slice(view, scaled(view, right)));
-        if count.open || !count.collectives.is_empty() {
-            continue;
-        }
-        let grown: Vec<(LocalId, usize)> = grown(view, &count).filter(|(_, at)| *at < divided).collect();
-        let [(counted, adds)] = grown.as_slice() else { continue };
-        if taken_elsewhere(view, &|l| l == *counted) || !is_of_data(view, *adds) {
+        let Some((counted, adds)) = number(view, right).and_then(|l| Some((l, grows(view, l)?))) else { continue };
+        let (sum, count) = (slice(view, left), slice(view, &Operand::Local(counted)));
+        let own = count.collectives.is_empty() && !taken_elsewhere(view, &|l| l == counted);
+        if adds.iter().any(|at| *at > divided || !is_of_data(view, *at)) || !own {
             continue;
         }
         let beside = |(at, input): &(usize, Option<Operand>)| {
             let before = slice_until(view, input.as_ref()?, *at);
-            let alike = |(total, adds_too): (LocalId, usize)| {
-                total != *counted
-                    && !count.locals.contains(&total)
-                    && *at > adds_too
-                    && are_alike(view, adds_too, *adds)
+            let alike = |(total, adds_too): (LocalId, Vec<usize>)| {
+                let beside = |a: &usize| *a < *at && adds.iter().any(|b| are_alike(view, *a, *b));
+                total != counted && !count.locals.contains(&total) && adds_too.iter().all(beside)
             };
-            let mut totals = self::grown(view, &before);
-            let plain = before.collectives.is_empty() && !before.locals.contains(counted);
+            let mut totals = grown(view, &before);
+            let plain = before.collectives.is_empty() && !before.locals.contains(&counted);
             let summed = *at < divided && plain && !copied_before(view, left, *at) && over_data(view, *at);
             (summed && totals.any(alike)).then_some(*at)
         };
@@ -55,35 +50,54 @@ pub fn added_up<'a>(view: &View<'a>, out: &mut Found) {
             reduced: Some(view.place(view.steps[reduced].id)),
             comment: None,
         };
-        out.push((view.place(view.steps[*adds].id), practice));
+        out.push((view.place(view.steps[adds[0]].id), practice));
     }
 }
 
 /// The variables of a value that are added up in rounds, and where.
-fn grown<'v>(view: &'v View<'_>, of: &'v Slice) -> impl Iterator<Item = (LocalId, usize)> + 'v {
+fn grown<'v>(view: &'v View<'_>, of: &'v Slice) -> impl Iterator<Item = (LocalId, Vec<usize>)> + 'v {
     of.locals.iter().filter_map(|l| Some((*l, grows(view, *l)?)))
 }
 
-/// What a fixed number is multiplied with: of `math.log(2) * n` the `n`.
-fn scaled<'a>(view: &View<'a>, number: &'a Operand) -> &'a Operand {
+/// Methods that give the same number.
+const SAME: &[&str] = &["item", "float", "double", "to", "cpu", "clamp", "clamp_min", "int", "long", "max"];
+
+/// The variable behind bounds, conversions and fixed factors: of `math.log(2) * n.item()` the `n`.
+fn number(view: &View<'_>, operand: &Operand) -> Option<LocalId> {
+    let local = near::local(operand)?;
+    if grows(view, local).is_some() {
+        return Some(local);
+    }
     let fixed = |o: &Operand| !view.expr(o).any(&mut |e| matches!(e, Expr::Local(_) | Expr::Unknown | Expr::Attr(..)));
-    match view.source(number) {
-        Some((_, Rvalue::Binary { op: BinOp::Mul, left, right })) if fixed(left) => right,
-        Some((_, Rvalue::Binary { op: BinOp::Mul, left, right })) if fixed(right) => left,
-        _ => number,
+    match view.source(operand)?.1 {
+        Rvalue::Use(of) => number(view, of),
+        Rvalue::Binary { op: BinOp::Mul | BinOp::Add, left, right } if fixed(right) => number(view, left),
+        Rvalue::Binary { op: BinOp::Mul | BinOp::Add, left, right } if fixed(left) => number(view, right),
+        Rvalue::CallMethod { base, name, .. } if SAME.contains(&name.as_str()) => number(view, base),
+        Rvalue::Call { callee: Operand::Global(name), args } if SAME.contains(&name.as_str()) => {
+            number(view, &args.first()?.value)
+        }
+        _ => None,
     }
 }
 
-/// The one step that adds to a variable in rounds, which starts with zero before them.
-fn grows(view: &View<'_>, local: LocalId) -> Option<usize> {
+/// The steps that add to a variable in rounds, which starts with zero before them, and is at most made a plain number behind them.
+fn grows(view: &View<'_>, local: LocalId) -> Option<Vec<usize>> {
     if view.is_temp(local) || view.is_param(local) || view.func.locals()[local].kind != LocalKind::Plain {
         return None;
     }
-    let (adds, starts): (Vec<usize>, Vec<usize>) =
+    let (adds, others): (Vec<usize>, Vec<usize>) =
         view.defs(local).iter().copied().partition(|d| added(view, *d, local).is_some());
-    let (&[at], false) = (adds.as_slice(), starts.is_empty()) else { return None };
-    let fits = !view.steps[at].loops.is_empty() && starts.iter().all(|d| *d < at && is_start(view, *d, local));
-    fits.then_some(at)
+    let (first, last) = (*adds.first()?, *adds.last()?);
+    let converts = |d: usize| match view.bound(d, local) {
+        Expr::Call { callee, .. } => {
+            matches!(&*callee, Expr::Attr(of, name) if name == "item" && **of == Expr::Local(local))
+        }
+        _ => false,
+    };
+    let starts = others.first().is_some_and(|d| *d < first);
+    let fits = others.iter().all(|d| *d < first && is_start(view, *d, local) || *d > last && converts(*d));
+    (starts && fits && adds.iter().all(|at| !view.steps[*at].loops.is_empty())).then_some(adds)
 }
 
 /// Whether the same rounds add to two variables what comes of the same data.
@@ -100,6 +114,14 @@ fn are_alike(view: &View<'_>, a: usize, b: usize) -> bool {
         Some(of) => near::roots(view, of),
         None => Default::default(),
     };
+    let sums = |step: usize| addend(view, step).map(|of| slice(view, of).sums).unwrap_or_default();
+    let text = |step: &usize| view.text(view.place(view.steps[*step].id));
+    let counted: Vec<&str> = sums(b).iter().map(text).collect();
+    let of_total = sums(a);
+    // The same number, of all and of this rank, gives the share of this rank.
+    if !of_total.is_empty() && of_total.iter().all(|s| counted.contains(&text(s))) {
+        return false;
+    }
     let (of_a, of_b) = (from(a), from(b));
     of_a.iter().any(|l| of_round(l) && of_b.contains(l))
 }
@@ -109,12 +131,24 @@ fn addend<'a>(view: &View<'a>, step: usize) -> Option<&'a Operand> {
     added(view, step, local)
 }
 
-/// Whether what a step adds is the sum of elements.
+/// Functions that hand out data.
+const HANDS_OUT: &[&str] = &["next", "iter", "range", "enumerate", "zip", "items", "get", "pop", "list"];
+
+/// Whether what a step adds is a sum of elements, by operations on what each round has.
 fn is_of_data(view: &View<'_>, step: usize) -> bool {
-    addend(view, step).is_some_and(|of| {
-        let made = slice(view, of);
-        !made.open && !made.sums.is_empty() && made.collectives.is_empty()
-    })
+    let Some(of) = addend(view, step) else { return false };
+    let made = slice(view, of);
+    let of_rounds = |d: usize| !view.steps[d].loops.is_empty();
+    let known = |d: &usize| match view.value(*d) {
+        Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) => {
+            let name = near::written_name(view, value).unwrap_or_default();
+            is_operation(view, *d) || LOOKS.contains(&name.as_str()) || HANDS_OUT.contains(&name.as_str())
+        }
+        _ => true,
+    };
+    let reached = near::reached(view, of, of_rounds);
+    let plain = reached.iter().flat_map(|l| view.defs(*l)).filter(|d| of_rounds(**d)).all(known);
+    plain && !made.sums.is_empty() && made.collectives.is_empty()
 }
 
 /// Whether a call that is no operation of tensors takes one of these variables.
@@ -256,10 +290,15 @@ fn made_of(view: &View<'_>, local: LocalId, from: usize) -> FxHashSet<LocalId> {
     held
 }
 
-/// Where a variable is made as a sum along dims, and these as they are written.
+/// Where a variable is made as a sum along dims, or a copy of one, and these as they are written.
 fn summed<'a>(view: &View<'a>, local: LocalId) -> Option<(usize, &'a str)> {
     let &[made] = view.defs(local) else { return None };
     let Expr::Call { callee, step, .. } = view.bound(made, local) else { return None };
+    if let Expr::Attr(of, name) = &*callee
+        && let (Expr::Local(of), "clone") = (&**of, name.as_str())
+    {
+        return summed(view, *of).filter(|_| *of != local).map(|(_, dims)| (made, dims));
+    }
     let Some(Rvalue::CallMethod { args, .. }) = view.value(step) else { return None };
     let sums = matches!(&*callee, Expr::Attr(_, name) if name == "sum");
     let text = view.text(view.place(view.steps[step].id));
@@ -270,7 +309,7 @@ fn summed<'a>(view: &View<'a>, local: LocalId) -> Option<(usize, &'a str)> {
 /// Whether two sums are of the same argument.
 fn shares(view: &View<'_>, a: LocalId, b: LocalId) -> bool {
     let (a, b) = (slice(view, &Operand::Local(a)), slice(view, &Operand::Local(b)));
-    a.locals.iter().any(|l| !view.is_temp(*l) && view.is_param(*l) && b.locals.contains(l))
+    a.locals.iter().any(|l| view.is_param(*l) && !near::is_self(view, &Operand::Local(*l)) && b.locals.contains(l))
 }
 
 /// Whether a number is multiplied with the number of ranks of a group.
