@@ -62,6 +62,7 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("use `{group}` in both, kept on `ctx`"));
             draft
         }
+        Backwards::KeptGroupLeftOut { class, group, kept } => kept_group(class, group, *kept),
         Backwards::EarlyReturn { class, gradient, collective, summed } => {
             let title = format!("the backward of `{class}` returns `{gradient}` before it is summed over the ranks");
             let mut draft = Draft::new(&codes::EARLY_RETURN, title);
@@ -136,5 +137,15 @@ fn plain_input_split(input: &str, gathered: Place, summed: Option<Place>) -> Dra
         draft.labels.push(Label { place: summed, message: "sums the gradients of other submodules alone".to_string() });
     }
     draft.help.push("split with an autograd function whose backward gathers over the same group".to_string());
+    draft
+}
+
+/// A group that a forward keeps, and that no collective of its backward is given.
+fn kept_group(class: &str, group: &str, kept: Place) -> Draft {
+    let title = format!("`{class}` keeps `{group}`, and its backward communicates over all ranks: gradients are wrong");
+    let mut draft = Draft::new(&codes::OTHER_GROUP, title);
+    draft.primary = "no group is given".to_string();
+    draft.labels.push(Label { place: kept, message: "kept here, and given to no collective".to_string() });
+    draft.help.push(format!("give `ctx.{group}` to the collective of the backward"));
     draft
 }

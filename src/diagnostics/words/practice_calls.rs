@@ -32,6 +32,11 @@ impl Words<'_> {
             }
             Practice::ReadInFlight { collective, launched, until, buffer } => {
                 let title = match until {
+                    Until::OtherPath { .. } => {
+                        format!(
+                            "nothing waits for `{collective}` on one path: `{buffer}` is used there while it may still be written"
+                        )
+                    }
                     Until::End { .. } => {
                         format!("nothing waits for `{collective}`: `{buffer}` is used while it may still be written")
                     }
@@ -43,6 +48,9 @@ impl Words<'_> {
                 let (primary, labels) = match until {
                     Until::End { read } => {
                         ("its handle is dropped", read.map(|at| (at, "used here")).into_iter().collect())
+                    }
+                    Until::OtherPath { read, wait } => {
+                        ("launched here", vec![(*read, "used here"), (*wait, "not waited for on that path")])
                     }
                     Until::Wait(at) => ("used here", vec![(*launched, "launched here"), (*at, "waited for here")]),
                     Until::HandedOn(at) => {

@@ -183,6 +183,7 @@ fn of_values(mistake: &Membership) -> Draft {
             draft.help.push("leave out the division, or sum".to_string());
             draft
         }
+        Membership::DividedAgain { collective, first, summed } => divided_again(collective, *first, *summed),
         Membership::Rebound { variable, value } => {
             let title =
                 format!("`{value}` is lost: `{variable} = {value}` binds the variable of the loop and writes nothing");
@@ -694,4 +695,15 @@ fn of_replicas(mistake: &Membership) -> Draft {
         }
         other => membership(other),
     }
+}
+
+/// A sum that is divided by the number of ranks on both sides.
+fn divided_again(collective: &str, first: Place, summed: Place) -> Draft {
+    let title = format!("divided by the number of ranks a second time: before and after `{collective}`");
+    let mut draft = Draft::new(&codes::REPEATED_FACTOR, title);
+    draft.primary = "divides by the number of ranks also where that was done before the sum".to_string();
+    draft.labels.push(spot(first, "divided by it already".to_string()));
+    draft.labels.push(spot(summed, "summed here".to_string()));
+    draft.help.push("divide once, before the sum or after it".to_string());
+    draft
 }

@@ -19,6 +19,7 @@ pub fn lapses(mistake: &Lapse) -> Draft {
             ));
             draft
         }
+        Lapse::ParameterReduced { function, parameter, collective } => reduced_itself(function, parameter, collective),
         Lapse::ParameterDivided { parameter, collective, summed } => {
             let title =
                 format!("`{parameter}` itself is divided by the number of ranks, and its summed gradient is not");
@@ -223,6 +224,7 @@ fn of_gradients(mistake: &Lapse) -> Draft {
         }
         Lapse::NeverFilled { buffer, by, made, returned } => never_filled(buffer, by, *made, *returned),
         Lapse::LateHook { .. }
+        | Lapse::ParameterReduced { .. }
         | Lapse::ParameterDivided { .. }
         | Lapse::HandleDropped { .. }
         | Lapse::NotHandedOn { .. }
@@ -268,5 +270,16 @@ fn beside_copy(input: &str, weights: &str, function: &str, copied: Place, summed
     draft.labels.push(spot(copied, format!("what comes of `{input}` from here on has its gradient summed")));
     draft.labels.push(spot(summed, "each rank's products are a part of this sum".to_string()));
     draft.help.push(format!("put `{weights}` through `{function}` as well"));
+    draft
+}
+
+/// A parameter that is reduced in place of its gradient.
+fn reduced_itself(function: &str, parameter: &str, collective: &str) -> Draft {
+    let title = format!(
+        "`{function}` reduces `{parameter}` itself and no gradient: each rank steps with the gradient of its own data"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_NOT_SUMMED, title);
+    draft.primary = format!("`{collective}` of the values of the parameter");
+    draft.help.push(format!("reduce `{parameter}.grad`"));
     draft
 }

@@ -20,6 +20,8 @@ pub enum Backwards {
     SameSizes { class: Name, sent: Name, received: Name, forward: Place },
     /// One direction communicates over a group that the function is given, and the other over all ranks.
     GroupLeftOut { class: Name, group: Name, with: Place, in_backward: bool },
+    /// The backward communicates over all ranks, and nothing asks for the group that its forward keeps; where it keeps it.
+    KeptGroupLeftOut { class: Name, group: Name, kept: Place },
     /// A gradient is returned on the way, which is summed over ranks afterwards.
     EarlyReturn { class: Name, gradient: Name, collective: Name, summed: Place },
     /// It takes a weighted mean over ranks, and its backward does not look at the weight; where the forward multiplies by it.

@@ -185,6 +185,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(old_parameters::REPLACES, old_parameters::meshes)
         .with(&[&["parallelize_module"]])
         .where_seen(|seen| seen.wraps),
+    of_collectives(divided_again::sums).with(&[&["all_reduce"], &["world_size", ".size("], &["/=", "div_(", "mul_("]]),
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
     of_collectives(hand_softmax::judged).with(&[&["max"], &["exp", "log"], &["all_reduce", "reduce_from"]]),
@@ -223,6 +224,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["for "],
         &["reduce", "gather", "broadcast", "scatter"],
     ]),
+    of_collectives(named_gradients::parameters).with(&[&["grad"], &["all_reduce("], &["parameters()"]]),
     of_collectives(parameter_divided::divided).with(&[&[".grad"], &["/=", ".div_("], &["all_reduce"]]),
     of_words(&["async"], dropped_handle::calls).with(&[
         &["async"],
@@ -253,6 +255,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(one_buffer::lists).with(&[&["gather", "all_to_all"], &["*"]]),
     of_words(unfilled::MAKES, unfilled::buffers).with(&[unfilled::MAKES, unfilled::RANKS]),
     of_collectives(in_flight::changed).with(&[&["async_op"], &["grad"]]),
+    of_collectives(one_path::unwaited).with(&[&["async_op"], &[".wait("], &["if "]]),
     of_collectives(never_waited::lost).with(&[&["async_op"]]),
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
     of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),
@@ -283,6 +286,9 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .with(&[unread_block::TAKES])
         .where_seen(|seen| seen.calls_in_rounds),
     OF_COUNTS,
+    of_collectives(half_ratio::added_up).with(&[&["all_reduce"], &["+="], &["/", "div"], &["sum("]]),
+    of_collectives(half_ratio::weighed).with(&[&["all_reduce"], &["exp("], &["MAX"]]),
+    of_collectives(half_ratio::statistics).with(&[&["all_reduce"], &["size"], &[".sum("], &["**", "pow(", "square"]]),
     of_collectives(own_size::kept_counts).with(&[&["self."], &["/"]]),
     of_collectives(own_size::divisors).with(&[own_size::MATCHES, own_size::SIZES, &["/", "div"]]),
     of_words(cut_parts::WORDS, cut_parts::means).with(&[cut_parts::WORDS, &["data_parallel_group"]]),

@@ -68,7 +68,7 @@ pub fn local_counts(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether a value is a copy that was made before a step.
-fn copied_before(view: &View<'_>, value: &Operand, at: usize) -> bool {
+pub(super) fn copied_before(view: &View<'_>, value: &Operand, at: usize) -> bool {
     match view.through(value) {
         Expr::Call { callee, step, .. } => {
             let copies =

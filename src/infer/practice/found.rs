@@ -252,6 +252,8 @@ impl Practice {
 pub enum Until {
     /// Nothing waits for it; where its buffer is read, if that is somewhere else.
     End { read: Option<Place> },
+    /// Nothing waits for it on the path on which its buffer is read; a wait on another path.
+    OtherPath { read: Place, wait: Place },
     /// The wait.
     Wait(Place),
     /// Whatever gets hold of its handle here.

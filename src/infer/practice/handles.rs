@@ -401,7 +401,7 @@ fn other_handle(view: &View<'_>, operand: &Operand, handle: LocalId) -> bool {
 
 /// Whether another handle may be waited for before a step: collectives of one group end in their order.
 /// `behind`: the first step that may launch one of them.
-fn waits_for_others(view: &View<'_>, handle: LocalId, behind: usize, step: usize) -> bool {
+pub(super) fn waits_for_others(view: &View<'_>, handle: LocalId, behind: usize, step: usize) -> bool {
     let end = if view.steps[step].loops.is_empty() { step } else { view.steps.len() };
     let later = |o: &Operand| near::local(o).is_some_and(|l| view.defs(l).iter().any(|def| *def >= behind));
     (0..end).filter_map(|i| view.value(i)).any(|value| {
@@ -421,7 +421,7 @@ pub fn excludes(step: &Step<'_>, later: &Step<'_>) -> bool {
 }
 
 /// Whether a step reads the elements of a variable.
-fn reads(view: &View<'_>, step: usize, buffer: LocalId) -> bool {
+pub(super) fn reads(view: &View<'_>, step: usize, buffer: LocalId) -> bool {
     let is = |o: &Operand| root(view, o) == Some(buffer);
     // What is turned is no longer in order, and put in order in a copy.
     let turned = |of: &Operand| match view.source(of) {

@@ -7,6 +7,8 @@ use crate::source::{Name, Place};
 pub enum Lapse {
     /// A hook that is made in a loop and communicates what a variable of the loop holds when it runs.
     LateHook { variable: Name, collective: Name, round: Place },
+    /// A function that is to reduce gradients, by its name, reduces the parameters.
+    ParameterReduced { function: Name, parameter: Name, collective: Name },
     /// Gradients are summed, and what is divided by the number of ranks is the parameter.
     ParameterDivided { parameter: Name, collective: Name, summed: Place },
     /// A function starts a collective and returns its handle, and this call drops it; a call that keeps it.

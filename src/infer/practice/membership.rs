@@ -50,6 +50,8 @@ pub enum Membership {
     StagesLeftOut { function: Name, parameter: Name, schedule: Place },
     /// A mean over ranks is divided by their number.
     AveragedTwice { collective: Name, averaged: Place },
+    /// A sum over ranks is divided by their number after it, and was before; where.
+    DividedAgain { collective: Name, first: Place, summed: Place },
     /// A variable of a loop is bound to what was to be written into it.
     Rebound { variable: Name, value: Name },
     /// Exponentials are added up over ranks that have taken off different numbers.

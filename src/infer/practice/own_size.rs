@@ -185,7 +185,7 @@ fn kept<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<&'a Operand> {
 }
 
 /// What a step adds to a variable.
-fn added<'a>(view: &View<'a>, def: usize, to: LocalId) -> Option<&'a Operand> {
+pub(super) fn added<'a>(view: &View<'a>, def: usize, to: LocalId) -> Option<&'a Operand> {
     let is = |o: &Operand| matches!(o, Operand::Local(l) if *l == to);
     let addend = |value: &'a Rvalue| match value {
         Rvalue::InPlace { op: BinOp::Add, left, right } | Rvalue::Binary { op: BinOp::Add, left, right }
@@ -205,7 +205,7 @@ fn added<'a>(view: &View<'a>, def: usize, to: LocalId) -> Option<&'a Operand> {
 }
 
 /// Whether a step starts a sum: with zero, or zeros.
-fn is_start(view: &View<'_>, def: usize, local: LocalId) -> bool {
+pub(super) fn is_start(view: &View<'_>, def: usize, local: LocalId) -> bool {
     match view.bound(def, local) {
         Expr::Const(Const::Int(0) | Const::Float(0)) => true,
         e => ["zeros", "tensor", "zeros_like", "new_zeros"].iter().any(|name| e.call_of(name).is_some()),

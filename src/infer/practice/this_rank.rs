@@ -469,7 +469,7 @@ fn elements(view: &View<'_>, of: &Operand, before: usize) -> FxHashSet<LocalId> 
 }
 
 /// Whether a step calls an operation of tensors.
-fn is_operation(view: &View<'_>, step: usize) -> bool {
+pub(super) fn is_operation(view: &View<'_>, step: usize) -> bool {
     let Some(value) = view.value(step) else { return false };
     match value {
         Rvalue::CallMethod { base, name, .. } if !matches!(view.through(base), Expr::Path(_)) => {
