@@ -18,7 +18,7 @@ use crate::rules::{Entry, Gives};
 pub fn sums(view: &View<'_>, out: &mut Found) {
     let reduces = |call: &super::view::CollectiveCall<'_>| call.rule.op.contains("reduce");
     for (step, call) in view.collectives().iter().filter(|(_, call)| reduces(call)) {
-        let Some(buffer) = written(call).map(|o| view.expr(o)).filter(|e| is_named(e)) else { continue };
+        let Some(buffer) = written(call).map(|o| view.expr(o)).filter(is_named) else { continue };
         let sums = call.rule.op == "all_reduce" && averages(view, call) == Some(false);
         let others = view.collectives().iter().filter(|(_, c)| {
             written(c).is_some_and(|o| view.expr(o) == buffer) || c.input.is_some_and(|o| view.expr(o) == buffer)

@@ -114,15 +114,11 @@ fn are_alike(view: &View<'_>, a: usize, b: usize) -> bool {
         Some(of) => near::roots(view, of),
         None => Default::default(),
     };
-    let sums = |step: usize| addend(view, step).map(|of| slice(view, of).sums).unwrap_or_default();
-    let text = |step: &usize| view.text(view.place(view.steps[*step].id));
-    let counted: Vec<&str> = sums(b).iter().map(text).collect();
-    let of_total = sums(a);
+    let (of_a, of_b) = (from(a), from(b));
     // The same number, of all and of this rank, gives the share of this rank.
-    if !of_total.is_empty() && of_total.iter().all(|s| counted.contains(&text(s))) {
+    if of_a == of_b {
         return false;
     }
-    let (of_a, of_b) = (from(a), from(b));
     of_a.iter().any(|l| of_round(l) && of_b.contains(l))
 }
 
@@ -164,7 +160,7 @@ fn taken_elsewhere(view: &View<'_>, is: &dyn Fn(LocalId) -> bool) -> bool {
 }
 
 /// The sum over ranks that a step writes to a variable in place.
-fn sums<'v, 'a>(call: &'v CollectiveCall<'a>, view: &View<'a>) -> Option<LocalId> {
+fn sums<'a>(call: &CollectiveCall<'a>, view: &View<'a>) -> Option<LocalId> {
     let plain = call.rule.op == "all_reduce" && call.rule.form == Form::InPlace && averages(view, call) == Some(false);
     near::local(call.input?).filter(|_| plain)
 }
